@@ -430,7 +430,7 @@ pub(crate) unsafe extern "C" fn enter(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // One word says for both kinds that no consumer wants the label.
-    if stepscope::span::is_step_wanted() {
+    if stepscope::span::is_step_enabled() {
         // SAFETY: see `new_span`.
         unsafe { enter_on(object.cast()) };
     }
@@ -445,7 +445,7 @@ pub(crate) unsafe extern "C" fn enter(
 /// `__enter__` while something is wanted: spans, or only steps.
 unsafe fn enter_on(annotation: *mut Annotation) {
     // SAFETY: by the caller.
-    if !unsafe { is_step(annotation) } && !stepscope::span::is_wanted() {
+    if !unsafe { is_step(annotation) } && !stepscope::span::is_enabled() {
         return;
     }
     if LEAVES_LABELS_OUT.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::manual_span::instant_in_row;
-use stepscope::span::is_wanted;
+use stepscope::span::is_enabled;
 use stepscope::{
     AtLimit, ExternalContent, ExternalProfile, ExternalProfiles, HostTracerLevel, MirrorError,
     Mirrors, SessionError, SessionOptions, StopReport,
@@ -182,7 +182,7 @@ pub(crate) fn is_recording() -> bool {
 }
 
 fn takes_labels() -> bool {
-    is_wanted() && !LEAVES_LABELS_OUT.load(Ordering::Relaxed)
+    is_enabled() && !LEAVES_LABELS_OUT.load(Ordering::Relaxed)
 }
 
 /// Record one sample of a counter. NaN and infinities are left out.

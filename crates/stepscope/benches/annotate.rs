@@ -1,8 +1,8 @@
-//! Cost of one annotation (begin and end), beside the floor measured in the same process.
+//! Cost of one annotation (start and end), compared with a floor measured in the same process.
 //!
-//! `cargo bench -p stepscope --bench annotate [-- [--json] [CASE]]`. Each case is a process of its own,
-//! which measures its own floor. Figures are CPU time of the recording thread, median of 25 rounds;
-//! `total` adds the CPU time of the drain thread.
+//! `cargo bench -p stepscope --bench annotate [-- [--json] [CASE]]`. Each case runs in a separate
+//! process, which measures the floor as well. Figures are CPU time of the recording thread, median
+//! of 25 rounds; `total` adds the CPU time of the drain thread.
 #![allow(
     unsafe_code,
     clippy::print_stdout,
@@ -23,7 +23,7 @@ use stepscope::{FlightOptions, SessionOptions, span};
 use tracing_subscriber::prelude::*;
 
 const ROUNDS: usize = 25;
-/// Spans of one round: less than a ring holds, so that nothing is dropped.
+/// Spans per round: fewer than the capacity of a ring, so that none is dropped.
 const SPANS: u64 = 8_000;
 const FLOOR_SPANS: u64 = 1_000_000;
 
@@ -37,7 +37,7 @@ fn cpu_ns(clock: libc::clockid_t) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Nanoseconds of this thread's CPU time for one of `count` calls; median of the rounds.
+/// Measures nanoseconds of this thread's CPU time for one of `count` calls; median of the rounds.
 fn measure(count: u64, between: impl Fn(), mut work: impl FnMut(u64)) -> f64 {
     for n in 0..1_000 {
         work(n);
@@ -58,7 +58,7 @@ fn measure(count: u64, between: impl Fn(), mut work: impl FnMut(u64)) -> f64 {
     rounds[ROUNDS / 2]
 }
 
-// The floor: two reads of the time-stamp counter, one 24-byte record in a ring of this thread.
+// The floor: two reads of the time-stamp counter, and one 24-byte record in a thread-local ring.
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -79,7 +79,7 @@ struct Ring {
 }
 
 thread_local! {
-    static MINE: UnsafeCell<Box<Ring>> = UnsafeCell::new(Box::new(Ring {
+    static THREAD_RING: UnsafeCell<Box<Ring>> = UnsafeCell::new(Box::new(Ring {
         at: 0,
         records: [Record { begin: 0, end: 0, name: 0, kind: 0 }; RING],
     }));
@@ -116,9 +116,9 @@ impl Drop for FloorSpan {
     fn drop(&mut self) {
         if self.on {
             let end = ticks();
-            // SAFETY: this thread's own ring, and no reference outlives the closure.
-            MINE.with(|mine| unsafe {
-                let ring = &mut **mine.get();
+            // SAFETY: the ring is thread-local, and no reference outlives the closure.
+            THREAD_RING.with(|ring| unsafe {
+                let ring = &mut **ring.get();
                 let at = ring.at & (RING - 1);
                 ring.records[at] = Record {
                     begin: self.begin,
@@ -174,7 +174,7 @@ fn recording(crash_safe: bool, threads: usize, work: impl Fn(u64) + Sync) -> Res
 }
 
 /// Measures `work` while the flight recorder runs.
-fn flying(work: impl Fn(u64) + Sync) -> Result {
+fn flight(work: impl Fn(u64) + Sync) -> Result {
     let dir = tempfile::tempdir().unwrap();
     let options = FlightOptions {
         log_dir: Some(dir.path().to_owned()),
@@ -188,7 +188,7 @@ fn flying(work: impl Fn(u64) + Sync) -> Result {
     })
 }
 
-/// What an idle program pays for the flight recorder: CPU time and wake-ups.
+/// Measures the flight recorder's cost to an idle program: CPU time and wake-ups.
 fn idle(json: bool) {
     let dir = tempfile::tempdir().unwrap();
     let options = FlightOptions {
@@ -214,7 +214,7 @@ fn idle(json: bool) {
     }
 }
 
-/// How often threads of this process have gone to sleep.
+/// Counts how often threads of this process have gone to sleep.
 fn wakes() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let statuses =
@@ -263,10 +263,10 @@ fn off(work: impl FnMut(u64)) -> Result {
     }
 }
 
-/// A subscriber that keeps nothing.
-struct Deaf;
+/// A subscriber that records nothing.
+struct NoopSubscriber;
 
-impl tracing::Subscriber for Deaf {
+impl tracing::Subscriber for NoopSubscriber {
     fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -284,10 +284,10 @@ thread_local! {
     static BEGIN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// A subscriber that does no more than the floor: it knows one span, which nothing interrupts.
-struct Bare;
+/// A subscriber that only does the floor's work: it has one span, which nothing interrupts.
+struct FloorSubscriber;
 
-impl tracing::Subscriber for Bare {
+impl tracing::Subscriber for FloorSubscriber {
     fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -347,7 +347,7 @@ fn run(case: &str) -> (f64, Result) {
         "on, 2 threads" => recording(true, 2, plain),
         "on, in memory" => recording(false, 1, plain),
         "on, in memory, 2 threads" => recording(false, 2, plain),
-        "on, flight recorder" => flying(plain),
+        "on, flight recorder" => flight(plain),
         "step, watched, no session" => {
             let _watch = stepscope::StepWatch::start();
             off(|n| {
@@ -372,14 +372,14 @@ fn run(case: &str) -> (f64, Result) {
             stepscope::tracing::init().unwrap();
             off(traced)
         }
-        // What `tracing` itself costs, whoever listens.
+        // The cost of `tracing` with any subscriber.
         "tracing, nothing kept" => {
-            tracing::subscriber::set_global_default(Deaf).unwrap();
+            tracing::subscriber::set_global_default(NoopSubscriber).unwrap();
             off(traced)
         }
-        // The least that a subscriber can do: the floor's two reads and its record.
+        // The minimum for a subscriber: the floor's two reads and its record.
         "tracing, the floor's record" => {
-            tracing::subscriber::set_global_default(Bare).unwrap();
+            tracing::subscriber::set_global_default(FloorSubscriber).unwrap();
             off(traced)
         }
         "tracing subscriber" => {
@@ -409,7 +409,7 @@ fn main() {
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--json" => json = true,
-            // Given by `cargo bench`.
+            // Passed by `cargo bench`.
             "--bench" => {}
             other => case = Some(other.to_owned()),
         }

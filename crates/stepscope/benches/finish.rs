@@ -1,7 +1,8 @@
-//! From the end of a capture to its bytes.
+//! Time from the end of a capture to its bytes.
 //!
-//! `cargo bench -p stepscope --bench finish [-- SPANS]`: so many spans (5 million) on two threads, one in
-//! four with an argument and nested three deep, then the time that `Capture::finish` takes.
+//! `cargo bench -p stepscope --bench finish [-- SPANS]`: records this many spans (5 million) on two
+//! threads, one in four with an argument and nested three deep, then measures the time of
+//! `Capture::finish`.
 #![allow(
     unsafe_code,
     clippy::print_stdout,
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use stepscope::{ExportLimits, SessionOptions, span, start_capture};
 
-/// Spans between two pauses, so that nothing is dropped.
+/// Spans between two pauses, so that none is dropped.
 const BURST: u64 = 16_000;
 
 /// CPU time of the whole process, seconds.
@@ -61,16 +62,16 @@ fn main() {
             max_events: (round == 4).then_some(spans / 2),
             ..ExportLimits::default()
         };
-        let (begun, cpu) = (Instant::now(), cpu_s());
+        let (start, cpu) = (Instant::now(), cpu_s());
         let mut bytes = Vec::new();
         let report = capture.finish(&mut bytes, &cut).unwrap();
-        let (took, cpu) = (begun.elapsed(), cpu_s() - cpu);
+        let (elapsed, cpu) = (start.elapsed(), cpu_s() - cpu);
         println!(
             "{:>9} spans, {:>9} cut, {:>5.1} MB: {:>6.1} ms, {:>6.1} ms of CPU time, {:>5.1} a million; {} dropped",
             report.spans,
             report.cut_events,
             bytes.len() as f64 / 1e6,
-            took.as_secs_f64() * 1e3,
+            elapsed.as_secs_f64() * 1e3,
             cpu * 1e3,
             cpu * 1e9 / (report.spans + report.cut_events) as f64,
             report.dropped

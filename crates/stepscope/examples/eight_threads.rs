@@ -1,4 +1,4 @@
-//! Records on eight threads while another one flushes, and counts what came of it.
+//! Records on eight threads while another one flushes, and checks the number of recorded events.
 //!
 //! `cargo xtask sanitize` runs it under `ThreadSanitizer`.
 //!
@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(())
     })?;
     let report = stepscope::stop_trace()?;
-    // A step and two spans, an instant, and a sample in each round; what was dropped may be one of their
-    // arguments.
+    // Each round has a step and two spans, an instant, and a sample; a dropped record may be one of
+    // their arguments.
     let expected = THREADS * STEPS.unsigned_abs() * 5;
     let recorded = report.spans + report.instants + report.samples;
     if report.threads != THREADS || recorded + report.dropped < expected {

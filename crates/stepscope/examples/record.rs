@@ -1,4 +1,4 @@
-//! Records one of everything, for the peers' readers to look at.
+//! Records one event of every kind, as a test file for other tools' readers.
 //!
 //! ```text
 //! cargo run -p stepscope --example record -- LOGDIR
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Work that takes a while.
+/// Spends some CPU time.
 fn spin(rounds: u64) -> u64 {
     (0..rounds).fold(1, |state, round| state ^ state << 7 ^ round)
 }

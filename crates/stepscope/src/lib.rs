@@ -1,5 +1,5 @@
 //! Records spans, steps and counters of a program, at nanosecond cost, into files that stepscope,
-//! XProf, TensorBoard and `jax.profiler.ProfileData` read.
+//! XProf, TensorBoard and `jax.profiler.ProfileData` open.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), stepscope::SessionError> {
@@ -16,15 +16,16 @@
 //! ```
 //!
 //! * **Off**, a span costs one relaxed load and a branch. **On**, it costs two reads of the
-//!   time-stamp counter and a 24-byte record in the thread's own ring: no lock, no allocation and no
-//!   system call once a thread has its ring (but for one that wakes the recorder after idleness).
-//! * **A killed program loses nothing but the last moment**: the rings lie in files of the session's
+//!   time-stamp counter and a 24-byte record in the thread's ring: no lock, no allocation and no
+//!   system call once a thread has its ring (except one that wakes the drain thread after
+//!   idleness).
+//! * **A killed program loses at most its last instant**: the rings are in files of the session's
 //!   folder, and [`recover`] turns them into an ordinary run.
-//! * **The last seconds are always there**, with the flight recorder ([`start_flight`]).
-//! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
-//!   a second start or stop are error values or warnings.
+//! * **The last seconds are always available** with the flight recorder ([`start_flight`]).
+//! * **The program survives the recorder**: no panic, signal or lock of the recorder reaches it; a full
+//!   disk, a fork, a second start or stop are error values or warnings.
 //!
-//! # How a span gets into a file
+//! # From a span to a file
 //!
 //! ```text
 //! span!() ─► ring of the thread ─► drain thread ─► journal ─────► XSpace file
@@ -37,9 +38,9 @@
 //!                    └──── recover.rs: a killed program's rings and journal ──► XSpace file
 //! ```
 //!
-//! [`session`] starts and stops all of that. [`manual_span`], [`calls`] and [`virtual_track`] are for other
-//! languages, their call tracers and their samplers; `bridge/` connects the `tracing` crate, NVTX and ITT;
-//! `platform/` has the operating system and its clocks.
+//! [`session`] starts and stops recordings. [`manual_span`], [`calls`] and [`virtual_track`] are
+//! for other languages, their call tracers and their samplers; `bridge/` connects the `tracing`
+//! crate, NVTX and ITT; `platform/` has the operating system and its clocks.
 
 mod api;
 mod bridge;
@@ -71,7 +72,7 @@ pub use session::{
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 
-/// Called when a session has started or stopped.
+/// Updates `tracing`'s callsites after a session has started or stopped.
 fn levels_changed() {
     #[cfg(feature = "tracing")]
     tracing::levels_changed();
@@ -85,7 +86,7 @@ fn levels_changed() {
 /// let _span = stepscope::span!("decode", rows = rows, path = "a.csv");
 /// ```
 ///
-/// The name is a literal; for names made at run time use [`Span::enter`](crate::Span::enter).
+/// The name is a literal; for names created at run time use [`Span::enter`](crate::Span::enter).
 /// Arguments are numbers, booleans and texts; they are evaluated only while recording.
 #[macro_export]
 macro_rules! span {
@@ -95,7 +96,7 @@ macro_rules! span {
     }};
     ($name:literal, $($key:ident = $value:expr),+ $(,)?) => {{
         static NAME: $crate::StaticName = $crate::StaticName::new($name);
-        if $crate::span::is_wanted() {
+        if $crate::span::is_enabled() {
             $crate::SpanGuard::enter_static_with(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
                 (&KEY, $crate::ArgValue::from($value))
@@ -106,8 +107,8 @@ macro_rules! span {
     }};
 }
 
-/// Records one sample of a counter whose name is a literal; cheaper than [`counter()`] by the
-/// look-up of the name.
+/// Records one sample of a counter whose name is a literal; it saves [`counter()`]'s look-up of the
+/// name.
 #[macro_export]
 macro_rules! counter {
     ($name:literal, $value:expr $(,)?) => {{
@@ -116,12 +117,12 @@ macro_rules! counter {
     }};
 }
 
-/// Records a point in time on this thread's track, with arguments if there are any.
+/// Records a point in time on this thread's track, with optional arguments.
 #[macro_export]
 macro_rules! instant {
     ($name:literal $(, $key:ident = $value:expr)* $(,)?) => {{
         static NAME: $crate::StaticName = $crate::StaticName::new($name);
-        if $crate::span::is_wanted() {
+        if $crate::span::is_enabled() {
             $crate::span::instant_static(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
                 (&KEY, $crate::ArgValue::from($value))

@@ -1,10 +1,10 @@
-//! Turns what killed programs left behind into ordinary runs.
+//! Recovery: converts the journals of killed programs to ordinary runs.
 //!
-//! A crash-safe session keeps a journal in its folder (`docs/reference/journal.md`). Its writer
-//! holds a lock as long as it lives, so a live recording is never touched, and two recoveries never
-//! meet. What a journal holds becomes `HOST.xplane.pb` beside it, marked as recovered; only then is
-//! the journal removed. A folder that cannot be written is recovered into another directory, and the
-//! journal stays.
+//! A crash-safe session has a journal in its folder (`docs/reference/journal.md`). Its writer holds
+//! a lock as long as it lives, so recovery never touches a live recording, and two recoveries
+//! exclude each other. The journal's content becomes `HOST.xplane.pb` next to it, marked as
+//! recovered; only then is the journal removed. When the folder cannot be written, the file goes to
+//! another directory, and the journal stays.
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::api::names;
 use crate::export::file;
-use crate::export::xspace::{Facts, Names};
+use crate::export::xspace::{FileMetadata, Names};
 use crate::journal::index::{Index, Leftover, Thread};
 use crate::journal::mapped_file::MappedFile;
 use crate::journal::segment;
@@ -30,59 +30,59 @@ use crate::ring::layout::{
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{WORKER_FACT, limit_warning, mark_written, stats};
 
-/// Folders below a log directory that are looked at.
+/// Maximum depth of searched folders below a log directory.
 const MAX_DEPTH: usize = 8;
-/// A journal that was never finished being made is removed when it is older than this.
+/// An incompletely created journal older than this is removed.
 const ABANDONED_AFTER: Duration = Duration::from_mins(10);
 
-/// What became of one journal.
+/// Result of the recovery of one journal.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RecoveredRun {
     /// The session's folder.
     pub session: PathBuf,
-    /// The journal; gone unless it had to be left.
+    /// The journal; removed unless the recovery had to leave it.
     pub journal: PathBuf,
-    /// The file with the recording, or why there is none.
+    /// The recording's file, or the error.
     pub file: Result<PathBuf, RecoverError>,
-    /// The session's folder could not be written: the file lies in the cache directory.
+    /// Whether the file is in the cache directory, because the session's folder cannot be written.
     pub in_cache: bool,
-    /// Spans and steps, also those that were open.
+    /// Spans and steps, including open ones.
     pub spans: u64,
-    /// Of them, those that were open when the program ended.
+    /// Spans and steps that were open when the program ended.
     pub unfinished: u64,
-    /// Records that the program itself had to drop.
+    /// Records that the program itself dropped.
     pub dropped: u64,
-    /// Whether the recording is incomplete because it reached a limit on the disk.
+    /// Whether the recording is incomplete because it reached a disk limit.
     pub cut_at_limit: bool,
 }
 
-/// Why a journal could not be turned into a file.
+/// Error that prevented the recovery of a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// A file of the journal cannot be read, or the result not written.
+    /// A file of the journal cannot be read, or the result cannot be written.
     #[error("cannot recover a recording ({source}): {}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Written by another version.
+    /// Another version of stepscope wrote the journal.
     #[error("the journal has version {found}, this program knows version {known}: {}", path.display())]
     OtherVersion {
         /// The journal.
         path: PathBuf,
         /// Its version.
         found: String,
-        /// Ours.
+        /// The version of this build.
         known: u32,
     },
 }
 
-/// Journals below a log directory (or a session's folder) whose writer no longer lives. Costs a walk
-/// over the directories, and opens one file for each journal found.
+/// Finds the journals below a log directory (or a session's folder) whose writer no longer lives.
+/// It walks the directories, and opens one file for each journal found.
 pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
     find(log_dir, &mut |_| {})
         .into_iter()
@@ -91,9 +91,9 @@ pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Recovers every journal below a log directory (or a session's folder) whose writer no longer
-/// lives. Where the session's folder cannot be written, the file goes below `cache_out`, if one is
-/// given, and is made anew only when the journal has changed. Files that programs were killed in the
-/// middle of writing are removed.
+/// lives. When the session's folder cannot be written, the file goes below `cache_out`, if given,
+/// and is rewritten only when the journal has changed. Also removes unfinished files of killed
+/// programs.
 pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun> {
     find(log_dir, &mut file::remove_orphans)
         .iter()
@@ -101,14 +101,14 @@ pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun
         .collect()
 }
 
-/// The journals below a directory. `visit` is told every folder on the way.
+/// Finds the journals below a directory. Calls `visit` with every folder on the way.
 fn find(log_dir: &Path, visit: &mut dyn FnMut(&Path)) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![(log_dir.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
         visit(&folder);
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            // Of the entry itself: links are not followed.
+            // The type of the entry itself: symbolic links are not followed.
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
@@ -129,7 +129,7 @@ fn find(log_dir: &Path, visit: &mut dyn FnMut(&Path)) -> Vec<PathBuf> {
     found
 }
 
-/// A journal whose writer was killed while it made it; there is nothing in it.
+/// Removes an empty journal whose writer was killed while it created it.
 fn remove_abandoned(entry: &fs::DirEntry) {
     let age = entry
         .metadata()
@@ -141,10 +141,12 @@ fn remove_abandoned(entry: &fs::DirEntry) {
     }
 }
 
-/// The journal's lock; `None` when somebody has it, or has just recovered the journal.
+/// Takes the journal's lock; `None` when another process holds it, or has just recovered the
+/// journal.
 ///
-/// Writers keep no journal on a network file system, so one that is seen there was written through
-/// another mount, whose locks may not be seen. A live writer adds to its journal every second.
+/// Writers create no journal on a network file system, so a journal that appears on one was written
+/// through another mount, whose locks may be invisible. A live writer adds to its journal every
+/// second.
 pub(crate) fn lock(journal: &Path) -> io::Result<Option<File>> {
     if os::network_file_system(journal).is_some() && !is_quiet(journal) {
         return Ok(None);
@@ -154,14 +156,15 @@ pub(crate) fn lock(journal: &Path) -> io::Result<Option<File>> {
     Ok((locked && journal.exists()).then_some(file))
 }
 
-/// Whether nobody has written to a journal for some time.
+/// Whether the journal has not been written for some time.
 fn is_quiet(journal: &Path) -> bool {
     fs::metadata(journal.join(EVENTS_FILE))
         .and_then(|meta| meta.modified())
         .is_ok_and(|last| last.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// `None` when the writer lives, somebody else has just recovered it, or a worker recorded nothing.
+/// Recovers a journal. Returns `None` when the writer lives, when another process has just
+/// recovered it, or when a worker recorded nothing.
 pub(crate) fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
     let mut run = RecoveredRun {
         session: journal.parent().unwrap_or(journal).to_owned(),
@@ -200,7 +203,7 @@ fn recover_locked(
     };
     let events_path = journal.join(EVENTS_FILE);
     let (mut marker, events) = map(&events_path).map_err(failed(&events_path))?;
-    // Without the rings there is still what was drained.
+    // Without the rings, the drained records remain.
     let rings = map(&journal.join(RINGS_FILE)).ok();
     let rings = rings
         .as_ref()
@@ -226,7 +229,7 @@ fn recover_locked(
         });
     }
     if let Some((bytes, name)) = &index.written {
-        // The journal may be anybody's: only a name beside it counts.
+        // The journal is untrusted: only a name in its folder is valid.
         let name = Path::new(name).file_name().unwrap_or_default();
         let path = run.session.join(name);
         if fs::metadata(&path).is_ok_and(|meta| meta.len() == *bytes) {
@@ -241,7 +244,7 @@ fn recover_locked(
     });
     index.keep_last();
     if is_worker(&index) && index.threads.is_empty() {
-        // A worker that was killed before it recorded anything.
+        // The journal of a worker that was killed before it recorded anything.
         let _ = remove_journal(journal);
         return Ok(PathBuf::new());
     }
@@ -252,7 +255,7 @@ fn recover_locked(
     let names = Names::Table(table);
     let name = format!("{}.xplane.pb", facts.host);
     let beside = run.session.join(&name);
-    // Where the file may only be read, this does nothing.
+    // Does nothing when the file is read-only.
     let mut before = |bytes: u64, path: &Path| mark_written(&mut marker, bytes, path);
     let (path, written) = match file::write_recovered(&beside, &index, &names, &facts, &mut before)
     {
@@ -281,8 +284,8 @@ fn recover_locked(
     Ok(path)
 }
 
-fn facts(index: &Index<'_>, dropped: u64) -> Facts {
-    // Journals of workers always become files in this way.
+fn facts(index: &Index<'_>, dropped: u64) -> FileMetadata {
+    // Journals of workers are always recovered.
     let worker = is_worker(index);
     let mut warnings = match index.facts.get("keep_last_s") {
         None if worker => Vec::new(),
@@ -307,9 +310,9 @@ fn facts(index: &Index<'_>, dropped: u64) -> Facts {
         ));
     }
     let host = index.facts.get("host").map_or("localhost", String::as_str);
-    // The journal may be anybody's: its host's name must not lead elsewhere.
+    // The journal is untrusted: its host name must not lead out of the folder.
     let host = host.replace(['/', '\\', '\0'], "_");
-    Facts {
+    FileMetadata {
         host: host.trim_start_matches('.').to_owned(),
         stats: stats(index, dropped),
         warnings,
@@ -329,7 +332,7 @@ fn is_worker(index: &Index<'_>) -> bool {
     index.facts.contains_key(&format!("fact.{WORKER_FACT}"))
 }
 
-/// A name for a journal's file in the cache.
+/// Returns the file name of a journal in the cache.
 fn cache_name(journal: &Path) -> String {
     let path = fs::canonicalize(journal).unwrap_or_else(|_| journal.to_owned());
     let mut hasher = rustc_hash::FxHasher::default();
@@ -342,19 +345,19 @@ fn is_newer(path: &Path, than: &Path) -> bool {
     matches!((time(path), time(than)), (Some(a), Some(b)) if a >= b)
 }
 
-/// A file of the journal, open to be added to if that is permitted, and its content.
+/// Opens and maps a file of the journal, with append access if permitted.
 fn map(path: &Path) -> io::Result<(File, MappedFile)> {
     let file = match File::options().read(true).append(true).open(path) {
         Ok(file) => file,
         Err(_) => File::open(path)?,
     };
     let len = file.metadata()?.len();
-    // Of a long recording the oldest part may have been removed: a hole.
+    // The oldest part of a long recording may have been removed, which leaves a hole.
     let mapped = MappedFile::map(&file, os::first_data(file.as_raw_fd()), len)?;
     Ok((file, mapped))
 }
 
-/// What lies in the threads' rings.
+/// Lists the content of the threads' rings.
 fn leftovers(rings: &[u8]) -> Vec<Leftover<'_>> {
     let nonce = word(rings, 0);
     if nonce == 0 {

@@ -161,7 +161,7 @@ fn look_up(py: Python<'_>, key: usize, describe: impl FnOnce() -> Entry) -> Call
 }
 
 fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
-    let known = match NameNumber::of(text) {
+    let known = match NameNumber::intern(text) {
         _ if own => FunctionName::Own,
         Some(number) => FunctionName::Number(number),
         None => FunctionName::Text(text.to_owned()),

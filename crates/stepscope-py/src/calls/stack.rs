@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use pyo3::prelude::*;
-use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
+use stepscope::calls::{CallStatus, begin_call, end_call, end_call_below, mark_thread_described};
 use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, recording_number};
 
 use crate::threads;
@@ -39,9 +39,9 @@ thread_local! {
 #[inline]
 pub(super) fn begin(py: Python<'_>, function: usize, name: NameNumber) {
     match begin_call(function, name) {
-        CallBegun::Yes => {}
-        CallBegun::OnUntoldThread => tell(py),
-        CallBegun::TooDeep => begin_here(function, || ManualSpan::begin_known(name)),
+        CallStatus::Recorded => {}
+        CallStatus::ThreadNotDescribed => tell(py),
+        CallStatus::TooDeep => begin_here(function, || ManualSpan::begin_known(name)),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn begin_by_text(function: usize, name: &str) {
 fn tell(py: Python<'_>) {
     // Runs no Python code, so nothing comes back in here.
     if threads::greet(py) {
-        thread_is_told();
+        mark_thread_described();
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) fn begin(py: Python<'_>, own_folder: String) -> PyResult<Result<(), S
             "this interpreter does not export PyFrame_GetBack".to_owned()
         ));
     };
-    let Some(no_name) = NameNumber::of("$<unknown>") else {
+    let Some(no_name) = NameNumber::intern("$<unknown>") else {
         return Ok(Err("there are too many names".to_owned()));
     };
     let current_frames = py.import("sys")?.getattr("_current_frames")?.unbind();
@@ -249,7 +249,7 @@ unsafe fn new_name(py: Python<'_>, code: *mut ffi::PyObject) -> Option<NameNumbe
         let name = if file.starts_with(&known.own_folder) {
             None
         } else {
-            Some(NameNumber::of(&text).unwrap_or(known.no_name))
+            Some(NameNumber::intern(&text).unwrap_or(known.no_name))
         };
         known
             .codes

@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepscope::manual_span::NameNumber;
-use stepscope::virtual_track::{SideSpan, Timestamp, VirtualTrack};
+use stepscope::virtual_track::{VirtualSpan, Timestamp, VirtualTrack};
 
 use super::stacks::{Introduction, Sample};
 
 struct Track {
     side: VirtualTrack,
-    open: Vec<(NameNumber, Option<SideSpan>)>,
+    open: Vec<(NameNumber, Option<VirtualSpan>)>,
     seen: Timestamp,
 }
 
@@ -69,7 +69,7 @@ impl Period {
     /// When what was last seen at `seen` has ended, if it was no more at `now`: one and a half periods
     /// later at most.
     fn after(&self, seen: Timestamp, now: Timestamp) -> Timestamp {
-        let most = seen.plus_between(self.begin, self.end, 1.5);
+        let most = seen.plus_scaled_interval(self.begin, self.end, 1.5);
         now.min(most).max(seen)
     }
 }
@@ -102,7 +102,7 @@ impl Track {
         for (frame, step) in frames[same..].iter().zip(0..) {
             // Each a little later than its caller: of two that begin and end as one, nothing else says
             // which is the outer one.
-            let span = self.side.begin(*frame, from.later(step));
+            let span = self.side.begin(*frame, from.plus_ticks(step));
             self.open.push((*frame, span));
         }
     }

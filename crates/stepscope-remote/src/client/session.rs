@@ -158,7 +158,7 @@ impl SessionFolder {
 
 /// Makes a folder whose name no other session has.
 fn free_name(parent: &Path) -> Result<String, CaptureError> {
-    let time = stepscope::session::name_of_now();
+    let time = stepscope::session::default_session_name();
     let mut number = 1;
     loop {
         let name = match number {

@@ -59,7 +59,7 @@ pub(super) async fn monitor(
     let mut data = String::new();
     if request.timestamp {
         // The last three of `YYYY_MM_DD_HH_MM_SS`.
-        let now = stepscope::session::name_at(unix_now_ns());
+        let now = stepscope::session::session_name_at(unix_now_ns());
         let clock: Vec<&str> = now.split('_').skip(3).collect();
         let _ = writeln!(data, "Timestamp: {}", clock.join(":"));
     }

@@ -194,7 +194,7 @@ pub(super) fn session_name(session: &str, now_unix_ns: i64) -> String {
     if !session.is_empty() {
         return session.to_owned();
     }
-    stepscope::session::name_at(now_unix_ns)
+    stepscope::session::session_name_at(now_unix_ns)
 }
 
 #[cfg(test)]

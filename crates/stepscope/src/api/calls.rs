@@ -1,52 +1,54 @@
-//! Calls of functions, for tracers that hear of begins and ends from an interpreter.
+//! Function calls, for tracers that receive call and return events from an interpreter.
 //!
-//! A function is a number that the tracer chooses, an address say. The recorder keeps what is open, so
-//! two events cost two readings of the clock and little else; what is innermost ends first, and where
-//! begins and ends do not pair (greenlets, functions that ran before the recording) nothing grows
-//! without bound.
+//! The tracer identifies a function by a number, for example its address. The recorder stores the
+//! open calls, so two events cost two clock readings and little else. The innermost call ends
+//! first. Where calls and returns do not pair (greenlets, functions that ran before the recording),
+//! memory stays bounded.
 
 use crate::manual_span::NameNumber;
 use crate::ring::layout::{FLAG_CALLED, KIND_SPAN, meta};
 use crate::ring::writer::{LEVEL_MASK, session, with_writer};
 
-/// What became of a call's begin.
+/// Result of [`begin_call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallBegun {
-    /// It is being recorded, or nothing is.
-    Yes,
-    /// So too, and [`thread_is_told`] has not been called for this thread in this recording.
-    OnUntoldThread,
-    /// More spans are open than the recorder has places for (512): the tracer may keep an
-    /// [`ManualSpan`](crate::manual_span::ManualSpan).
+pub enum CallStatus {
+    /// The call is being recorded, or no recording is active.
+    Recorded,
+    /// As `Recorded`; in addition, [`mark_thread_described`] has not been called for this thread in this
+    /// recording.
+    ThreadNotDescribed,
+    /// All 512 slots for open spans are in use: the tracer may store a
+    /// [`ManualSpan`](crate::manual_span::ManualSpan) instead.
     TooDeep,
 }
 
-/// A function begins.
+/// Records the start of a call.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
     reason = "measured, as `with_writer`: it is all that a callback does"
 )]
-pub fn begin_call(function: usize, name: NameNumber) -> CallBegun {
+pub fn begin_call(function: usize, name: NameNumber) -> CallStatus {
     let state = session();
     if state & LEVEL_MASK == 0 {
-        return CallBegun::Yes;
+        return CallStatus::Recorded;
     }
     with_writer(state, |writer| {
         let meta = meta(name.number(), KIND_SPAN, FLAG_CALLED, 0);
         if !writer.open_call(function as u64, meta) {
-            CallBegun::TooDeep
-        } else if writer.is_greeted() {
-            CallBegun::Yes
+            CallStatus::TooDeep
+        } else if writer.is_described() {
+            CallStatus::Recorded
         } else {
-            CallBegun::OnUntoldThread
+            CallStatus::ThreadNotDescribed
         }
     })
-    .unwrap_or(CallBegun::Yes)
+    .unwrap_or(CallStatus::Recorded)
 }
 
-/// A function ends. `false` when the innermost open span is not a call of it that is kept here: then the
-/// tracer looks among what it keeps itself, and calls [`end_call_below`] if it is not there.
+/// Records the end of a call. Returns `false` when the innermost open span is not a recorded call
+/// of this function: the tracer then searches the spans it stores itself, and calls
+/// [`end_call_below`] if none matches.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "as above")]
 #[must_use]
@@ -58,7 +60,8 @@ pub fn end_call(function: usize) -> bool {
     with_writer(state, |writer| writer.close_call(function as u64)).unwrap_or(true)
 }
 
-/// Ends the innermost call of a function, and the calls inside of that one; nothing when it is not open.
+/// Ends the innermost call of a function, and the calls inside it. Does nothing when the function
+/// is not open.
 #[cold]
 pub fn end_call_below(function: usize) {
     let state = session();
@@ -67,13 +70,13 @@ pub fn end_call_below(function: usize) {
     }
 }
 
-/// What the tracer knows of the calling thread has been told, in the recording that runs now.
+/// Marks the calling thread as described to the current recording.
 #[cold]
-pub fn thread_is_told() {
+pub fn mark_thread_described() {
     let state = session();
     if state & LEVEL_MASK != 0 {
         with_writer(state, |writer| {
-            writer.set_greeted();
+            writer.set_described();
         });
     }
 }

@@ -1,7 +1,8 @@
-//! Spans whose two ends are two calls, for bindings to languages whose scopes are not Rust's.
+//! Spans that start and end with separate calls, for bindings to other languages.
 //!
-//! An [`ManualSpan`] is a plain value: it may be forgotten (then the span is shown as unfinished),
-//! ended in any order, and even ended on another thread than it began on, which costs more.
+//! A [`ManualSpan`] is a plain value: it may be dropped (the span is then shown as unfinished),
+//! ended in any order, and even ended on another thread than the one it started on, which costs
+//! more.
 
 use std::sync::atomic::Ordering;
 
@@ -14,20 +15,20 @@ use crate::ring::layout::{
 };
 use crate::ring::memory::regions;
 use crate::ring::writer::{
-    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, session,
-    this_thread, with_writer,
+    ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
+    session, this_thread, with_writer,
 };
 use crate::span::{ArgValue, put_text, put_value};
 
-/// An argument whose name is known at run time only.
+/// An argument whose name is known only at run time.
 pub type NamedArg<'a> = (&'a str, ArgValue<'a>);
 
-/// What an [`ManualSpan`] is.
+/// The kind of a [`ManualSpan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// A slice.
     Span,
-    /// A step, which analyses group by; its number is the argument `step_num`.
+    /// A step, by which analyses group; its number is the argument `step_num`.
     Step,
 }
 
@@ -40,14 +41,14 @@ impl SpanKind {
     }
 }
 
-/// The number of a text, valid in this process for ever: what [`ManualSpan::begin_known`] takes.
+/// The id of an interned name, valid in this process for ever; see [`ManualSpan::begin_known`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameNumber(u32);
 
 impl NameNumber {
-    /// The text's number, made if it is new; `None` when it cannot have one now (see
+    /// Interns a text. Returns `None` when it cannot get a number now (see
     /// [`Span::enter`](crate::Span::enter)).
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn intern(text: &str) -> Option<Self> {
         match names::intern(text) {
             0 => None,
             number => Some(Self(number)),
@@ -59,20 +60,20 @@ impl NameNumber {
     }
 }
 
-/// Bits of a span's state: more has to be done when it ends than to write.
-const FOR_OTHERS: u32 = PUSHED | WATCHED;
+/// Bits of a span's state: its end must also be sent to other tools or step watches.
+const EXTERNAL_BITS: u32 = PUSHED | WATCHED;
 
-/// What [`ManualSpan::add`] changes of the third word.
+/// Bits of the third word that [`ManualSpan::add`] sets.
 const ADDED: u64 = meta(0, 0, FLAG_ARGS, 0);
 
-/// A span that has begun. See the [module's text](self).
+/// A started span. See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct ManualSpan {
     begin: u64,
     meta: u64,
     state: u32,
     slot: OpenSlot,
-    /// Tells threads apart.
+    /// Identifies the thread that started the span.
     thread: usize,
 }
 
@@ -86,15 +87,16 @@ impl ManualSpan {
         thread: 0,
     };
 
-    /// Begins a span, [`ManualSpan::NONE`] when nobody wants it: nothing is being recorded, and if it is
-    /// a step, nobody watches how long steps take.
+    /// Starts a span. Returns [`ManualSpan::NONE`] when nothing is recorded and, for a step, no
+    /// step watch is active.
     #[inline]
     pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
         Self::begin_in_row(0, name, kind, args)
     }
 
-    /// As [`begin`](Self::begin), on a row of the calling thread's that is not its own (0): for what one
-    /// thread does in turns, such as the tasks of an event loop, whose spans do not nest in each other.
+    /// Like [`begin`](Self::begin), on a row of the calling thread; row 0 is the thread itself.
+    /// Rows are for what one thread interleaves, such as the tasks of an event loop, whose spans do
+    /// not nest.
     #[inline]
     pub fn begin_in_row(row: u16, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
         let word = match kind {
@@ -102,17 +104,17 @@ impl ManualSpan {
             SpanKind::Step => &STEP_STATE,
         };
         let state = word.load(Ordering::Relaxed);
-        if state & (WANTED | WATCHED) == 0 {
+        if state & (ACTIVE_BITS | WATCHED) == 0 {
             return Self::NONE;
         }
         if state & (MIRRORED | WATCHED) != 0 {
-            return begin_for_others(state, row, name, kind, args);
+            return begin_external(state, row, name, kind, args);
         }
         begin_as(state, row, names::intern(name), name, kind, args)
     }
 
-    /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before. Not
-    /// mirrored to other tools.
+    /// Like [`begin`](Self::begin), without arguments, with an interned name. Not mirrored to other
+    /// tools.
     #[inline]
     pub fn begin_known(name: NameNumber) -> Self {
         let state = session();
@@ -133,10 +135,10 @@ impl ManualSpan {
         .unwrap_or(Self::NONE)
     }
 
-    /// Whether its session still records, or it has begun in another tool.
+    /// Whether its session still records, or it started in another tool.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state & FOR_OTHERS != 0 || self.is_recorded()
+        self.state & EXTERNAL_BITS != 0 || self.is_recorded()
     }
 
     #[inline]
@@ -144,13 +146,13 @@ impl ManualSpan {
         self.session() != 0 && session() == self.session()
     }
 
-    /// The session that it began in.
+    /// Returns the session that it started in.
     #[inline]
     fn session(&self) -> u32 {
-        self.state & !FOR_OTHERS
+        self.state & !EXTERNAL_BITS
     }
 
-    /// The row that it was begun on, while its session records; else 0.
+    /// Returns the row that it started on, while its session records; otherwise 0.
     #[inline]
     pub fn row(&self) -> u16 {
         match meta_extra(self.meta) {
@@ -160,18 +162,18 @@ impl ManualSpan {
         }
     }
 
-    /// When it began, on the recorder's clock: tells spans of a thread apart.
+    /// Returns its start on the recorder's clock, which is unique among the spans of a thread.
     pub fn began(&self) -> u64 {
         self.begin
     }
 
-    /// Whether it is a span at all, and not [`ManualSpan::NONE`].
+    /// Whether this is a started span, unlike [`ManualSpan::NONE`].
     #[inline]
     pub fn was_begun(&self) -> bool {
         self.state != 0
     }
 
-    /// Adds arguments to a span that is open. On another thread than the span's they are left out.
+    /// Adds arguments to an open span. Ignored on another thread than the span's.
     pub fn add(&mut self, args: &[NamedArg<'_>]) {
         if !self.is_recorded() || args.is_empty() {
             return;
@@ -190,23 +192,23 @@ impl ManualSpan {
     /// Ends the span.
     ///
     /// # Errors
-    /// The span itself, still open, when it began on another thread: see
+    /// Returns the span, still open, when it started on another thread: see
     /// [`end_elsewhere`](Self::end_elsewhere).
     #[inline]
     pub fn end(self) -> Result<(), Self> {
-        if self.state & FOR_OTHERS != 0 {
-            return self.end_for_others();
+        if self.state & EXTERNAL_BITS != 0 {
+            return self.end_external();
         }
-        // What began in a session that has ended was written by that session.
+        // A session that has ended has already written its open spans.
         if !self.is_recorded() {
             return Ok(());
         }
         let ended = with_writer(self.state, |writer| {
-            let mine = writer.thread() == self.thread;
-            if mine {
+            let is_owner = writer.thread() == self.thread;
+            if is_owner {
                 writer.close(self.slot, self.begin, writer.now(), self.meta);
             }
-            mine
+            is_owner
         });
         if ended == Some(false) {
             Err(self)
@@ -216,7 +218,7 @@ impl ManualSpan {
     }
 
     #[cold]
-    fn end_for_others(mut self) -> Result<(), Self> {
+    fn end_external(mut self) -> Result<(), Self> {
         if self.state & PUSHED != 0 {
             if self.thread == this_thread() {
                 mirror::end(self.begin);
@@ -232,8 +234,8 @@ impl ManualSpan {
         self.end()
     }
 
-    /// Ends a span that began on another thread: it is written as this thread's, with its name and
-    /// arguments given once more. Costs a look through the threads' open spans.
+    /// Ends a span that started on another thread: it is recorded on this thread, with its name and
+    /// arguments passed again. Scans the open spans of all threads.
     #[cold]
     pub fn end_elsewhere(self, name: &str, args: &[NamedArg<'_>]) {
         if !self.is_recorded() {
@@ -243,7 +245,7 @@ impl ManualSpan {
             if region.session.load(Ordering::SeqCst) != self.session() {
                 continue;
             }
-            // The owner frees the slot only after it has written the span, which it will not.
+            // The owner frees a slot only when it ends the span, which does not happen here.
             for slot in region.open() {
                 let held = slot.meta.load(Ordering::Acquire);
                 let same = held != 0 && (held ^ self.meta) & !ADDED == 0;
@@ -269,9 +271,9 @@ impl ManualSpan {
     }
 }
 
-/// Begins a span that is mirrored, or a step that somebody watches, and in the session if there is one.
+/// Starts a mirrored span or a watched step, and records it if a session is active.
 #[cold]
-fn begin_for_others(
+fn begin_external(
     state: u32,
     row: u16,
     name: &str,
@@ -348,16 +350,16 @@ fn put_all(writer: Writer<'_>, key: u64, args: &[NamedArg<'_>]) {
     }
 }
 
-/// Records a point in time on this thread's track; as [`instant()`](crate::instant()) with arguments
-/// whose names are known at run time only.
+/// Records a point in time on this thread's track, like [`instant()`](crate::instant()), with
+/// arguments whose names are known only at run time.
 pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
     instant_in_row(0, name, args);
 }
 
-/// As [`instant_with`], on a row as [`ManualSpan::begin_in_row`] takes it.
+/// Like [`instant_with`], on a row as in [`ManualSpan::begin_in_row`].
 pub fn instant_in_row(row: u16, name: &str, args: &[NamedArg<'_>]) {
     let mut state = STATE.load(Ordering::Relaxed);
-    if state & WANTED == 0 {
+    if state & ACTIVE_BITS == 0 {
         return;
     }
     if state & MIRRORED != 0 {
@@ -383,8 +385,8 @@ pub fn instant_in_row(row: u16, name: &str, args: &[NamedArg<'_>]) {
     });
 }
 
-/// Calls the calling thread by this name in the recording that runs now, whatever the operating
-/// system calls it. At most 64 bytes are kept.
+/// Sets the calling thread's name in the current recording; it takes precedence over the operating
+/// system's name. At most 64 bytes are stored.
 pub fn name_thread(name: &str) {
     let state = session();
     if state & LEVEL_MASK != 0 {
@@ -392,8 +394,8 @@ pub fn name_thread(name: &str) {
     }
 }
 
-/// A number that is different for each recording of this process, 0 while nothing is recorded: for
-/// what has to be done once in each.
+/// Returns a number that is unique for each recording of this process, 0 while nothing is recorded.
+/// It is for work that is due once per recording.
 #[inline]
 pub fn recording_number() -> u32 {
     session()

@@ -1,4 +1,4 @@
-//! What programs call: spans, steps and counters, and what tracers of other languages need.
+//! The public API: spans, steps and counters, and the interfaces for tracers of other languages.
 
 pub mod calls;
 pub mod manual_span;

@@ -1,11 +1,11 @@
 //! Names: every text that labels events, numbered once per process.
 //!
-//! A static name keeps its number in itself. A name made at run time is looked up in a table that
-//! is read without a lock. Registering a new one takes a lock that knows its holder, and memory that
-//! does not come from the program's allocator: a thread may register a name inside a signal handler,
-//! whatever it interrupted. Whoever does not get a number (a handler that interrupted the holder, a
-//! holder that a debugger stopped, a full table, a long text) writes the text itself beside the event
-//! instead; so a text may have no number now and one later.
+//! A static name stores its number. A name created at run time is looked up in a table that is read
+//! without a lock. Registering a new name takes a lock that records its holder, and memory that
+//! does not come from the program's allocator: a thread may register a name inside a signal
+//! handler, whatever it interrupted. When a name cannot get a number (in a handler that interrupted
+//! the holder, while a debugger has stopped the holder, with a full table, for a long text), the
+//! text itself is written with the event; so a text may have no number now and one later.
 //!
 //! While a crash-safe session runs, each name is also written to the session's name table
 //! ([`publish_all`]) before its number can appear in any record.
@@ -26,14 +26,14 @@ use crate::platform::os;
 use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
 use crate::ring::writer::this_thread;
 
-/// Longest text that gets a number, in bytes.
+/// Maximum length of a text that gets a number, bytes.
 const MAX_NAME_BYTES: usize = 1_024;
-/// Most names of a process.
+/// Maximum number of names of a process.
 const MAX_NAMES: usize = 24_576;
 const TABLE: usize = 65_536;
 const BLOCK: usize = 256 << 10;
 
-/// A name known at compile time; made by the macros.
+/// A name known at compile time; created by the macros.
 #[derive(Debug)]
 pub struct StaticName {
     text: &'static str,
@@ -41,7 +41,7 @@ pub struct StaticName {
 }
 
 impl StaticName {
-    /// A name that registers itself when it is first used.
+    /// Creates a name that registers itself at its first use.
     pub const fn new(text: &'static str) -> Self {
         Self {
             text,
@@ -49,12 +49,12 @@ impl StaticName {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub const fn text(&self) -> &'static str {
         self.text
     }
 
-    /// Its number, 0 when it could not get one now.
+    /// Returns its number, 0 when it cannot get one now.
     #[inline]
     pub(crate) fn id(&self) -> u32 {
         match self.id.load(Ordering::Relaxed) {
@@ -71,19 +71,20 @@ impl StaticName {
     }
 }
 
-/// What an argument is called whose name has no number.
+/// Substitute name of an argument whose name has no number.
 static ARGUMENT: StaticName = StaticName::new("argument");
 
-/// Gives numbers to the names that a recording cannot do without, while there are some left.
+/// Registers the names that every recording needs, while numbers are available.
 pub(crate) fn prepare() {
     for name in [&ARGUMENT, &crate::span::STEP_NUM] {
         name.id();
     }
 }
 
-/// The number of an argument's name: 0 would make its value the name of the event.
+/// Returns the number of an argument's name, or a substitute: number 0 would make its value the
+/// name of the event.
 #[inline]
-pub(crate) fn of_argument(number: u32) -> u32 {
+pub(crate) fn argument_name_id(number: u32) -> u32 {
     match number {
         0 => ARGUMENT.id(),
         number => number,
@@ -109,14 +110,15 @@ static SLOTS: [AtomicPtr<Entry>; TABLE] = [const { AtomicPtr::new(std::ptr::null
 static BY_ID: [AtomicPtr<Entry>; MAX_NAMES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_NAMES];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
-/// Who is adding a name ([`this_thread`]), 0 while nobody is.
+/// The thread that is adding a name ([`this_thread`]), 0 when none is.
 static LOCK: AtomicUsize = AtomicUsize::new(0);
-/// A holder that was waited for in vain: nobody waits for it again while it holds the lock.
+/// A holder that did not release the lock in time: other threads no longer wait for it while it
+/// holds the lock.
 static STUCK: AtomicUsize = AtomicUsize::new(0);
 static FREE_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the current crash-safe session keeps its names; null otherwise.
+/// The name table of the current crash-safe session; null when there is none.
 static SESSION_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
 fn hash(text: &str) -> u64 {
@@ -125,7 +127,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// The number of a text, made if it is new; 0 when it cannot have one now.
+/// Returns the number of a text and registers it if it is new; 0 when it cannot get a number now.
 #[inline]
 pub(crate) fn intern(text: &str) -> u32 {
     let hash = hash(text);
@@ -135,9 +137,9 @@ pub(crate) fn intern(text: &str) -> u32 {
     }
 }
 
-/// The number, or the first free place of the table.
+/// Returns the number, or the index of the first free slot.
 fn find(text: &str, hash: u64) -> Result<u32, usize> {
-    #[allow(clippy::cast_possible_truncation, reason = "a place in the table")]
+    #[allow(clippy::cast_possible_truncation, reason = "an index of the table")]
     let mut at = (hash >> 40) as usize ^ hash as usize;
     loop {
         at &= TABLE - 1;
@@ -167,23 +169,23 @@ fn add(text: &str, hash: u64) -> u32 {
     id
 }
 
-/// Takes the lock; `false` in a handler that interrupted its holder, and when it takes too long.
+/// Takes the lock. Returns `false` in a handler that interrupted its holder, and on a timeout.
 ///
-/// The holder needs less than a microsecond, unless it has lost its processor: then sleeping gives it
-/// one, whatever the priorities. Nothing here is forbidden to a signal handler.
+/// The holder needs less than a microsecond, unless it has lost its processor: sleeping then gives
+/// it one, whatever the priorities. All calls here are permitted in a signal handler.
 fn lock() -> bool {
     const SPINS: u32 = 200;
     const SLEEPS: u32 = 1_000;
     const SLEEP: Duration = Duration::from_micros(100);
-    let own = this_thread();
+    let this = this_thread();
     let mut waited_for = 0;
     for attempt in 0..SPINS + SLEEPS {
-        match LOCK.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
+        match LOCK.compare_exchange(0, this, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => {
                 STUCK.store(0, Ordering::Relaxed);
                 return true;
             }
-            Err(holder) if holder == own || holder == STUCK.load(Ordering::Relaxed) => {
+            Err(holder) if holder == this || holder == STUCK.load(Ordering::Relaxed) => {
                 return false;
             }
             Err(holder) => waited_for = holder,
@@ -210,14 +212,14 @@ fn add_locked(text: &str, hash: u64) -> u32 {
     let Ok(id) = u32::try_from(count) else {
         return 0;
     };
-    let Some(place) = take(size_of::<Entry>() + text.len()) else {
+    let Some(memory) = allocate(size_of::<Entry>() + text.len()) else {
         return 0;
     };
-    // SAFETY: `take` gave room for both, aligned for an entry, that nobody else has.
+    // SAFETY: `allocate` returned room for both, aligned for an entry, which nothing else uses.
     let entry = unsafe {
-        let bytes = place.add(size_of::<Entry>());
+        let bytes = memory.add(size_of::<Entry>());
         std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
-        let entry = place.cast::<Entry>();
+        let entry = memory.cast::<Entry>();
         entry.write(Entry {
             hash,
             len: u32::try_from(text.len()).unwrap_or(0),
@@ -228,8 +230,8 @@ fn add_locked(text: &str, hash: u64) -> u32 {
     };
     BY_ID[count].store(entry, Ordering::Release);
     COUNT.store(count + 1, Ordering::SeqCst);
-    // Before the number can be seen by anybody: `publish_all` either sees the count, or was called
-    // before and then the table is set here.
+    // Before other threads can read the number: `publish_all` either sees the count, or was called
+    // before, and then the table is set here.
     let table = SESSION_TABLE.load(Ordering::SeqCst);
     if !table.is_null() {
         // SAFETY: the table's space stays mapped for ever.
@@ -239,8 +241,8 @@ fn add_locked(text: &str, hash: u64) -> u32 {
     id
 }
 
-/// Memory that is never given back. Only with the lock.
-fn take(bytes: usize) -> Option<*mut u8> {
+/// Allocates memory that is never freed. Requires the lock.
+fn allocate(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.next_multiple_of(align_of::<Entry>());
     let free = FREE_BYTES.load(Ordering::Relaxed);
     let at = FREE_AT.load(Ordering::Relaxed);
@@ -260,7 +262,7 @@ fn take(bytes: usize) -> Option<*mut u8> {
     Some(at)
 }
 
-/// The text of a number.
+/// Returns the text of a number.
 pub(crate) fn text(id: u32) -> Option<&'static str> {
     let entry = BY_ID.get(id as usize)?.load(Ordering::Acquire);
     if entry.is_null() {
@@ -270,35 +272,36 @@ pub(crate) fn text(id: u32) -> Option<&'static str> {
     std::str::from_utf8(unsafe { &*entry }.bytes()).ok()
 }
 
-/// Every name so far, and from now on each new one, goes into `table`, which is zeroed and
+/// Writes all names so far, and from now on each new one, to `table`, which is zeroed and
 /// [`NAMES_BYTES`] long.
 ///
 /// # Safety
-/// The range must stay mapped (with whatever) for ever.
+/// The range must stay mapped (to any memory) for ever.
 pub(crate) unsafe fn publish_all(table: *mut u8) {
     SESSION_TABLE.store(table, Ordering::SeqCst);
     for entry in BY_ID.iter().take(COUNT.load(Ordering::SeqCst)).skip(1) {
         let entry = entry.load(Ordering::Acquire);
         if !entry.is_null() {
-            // SAFETY: published entries live for ever; the table by the caller's promise.
+            // SAFETY: published entries live for ever; the caller guarantees the table.
             unsafe { publish(table, (*entry).id, (*entry).bytes()) };
         }
     }
 }
 
-/// The table of the session that runs, null when it has none.
+/// Returns the table of the current session, null when it has none.
 pub(crate) fn session_table() -> *mut u8 {
     SESSION_TABLE.load(Ordering::SeqCst)
 }
 
-/// New names go nowhere from now on. `false` when somebody may still be writing one into the table
-/// (a thread that a debugger stopped right there): its address must not be used for another table.
+/// Ends the writing of new names to the table. Returns `false` when a thread may still be writing
+/// one (a thread that a debugger stopped at that point): the table's address must then not be used
+/// for another table.
 pub(crate) fn unpublish() -> bool {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
-    // Whoever writes has looked for the table with the lock held.
-    let begun = Instant::now();
+    // A writer looks up the table while it holds the lock.
+    let start = Instant::now();
     while LOCK.load(Ordering::SeqCst) != 0 {
-        if begun.elapsed() > Duration::from_secs(1) {
+        if start.elapsed() > Duration::from_secs(1) {
             return false;
         }
         std::thread::yield_now();
@@ -306,22 +309,22 @@ pub(crate) fn unpublish() -> bool {
     true
 }
 
-/// Calls `work`, which puts other pages behind the table, while nobody writes a name there. A holder of
-/// the lock that does not let go is not waited for: its name may be lost.
-pub(crate) fn while_unchanged<T>(work: impl FnOnce() -> T) -> T {
+/// Calls `f`, which remaps the table's pages, while no thread writes a name there. If the holder of
+/// the lock does not release it in time, `f` runs anyway: that name may be lost.
+pub(crate) fn while_unchanged<T>(f: impl FnOnce() -> T) -> T {
     let locked = lock();
-    let result = work();
+    let result = f();
     if locked {
         LOCK.store(0, Ordering::Release);
     }
     result
 }
 
-/// Appends one name: a word of length and number, then the text, to a multiple of 8. The number is
-/// stored last, so that a name that was cut short is seen.
+/// Appends one name: a word of length and number, then the text, padded to a multiple of 8. The
+/// number is stored last, so that readers detect a truncated name.
 unsafe fn publish(table: *mut u8, id: u32, text: &[u8]) {
     let room = 8 + text.len().next_multiple_of(8);
-    // SAFETY: the table begins with two words: a nonce, and the bytes used after the head.
+    // SAFETY: the table starts with two words: a nonce, and the bytes used after the head.
     let used = unsafe { &*table.add(8).cast::<AtomicU64>() };
     let at = NAMES_HEAD as u64 + used.fetch_add(room as u64, Ordering::Relaxed);
     let Some(at) = usize::try_from(at)
@@ -330,7 +333,7 @@ unsafe fn publish(table: *mut u8, id: u32, text: &[u8]) {
     else {
         return;
     };
-    // SAFETY: `at..at + room` lies in the table and is this call's own, by the addition above.
+    // SAFETY: `at..at + room` is within the table and reserved for this call by the addition above.
     unsafe {
         let head = &*table.add(at).cast::<AtomicU64>();
         head.store((text.len() as u64) << 32, Ordering::Relaxed);
@@ -339,7 +342,7 @@ unsafe fn publish(table: *mut u8, id: u32, text: &[u8]) {
     }
 }
 
-/// Reads a table that [`publish`] filled, calling `found` for each whole name.
+/// Reads a table that [`publish`] filled, and calls `found` for each complete name.
 pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8])) {
     let mut at = NAMES_HEAD;
     while let Some(head) = table.get(at..at + 8) {
@@ -359,11 +362,11 @@ pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8
     }
 }
 
-/// In a child after a fork: whoever held the lock is not here.
+/// Resets the lock in a fork's child, which does not have its holder.
 pub(crate) fn after_fork_in_child() {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
     if LOCK.load(Ordering::Acquire) != 0 {
-        // Where the free memory begins and how much it is may not fit together.
+        // The address and the size of the free memory may be inconsistent.
         FREE_BYTES.store(0, Ordering::Relaxed);
     }
     LOCK.store(0, Ordering::Release);
@@ -375,8 +378,8 @@ mod tests {
 
     use super::*;
 
-    /// Some tests hold the lock, and give it back from another thread.
-    fn alone() -> MutexGuard<'static, ()> {
+    /// Serializes tests that hold the lock, and release it from another thread.
+    fn exclusive() -> MutexGuard<'static, ()> {
         static ONE: Mutex<()> = Mutex::new(());
         ONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -385,7 +388,7 @@ mod tests {
     fn equal_texts_have_equal_numbers() {
         static A: StaticName = StaticName::new("names::same");
         static B: StaticName = StaticName::new("names::same");
-        let _alone = alone();
+        let _alone = exclusive();
         assert_ne!(A.id(), 0);
         assert_eq!(A.id(), B.id());
         assert_eq!(intern("names::same"), A.id());
@@ -396,7 +399,7 @@ mod tests {
 
     #[test]
     fn threads_agree() {
-        let _alone = alone();
+        let _alone = exclusive();
         let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
             let handles: Vec<_> = (0..4)
                 .map(|_| {
@@ -414,12 +417,12 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_without_a_processor_is_waited_for_but_not_by_its_own_handler() {
-        let _alone = alone();
+    fn preempted_lock_holder_is_waited_for_except_in_its_handler() {
+        let _alone = exclusive();
         assert!(lock());
-        let begun = Instant::now();
+        let start = Instant::now();
         assert_eq!(intern("names::in a handler"), 0);
-        assert!(begun.elapsed() < Duration::from_millis(50), "no wait");
+        assert!(start.elapsed() < Duration::from_millis(50), "no wait");
         let other = std::thread::scope(|scope| {
             let other = scope.spawn(|| intern("names::in a handler"));
             std::thread::sleep(Duration::from_millis(20));
@@ -431,17 +434,17 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_never_lets_go_is_waited_for_once() {
-        let _alone = alone();
+    fn stuck_lock_holder_is_waited_for_once() {
+        let _alone = exclusive();
         assert!(lock());
         let (taken, sooner) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                let begun = Instant::now();
+                let start = Instant::now();
                 let first = lock();
-                let waited = begun.elapsed();
+                let waited = start.elapsed();
                 (
                     first || lock(),
-                    begun.elapsed().saturating_sub(waited) < waited,
+                    start.elapsed().saturating_sub(waited) < waited,
                 )
             });
             waiting.join().unwrap()
@@ -452,8 +455,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_let_go_of_only_when_nobody_writes_to_it() {
-        let _alone = alone();
+    fn name_table_is_released_only_without_a_writer() {
+        let _alone = exclusive();
         assert!(unpublish());
         assert!(lock());
         let waits = std::thread::scope(|scope| {
@@ -467,10 +470,10 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_back_and_a_cut_name_is_passed_over() {
+    fn name_table_round_trips_and_a_truncated_name_is_skipped() {
         let mut table = vec![0_u64; NAMES_BYTES / 8];
         let at = table.as_mut_ptr().cast::<u8>();
-        // SAFETY: the vector outlives the calls and has the size that they want.
+        // SAFETY: the vector outlives the calls and has the required size.
         unsafe {
             publish(at, 3, b"three");
             publish(at, 4, b"four four");

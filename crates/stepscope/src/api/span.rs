@@ -1,6 +1,6 @@
-//! The verbs: spans, steps, counters, instants.
+//! Recording functions: spans, steps, counters, instants.
 //!
-//! Off, each costs one relaxed load and a branch.
+//! When nothing is recorded, each costs one relaxed load and a branch.
 
 use std::hint::cold_path;
 use std::marker::PhantomData;
@@ -14,10 +14,11 @@ use crate::ring::layout::{
     KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
 };
 use crate::ring::writer::{
-    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, with_writer,
+    ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
+    with_writer,
 };
 
-/// A value of an argument. Made by `From`; texts are copied when the event is recorded.
+/// The value of an argument. Created by `From`; texts are copied when the event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgValue<'a> {
     /// A whole number.
@@ -28,7 +29,7 @@ pub enum ArgValue<'a> {
     Double(f64),
     /// True or false.
     Bool(bool),
-    /// Text; past 16 KiB it is cut, and counted.
+    /// Text; beyond 16 KiB it is truncated, and counted.
     Str(&'a str),
 }
 
@@ -94,9 +95,9 @@ impl<'a> From<&'a String> for ArgValue<'a> {
 /// An argument's name and value.
 pub type Arg<'a> = (&'a StaticName, ArgValue<'a>);
 
-/// Records the block that it lives in as one slice on this thread's track.
+/// A guard that records its scope as one slice on this thread's track.
 ///
-/// Stays on its thread. Leaking it ([`std::mem::forget`]) leaves a span that is shown as
+/// It stays on its thread. Leaking it ([`std::mem::forget`]) leaves a span that is shown as
 /// unfinished.
 #[must_use = "a span ends when its guard is dropped: `let _span = span!(...)`"]
 #[derive(Debug)]
@@ -105,11 +106,11 @@ pub struct SpanGuard {
     meta: u64,
     state: u32,
     slot: OpenSlot,
-    /// Neither `Send` nor `Sync`.
+    /// Makes the guard neither `Send` nor `Sync`.
     thread: PhantomData<*const ()>,
 }
 
-/// The name for guards that are made at run time: `Span::enter(&name)`.
+/// The guard's name for spans named at run time: `Span::enter(&name)`.
 pub type Span = SpanGuard;
 
 impl SpanGuard {
@@ -121,17 +122,17 @@ impl SpanGuard {
         thread: PhantomData,
     };
 
-    /// A guard that records nothing.
+    /// Creates a guard that records nothing.
     #[inline]
     pub const fn off() -> Self {
         Self::OFF
     }
 
-    /// Begins a span with a name known at compile time; what [`span!`](crate::span!) does.
+    /// Starts a span with a name known at compile time. Used by [`span!`](crate::span!).
     #[inline]
     pub fn enter_static(name: &'static StaticName) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & WANTED == 0 {
+        if state & ACTIVE_BITS == 0 {
             return Self::OFF;
         }
         cold_path();
@@ -156,11 +157,11 @@ impl SpanGuard {
         .unwrap_or(Self::OFF)
     }
 
-    /// Begins a span with arguments; what [`span!`](crate::span!) does.
+    /// Starts a span with arguments. Used by [`span!`](crate::span!).
     #[inline]
     pub fn enter_static_with(name: &'static StaticName, args: &[Arg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & WANTED == 0 {
+        if state & ACTIVE_BITS == 0 {
             return Self::OFF;
         }
         if state & MIRRORED != 0 {
@@ -172,20 +173,20 @@ impl SpanGuard {
         }
     }
 
-    /// Begins a span with a name known at run time only.
+    /// Starts a span with a name known only at run time.
     ///
-    /// A name that was seen before costs a look-up (about 10 ns); a process keeps up to 24,575
-    /// different ones of at most 1 KiB, what comes later is written beside each event.
+    /// Looking up a known name costs about 10 ns. A process can register 24,575 different names of
+    /// at most 1 KiB; further names are written as text with each event.
     #[inline]
     pub fn enter(name: &str) -> Self {
         Self::enter_with(name, &[])
     }
 
-    /// As [`Span::enter`](Self::enter), with arguments.
+    /// Like [`Span::enter`](Self::enter), with arguments.
     #[inline]
     pub fn enter_with(name: &str, args: &[Arg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & WANTED == 0 {
+        if state & ACTIVE_BITS == 0 {
             return Self::OFF;
         }
         if state & MIRRORED != 0 {
@@ -197,13 +198,13 @@ impl SpanGuard {
         }
     }
 
-    /// Whether the span is being recorded: worth asking before an argument is computed.
+    /// Returns whether the span is being recorded. Check it before computing expensive arguments.
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.state & LEVEL_MASK != 0
     }
 
-    /// Begins a step that is mirrored, or whose time somebody wants to know, recorded or not.
+    /// Starts a mirrored or watched step, recorded or not.
     #[cold]
     #[inline(never)]
     fn begin_watched(state: u32, id: u32, name: &str, number: i64) -> Self {
@@ -226,9 +227,9 @@ impl SpanGuard {
         guard
     }
 
-    /// The session has ended, or this is a step that is watched, or there is more to do than to write.
+    /// Ends a span whose session has ended, a watched step, or a mirrored span.
     #[cold]
-    fn end_otherwise(&mut self) {
+    fn end_cold(&mut self) {
         if self.state & PUSHED != 0 {
             mirror::end(self.begin);
         }
@@ -253,13 +254,13 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     #[inline]
     fn drop(&mut self) {
-        // What began in a session that has ended was written by that session.
+        // A session that has ended has already written its open spans.
         if self.state == 0 {
             return;
         }
         cold_path();
         if STATE.load(Ordering::Relaxed) != self.state {
-            return self.end_otherwise();
+            return self.end_cold();
         }
         with_writer(self.state, |writer| {
             writer.close(self.slot, self.begin, writer.now(), self.meta);
@@ -267,20 +268,21 @@ impl Drop for SpanGuard {
     }
 }
 
-/// Whether somebody listens, a session or another tool: worth asking before an argument is computed.
+/// Returns whether a session records or another tool receives spans. Check it before computing
+/// expensive arguments.
 #[inline]
-pub fn is_wanted() -> bool {
-    STATE.load(Ordering::Relaxed) & WANTED != 0
+pub fn is_enabled() -> bool {
+    STATE.load(Ordering::Relaxed) & ACTIVE_BITS != 0
 }
 
-/// As [`is_wanted`], for steps: somebody may want to know how long they take. When it is false, so is
-/// [`is_wanted`].
+/// Like [`is_enabled`], for steps: also true while a step watch is active. When it is false, so is
+/// [`is_enabled`].
 #[inline]
-pub fn is_step_wanted() -> bool {
-    STEP_STATE.load(Ordering::Relaxed) & (WANTED | WATCHED) != 0
+pub fn is_step_enabled() -> bool {
+    STEP_STATE.load(Ordering::Relaxed) & (ACTIVE_BITS | WATCHED) != 0
 }
 
-/// Begins a span in other tools, and in the session if there is one.
+/// Starts a span in other tools, and in the session if one is active.
 #[cold]
 #[inline(never)]
 fn mirrored(state: u32, name: &str, args: &[Arg<'_>]) -> SpanGuard {
@@ -319,7 +321,7 @@ fn begin(state: u32, id: u32, kind: u8, args: &[Arg<'_>]) -> SpanGuard {
     .unwrap_or(SpanGuard::OFF)
 }
 
-/// The name has no number: it is written beside the event.
+/// Starts a span whose name has no number: the text is written with the event.
 #[cold]
 fn begin_by_text(state: u32, name: &str, kind: u8, args: &[Arg<'_>]) -> SpanGuard {
     with_writer(state, |writer| {
@@ -347,7 +349,7 @@ fn put_arg(writer: Writer<'_>, key: u64, name: &StaticName, value: ArgValue<'_>)
     put_value(writer, key, name.id(), 0, value);
 }
 
-/// Writes one argument whose name has this number; `flags` may say that the key is shared.
+/// Writes one argument whose name has this number; `flags` may mark the key as shared.
 #[inline]
 pub(crate) fn put_value(writer: Writer<'_>, key: u64, name: u32, flags: u8, value: ArgValue<'_>) {
     let (form, bits) = match value {
@@ -356,10 +358,10 @@ pub(crate) fn put_value(writer: Writer<'_>, key: u64, name: u32, flags: u8, valu
         ArgValue::Double(value) => (ARG_DOUBLE, value.to_bits()),
         ArgValue::Bool(value) => (ARG_BOOL, u64::from(value)),
         ArgValue::Str(text) => {
-            return put_text(writer, key, names::of_argument(name), flags, text);
+            return put_text(writer, key, names::argument_name_id(name), flags, text);
         }
     };
-    let meta = meta(names::of_argument(name), KIND_ARG, flags | form, 0);
+    let meta = meta(names::argument_name_id(name), KIND_ARG, flags | form, 0);
     writer.record([key, bits, meta]);
 }
 
@@ -380,7 +382,7 @@ pub(crate) fn put_text(writer: Writer<'_>, key: u64, name: u32, flags: u8, text:
     );
 }
 
-/// Begins a numbered step: a span named `train` that analyses (ours and XProf's) group by.
+/// Starts a numbered step: a span named `train`, by which analyses (stepscope's and XProf's) group.
 ///
 /// ```
 /// for n in 0..3 {
@@ -394,7 +396,7 @@ pub fn step(number: i64) -> SpanGuard {
     step_of(&TRAIN, number)
 }
 
-/// Begins a numbered step of another name. XProf counts host steps whose name starts with `train`
+/// Starts a numbered step with another name. XProf counts host steps whose name starts with `train`
 /// or `test` and has no `/`.
 #[inline]
 pub fn step_named(name: &str, number: i64) -> SpanGuard {
@@ -433,11 +435,11 @@ fn begin_step(state: u32, id: u32, name: &str, number: i64) -> SpanGuard {
     }
 }
 
-/// Records one sample of a counter. A value that is not finite is left out.
+/// Records one sample of a counter. A value that is not finite is dropped.
 #[inline]
 pub fn counter(name: &str, value: f64) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED == 0 || !value.is_finite() {
+    if state & ACTIVE_BITS == 0 || !value.is_finite() {
         return;
     }
     point(
@@ -450,11 +452,11 @@ pub fn counter(name: &str, value: f64) {
     );
 }
 
-/// As [`counter()`], with a name known at compile time; what [`counter!`](crate::counter!) does.
+/// Like [`counter()`], with a name known at compile time. Used by [`counter!`](crate::counter!).
 #[inline]
 pub fn counter_static(name: &'static StaticName, value: f64) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED == 0 || !value.is_finite() {
+    if state & ACTIVE_BITS == 0 || !value.is_finite() {
         return;
     }
     point(
@@ -471,18 +473,18 @@ pub fn counter_static(name: &'static StaticName, value: f64) {
 #[inline]
 pub fn instant(name: &str) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED == 0 {
+    if state & ACTIVE_BITS == 0 {
         return;
     }
     point(state, names::intern(name), name, KIND_INSTANT, 0, &[]);
 }
 
-/// As [`instant()`], with a name known at compile time and arguments; what
-/// [`instant!`](crate::instant!) does.
+/// Like [`instant()`], with a name known at compile time and arguments. Used by
+/// [`instant!`](crate::instant!).
 #[inline]
 pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED == 0 {
+    if state & ACTIVE_BITS == 0 {
         return;
     }
     point(state, name.id(), name.text(), KIND_INSTANT, 0, args);
@@ -508,7 +510,7 @@ fn point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]
     });
 }
 
-/// As [`point`], in other tools too.
+/// Like [`point`], in other tools as well.
 #[cold]
 #[inline(never)]
 fn mirrored_point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]) {

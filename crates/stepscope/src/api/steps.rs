@@ -1,12 +1,12 @@
-//! How long steps take, also while nothing is recorded: for servers that are asked for step times,
-//! and for the flight recorder's slow steps.
+//! Step times, also while nothing is recorded: for servers that report step times, and for the
+//! flight recorder's slow steps.
 //!
-//! Steps look at one word ([`STEP_STATE`]), which is the recorder's state and one bit more: somebody
-//! wants their times. Only then does a step keep its begin when nothing is recorded, and
-//! go through the cold path when it ends. Spans know nothing of this.
+//! Steps load one word ([`STEP_STATE`]): the recorder's state and one more bit, which is set while
+//! a listener measures steps. Only then does a step store its start when nothing is recorded, and
+//! take the cold path when it ends. Spans are not affected.
 //!
-//! Nothing here allocates or locks where a step begins or ends. Watches are kept in a list for ever, and
-//! used again.
+//! Nothing here allocates or locks where a step starts or ends. Watches stay in a list for ever and
+//! are reused.
 #![allow(unsafe_code, reason = "a list that is read without a lock")]
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::platform::clock::{self, Pair};
 use crate::ring::writer::{STEP_STATE, WATCHED};
 
-/// Times of the steps that end while it lives, on any thread; [`step`](crate::step) and
-/// [`step_named`](crate::step_named) make steps. Works whether or not anything is recorded.
+/// A measurement of the steps that end while it lives, on any thread; [`step`](crate::step) and
+/// [`step_named`](crate::step_named) create steps. It works whether or not anything is recorded.
 ///
 /// ```
 /// let watch = stepscope::StepWatch::start();
@@ -24,30 +24,30 @@ use crate::ring::writer::{STEP_STATE, WATCHED};
 /// assert_eq!(watch.times().count, 1);
 /// ```
 ///
-/// While there is one, a step costs about 50 ns more; spans cost nothing more.
+/// While at least one exists, a step costs about 50 ns more; spans cost nothing more.
 #[derive(Debug)]
 pub struct StepWatch {
     totals: &'static Totals,
     first: Pair,
 }
 
-/// Times of steps.
+/// Durations of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepTimes {
-    /// Steps that ended since the watch began.
+    /// Number of steps that ended since the watch started.
     pub count: u64,
-    /// The shortest; zero when there was none, as all below.
+    /// Minimum; zero when no step ended, like all values below.
     pub min: Duration,
-    /// The mean.
+    /// Mean.
     pub mean: Duration,
-    /// The longest.
+    /// Maximum.
     pub max: Duration,
-    /// The one that ended last.
+    /// Duration of the step that ended last.
     pub last: Duration,
 }
 
-/// What a watch sums up, in ticks.
+/// Sums of a watch, in ticks.
 #[derive(Debug)]
 struct Totals {
     next: AtomicPtr<Totals>,
@@ -60,7 +60,7 @@ struct Totals {
 }
 
 static WATCHES: AtomicPtr<Totals> = AtomicPtr::new(std::ptr::null_mut());
-/// Watches, and users of [`next_ended`].
+/// Number of watches and [`Listener`]s.
 static USERS: AtomicU32 = AtomicU32::new(0);
 /// The clock's bit of the state, for steps that are not recorded.
 static CLOCK: AtomicU32 = AtomicU32::new(0);
@@ -68,26 +68,26 @@ static CLOCK: AtomicU32 = AtomicU32::new(0);
 fn watches() -> impl Iterator<Item = &'static Totals> {
     let mut at = WATCHES.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: the list's members are leaked, and written before they are put in.
+        // SAFETY: the list's members are leaked, and initialized before they are inserted.
         let totals: &'static Totals = unsafe { at.as_ref() }?;
         at = totals.next.load(Ordering::Acquire);
         Some(totals)
     })
 }
 
-/// From now on steps tell when they end.
-pub(crate) fn begin_use() {
+/// Makes steps report their ends.
+pub(crate) fn add_user() {
     CLOCK.store(clock::choose(), Ordering::Relaxed);
     if USERS.fetch_add(1, Ordering::SeqCst) == 0 {
         STEP_STATE.fetch_or(WATCHED, Ordering::SeqCst);
     }
 }
 
-/// The reverse of [`begin_use`].
-pub(crate) fn end_use() {
+/// Ends a [`add_user`].
+pub(crate) fn remove_user() {
     if USERS.fetch_sub(1, Ordering::SeqCst) == 1 {
         STEP_STATE.fetch_and(!WATCHED, Ordering::SeqCst);
-        // Somebody may have begun in between.
+        // Another user may have started in between.
         if USERS.load(Ordering::SeqCst) > 0 {
             STEP_STATE.fetch_or(WATCHED, Ordering::SeqCst);
         }
@@ -95,7 +95,7 @@ pub(crate) fn end_use() {
 }
 
 impl StepWatch {
-    /// Watches from now on.
+    /// Starts a watch.
     #[allow(clippy::new_without_default, reason = "starting one has an effect")]
     pub fn start() -> Self {
         let claim = |totals: &&Totals| {
@@ -104,9 +104,9 @@ impl StepWatch {
                 .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
         };
-        let totals = watches().find(claim).unwrap_or_else(Totals::make);
-        begin_use();
-        // What ended between the claim and now, in another thread, does not count.
+        let totals = watches().find(claim).unwrap_or_else(Totals::create);
+        add_user();
+        // Steps that ended in another thread between the claim and now do not count.
         totals.reset();
         Self {
             totals,
@@ -114,8 +114,8 @@ impl StepWatch {
         }
     }
 
-    /// Of the steps that have ended since the start. Waits, for the first millisecond of a watch, until
-    /// there is a clock to convert by.
+    /// Returns the times of the steps that have ended since the start. In the first millisecond of
+    /// a watch it waits, until the clock can be converted.
     pub fn times(&self) -> StepTimes {
         let totals = self.totals;
         let count = totals.count.load(Ordering::Acquire);
@@ -152,14 +152,14 @@ impl StepWatch {
 
 impl Drop for StepWatch {
     fn drop(&mut self) {
-        end_use();
+        remove_user();
         self.totals.used.store(false, Ordering::Release);
     }
 }
 
 impl Totals {
-    fn make() -> &'static Self {
-        let made: &'static Self = Box::leak(Box::new(Self {
+    fn create() -> &'static Self {
+        let totals: &'static Self = Box::leak(Box::new(Self {
             next: AtomicPtr::new(std::ptr::null_mut()),
             used: AtomicBool::new(true),
             count: AtomicU64::new(0),
@@ -170,10 +170,10 @@ impl Totals {
         }));
         let mut first = WATCHES.load(Ordering::Relaxed);
         loop {
-            made.next.store(first, Ordering::Relaxed);
-            let new = std::ptr::from_ref(made).cast_mut();
+            totals.next.store(first, Ordering::Relaxed);
+            let new = std::ptr::from_ref(totals).cast_mut();
             match WATCHES.compare_exchange(first, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return made,
+                Ok(_) => return totals,
                 Err(now) => first = now,
             }
         }
@@ -196,20 +196,20 @@ impl Totals {
     }
 }
 
-/// The moment at which a step that is not recorded begins, and the state for its guard.
+/// Returns the start time of a step that is not recorded, and the state for its guard.
 pub(crate) fn begin_unrecorded() -> (u64, u32) {
     let state = CLOCK.load(Ordering::Relaxed);
     (clock::ticks(state), state | WATCHED)
 }
 
-/// A step has begun.
+/// Reports the start of a step.
 pub(crate) fn began(begin: u64, number: i64) {
     if LISTENING.load(Ordering::Relaxed) {
-        BEGUN.put([begin, number.cast_unsigned(), 0]);
+        STARTED.put([begin, number.cast_unsigned(), 0]);
     }
 }
 
-/// A step has ended; its name's number is `name`.
+/// Reports the end of a step; `name` is the id of its name.
 pub(crate) fn ended(begin: u64, end: u64, name: u32) {
     let ticks = end.saturating_sub(begin);
     for totals in watches().filter(|totals| totals.used.load(Ordering::Relaxed)) {
@@ -220,53 +220,53 @@ pub(crate) fn ended(begin: u64, end: u64, name: u32) {
     }
 }
 
-/// Somebody reads [`next_ended`].
+/// Whether a [`Listener`] exists.
 static LISTENING: AtomicBool = AtomicBool::new(false);
-static BEGUN: Recent = Recent::new();
+static STARTED: Recent = Recent::new();
 static ENDED: Recent = Recent::new();
 
 /// A step that has ended, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndedStep {
-    pub(crate) took: u64,
-    /// Number of its name.
+    pub(crate) ticks: u64,
+    /// Id of its name.
     pub(crate) name: u32,
-    /// The number that the program gave it, when it is still known.
+    /// The number given by the program, while it is still stored.
     pub(crate) number: Option<i64>,
 }
 
-/// Reads the steps that end, one after the other. One at a time.
+/// Reads ended steps in order. At most one exists.
 #[derive(Debug)]
 pub(crate) struct Listener {
     next: u64,
 }
 
 impl Listener {
-    /// From now on.
+    /// Starts to listen.
     pub(crate) fn start() -> Self {
-        begin_use();
+        add_user();
         LISTENING.store(true, Ordering::SeqCst);
         Self {
             next: ENDED.count.load(Ordering::Acquire),
         }
     }
 
-    /// The next one. When more have ended than are kept, the oldest are passed over.
+    /// Returns the next step. When more have ended than are stored, the oldest are skipped.
     pub(crate) fn next(&mut self) -> Option<EndedStep> {
         let count = ENDED.count.load(Ordering::Acquire);
         self.next = self.next.max(count.saturating_sub(RECENT as u64));
         while self.next < count {
             let found = ENDED.get(self.next);
             self.next += 1;
-            if let Some([begin, took, name]) = found {
-                let begun = BEGUN.count.load(Ordering::Acquire);
-                let number = (begun.saturating_sub(RECENT as u64)..begun)
+            if let Some([begin, ticks, name]) = found {
+                let started = STARTED.count.load(Ordering::Acquire);
+                let number = (started.saturating_sub(RECENT as u64)..started)
                     .rev()
-                    .filter_map(|at| BEGUN.get(at))
+                    .filter_map(|at| STARTED.get(at))
                     .find(|words| words[0] == begin)
                     .map(|words| words[1].cast_signed());
                 return Some(EndedStep {
-                    took,
+                    ticks,
                     name: u32::try_from(name).unwrap_or(0),
                     number,
                 });
@@ -279,34 +279,34 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         LISTENING.store(false, Ordering::SeqCst);
-        end_use();
+        remove_user();
     }
 }
 
-/// In a child after a fork: the listener was the parent's.
+/// Ends listening in a fork's child: the listener belongs to the parent.
 pub(crate) fn after_fork_in_child() {
     if LISTENING.swap(false, Ordering::SeqCst) {
-        end_use();
+        remove_user();
     }
 }
 
-/// Entries that are kept.
+/// Number of stored entries.
 const RECENT: usize = 256;
 
-/// The last few entries that any thread put.
+/// A lock-free ring of the latest entries of all threads.
 struct Recent {
     count: AtomicU64,
     entries: [Entry; RECENT],
 }
 
-/// `sequence` is the number of the entry plus 1; 0 while it is being written.
+/// An entry. `sequence` is its number plus 1; 0 while it is being written.
 struct Entry {
     sequence: AtomicU64,
     words: [AtomicU64; 3],
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "less than RECENT")]
-fn place(number: u64) -> usize {
+fn entry_index(number: u64) -> usize {
     (number % RECENT as u64) as usize
 }
 
@@ -325,22 +325,22 @@ impl Recent {
 
     fn put(&self, words: [u64; 3]) {
         let number = self.count.fetch_add(1, Ordering::AcqRel);
-        let entry = &self.entries[place(number)];
+        let entry = &self.entries[entry_index(number)];
         entry.sequence.store(0, Ordering::SeqCst);
-        for (place, word) in entry.words.iter().zip(words) {
-            place.store(word, Ordering::SeqCst);
+        for (slot, word) in entry.words.iter().zip(words) {
+            slot.store(word, Ordering::SeqCst);
         }
         entry.sequence.store(number + 1, Ordering::SeqCst);
     }
 
     fn get(&self, number: u64) -> Option<[u64; 3]> {
-        let entry = &self.entries[place(number)];
-        let whole = || entry.sequence.load(Ordering::SeqCst) == number + 1;
-        if !whole() {
+        let entry = &self.entries[entry_index(number)];
+        let is_complete = || entry.sequence.load(Ordering::SeqCst) == number + 1;
+        if !is_complete() {
             return None;
         }
         let words = [0, 1, 2].map(|at: usize| entry.words[at].load(Ordering::SeqCst));
-        whole().then_some(words)
+        is_complete().then_some(words)
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_entries_are_kept_whole() {
+    fn recent_entries_are_complete() {
         let recent = Recent::new();
         for n in 0..300 {
             recent.put([n, n + 1, n + 2]);

@@ -1,7 +1,7 @@
-//! ITT: what `VTune` and other tools of Intel's protocol take.
+//! ITT: the protocol of `VTune` and other Intel tools.
 //!
 //! A program has a description of itself with a list of functions that it would call; the collector
-//! that `INTEL_LIBITTNOTIFY64` names puts its own functions into the list.
+//! library named by `INTEL_LIBITTNOTIFY64` writes its functions into the list.
 #![allow(
     unsafe_code,
     reason = "calls a C library; each block says why it is sound"
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::mirror::{MAX_NAMES, library, symbol, text};
 
-/// What a program would call.
+/// An entry of the function list.
 #[repr(C)]
 struct Function {
     name: *const c_char,
@@ -25,7 +25,7 @@ struct Function {
     group: c_int,
 }
 
-/// What a program says of itself, in the layout of the protocol's version 3.
+/// The program's description, in the layout of the protocol's version 3.
 #[repr(C)]
 struct Program {
     magic: [u8; 8],
@@ -50,14 +50,14 @@ struct Program {
 }
 
 const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
-/// Major, minor, and the day of this layout.
+/// Major and minor version, and the date of this layout.
 const VERSION: [c_ulong; 3] = [3, 0, 20_250_807];
 const STATE_FOUND: c_int = 4;
 const GROUP_ALL: c_int = -1;
 const GROUP_COUNTER: c_int = 1 << 8;
 const GROUP_STRUCTURE: c_int = 1 << 12;
 
-/// What the functions are called, and the group of each.
+/// Names of the functions, and the group of each.
 const FUNCTIONS: [(&CStr, c_int); 9] = [
     (c"__itt_domain_create", GROUP_STRUCTURE),
     (c"__itt_string_handle_create", GROUP_STRUCTURE),
@@ -67,11 +67,11 @@ const FUNCTIONS: [(&CStr, c_int); 9] = [
     (c"__itt_metadata_add", GROUP_STRUCTURE),
     (c"__itt_counter_create_typed", GROUP_COUNTER),
     (c"__itt_counter_set_value", GROUP_COUNTER),
-    // Collectors have one of the two.
+    // Collectors provide one of the two.
     (c"__itt_counter_set_value_v3", GROUP_COUNTER),
 ];
 
-/// Whether anybody listens stands at its begin.
+/// A domain; it starts with the flag for an active listener.
 #[repr(C)]
 struct Domain {
     flags: c_int,
@@ -84,7 +84,7 @@ struct Id([u64; 3]);
 const NO_ID: Id = Id([0; 3]);
 const METADATA_INT: c_int = 2;
 const METADATA_DOUBLE: c_int = 8;
-/// A marker of the thread that it is on.
+/// Scope of a marker: its thread.
 const SCOPE_TRACK: c_int = 3;
 
 type Handle = *mut c_void;
@@ -96,7 +96,7 @@ type Metadata = unsafe extern "C" fn(*const Domain, Id, Handle, c_int, usize, *c
 type CounterCreate = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> Handle;
 type CounterSet = unsafe extern "C" fn(Handle, *const c_void);
 
-/// A collector that takes tasks.
+/// A collector that receives tasks.
 pub(super) struct Itt {
     domain: *const Domain,
     name: Create,
@@ -111,11 +111,11 @@ pub(super) struct Itt {
 
 // SAFETY: domain and handles are the collector's, to be used by any thread.
 unsafe impl Send for Itt {}
-// SAFETY: as above.
+// SAFETY: domain and handles belong to the collector, and any thread may use them.
 unsafe impl Sync for Itt {}
 
 impl Itt {
-    /// The collector of this process; why there is none, if there is none.
+    /// Loads the collector of this process; the error describes why there is none.
     pub(super) fn attach() -> Result<Self, String> {
         let variable = if cfg!(target_pointer_width = "64") {
             "INTEL_LIBITTNOTIFY64"
@@ -129,29 +129,29 @@ impl Itt {
             ));
         };
         let collector = library(&path).map_err(|error| format!("{variable}: {error}"))?;
-        // Both stay for ever: the collector keeps what it is told.
-        let places: &'static mut [*mut c_void; FUNCTIONS.len()] =
+        // Both are leaked: the collector stores pointers to them.
+        let slots: &'static mut [*mut c_void; FUNCTIONS.len()] =
             Box::leak(Box::new([ptr::null_mut(); FUNCTIONS.len()]));
-        let first = places.as_mut_ptr();
+        let first = slots.as_mut_ptr();
         if let Some(initialize) = symbol(collector, c"__itt_api_init") {
             // SAFETY: the function with this name takes such a description.
-            unsafe { introduce(initialize, collector, first) };
+            unsafe { pass_functions(initialize, collector, first) };
         } else {
             for (at, (name, _)) in FUNCTIONS.iter().enumerate() {
-                // SAFETY: within the places.
+                // SAFETY: `at` is within the slots.
                 unsafe { *first.add(at) = symbol(collector, name).unwrap_or(ptr::null_mut()) };
             }
         }
-        // SAFETY: what the collector has put in are functions of these types, or nothing.
-        unsafe { Self::of_places(first) }
+        // SAFETY: the collector has written functions of these types, or left null.
+        unsafe { Self::from_slots(first) }
             .ok_or_else(|| format!("{variable}: {} takes no tasks", path.display()))
     }
 
-    unsafe fn of_places(places: *const *mut c_void) -> Option<Self> {
+    unsafe fn from_slots(slots: *const *mut c_void) -> Option<Self> {
         use std::mem::transmute;
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees the types of the slots.
         unsafe {
-            let place = |at: usize| Some(*places.add(at)).filter(|at| !at.is_null());
+            let place = |at: usize| Some(*slots.add(at)).filter(|at| !at.is_null());
             let create = transmute::<*mut c_void, Create>(place(0)?);
             let domain = create(c"stepscope".as_ptr());
             if domain.is_null() {
@@ -176,19 +176,20 @@ impl Itt {
         }
     }
 
-    /// A tool may stop and begin to listen at any time.
-    fn is_heard(&self) -> bool {
-        // SAFETY: the domain stays; the collector changes the flags, and any value of them will do.
+    /// Whether the collector listens; a tool may stop and start at any time.
+    fn is_listening(&self) -> bool {
+        // SAFETY: the domain is never freed; the collector changes the flags, and every value is
+        // valid.
         unsafe { ptr::read_volatile(&raw const (*self.domain).flags) != 0 }
     }
 
-    /// Begins a task on this thread, in a step with its number.
+    /// Starts a task on this thread, in a step with its number.
     pub(super) fn begin(&self, name: &str, number: Option<i64>) {
-        if !self.is_heard() {
+        if !self.is_listening() {
             return;
         }
         let handle = self.handle(name);
-        // SAFETY: the collector's functions, with its own domain and handles.
+        // SAFETY: the collector's functions, with its domain and handles.
         unsafe {
             (self.begin)(self.domain, NO_ID, NO_ID, handle);
             if let (Some(number), Some(add)) = (number, self.metadata) {
@@ -207,26 +208,26 @@ impl Itt {
 
     /// Ends the innermost task of this thread.
     pub(super) fn end(&self) {
-        if self.is_heard() {
-            // SAFETY: the collector's function, with its own domain.
+        if self.is_listening() {
+            // SAFETY: the collector's function, with its domain.
             unsafe { (self.end)(self.domain) };
         }
     }
 
-    /// A point in time of this thread.
+    /// Marks a point in time on this thread.
     pub(super) fn mark(&self, name: &str) {
-        if let (true, Some(marker)) = (self.is_heard(), self.marker) {
-            // SAFETY: as above, with a handle of its own.
+        if let (true, Some(marker)) = (self.is_listening(), self.marker) {
+            // SAFETY: the collector's function, with its domain and handle.
             unsafe { marker(self.domain, NO_ID, self.handle(name), SCOPE_TRACK) };
         }
     }
 
-    /// A sample of a counter.
+    /// Records a sample of a counter.
     pub(super) fn sample(&self, name: &str, value: f64) {
-        let Some((create, set)) = self.counter.filter(|_| self.is_heard()) else {
+        let Some((create, set)) = self.counter.filter(|_| self.is_listening()) else {
             return;
         };
-        let counter = remembered(&self.counters, name, || {
+        let counter = cached(&self.counters, name, || {
             // SAFETY: the collector's function, with texts that end in zero.
             unsafe { create(text(name).as_ptr(), c"stepscope".as_ptr(), METADATA_DOUBLE) }
         });
@@ -238,14 +239,14 @@ impl Itt {
 
     fn handle(&self, name: &str) -> Handle {
         // SAFETY: the collector's function, with a text that ends in zero.
-        remembered(&self.names, name, || unsafe {
+        cached(&self.names, name, || unsafe {
             (self.name)(text(name).as_ptr())
         })
     }
 }
 
-/// What was made for a name.
-fn remembered(
+/// Returns the cached handle of a name, or creates it.
+fn cached(
     known: &Mutex<FxHashMap<Box<str>, usize>>,
     name: &str,
     make: impl FnOnce() -> Handle,
@@ -261,18 +262,18 @@ fn remembered(
     handle
 }
 
-/// Tells the collector where it may put its functions.
+/// Passes the function list to the collector.
 ///
 /// # Safety
-/// `initialize` is the collector's `__itt_api_init`, `places` has one for each function.
-unsafe fn introduce(initialize: *mut c_void, collector: *mut c_void, places: *mut *mut c_void) {
+/// `initialize` is the collector's `__itt_api_init`, `slots` has one entry for each function.
+unsafe fn pass_functions(initialize: *mut c_void, collector: *mut c_void, slots: *mut *mut c_void) {
     let mut functions: Vec<Function> = FUNCTIONS
         .iter()
         .enumerate()
         .map(|(at, (name, group))| Function {
             name: name.as_ptr(),
-            // SAFETY: there is one for each.
-            place: unsafe { places.add(at) },
+            // SAFETY: there is one slot for each function.
+            place: unsafe { slots.add(at) },
             first: ptr::null_mut(),
             none: ptr::null_mut(),
             group: *group,
@@ -306,8 +307,8 @@ unsafe fn introduce(initialize: *mut c_void, collector: *mut c_void, places: *mu
         histograms: ptr::null_mut(),
         counter_facts: ptr::null_mut(),
     }));
-    // SAFETY: the description is whole and stays. Collectors lock its mutex themselves, which
-    // programs hold meanwhile: it has to be one that its owner may lock again.
+    // SAFETY: the description is complete and leaked. Collectors lock its mutex themselves, while
+    // programs hold it: it must be recursive.
     unsafe {
         let mut kind: libc::pthread_mutexattr_t = std::mem::zeroed();
         libc::pthread_mutexattr_init(&raw mut kind);

@@ -1,11 +1,13 @@
-//! Spans in other tools' files too: as NVTX ranges for Nsight, as ITT tasks for `VTune`.
+//! Mirrors spans to other tools: as NVTX ranges to Nsight, as ITT tasks to `VTune`.
 //!
-//! Asked for by [`set_mirrors`] or [`SessionOptions::mirrors`](crate::SessionOptions::mirrors); off, the
-//! verbs pay nothing for it, since whether to mirror is a bit of the word that they look at anyway. Ranges
-//! of these tools nest, so each thread has a stack of what it has begun in them; a span that ends
-//! before those inside of it, or on another thread, ends there with the next one that may.
+//! [`set_mirrors`] or [`SessionOptions::mirrors`](crate::SessionOptions::mirrors) turns it on. When
+//! it is off it costs nothing, since a bit of the state word that every recording function loads
+//! selects it. Ranges of these tools nest, so each thread has a stack of its open ranges; a span
+//! that ends before the spans inside it, or on another thread, ends there with the next one that
+//! may end.
 //!
-//! Not mirrored: Python's function calls, and what is annotated in signal handlers that interrupt this.
+//! Not mirrored: Python's function calls, and annotations in signal handlers that interrupt this
+//! module.
 #![allow(unsafe_code, reason = "functions of tools, found by name")]
 
 use std::cell::RefCell;
@@ -20,7 +22,7 @@ use super::nvtx::{Nvtx, Payload};
 
 use crate::ring::writer;
 
-/// The tools that spans, steps, instants and counters are mirrored to.
+/// The tools that receive spans, steps, instants and counters.
 ///
 /// ```
 /// # use stepscope::Mirrors;
@@ -36,7 +38,7 @@ pub struct Mirrors {
     pub itt: bool,
 }
 
-/// A word that names no tool.
+/// Error for an unknown tool name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no mirror `{0}`; there are nvtx, itt")]
 pub struct MirrorError(String);
@@ -44,7 +46,7 @@ pub struct MirrorError(String);
 impl FromStr for Mirrors {
     type Err = MirrorError;
 
-    /// Reads names with commas between them; no names are no mirrors.
+    /// Parses names separated by commas; an empty text gives no mirrors.
     fn from_str(text: &str) -> Result<Self, MirrorError> {
         let mut mirrors = Self::default();
         for word in text.split(',').map(str::trim) {
@@ -62,15 +64,15 @@ impl FromStr for Mirrors {
 const NVTX: u8 = 1;
 const ITT: u8 = 2;
 
-/// Names that are kept for a tool; the tool is told later ones anew each time.
+/// Maximum number of names registered with a tool; later ones are passed as text each time.
 pub(super) const MAX_NAMES: usize = 16_384;
-/// Deepest nesting that is mirrored.
+/// Maximum depth of mirrored nesting.
 const MAX_DEPTH: usize = 4_096;
 
-/// The tools that events go to now.
+/// The tools that events currently go to.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
-/// Who asked for what: the program, and the session that records.
-static ASKED: Mutex<(Mirrors, Mirrors)> = Mutex::new((
+/// Mirrors requested by the program, and by the recording session.
+static REQUESTED: Mutex<(Mirrors, Mirrors)> = Mutex::new((
     Mirrors {
         nvtx: false,
         itt: false,
@@ -81,28 +83,28 @@ static ASKED: Mutex<(Mirrors, Mirrors)> = Mutex::new((
     },
 ));
 
-/// A tool is asked once; it stays for the process.
+/// A tool is loaded once; it stays for the process.
 static NVTX_TOOL: OnceLock<Result<Nvtx, String>> = OnceLock::new();
 static ITT_TOOL: OnceLock<Result<Itt, String>> = OnceLock::new();
 
-/// Mirrors to these tools from now on, whether a session records or not; to none of them ends it. What
-/// could not be reached, one sentence each, with what would help.
+/// Mirrors to these tools from now on, whether a session records or not; an empty set ends it.
+/// Returns one sentence for each tool that cannot be reached, with its remedy.
 ///
-/// A tool that is not there is looked for once in a process.
+/// A missing tool is searched for only once in a process.
 pub fn set_mirrors(mirrors: Mirrors) -> Vec<String> {
     ask(|asked| asked.0 = mirrors);
     crate::levels_changed();
     missing(mirrors)
 }
 
-/// As [`set_mirrors`], for as long as a session records; the caller says that levels have changed.
+/// Like [`set_mirrors`], while a session records. The caller must call `levels_changed`.
 pub(crate) fn set_for_session(mirrors: Mirrors) -> Vec<String> {
     ask(|asked| asked.1 = mirrors);
     missing(mirrors)
 }
 
 fn ask(change: impl FnOnce(&mut (Mirrors, Mirrors))) {
-    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut asked = REQUESTED.lock().unwrap_or_else(PoisonError::into_inner);
     change(&mut asked);
     let mut active = 0;
     if (asked.0.nvtx || asked.1.nvtx) && NVTX_TOOL.get_or_init(Nvtx::attach).is_ok() {
@@ -128,7 +130,7 @@ fn missing(mirrors: Mirrors) -> Vec<String> {
         .collect()
 }
 
-/// The tools among these that are there.
+/// Returns the loaded tools among these.
 fn tools(active: u8) -> (Option<&'static Nvtx>, Option<&'static Itt>) {
     let nvtx = NVTX_TOOL.get().and_then(|tool| tool.as_ref().ok());
     let itt = ITT_TOOL.get().and_then(|tool| tool.as_ref().ok());
@@ -138,36 +140,38 @@ fn tools(active: u8) -> (Option<&'static Nvtx>, Option<&'static Itt>) {
     )
 }
 
-/// Something that this thread has begun in the tools.
+/// A range that this thread has started in the tools.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// What its end will say.
+    /// Identifies the range at its end.
     token: u64,
     tools: u8,
     ended: bool,
-    /// It ends with this [`EPOCH`] at the latest: nobody may hear of its end after that.
+    /// The range ends at the latest when [`EPOCH`] changes from this value: its end may not be
+    /// reported after that.
     epoch: Option<u32>,
 }
 
-/// How often mirroring was switched off.
+/// Number of times that mirroring was switched off.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static STACK: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends that other threads than those of the begins have heard of: thread and token.
+/// Ends reported by other threads than the ones that started the ranges: thread and token.
 static ELSEWHERE: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
-/// How many there are.
-static HOW_MANY: AtomicUsize = AtomicUsize::new(0);
+/// Length of [`ELSEWHERE`].
+static ELSEWHERE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Begins a range; the number is a step's. `false` when it was not begun, so that there is no end of it.
+/// Starts a range; `number` is a step's. Returns `false` when it was not started, so that it must
+/// not be ended.
 #[cold]
 pub(crate) fn begin(name: &str, token: u64, number: Option<i64>) -> bool {
     begin_until(name, token, number, None)
 }
 
-/// As [`begin`], of a range whose end is told here only while ranges are mirrored.
+/// Like [`begin`], for a range whose end is reported only while ranges are mirrored.
 #[cfg(feature = "tracing")]
 #[cold]
 pub(crate) fn begin_while_mirrored(name: &str, token: u64) {
@@ -213,20 +217,20 @@ pub(crate) fn end(token: u64) {
     with_stack(|stack| end_in(stack, token));
 }
 
-/// Ends a range that began on another thread (see [`writer::this_thread`]), when that thread next does
-/// something here.
+/// Ends a range that started on another thread (see [`writer::this_thread`]), when that thread next
+/// calls this module.
 #[cold]
 pub(crate) fn end_elsewhere(thread: usize, token: u64) {
     let mut elsewhere = ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of threads that have ended meanwhile nobody fetches them.
+    // Threads that have ended do not remove their entries.
     if elsewhere.len() >= MAX_DEPTH {
         elsewhere.clear();
     }
     elsewhere.push((thread, token));
-    HOW_MANY.store(elsewhere.len(), Ordering::Release);
+    ELSEWHERE_COUNT.store(elsewhere.len(), Ordering::Release);
 }
 
-/// A point in time, or a sample of a counter.
+/// Marks a point in time, or a sample of a counter.
 #[cold]
 pub(crate) fn mark(name: &str, value: Option<f64>) {
     let (nvtx, itt) = tools(ACTIVE.load(Ordering::Acquire));
@@ -240,15 +244,16 @@ pub(crate) fn mark(name: &str, value: Option<f64>) {
     }
 }
 
-/// `None` when the thread is ending, or a signal handler came in here.
-fn with_stack<T>(work: impl FnOnce(&mut Vec<Entry>) -> T) -> Option<T> {
+/// Calls `f` with this thread's stack. Returns `None` when the thread is ending, or inside a signal
+/// handler that interrupted this module.
+fn with_stack<T>(f: impl FnOnce(&mut Vec<Entry>) -> T) -> Option<T> {
     STACK
         .try_with(|stack| {
             let mut stack = stack.try_borrow_mut().ok()?;
-            if HOW_MANY.load(Ordering::Acquire) != 0 {
+            if ELSEWHERE_COUNT.load(Ordering::Acquire) != 0 {
                 fetch_ends(&mut stack);
             }
-            Some(work(&mut stack))
+            Some(f(&mut stack))
         })
         .ok()
         .flatten()
@@ -264,7 +269,7 @@ fn fetch_ends(stack: &mut Vec<Entry>) {
         }
         *thread != this
     });
-    HOW_MANY.store(elsewhere.len(), Ordering::Release);
+    ELSEWHERE_COUNT.store(elsewhere.len(), Ordering::Release);
 }
 
 fn end_in(stack: &mut Vec<Entry>, token: u64) {
@@ -278,7 +283,7 @@ fn end_in(stack: &mut Vec<Entry>, token: u64) {
     settle(stack);
 }
 
-/// Ends in the tools what has ended, as far as nothing inside of it is open.
+/// Ends the innermost ranges in the tools that have ended, up to the first open one.
 fn settle(stack: &mut Vec<Entry>) {
     while let Some(entry) = stack.pop_if(|entry| entry.ended) {
         let (nvtx, itt) = tools(entry.tools);
@@ -291,27 +296,28 @@ fn settle(stack: &mut Vec<Entry>) {
     }
 }
 
-/// What tools can read; what is after a zero byte is left out.
+/// Converts a text for the tools; the part after a zero byte is dropped.
 pub(super) fn text(name: &str) -> CString {
     let name = name.split('\0').next().unwrap_or_default();
     CString::new(name).unwrap_or_default()
 }
 
-/// A function that something in the process exports.
+/// Finds a function that the process exports.
 pub(super) fn process_symbol(name: &CStr) -> Option<*mut c_void> {
     symbol(libc::RTLD_DEFAULT, name)
 }
 
 pub(super) fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a handle of the loader's, and a name that ends in zero.
+    // SAFETY: a handle of the loader, and a name that ends in zero.
     let at = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!at.is_null()).then_some(at)
 }
 
-/// Loads a library, for ever.
+/// Loads a library; it is never unloaded.
 pub(super) fn library(path: &OsStr) -> Result<*mut c_void, String> {
     let path = CString::new(path.as_bytes()).map_err(|error| error.to_string())?;
-    // SAFETY: a name that ends in zero; what the library does when it is loaded is what was asked for.
+    // SAFETY: a name that ends in zero; the user requested the library, and with it its
+    // initialization code.
     unsafe {
         let found = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY);
         if found.is_null() {

@@ -1,4 +1,4 @@
-//! Into other tools' files, and from the `tracing` crate.
+//! Bridges to other tools (NVTX, ITT) and from the `tracing` crate.
 
 mod itt;
 pub(crate) mod mirror;

@@ -1,8 +1,8 @@
-//! NVTX 3: what Nsight and other tools of NVIDIA's protocol take.
+//! NVTX 3: the protocol of Nsight and other NVIDIA tools.
 //!
-//! There is no library to link with. A program has tables of pointers to functions; a tool that
-//! was loaded into the process, or is named by `NVTX_INJECTION64_PATH`, is given a function by which
-//! it finds the tables and puts its own functions in. What stays empty does nothing.
+//! It needs no library to link with. A program has tables of function pointers; a tool that was
+//! loaded into the process, or is named by `NVTX_INJECTION64_PATH`, receives a function that
+//! returns the tables, and writes its functions into them. Null entries do nothing.
 #![allow(
     unsafe_code,
     reason = "calls a C library; each block says why it is sound"
@@ -17,46 +17,46 @@ use rustc_hash::FxHashMap;
 
 use super::mirror::{MAX_NAMES, library, process_symbol, symbol, text};
 
-/// Its number in the protocol, in events too.
+/// Version of the protocol, also in events.
 const VERSION: u16 = 3;
-/// The function by which a tool is told where the tables are.
+/// The tool's entry point, which receives the function that returns the tables.
 const ENTRY: &CStr = c"InitializeInjectionNvtx2";
 
 type GetTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(GetTable) -> c_int;
 
-/// A place for a function; null does nothing.
+/// An entry of a table; null does nothing.
 type Slot = AtomicPtr<c_void>;
 
-/// Numbers of functions in each module that there is, by the module's number: 0 is never one.
+/// Number of functions in each module, by the module's number; function 0 is never used.
 const SIZES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
 const CORE: usize = 1;
 const CORE2: usize = 5;
-/// The largest of them.
-const MOST: usize = 16;
+/// Maximum of them.
+const MAX_FUNCTIONS: usize = 16;
 
-static SLOTS: [[Slot; MOST]; SIZES.len()] =
-    [const { [const { Slot::new(ptr::null_mut()) }; MOST] }; SIZES.len()];
+static SLOTS: [[Slot; MAX_FUNCTIONS]; SIZES.len()] =
+    [const { [const { Slot::new(ptr::null_mut()) }; MAX_FUNCTIONS] }; SIZES.len()];
 
-/// What a tool reads of a table: pointers to the places, and null after the last.
-type Table = [*const Slot; MOST + 1];
+/// A table as a tool reads it: pointers to the entries, and null after the last.
+type Table = [*const Slot; MAX_FUNCTIONS + 1];
 
 struct Tables([Table; SIZES.len()]);
 
 // SAFETY: it points to statics.
 unsafe impl Send for Tables {}
-// SAFETY: as above.
+// SAFETY: it points to statics.
 unsafe impl Sync for Tables {}
 
 static TABLES: OnceLock<Tables> = OnceLock::new();
 
 fn tables() -> &'static Tables {
     TABLES.get_or_init(|| {
-        let mut tables = [[ptr::null(); MOST + 1]; SIZES.len()];
+        let mut tables = [[ptr::null(); MAX_FUNCTIONS + 1]; SIZES.len()];
         for (module, table) in tables.iter_mut().enumerate() {
-            // Number 0 is no function.
-            for (function, place) in table.iter_mut().enumerate().take(SIZES[module]).skip(1) {
-                *place = &raw const SLOTS[module][function];
+            // Function 0 is unused.
+            for (function, entry) in table.iter_mut().enumerate().take(SIZES[module]).skip(1) {
+                *entry = &raw const SLOTS[module][function];
             }
         }
         Tables(tables)
@@ -110,7 +110,7 @@ unsafe extern "C" fn table_of_module(
     else {
         return 0;
     };
-    // SAFETY: the tool gives places of its own, or null.
+    // SAFETY: the tool passes valid pointers, or null.
     unsafe {
         if !size.is_null() {
             *size = c_uint::try_from(SIZES[module]).unwrap_or(0);
@@ -122,7 +122,7 @@ unsafe extern "C" fn table_of_module(
     1
 }
 
-/// What happens, as tools read it.
+/// Attributes of an event, in the layout of the protocol.
 #[repr(C)]
 struct Attributes {
     version: u16,
@@ -142,7 +142,7 @@ const PAYLOAD_DOUBLE: i32 = 3;
 const MESSAGE_TEXT: i32 = 1;
 const MESSAGE_REGISTERED: i32 = 3;
 
-/// A number beside a name.
+/// A number with a name.
 #[derive(Clone, Copy)]
 pub(super) enum Payload {
     None,
@@ -166,16 +166,16 @@ struct Functions {
     plain_mark: Option<PlainEvent<()>>,
 }
 
-/// A tool that takes ranges.
+/// A tool that receives ranges.
 pub(super) struct Nvtx {
     functions: Functions,
-    /// Texts that the tool knows by a handle of its own.
+    /// Texts that are registered with the tool, with its handles.
     registered: Mutex<FxHashMap<Box<str>, usize>>,
 }
 
 // SAFETY: the domain is the tool's, to be used by any thread.
 unsafe impl Send for Nvtx {}
-// SAFETY: as above.
+// SAFETY: the domain belongs to the tool, and any thread may use it.
 unsafe impl Sync for Nvtx {}
 
 fn slot(module: usize, function: usize) -> Option<*mut c_void> {
@@ -184,13 +184,13 @@ fn slot(module: usize, function: usize) -> Option<*mut c_void> {
 }
 
 impl Nvtx {
-    /// The tool of this process, loaded if it is named; why there is none, if there is none.
+    /// Loads the tool of this process, if one is named; the error describes why there is none.
     pub(super) fn attach() -> Result<Self, String> {
         let entry = match process_symbol(ENTRY) {
             Some(entry) => entry,
             None => Self::load()?,
         };
-        // SAFETY: the function with this name has this type; its pointers stay, as does the tool.
+        // SAFETY: the function with this name has this type; its pointers and the tool stay loaded.
         unsafe {
             let initialize = std::mem::transmute::<*mut c_void, Initialize>(entry);
             if initialize(export_table) == 0 {
@@ -218,7 +218,7 @@ impl Nvtx {
     }
 
     fn of_slots() -> Result<Self, String> {
-        // SAFETY: the tool has put functions of these types into these places, or nothing.
+        // SAFETY: the tool has written functions of these types into these entries, or left null.
         let functions = unsafe {
             use std::mem::transmute;
             let mut functions = Functions {
@@ -274,10 +274,10 @@ impl Nvtx {
         })
     }
 
-    /// Begins a range on this thread.
+    /// Starts a range on this thread.
     pub(super) fn begin(&self, name: &str, payload: Payload) {
         self.with_attributes(name, payload, |attributes| {
-            // SAFETY: the attributes are whole, and the tool copies what it needs.
+            // SAFETY: the attributes are complete, and the tool copies what it needs.
             unsafe {
                 match (self.functions.push, self.functions.plain_push) {
                     (Some(push), _) => push(self.functions.domain, attributes),
@@ -290,7 +290,7 @@ impl Nvtx {
 
     /// Ends the innermost range of this thread.
     pub(super) fn end(&self) {
-        // SAFETY: the tool's function, with its own domain.
+        // SAFETY: the tool's function, with its domain.
         unsafe {
             match (self.functions.pop, self.functions.plain_pop) {
                 (Some(pop), _) => pop(self.functions.domain),
@@ -300,10 +300,10 @@ impl Nvtx {
         }
     }
 
-    /// A point in time.
+    /// Marks a point in time.
     pub(super) fn mark(&self, name: &str, payload: Payload) {
         self.with_attributes(name, payload, |attributes| {
-            // SAFETY: as in `begin`.
+            // SAFETY: the attributes are complete, and the tool copies what it needs.
             unsafe {
                 match (self.functions.mark, self.functions.plain_mark) {
                     (Some(mark), _) => mark(self.functions.domain, attributes),
@@ -342,7 +342,7 @@ impl Nvtx {
         });
     }
 
-    /// The tool's handle of a text.
+    /// Returns the tool's handle of a text.
     fn handle(&self, name: &str) -> Option<*const c_void> {
         let register = self.functions.register?;
         let mut registered = self
@@ -354,7 +354,7 @@ impl Nvtx {
             Some(handle) => handle,
             None if registered.len() < MAX_NAMES => {
                 let held = text(name);
-                // SAFETY: the tool's function, with its own domain and a text that ends in zero.
+                // SAFETY: the tool's function, with its domain and a text that ends in zero.
                 let handle = unsafe { register(self.functions.domain, held.as_ptr()) } as usize;
                 registered.insert(name.into(), handle);
                 handle

@@ -1,4 +1,4 @@
-//! The drain thread: carries records from the threads' rings into the journal.
+//! The drain thread: copies records from the threads' rings to the journal.
 
 pub(crate) mod requests;
 pub(crate) mod thread;

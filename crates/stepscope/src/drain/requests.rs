@@ -1,4 +1,4 @@
-//! What others tell the drain thread, and what it tells them.
+//! Requests to the drain thread, and its progress counters.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -10,9 +10,9 @@ use crate::journal::circular::Snapshot;
 use crate::ring::layout::{MAX_CHUNKS, RECORD_BYTES};
 use crate::ring::memory::regions;
 
-/// How much the drain thread has carried, for others to look at.
+/// Progress counters of the drain thread, which other threads read.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub(crate) struct DrainProgress {
     state: AtomicU32,
     pub(crate) events: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -20,13 +20,13 @@ pub(crate) struct Carried {
     pub(crate) covered_ns: AtomicU64,
 }
 
-impl Carried {
-    /// Records that found no room.
+impl DrainProgress {
+    /// Number of dropped records.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How much of the time to be kept a flight recorder has.
+    /// Time that a flight recorder covers, at most its `keep_last`.
     pub(crate) fn covered(&self) -> Duration {
         Duration::from_nanos(self.covered_ns.load(Ordering::Relaxed))
     }
@@ -36,7 +36,7 @@ impl Carried {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Events and bytes, with what lies in the rings.
+    /// Events and bytes so far, including those in the rings.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         let state = self.state.load(Ordering::Relaxed);
         let in_rings: u64 = regions()
@@ -56,116 +56,117 @@ impl Carried {
     }
 }
 
-/// What the drain thread is asked for.
+/// A request to a flight recorder's drain thread.
 pub(crate) enum DrainRequest {
-    /// What there is, at this moment; or since a hold began.
+    /// Take a snapshot of everything, or of what follows the start of a pin.
     Snapshot {
         since_pin: Option<u32>,
-        answer: SyncSender<Snapshot>,
+        reply: SyncSender<Snapshot>,
     },
-    /// Nothing of what comes is to be written over, at the cost of so many bytes.
+    /// Do not overwrite what follows, at the cost of at most `bytes` more memory.
     Pin {
         number: u32,
         bytes: usize,
-        answer: SyncSender<u64>,
+        reply: SyncSender<u64>,
     },
-    /// The hold is over.
+    /// End the pin.
     Release { number: u32 },
 }
 
-/// Tells the drain thread to write out what there is, and to end.
+/// Stop, flush and request channel of the drain thread.
 #[derive(Default)]
 pub(crate) struct Control {
-    /// What it has done.
-    pub(crate) carried: Arc<Carried>,
-    wish: Mutex<Wish>,
+    /// Progress counters.
+    pub(crate) progress: Arc<DrainProgress>,
+    pending: Mutex<PendingRequests>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Wish {
+struct PendingRequests {
     stop: bool,
-    /// Flushes asked for, and done.
+    /// Flushes requested, and completed.
     flushes: u64,
     flushed: u64,
     requests: Vec<DrainRequest>,
 }
 
 impl Control {
-    /// For the session `state`.
+    /// Creates the channel of the session `state`.
     pub(crate) fn new(state: u32) -> Self {
         let control = Self::default();
-        control.carried.state.store(state, Ordering::Relaxed);
+        control.progress.state.store(state, Ordering::Relaxed);
         control
     }
 
-    /// Ends the drain thread after one last pass.
+    /// Ends the drain thread after a final pass.
     pub(crate) fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_all();
-        wakeup::ring();
+        wakeup::wake();
     }
 
-    /// Waits until everything that was recorded before this call is in the journal. `false` when
-    /// the drain thread does not answer.
-    pub(crate) fn flush(&self, patience: Duration) -> bool {
-        let mut wish = self.lock();
-        wish.flushes += 1;
-        let mine = wish.flushes;
-        wakeup::ring();
-        let begun = Instant::now();
-        while wish.flushed < mine && !wish.stop {
-            let Some(left) = patience.checked_sub(begun.elapsed()) else {
+    /// Waits until everything recorded before this call is in the journal. Returns `false` when the
+    /// drain thread does not reply in time.
+    pub(crate) fn flush(&self, timeout: Duration) -> bool {
+        let mut pending = self.lock();
+        pending.flushes += 1;
+        let flush = pending.flushes;
+        wakeup::wake();
+        let start = Instant::now();
+        while pending.flushed < flush && !pending.stop {
+            let Some(left) = timeout.checked_sub(start.elapsed()) else {
                 return false;
             };
-            wish = self
+            pending = self
                 .changed
-                .wait_timeout(wish, left)
+                .wait_timeout(pending, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        wish.flushed >= mine
+        pending.flushed >= flush
     }
 
-    /// Asks for something of a flight recorder. `false` when it has stopped.
-    pub(crate) fn ask(&self, request: DrainRequest) -> bool {
-        let mut wish = self.lock();
-        if wish.stop {
+    /// Sends a request to a flight recorder. Returns `false` when it has stopped.
+    pub(crate) fn send(&self, request: DrainRequest) -> bool {
+        let mut pending = self.lock();
+        if pending.stop {
             return false;
         }
-        wish.requests.push(request);
-        drop(wish);
-        wakeup::ring();
+        pending.requests.push(request);
+        drop(pending);
+        wakeup::wake();
         true
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Wish> {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps for a period or until something is asked for. Whether to stop, and the flush that
-    /// the next pass fulfils.
+    /// Sleeps for a period or until a request arrives. Returns whether to stop, and the flush that
+    /// the next pass completes.
     pub(crate) fn wait(&self, period: Duration, long: bool) -> (bool, u64) {
         let seen = wakeup::now();
-        let wish = self.lock();
-        let asked = wish.stop || wish.flushes != wish.flushed || !wish.requests.is_empty();
-        if asked || period.is_zero() {
-            return (wish.stop, wish.flushes);
+        let pending = self.lock();
+        let has_request =
+            pending.stop || pending.flushes != pending.flushed || !pending.requests.is_empty();
+        if has_request || period.is_zero() {
+            return (pending.stop, pending.flushes);
         }
-        drop(wish);
+        drop(pending);
         wakeup::sleep(seen, period, long);
-        let wish = self.lock();
-        (wish.stop, wish.flushes)
+        let pending = self.lock();
+        (pending.stop, pending.flushes)
     }
 
-    pub(crate) fn requests(&self) -> Vec<DrainRequest> {
+    pub(crate) fn take_requests(&self) -> Vec<DrainRequest> {
         std::mem::take(&mut self.lock().requests)
     }
 
-    pub(crate) fn done(&self, flush: u64) {
-        let mut wish = self.lock();
-        if wish.flushed < flush {
-            wish.flushed = flush;
+    pub(crate) fn complete_flush(&self, flush: u64) {
+        let mut pending = self.lock();
+        if pending.flushed < flush {
+            pending.flushed = flush;
             self.changed.notify_all();
         }
     }

@@ -1,16 +1,17 @@
-//! The drain thread: carries records from the threads' rings into the journal.
+//! The drain thread: copies records from the threads' rings to the journal.
 //!
-//! It wakes by time: every millisecond while something is being recorded, and goes on without a pause
-//! while rings are more than half full, so that the recording threads need no system call to wake it.
-//! Rings that were more than half full get more chunks. When no chunk was left for 200 ms it sleeps for
-//! up to 100 ms; a thread that leaves a chunk meanwhile wakes it ([`crate::drain::wakeup`]).
+//! It wakes every millisecond while events are recorded, and runs without a pause while rings are
+//! more than half full, so recording threads need no system call to wake it. Rings that were more
+//! than half full get more chunks. When no chunk was left for 200 ms it sleeps for up to 100 ms; a
+//! thread that leaves a chunk meanwhile wakes it ([`crate::drain::wakeup`]).
 //!
-//! Only chunks that their owner has left are carried, so writes and blocks are large: what is in the
-//! current chunk is safe where it is. A flush, a thread's end and the session's end carry the rest.
+//! It copies only chunks that their owner has left, so writes and blocks are large; the records in
+//! the current chunk are safe in the mapped file. A flush, a thread's end and the session's end
+//! copy the rest.
 //!
-//! A chunk is given back only after the write that carries its content has returned; a kill in
-//! between leaves the same records in both places, and the block heads (thread, sequence, offset)
-//! tell so.
+//! A chunk is given back only after the write of its content has returned. A kill in between leaves
+//! the same records in both files, and readers detect that from the block heads (thread, sequence,
+//! offset).
 #![allow(unsafe_code, reason = "reads the rings; see the module `ring`")]
 #![allow(
     clippy::disallowed_methods,
@@ -22,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::drain::requests::{Carried, Control, DrainRequest};
+use crate::drain::requests::{Control, DrainProgress, DrainRequest};
 use crate::drain::triggers::Triggers;
 use crate::journal::append::Journal;
 use crate::journal::circular::block;
@@ -37,24 +38,24 @@ use crate::ring::layout::{
     CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES,
     RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
-use crate::ring::memory::{ATTACH, LateRecords, LeftRingMemory, RingMemory, SWEEPING, regions};
+use crate::ring::memory::{ATTACH, LateRecords, OldRingMapping, RingMemory, SWEEPING, regions};
 use crate::ring::thread_exit;
 use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
 use crate::session::folder::LeasedFiles;
-use crate::session::recording::{forget_names, relocate_names, say};
+use crate::session::recording::{forget_names, print_warning, relocate_names};
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
-/// Ten times a second. A thread that leaves a chunk wakes us earlier.
+/// Ten times a second. A thread that leaves a chunk wakes the drain thread earlier.
 const IDLE_PERIOD: Duration = Duration::from_millis(100);
-/// Passes without a record before the longer period is used.
+/// Passes without a record before the longer period applies.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The rings are being moved to another file, until this is dropped.
+/// Guard while the rings are moved to another file.
 struct Relocating;
 
 impl Relocating {
-    fn begin() -> Self {
+    fn start() -> Self {
         RELOCATING.store(true, Ordering::SeqCst);
         Self
     }
@@ -66,35 +67,35 @@ impl Drop for Relocating {
     }
 }
 
-/// What the drain thread remembers of a region.
+/// State of a region in the drain thread.
 #[derive(Clone)]
-struct Seen {
+struct RegionState {
     serial: u32,
-    /// Sequence and bytes already carried, by chunk.
-    carried: [(u32, u32); MAX_CHUNKS],
-    /// Sequence of the chunk after the last one that was given back.
+    /// Sequence and bytes already copied, by chunk.
+    copied: [(u32, u32); MAX_CHUNKS],
+    /// Sequence after the last chunk that was given back.
     next: u32,
     name: Vec<u8>,
     lost: (u64, u64),
-    /// Of a region that was moved.
+    /// Unsettled records of a region that was moved.
     late: Option<LateRecords>,
 }
 
-/// What a pass carries.
+/// Scope of a pass over the rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// Chunks that their owner has left.
-    Left,
-    /// Also what is in the current chunks.
-    All,
-    /// Also what is open at that moment.
-    Moment,
-    /// Everything, and then the region is taken back.
-    End,
+enum PassScope {
+    /// Only chunks that their owner has left.
+    LeftChunks,
+    /// Also the current chunks.
+    AllChunks,
+    /// Also the spans that are open now.
+    OpenSpans,
+    /// Everything; the pass then reclaims the region.
+    Final,
 }
 
-/// A piece of a chunk that is ready to be carried.
-struct Piece {
+/// A range of a chunk that is ready to be copied.
+struct ChunkRange {
     chunk: usize,
     sequence: u32,
     from: u32,
@@ -102,28 +103,29 @@ struct Piece {
     closed: bool,
 }
 
-/// The drain thread's state; handed back when it ends.
+/// The drain thread's state; returned when the thread ends.
 pub(crate) struct Drain {
     state: u32,
     pub(crate) journal: Journal,
-    seen: Vec<Option<Box<Seen>>>,
+    seen: Vec<Option<Box<RegionState>>>,
     last_clock: Instant,
-    /// Records carried so far.
+    /// Records copied so far.
     pub(crate) records: u64,
     /// Threads seen so far.
     pub(crate) threads: u64,
-    /// Records dropped, and texts cut, in rings so far. The blocks that say so may find no room.
+    /// Dropped records and truncated texts in rings so far. The blocks that report them may
+    /// themselves be dropped.
     pub(crate) dropped: u64,
     pub(crate) cut_texts: u64,
-    /// What a flight recorder looks for.
+    /// Triggers of a flight recorder.
     flight: Option<Triggers>,
-    /// What was open, by thread, as the last [`What::Moment`] found it.
+    /// Open spans by thread, as the last [`PassScope::OpenSpans`] found them.
     open: Vec<(u32, Vec<[u64; 3]>)>,
-    /// What was said about a limit on the disk.
-    limit_said: Option<AtLimit>,
-    /// Prints nothing: the program's stop reports for its workers.
+    /// The disk limit that was reported.
+    reported_limit: Option<AtLimit>,
+    /// Whether to suppress warnings: the program's stop reports them for its workers.
     quiet: bool,
-    /// The journal's files, if there are some.
+    /// The journal's leased files, if any.
     files: Option<LeasedFiles>,
 }
 
@@ -140,72 +142,74 @@ impl Drain {
             cut_texts: 0,
             flight: None,
             open: Vec::new(),
-            limit_said: None,
+            reported_limit: None,
             quiet: false,
             files,
         }
     }
 
-    /// For a flight recorder.
-    pub(crate) fn looking_for(mut self, triggers: Option<Triggers>) -> Self {
+    /// Sets the triggers of a flight recorder.
+    pub(crate) fn with_triggers(mut self, triggers: Option<Triggers>) -> Self {
         self.flight = triggers;
         self
     }
 
-    /// For a worker process.
+    /// Suppresses warnings, for a worker process.
     pub(crate) fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// Publishes how far it is.
-    fn tell(&mut self, carried: &Carried) {
-        carried
+    /// Publishes the progress counters.
+    fn publish_progress(&mut self, progress: &DrainProgress) {
+        progress
             .events
             .store(self.journal.events(), Ordering::Relaxed);
-        carried.bytes.store(self.journal.bytes(), Ordering::Relaxed);
+        progress
+            .bytes
+            .store(self.journal.bytes(), Ordering::Relaxed);
         let dropped = self.dropped + self.journal.lost() + LOST.load(Ordering::Relaxed);
-        carried.dropped.store(dropped, Ordering::Relaxed);
+        progress.dropped.store(dropped, Ordering::Relaxed);
         if let Some(circular) = self.journal.circular() {
             circular.dropped_so_far = dropped;
             let covered = u64::try_from(circular.covered().as_nanos()).unwrap_or(u64::MAX);
-            carried.covered_ns.store(covered, Ordering::Relaxed);
+            progress.covered_ns.store(covered, Ordering::Relaxed);
         }
     }
 
-    /// Does what somebody asked for. Who no longer waits for the answer is not missed.
-    fn answer(&mut self, request: DrainRequest) {
-        let (state, moment) = match &request {
-            DrainRequest::Snapshot { .. } => (self.state, self.moment()),
+    /// Handles a request. A requester that no longer waits for the reply is ignored.
+    fn handle_request(&mut self, request: DrainRequest) {
+        let (state, state_blocks) = match &request {
+            DrainRequest::Snapshot { .. } => (self.state, self.state_blocks()),
             _ => (self.state, Vec::new()),
         };
         let Some(circular) = self.journal.circular() else {
             return;
         };
         match request {
-            DrainRequest::Snapshot { since_pin, answer } => {
-                let _ = answer.try_send(circular.snapshot(since_pin, moment));
+            DrainRequest::Snapshot { since_pin, reply } => {
+                let _ = reply.try_send(circular.snapshot(since_pin, state_blocks));
             }
             DrainRequest::Pin {
                 number,
                 bytes,
-                answer,
+                reply,
             } => {
                 circular.pin(number, bytes);
-                let _ = answer.try_send(crate::platform::clock::ticks(state));
+                let _ = reply.try_send(crate::platform::clock::ticks(state));
             }
             DrainRequest::Release { number } => circular.release(number),
         }
     }
 
-    /// What is true at this moment only: what is open, and what time it is.
-    fn moment(&self) -> Vec<u8> {
-        let mut moment = Vec::new();
+    /// Builds the blocks that are valid only now: a clock reading and the open spans.
+    fn state_blocks(&self) -> Vec<u8> {
+        let mut state_blocks = Vec::new();
         let clock = BlockHead {
             kind: BLOCK_CLOCK,
             ..BlockHead::default()
         };
-        block(clock, &Pair::read(self.state).encode(), &mut moment);
+        block(clock, &Pair::read(self.state).encode(), &mut state_blocks);
         let now = crate::platform::clock::ticks(self.state);
         for (serial, open) in &self.open {
             let head = BlockHead {
@@ -213,15 +217,15 @@ impl Drain {
                 serial: *serial,
                 ..BlockHead::default()
             };
-            block(head, &open_block(now, open), &mut moment);
+            block(head, &open_block(now, open), &mut state_blocks);
         }
-        moment
+        state_blocks
     }
 
-    /// The thread's body.
+    /// Runs the thread's loop.
     pub(crate) fn run(mut self, control: &Control) -> Self {
-        os::hold_all_signals();
-        let carried = &control.carried;
+        os::block_all_signals();
+        let progress = &control.progress;
         let mut idle = 0;
         let mut crowded = false;
         let mut flushed = 0;
@@ -239,56 +243,57 @@ impl Drain {
                     self.refresh_names();
                 }
             }
-            self.leave_wanted_files();
+            self.leave_requested_files();
             let before = self.records;
-            let requests = control.requests();
-            let is_shot = |request: &DrainRequest| matches!(request, DrainRequest::Snapshot { .. });
-            let wanted = if requests.iter().any(is_shot) {
-                What::Moment
+            let requests = control.take_requests();
+            let is_snapshot =
+                |request: &DrainRequest| matches!(request, DrainRequest::Snapshot { .. });
+            let scope = if requests.iter().any(is_snapshot) {
+                PassScope::OpenSpans
             } else if flush > flushed {
-                What::All
+                PassScope::AllChunks
             } else {
-                What::Left
+                PassScope::LeftChunks
             };
             flushed = flush;
-            crowded = self.pass(wanted);
-            self.tell(carried);
-            self.mind_limit();
+            crowded = self.pass(scope);
+            self.publish_progress(progress);
+            self.report_limit();
             for request in requests {
-                self.answer(request);
+                self.handle_request(request);
             }
             if let Some(flight) = &mut self.flight {
-                flight.look();
+                flight.poll();
             }
             idle = if self.records == before {
                 idle.saturating_add(1)
             } else {
                 0
             };
-            control.done(flush);
+            control.complete_flush(flush);
             if stop {
-                // Who waits for an answer or an occasion hears that there will be none.
-                drop(control.requests());
+                // Disconnects the waiting requesters and the receiver of triggers.
+                drop(control.take_requests());
                 RELOCATING.store(false, Ordering::SeqCst);
                 self.flight = None;
                 self.put_clock();
                 self.refresh_names();
-                self.pass(What::End);
+                self.pass(PassScope::Final);
                 return self;
             }
         }
     }
 
-    /// Moves out of files that somebody wants to open or shorten.
-    fn leave_wanted_files(&mut self) {
+    /// Moves out of files that another process waits to open or truncate.
+    fn leave_requested_files(&mut self) {
         let Some(mut files) = self.files.take() else {
             return;
         };
-        if files.rings.is_wanted() {
+        if files.rings.is_lease_breaking() {
             self.leave_rings(&mut files.rings);
         }
         if let (Some(events), Some(circular)) = (&mut files.events, self.journal.circular())
-            && events.is_wanted()
+            && events.is_lease_breaking()
         {
             circular.leave_file(events);
         }
@@ -297,16 +302,16 @@ impl Drain {
 
     /// Moves the names and the threads' regions to another file.
     fn leave_rings(&mut self, rings: &mut LeasedFile) {
-        let _relocating = Relocating::begin();
-        let begun = Instant::now();
+        let _relocating = Relocating::start();
+        let start = Instant::now();
         while ATTACHING.load(Ordering::SeqCst) > 0 {
-            // Allotting space takes long on a busy disk: the next pass tries again.
-            if begun.elapsed() > BUSY_PERIOD {
+            // Allocating space takes long on a busy disk: the next pass tries again.
+            if start.elapsed() > BUSY_PERIOD {
                 return;
             }
             std::thread::yield_now();
         }
-        self.pass(What::All);
+        self.pass(PassScope::AllChunks);
         if let Err(error) = self.relocate_rings(rings) {
             let code = error.raw_os_error().unwrap_or(libc::ENOMEM);
             ATTACH.failed.store(code.unsigned_abs(), Ordering::Relaxed);
@@ -319,12 +324,12 @@ impl Drain {
         let shown: Vec<_> = regions().filter(is_shown).collect();
         let to = rings.successor(|file| {
             file.set_len(ATTACH.rings_len.load(Ordering::Relaxed))?;
-            os::allot(file.as_raw_fd(), 0, NAMES_BYTES as u64)
+            os::allocate(file.as_raw_fd(), 0, NAMES_BYTES as u64)
                 .map_err(io::Error::from_raw_os_error)?;
             shown.iter().try_for_each(|region| region.allot_in(file))
         });
         let Ok(mut to) = to else {
-            // No memory: what is in the rings is lost, and the program is not.
+            // No memory: the content of the rings is lost; the program continues.
             for region in shown {
                 region.unmap_file();
             }
@@ -334,9 +339,9 @@ impl Drain {
         };
         let mut result = relocate_names(&to.file);
         for region in shown {
-            // SAFETY: this is the drain thread, and threads that want to attach wait.
+            // SAFETY: this is the drain thread, and threads wait before they attach.
             match unsafe { region.relocate(rings.fd(), &to.file) } {
-                Ok(old) => self.carry_old(region, &old),
+                Ok(old) => self.copy_old_mapping(region, &old),
                 Err(error) => {
                     region.unmap_file();
                     result = Err(error);
@@ -350,8 +355,8 @@ impl Drain {
         result
     }
 
-    /// Carries what was recorded in a region before it was moved, and since the last pass.
-    fn carry_old(&mut self, region: &RingMemory, old: &LeftRingMemory) {
+    /// Copies scope was recorded in a region between the last pass and the move.
+    fn copy_old_mapping(&mut self, region: &RingMemory, old: &OldRingMapping) {
         let head = region.head();
         let Some(mut seen) = self
             .seen
@@ -361,36 +366,36 @@ impl Drain {
             return;
         };
         let is_same = seen.serial == head.serial.load(Ordering::Acquire);
-        let pieces = if is_same {
-            pieces(old.head(), &seen)
+        let ranges = if is_same {
+            ready_ranges(old.head(), &seen)
         } else {
             Vec::new()
         };
-        for piece in pieces {
-            let bytes = old.published(piece.chunk, piece.from, piece.to);
+        for range in ranges {
+            let bytes = old.published(range.chunk, range.from, range.to);
             if !bytes.is_empty() {
                 self.records += (bytes.len() / RECORD_BYTES) as u64;
                 let head = BlockHead {
                     kind: BLOCK_DATA,
                     serial: seen.serial,
-                    sequence: piece.sequence,
-                    from: piece.from,
+                    sequence: range.sequence,
+                    from: range.from,
                     ..BlockHead::default()
                 };
                 self.journal.put(head, bytes);
             }
-            let state = piece.sequence << 1 | u32::from(piece.closed);
-            let chunk = &head.chunks[piece.chunk];
-            if piece.closed && chunk.state.load(Ordering::Acquire) == state {
-                seen.carried[piece.chunk] = (0, 0);
-                seen.next = piece.sequence + 1;
+            let state = range.sequence << 1 | u32::from(range.closed);
+            let chunk = &head.chunks[range.chunk];
+            if range.closed && chunk.state.load(Ordering::Acquire) == state {
+                seen.copied[range.chunk] = (0, 0);
+                seen.next = range.sequence + 1;
                 chunk.give_back();
             } else {
-                // The owner goes on behind what it had published, wherever it did so.
-                seen.carried[piece.chunk] = (piece.sequence, piece.to);
+                // The owner continues after the records it had published, in whichever file.
+                seen.copied[range.chunk] = (range.sequence, range.to);
             }
         }
-        // What came before the first chunk here was in the old file, and has been carried.
+        // Records before the first chunk here were in the old file, and have been copied.
         let here = head.chunks.iter().filter_map(ChunkHead::published);
         if let Some(first) = here.map(|published| published.sequence).min() {
             seen.next = seen.next.max(first);
@@ -399,30 +404,31 @@ impl Drain {
         self.seen[region.index as usize] = Some(seen);
     }
 
-    /// Says once that the journal has reached a limit on the disk, and stops recording if it stops there.
-    fn mind_limit(&mut self) {
+    /// Reports once that the journal has reached a disk limit, and stops recording if the limit
+    /// requires it.
+    fn report_limit(&mut self) {
         let Some(reached) = self.journal.limit_reached() else {
             return;
         };
-        if self.journal.is_stopped() && self.limit_said != Some(AtLimit::Stop) {
-            self.limit_said = Some(AtLimit::Stop);
+        if self.journal.is_stopped() && self.reported_limit != Some(AtLimit::Stop) {
+            self.reported_limit = Some(AtLimit::Stop);
             set_state(0);
-            self.say(&format!(
+            self.warn(&format!(
                 "{reached}: recording has stopped; stop_trace writes what there is"
             ));
-        } else if self.limit_said.is_none() {
-            self.limit_said = Some(AtLimit::KeepLatest);
-            self.say(&format!("{reached}: it goes on, and keeps its latest part"));
+        } else if self.reported_limit.is_none() {
+            self.reported_limit = Some(AtLimit::KeepLatest);
+            self.warn(&format!("{reached}: it goes on, and keeps its latest part"));
         }
     }
 
-    fn say(&self, warning: &str) {
+    fn warn(&self, warning: &str) {
         if !self.quiet {
-            say(warning);
+            print_warning(warning);
         }
     }
 
-    /// At the end, when nothing is mapped any more: who waits for the files goes on.
+    /// Releases the files at the end, when none is mapped any more: waiting processes continue.
     pub(crate) fn release_files(&self) {
         if let Some(files) = &self.files {
             files.rings.release();
@@ -432,7 +438,7 @@ impl Drain {
         }
     }
 
-    /// Writes a reading of the clocks.
+    /// Writes a clock reading.
     pub(crate) fn put_clock(&mut self) {
         let head = BlockHead {
             kind: BLOCK_CLOCK,
@@ -443,7 +449,7 @@ impl Drain {
         self.last_clock = Instant::now();
     }
 
-    /// Asks the kernel for the names of living threads: many are named after their first event.
+    /// Reads the names of living threads from the kernel: many are named after their first event.
     fn refresh_names(&self) {
         for region in regions() {
             let head = region.head();
@@ -458,17 +464,17 @@ impl Drain {
                 continue;
             };
             let now = now.strip_suffix(b"\n").unwrap_or(&now);
-            // The kernel keeps 15 bytes; the head may know the whole name.
+            // The kernel stores 15 bytes; the head may have the whole name.
             if !name_of(head).starts_with(now) {
                 set_name(head, now);
             }
         }
     }
 
-    /// Carries what there is. Whether a ring was more than half full. The last pass of a session
-    /// also writes down open spans and takes the regions back.
-    fn pass(&mut self, what: What) -> bool {
-        let last = what == What::End;
+    /// Copies records from all regions. Returns whether a ring was more than half full. The final
+    /// pass of a session also writes open spans and reclaims the regions.
+    fn pass(&mut self, scope: PassScope) -> bool {
+        let last = scope == PassScope::Final;
         let mut crowded = false;
         self.open.clear();
         for region in regions() {
@@ -476,7 +482,7 @@ impl Drain {
                 continue;
             }
             let owned = thread_exit::owned(region);
-            crowded |= self.carry(region, if owned { what } else { What::End });
+            crowded |= self.drain_region(region, if owned { scope } else { PassScope::Final });
             if last {
                 region.session.store(SWEEPING, Ordering::SeqCst);
                 region.unmap_file();
@@ -489,7 +495,7 @@ impl Drain {
             }
         }
         if last {
-            // Regions of ended threads still show the file.
+            // Regions of ended threads still map the file.
             for region in regions() {
                 region.forget_file(self.state);
             }
@@ -500,8 +506,8 @@ impl Drain {
         crowded
     }
 
-    fn carry(&mut self, region: &RingMemory, what: What) -> bool {
-        let ended = what == What::End;
+    fn drain_region(&mut self, region: &RingMemory, scope: PassScope) -> bool {
+        let ended = scope == PassScope::Final;
         let head = region.head();
         let serial = head.serial.load(Ordering::Acquire);
         let index = region.index as usize;
@@ -512,9 +518,9 @@ impl Drain {
             Some(seen) if seen.serial == serial => seen,
             _ => {
                 self.threads += 1;
-                Box::new(Seen {
+                Box::new(RegionState {
                     serial,
-                    carried: [(0, 0); MAX_CHUNKS],
+                    copied: [(0, 0); MAX_CHUNKS],
                     next: 1,
                     name: Vec::new(),
                     lost: (0, 0),
@@ -523,23 +529,23 @@ impl Drain {
             }
         };
         self.put_thread(head, &mut seen);
-        let mut open = match what {
-            What::Moment | What::End => open_spans(region),
-            What::Left | What::All => Vec::new(),
+        let mut open = match scope {
+            PassScope::OpenSpans | PassScope::Final => open_spans(region),
+            PassScope::LeftChunks | PassScope::AllChunks => Vec::new(),
         };
-        seen.late.take_if(|late| region.place_late(late));
-        let mut pieces = pieces(head, &seen);
+        seen.late.take_if(|late| region.write_late_record(late));
+        let mut ranges = ready_ranges(head, &seen);
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
-        let crowded = pieces.len() * 2 > limit && pieces.iter().any(|piece| piece.closed);
-        if what == What::Left {
-            pieces.retain(|piece| piece.closed);
+        let crowded = ranges.len() * 2 > limit && ranges.iter().any(|range| range.closed);
+        if scope == PassScope::LeftChunks {
+            ranges.retain(|range| range.closed);
         }
-        self.put_pieces(region, &mut seen, &pieces, &mut open);
+        self.put_ranges(region, &mut seen, &ranges, &mut open);
         if crowded && !ended {
             grow(region, limit);
         }
         self.put_lost(head, &mut seen);
-        if what == What::Moment && !open.is_empty() {
+        if scope == PassScope::OpenSpans && !open.is_empty() {
             self.open.push((serial, open));
         } else if ended {
             self.put_open(serial, &open);
@@ -549,32 +555,33 @@ impl Drain {
         crowded
     }
 
-    /// Writes pieces. What they end is taken out of `open`.
-    fn put_pieces(
+    /// Writes ranges of chunks. Removes the spans that end there from `open`.
+    fn put_ranges(
         &mut self,
         region: &RingMemory,
-        seen: &mut Seen,
-        pieces: &[Piece],
+        seen: &mut RegionState,
+        ranges: &[ChunkRange],
         open: &mut Vec<[u64; 3]>,
     ) {
-        let heads: Vec<[u8; BLOCK_HEAD]> = pieces
+        let heads: Vec<[u8; BLOCK_HEAD]> = ranges
             .iter()
-            .map(|piece| {
+            .map(|range| {
                 BlockHead {
                     kind: BLOCK_DATA,
                     serial: seen.serial,
-                    sequence: piece.sequence,
-                    from: piece.from,
-                    len: piece.to - piece.from,
+                    sequence: range.sequence,
+                    from: range.from,
+                    len: range.to - range.from,
                 }
                 .encode()
             })
             .collect();
-        let mut parts = Vec::with_capacity(pieces.len() * 2);
-        for (head, piece) in heads.iter().zip(pieces) {
-            if piece.to > piece.from {
-                // SAFETY: this is the drain thread, and gives the chunk back only below.
-                let bytes = unsafe { region.published(piece.chunk, piece.from, piece.to) };
+        let mut parts = Vec::with_capacity(ranges.len() * 2);
+        for (head, range) in heads.iter().zip(ranges) {
+            if range.to > range.from {
+                // SAFETY: this is the drain thread, which gives the chunk back only after the
+                // write.
+                let bytes = unsafe { region.published(range.chunk, range.from, range.to) };
                 without_ended(open, bytes);
                 parts.push(IoSlice::new(head));
                 parts.push(IoSlice::new(bytes));
@@ -583,20 +590,20 @@ impl Drain {
         if !parts.is_empty() {
             self.journal.write(&mut parts);
         }
-        for piece in pieces {
-            self.records += u64::from(piece.to - piece.from) / RECORD_BYTES as u64;
-            if piece.closed {
-                seen.carried[piece.chunk] = (0, 0);
-                seen.next = piece.sequence + 1;
-                region.head().chunks[piece.chunk].give_back();
+        for range in ranges {
+            self.records += u64::from(range.to - range.from) / RECORD_BYTES as u64;
+            if range.closed {
+                seen.copied[range.chunk] = (0, 0);
+                seen.next = range.sequence + 1;
+                region.head().chunks[range.chunk].give_back();
             } else {
-                seen.carried[piece.chunk] = (piece.sequence, piece.to);
+                seen.copied[range.chunk] = (range.sequence, range.to);
             }
         }
     }
 
-    /// Writes a thread's id and name when they are new.
-    fn put_thread(&mut self, head: &RegionHead, seen: &mut Seen) {
+    /// Writes a thread's id and name when they have changed.
+    fn put_thread(&mut self, head: &RegionHead, seen: &mut RegionState) {
         let mut name = name_of(head);
         if !seen.name.is_empty() && name == seen.name {
             return;
@@ -614,12 +621,12 @@ impl Drain {
         };
         self.journal.put(head, &content);
         if seen.name.is_empty() {
-            // A thread without a name is written once, too.
+            // Marks a thread without a name as written.
             seen.name.push(0);
         }
     }
 
-    fn put_lost(&mut self, head: &RegionHead, seen: &mut Seen) {
+    fn put_lost(&mut self, head: &RegionHead, seen: &mut RegionState) {
         let lost = (
             head.dropped.load(Ordering::Relaxed),
             head.cut.load(Ordering::Relaxed),
@@ -640,7 +647,7 @@ impl Drain {
         self.journal.put(head, &content);
     }
 
-    /// Writes the spans that are open.
+    /// Writes the open spans.
     fn put_open(&mut self, serial: u32, open: &[[u64; 3]]) {
         if !open.is_empty() {
             let head = BlockHead {
@@ -654,23 +661,25 @@ impl Drain {
     }
 }
 
-/// The content of a block of open spans: now, and one record each.
+/// Builds the content of a block of open spans: the current ticks, then one record each.
 fn open_block(now: u64, open: &[[u64; 3]]) -> Vec<u8> {
     let words = std::iter::once(&now).chain(open.as_flattened());
     words.flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The spans that are open.
+/// Returns the open spans.
 ///
-/// Asked *before* the region's chunks: arguments are published before their span's slot, so those of
-/// each span found here are among what the chunks then hold. The reverse order would find spans whose
-/// arguments were not carried, and lose spans that end in between.
+/// The caller must read them *before* the region's chunks. Arguments are published before their
+/// span's slot, so the chunks read afterwards contain the arguments of each span found here. The
+/// reverse order would find spans whose arguments were not copied, and lose spans that end in
+/// between.
 fn open_spans(region: &RingMemory) -> Vec<[u64; 3]> {
     region.open().iter().filter_map(open_span).collect()
 }
 
-/// The span of a slot, which its owner may be changing: the key counts when the meta before and after
-/// it is the same. A slot that changes each time belongs to spans of nanoseconds, which end in a chunk.
+/// Reads the span of a slot that its owner may be changing: the key is valid when the meta before
+/// and after it is the same. A slot that changes each time belongs to spans of nanoseconds, which
+/// end in a chunk.
 fn open_span(slot: &Record) -> Option<[u64; 3]> {
     const TRIES: u32 = 16;
     let mut before = slot.meta.load(Ordering::Acquire);
@@ -688,7 +697,7 @@ fn open_span(slot: &Record) -> Option<[u64; 3]> {
     None
 }
 
-/// Leaves those that do not end in these records.
+/// Removes the spans that end in these records.
 fn without_ended(open: &mut Vec<[u64; 3]>, bytes: &[u8]) {
     if open.is_empty() {
         return;
@@ -713,7 +722,7 @@ pub(crate) fn set_name(head: &RegionHead, name: &[u8]) {
         .store(u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The thread's name as its head has it.
+/// Reads the thread's name from its head.
 pub(crate) fn name_of(head: &RegionHead) -> Vec<u8> {
     let len = head.name_len.load(Ordering::Relaxed) as usize;
     let mut name: Vec<u8> = head
@@ -725,19 +734,19 @@ pub(crate) fn name_of(head: &RegionHead) -> Vec<u8> {
     name
 }
 
-/// What can be carried, in the order in which it was recorded.
-fn pieces(head: &RegionHead, seen: &Seen) -> Vec<Piece> {
+/// Lists the ranges that can be copied, in the order of recording.
+fn ready_ranges(head: &RegionHead, seen: &RegionState) -> Vec<ChunkRange> {
     let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
     let chunks = &head.chunks[..limit.min(MAX_CHUNKS)];
     in_order(chunks, seen.next)
         .into_iter()
         .map(|(chunk, published)| {
-            let from = match seen.carried[chunk] {
-                (carried, bytes) if carried == published.sequence => bytes,
+            let from = match seen.copied[chunk] {
+                (sequence, bytes) if sequence == published.sequence => bytes,
                 _ => 0,
             };
             let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
-            Piece {
+            ChunkRange {
                 chunk,
                 sequence: published.sequence,
                 from,
@@ -748,7 +757,7 @@ fn pieces(head: &RegionHead, seen: &Seen) -> Vec<Piece> {
         .collect()
 }
 
-/// Gives a region as many chunks again as it has.
+/// Doubles the chunks of a region, up to [`MAX_CHUNKS`].
 fn grow(region: &RingMemory, limit: usize) {
     let more = limit.min(MAX_CHUNKS - limit);
     let head = region.head();
@@ -758,7 +767,7 @@ fn grow(region: &RingMemory, limit: usize) {
     let at = region.chunk(limit);
     let bytes = more * CHUNK_BYTES;
     if region.mapped_for.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the region's own space, so far without memory behind it or unused.
+        // SAFETY: the range belongs to the region; its memory is absent or unused.
         if !unsafe { os::map_memory(at, bytes) } {
             return;
         }
@@ -769,15 +778,15 @@ fn grow(region: &RingMemory, limit: usize) {
             .find(|extent| extent.chunks.load(Ordering::Relaxed) == 0);
         let rings = ATTACH.rings.load(Ordering::Relaxed).cast_signed();
         let Some(extent) = extent else { return };
-        let place = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
-        if os::allot(rings, place, bytes as u64).is_err() {
+        let file_offset = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
+        if os::allocate(rings, file_offset, bytes as u64).is_err() {
             return;
         }
-        // SAFETY: as above; the space has been allotted.
-        if !unsafe { os::map_file(at, bytes, rings, place) } {
+        // SAFETY: the range belongs to the region; the space has been allocated.
+        if !unsafe { os::map_file(at, bytes, rings, file_offset) } {
             return;
         }
-        extent.file_offset.store(place, Ordering::Relaxed);
+        extent.file_offset.store(file_offset, Ordering::Relaxed);
         extent.chunks.store(more as u64, Ordering::Release);
     }
     debug_assert!(first_extent_bytes(limit + more) <= crate::ring::layout::REGION_BYTES);

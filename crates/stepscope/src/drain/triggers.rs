@@ -1,7 +1,7 @@
-//! What makes the flight recorder save by itself: a signal, and steps that took too long.
+//! Triggers that make the flight recorder save: a signal, and slow steps.
 //!
-//! Both are only noticed here, by the drain thread; the saving is done by a thread of its own, so that
-//! neither the program nor the draining waits for a disk.
+//! The drain thread detects both here; a separate thread saves, so that neither the program nor the
+//! drain thread waits for a disk.
 #![allow(unsafe_code, reason = "installs a signal handler")]
 
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ use crate::api::steps::{EndedStep, Listener};
 use crate::drain::wakeup;
 use crate::platform::clock::Pair;
 
-/// Why something is to be saved, and how much of the past.
+/// A save to perform: its reason, and how much of the past it covers.
 #[derive(Debug)]
-pub(crate) struct Occasion {
+pub(crate) struct SaveTrigger {
     pub(crate) last: Duration,
     pub(crate) because: String,
 }
 
-/// When a step is slow.
+/// The rule that classifies a step as slow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowRule {
     pub(crate) times_median: f64,
@@ -31,10 +31,10 @@ pub(crate) struct SlowRule {
     pub(crate) at_most_every: Duration,
 }
 
-/// Looks for occasions, in the drain thread.
+/// The triggers that the drain thread polls.
 pub(crate) struct Triggers {
-    to: SyncSender<Occasion>,
-    /// What a signal saves, and how often at most.
+    to: SyncSender<SaveTrigger>,
+    /// Time that a signal saves, and the minimum interval between two saves.
     on_signal: Option<(Duration, Duration)>,
     last_signal: Option<Instant>,
     slow: Option<SlowSteps>,
@@ -43,14 +43,14 @@ pub(crate) struct Triggers {
 struct SlowSteps {
     rule: SlowRule,
     listener: Listener,
-    /// By number of the steps' name: training and test steps have nothing in common.
+    /// By name id of the steps: training and test steps are unrelated.
     histories: HashMap<u32, History>,
     first: Pair,
     state: u32,
     last_save: Option<Instant>,
 }
 
-/// Steps whose median is taken.
+/// Number of steps in the median.
 const WINDOW: usize = 64;
 
 /// The last steps of one name, in ticks.
@@ -61,17 +61,17 @@ struct History {
 }
 
 impl History {
-    /// Adds a step; the median of those before it.
-    fn add(&mut self, took: u64) -> Option<u64> {
+    /// Adds a step; returns the median of the steps before it.
+    fn add(&mut self, duration: u64) -> Option<u64> {
         let mut sorted = self.recent.clone();
         let median = match sorted.len() {
             0 => None,
             len => Some(*sorted.select_nth_unstable(len / 2).1),
         };
         if self.recent.len() < WINDOW {
-            self.recent.push(took);
+            self.recent.push(duration);
         } else {
-            self.recent[self.count % WINDOW] = took;
+            self.recent[self.count % WINDOW] = duration;
         }
         self.count += 1;
         median
@@ -79,11 +79,11 @@ impl History {
 }
 
 impl SlowRule {
-    /// How many times the median a step took, if that is too long.
-    fn judge(&self, history: &mut History, took: u64) -> Option<f64> {
+    /// Returns the step's duration as a multiple of the median, when the step is slow.
+    fn slowdown(&self, history: &mut History, duration: u64) -> Option<f64> {
         let before = history.count;
-        let median = history.add(took)?;
-        let times = took as f64 / median.max(1) as f64;
+        let median = history.add(duration)?;
+        let times = duration as f64 / median.max(1) as f64;
         (before >= self.after_steps && times > self.times_median).then_some(times)
     }
 }
@@ -91,7 +91,7 @@ impl SlowRule {
 impl Triggers {
     pub(crate) fn new(
         state: u32,
-        to: SyncSender<Occasion>,
+        to: SyncSender<SaveTrigger>,
         on_signal: Option<(Duration, Duration)>,
         slow: Option<SlowRule>,
     ) -> Self {
@@ -111,20 +111,20 @@ impl Triggers {
         }
     }
 
-    /// Looks for what has happened since the last time.
-    pub(crate) fn look(&mut self) {
+    /// Checks for triggers since the last call.
+    pub(crate) fn poll(&mut self) {
         if let Some((last, at_most_every)) = self.on_signal
             && SIGNALLED.swap(false, Ordering::SeqCst)
             && is_due(self.last_signal, at_most_every)
         {
             let because = "a signal".to_owned();
-            // A save that is under way is as good.
-            if self.to.try_send(Occasion { last, because }).is_ok() {
+            // A save in progress serves the same purpose.
+            if self.to.try_send(SaveTrigger { last, because }).is_ok() {
                 self.last_signal = Some(Instant::now());
             }
         }
         if let Some(slow) = &mut self.slow {
-            slow.look(&self.to);
+            slow.poll(&self.to);
         }
     }
 }
@@ -134,21 +134,21 @@ fn is_due(last: Option<Instant>, at_most_every: Duration) -> bool {
 }
 
 impl SlowSteps {
-    fn look(&mut self, to: &SyncSender<Occasion>) {
+    fn poll(&mut self, to: &SyncSender<SaveTrigger>) {
         while let Some(step) = self.listener.next() {
             let history = self.histories.entry(step.name).or_default();
-            let Some(times) = self.rule.judge(history, step.took) else {
+            let Some(times) = self.rule.slowdown(history, step.ticks) else {
                 continue;
             };
             if !is_due(self.last_save, self.rule.at_most_every) {
                 continue;
             }
-            let occasion = Occasion {
-                // All of the step, however long it took.
-                last: self.rule.last.max(self.duration(step.took)),
+            let trigger = SaveTrigger {
+                // The whole step, whatever its duration.
+                last: self.rule.last.max(self.duration(step.ticks)),
                 because: reason(&step, times),
             };
-            if to.try_send(occasion).is_ok() {
+            if to.try_send(trigger).is_ok() {
                 self.last_save = Some(Instant::now());
             }
         }
@@ -177,15 +177,15 @@ fn reason(step: &EndedStep, times: f64) -> String {
     format!("step{number}{name} took {times:.1} × the median")
 }
 
-/// A signal has come.
+/// Whether the signal has arrived.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
-/// The signal that the handler is installed for, 0 for none.
+/// The signal with an installed handler, 0 for none.
 static INSTALLED: AtomicI32 = AtomicI32::new(0);
-/// What handled it before; leaked, since a handler may be reading it.
-static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+/// The previous action of the signal; leaked, since a handler may be reading it.
+static PREVIOUS_ACTION: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on this signal makes the flight recorder save; a handler that was there is still called.
-/// One at a time, as [`release_signal`].
+/// Makes this signal trigger a save; a previous handler is still called. Calls of this and of
+/// [`release_signal`] must not overlap.
 pub(crate) fn catch_signal(signal: i32) -> std::io::Result<()> {
     if INSTALLED.load(Ordering::SeqCst) == signal {
         return Ok(());
@@ -197,7 +197,7 @@ pub(crate) fn catch_signal(signal: i32) -> std::io::Result<()> {
         if libc::sigaction(signal, ptr::null(), &raw mut before) != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::SeqCst);
+        PREVIOUS_ACTION.store(Box::into_raw(Box::new(before)), Ordering::SeqCst);
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
@@ -210,14 +210,14 @@ pub(crate) fn catch_signal(signal: i32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Puts back what was there before [`catch_signal`], unless somebody has replaced ours.
+/// Restores the action from before [`catch_signal`], unless another handler has replaced ours.
 pub(crate) fn release_signal() {
     let signal = INSTALLED.swap(0, Ordering::SeqCst);
-    let before = BEFORE.load(Ordering::SeqCst);
+    let before = PREVIOUS_ACTION.load(Ordering::SeqCst);
     if signal == 0 || before.is_null() {
         return;
     }
-    // SAFETY: `before` is leaked, and was filled by the system.
+    // SAFETY: `before` is leaked, and the system filled it.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, ptr::null(), &raw mut now);
@@ -232,15 +232,15 @@ extern "C" fn on_signal(
     information: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the calling thread's own errno, which the interrupted code may be about to read.
+    // SAFETY: the calling thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { *libc::__errno_location() };
     SIGNALLED.store(true, Ordering::SeqCst);
-    wakeup::ring();
+    wakeup::wake();
     // SAFETY: leaked; filled before this handler was installed.
-    if let Some(before) = unsafe { BEFORE.load(Ordering::SeqCst).as_ref() } {
+    if let Some(before) = unsafe { PREVIOUS_ACTION.load(Ordering::SeqCst).as_ref() } {
         let handler = before.sa_sigaction;
         if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
-            // SAFETY: the system knew this as a handler of the kind that the flag says.
+            // SAFETY: the system had this address as a handler of the type that the flag selects.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO != 0 {
                     type Handler =
@@ -254,7 +254,7 @@ extern "C" fn on_signal(
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the calling thread's errno, which is valid for the thread's life.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_slow_beside_those_before_it() {
+    fn step_is_slow_relative_to_the_previous_median() {
         let rule = SlowRule {
             times_median: 2.0,
             last: Duration::from_secs(5),
@@ -271,18 +271,18 @@ mod tests {
             at_most_every: Duration::ZERO,
         };
         let mut history = History::default();
-        assert_eq!(rule.judge(&mut history, 1_000), None);
+        assert_eq!(rule.slowdown(&mut history, 1_000), None);
         for n in 0..9 {
-            assert_eq!(rule.judge(&mut history, 90 + n), None, "too early");
+            assert_eq!(rule.slowdown(&mut history, 90 + n), None, "too early");
         }
-        assert_eq!(rule.judge(&mut history, 150), None);
-        let times = rule.judge(&mut history, 300).unwrap();
+        assert_eq!(rule.slowdown(&mut history, 150), None);
+        let times = rule.slowdown(&mut history, 300).unwrap();
         assert!((3.0..3.4).contains(&times), "{times}");
         for _ in 0..WINDOW {
-            let _ = rule.judge(&mut history, 1_000);
+            let _ = rule.slowdown(&mut history, 1_000);
         }
         assert_eq!(
-            rule.judge(&mut history, 1_500),
+            rule.slowdown(&mut history, 1_500),
             None,
             "the median has moved"
         );
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_reason_names_the_step() {
         let step = EndedStep {
-            took: 5,
+            ticks: 5,
             name: 0,
             number: Some(812),
         };

@@ -1,6 +1,6 @@
-//! `HOST.trace.json.gz`: the recording as Chrome JSON, for tools that read nothing else.
+//! `HOST.trace.json.gz`: the recording as Chrome JSON, for tools that read no other format.
 //!
-//! Made by reading the finished `HOST.xplane.pb` back, so both files hold the same.
+//! It is written by reading the finished `HOST.xplane.pb`, so both files have the same content.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -13,18 +13,18 @@ use stepscope_formats::chrome_json::ChromeSink;
 use stepscope_formats::xspace;
 use stepscope_model::{Limits, ReadContext, SharedBytes};
 
-use crate::export::file::{sync_folder, temporary_beside};
+use crate::export::file::{create_temporary, sync_folder};
 
-/// Writes the JSON beside a finished `.xplane.pb`: a temporary file first, then fsync, then the
-/// name.
-pub(crate) fn write_beside(xplane_path: &Path) -> io::Result<PathBuf> {
+/// Writes the JSON next to a finished `.xplane.pb`: to a temporary file first, then fsync, then
+/// rename.
+pub(crate) fn write_next_to(xplane_path: &Path) -> io::Result<PathBuf> {
     let name = xplane_path
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
     let host = name.strip_suffix(".xplane.pb").unwrap_or(&name);
     let path = xplane_path.with_file_name(format!("{host}.trace.json.gz"));
-    let (temporary, file) = temporary_beside(&path)?;
+    let (temporary, file) = create_temporary(&path)?;
     let result = write(xplane_path, file)
         .and_then(|()| fs::rename(&temporary, &path))
         .map(|()| sync_folder(&path));

@@ -1,14 +1,13 @@
-//! From blocks of records to events: the same for a recording that is stopped and for one that is
-//! recovered.
+//! Decodes blocks of records to events, both for a stopped and for a recovered recording.
 //!
-//! First every block's head is looked at ([`Index`]); then the records are decoded in windows of a
+//! First the head of every block is read ([`Index`]); then the records are decoded in windows of a
 //! few million, so that a recording of a day needs no more memory than one of a minute.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::export::limits::{ExportLimits, Keep, Verdict};
+use crate::export::limits::{EventFilter, ExportLimits, Verdict};
 use crate::journal::index::Index;
 use crate::journal::record_iter::{raw_records, records};
 use crate::journal::retained_args::{ArgOwner, ID_KEY};
@@ -18,10 +17,10 @@ use crate::ring::layout::{
     KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
 };
 
-/// Records of one part.
-const PART_RECORDS: usize = 3 << 20;
+/// Records per window.
+const WINDOW_RECORDS: usize = 3 << 20;
 
-/// Most waiting arguments that are compared one by one for an event.
+/// Maximum number of pending arguments that are compared one by one for an event.
 const MAX_RECENT: usize = 64;
 
 /// Value of an argument.
@@ -34,14 +33,14 @@ pub(crate) enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// An argument; name number 0 makes it the name of its event.
+/// An argument; name id 0 makes it the name of its event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Arg<'a> {
     pub(crate) name: u32,
     pub(crate) value: Value<'a>,
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Span,
@@ -56,32 +55,32 @@ pub(crate) struct Event {
     pub(crate) begin: u64,
     /// End of a span; bits of a counter's value.
     pub(crate) end: u64,
-    /// Name number; 0 when the name is among the arguments.
+    /// Name id; 0 when the name is among the arguments.
     pub(crate) name: u32,
     pub(crate) kind: Kind,
-    /// The recording ended before the span.
+    /// Whether the recording ended before the span.
     pub(crate) unfinished: bool,
-    /// Row among those of its thread; 0 is the thread's own.
+    /// Row of its thread; 0 is the thread itself.
     pub(crate) row: u16,
     args: (u32, u32),
 }
 
-/// The events of one thread in one part of the recording. Its buffers are used again and again.
+/// The events of one thread in one window of the recording. Its buffers are reused.
 #[derive(Default)]
 pub(crate) struct Batch<'a> {
-    /// Sorted by begin, the longer first.
+    /// Sorted by start, longer ones first.
     pub(crate) events: Vec<Event>,
     args: Vec<Arg<'a>>,
-    /// Events that [`Keep`] cut because there were too many.
+    /// Events dropped because of [`ExportLimits::max_events`].
     pub(crate) cut: u64,
-    /// Events whose arguments are no longer there.
+    /// Events whose arguments were removed with an older window.
     pub(crate) lost_args: u64,
-    /// The latest ticks seen.
+    /// The latest ticks of any event.
     pub(crate) last_ticks: u64,
 }
 
 impl<'a> Batch<'a> {
-    /// The arguments of an event.
+    /// Returns the arguments of an event.
     pub(crate) fn args(&self, event: &Event) -> &[Arg<'a>] {
         let (at, len) = (event.args.0 as usize, event.args.1 as usize);
         self.args.get(at..at + len).unwrap_or_default()
@@ -96,36 +95,38 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Something with a key that waits for its event.
-enum Waiting<'a> {
+/// An argument or link whose event has not been read yet.
+enum Pending<'a> {
     Arg(Arg<'a>),
     Link(u64),
 }
 
-/// Arguments and links of a thread whose events have not come yet.
+/// Arguments and links of a thread whose events have not been read yet.
 #[derive(Default)]
-struct WaitingArgs<'a> {
-    /// The latest ones in their order: most events take the last of them.
-    recent: Vec<(u64, Waiting<'a>)>,
-    /// Those before, by key. Arguments whose event was dropped stay here, and cost later events nothing.
-    older: HashMap<u64, Vec<Waiting<'a>>>,
-    /// Comparisons so far.
+struct PendingArgs<'a> {
+    /// The latest ones in order: most events take the last of them.
+    recent: Vec<(u64, Pending<'a>)>,
+    /// The earlier ones, by key. Arguments whose event was dropped stay here, and cost later events
+    /// nothing.
+    older: HashMap<u64, Vec<Pending<'a>>>,
+    /// Number of comparisons so far.
     #[cfg(test)]
     compared: usize,
 }
 
-impl<'a> WaitingArgs<'a> {
-    fn push(&mut self, key: u64, waiting: Waiting<'a>) {
+impl<'a> PendingArgs<'a> {
+    fn push(&mut self, key: u64, pending: Pending<'a>) {
         if self.recent.len() == MAX_RECENT {
-            for (key, waiting) in self.recent.drain(..MAX_RECENT / 2) {
-                self.older.entry(key).or_default().push(waiting);
+            for (key, pending) in self.recent.drain(..MAX_RECENT / 2) {
+                self.older.entry(key).or_default().push(pending);
             }
         }
-        self.recent.push((key, waiting));
+        self.recent.push((key, pending));
     }
 
-    /// Hands on those with this key, in their order. Returns whether there are any.
-    fn take(&mut self, key: u64, mut each: impl FnMut(Waiting<'a>)) -> bool {
+    /// Calls `each` for those with this key, in order, and removes them. Returns whether there were
+    /// any.
+    fn take(&mut self, key: u64, mut each: impl FnMut(Pending<'a>)) -> bool {
         let mut found = false;
         if !self.older.is_empty()
             && let Some(older) = self.older.remove(&key)
@@ -137,40 +138,40 @@ impl<'a> WaitingArgs<'a> {
         {
             self.compared += self.recent.len();
         }
-        for (_, waiting) in self.recent.extract_if(.., |waiting| waiting.0 == key) {
+        for (_, pending) in self.recent.extract_if(.., |pending| pending.0 == key) {
             found = true;
-            each(waiting);
+            each(pending);
         }
         found
     }
 }
 
-/// What decoding a thread carries from part to part.
+/// Decoder state of a thread between windows.
 #[derive(Default)]
 pub(crate) struct ThreadState<'a> {
-    waiting: WaitingArgs<'a>,
-    /// The last spans that ended: key and meta.
+    pending: PendingArgs<'a>,
+    /// The latest ended spans: key and meta.
     ended: [(u64, u64); 4],
     ended_at: usize,
     serial: u32,
 }
 
-/// A stretch of the recording: which blocks each thread has in it.
-pub(crate) struct Part {
-    /// By serial number of the thread.
+/// A window of the recording: the blocks of each thread in it.
+pub(crate) struct DecodeWindow {
+    /// By serial number of the thread: indexes of blocks.
     pub(crate) threads: BTreeMap<u32, Vec<usize>>,
-    /// Also what was open at the end.
+    /// Whether this is the last window, which also has the open spans.
     last: bool,
 }
 
-/// Decodes part after part, thread by thread.
+/// Decodes window after window, thread by thread.
 pub(crate) struct Decoder<'i, 'a> {
     index: &'i Index<'a>,
     shared: HashMap<u64, Vec<Arg<'a>>>,
-    /// Arguments from a part that was written over.
-    kept: HashMap<ArgOwner, Vec<Waiting<'a>>>,
-    pub(crate) keep: Keep,
-    /// Ticks up to which open spans reach whose end nobody wrote down.
+    /// Arguments from overwritten or removed windows.
+    retained: HashMap<ArgOwner, Vec<Pending<'a>>>,
+    pub(crate) filter: EventFilter,
+    /// End in ticks of open spans for which no end was written.
     last_open: u64,
 }
 
@@ -179,19 +180,19 @@ impl<'i, 'a> Decoder<'i, 'a> {
         let mut decoder = Self {
             index,
             shared: HashMap::new(),
-            kept: HashMap::new(),
-            keep: Keep::new(index, cut, index.floor),
+            retained: HashMap::new(),
+            filter: EventFilter::new(index, cut, index.floor),
             last_open: 0,
         };
         decoder.collect_shared();
-        decoder.collect_kept();
+        decoder.collect_retained();
         if index.open.iter().any(|open| open.1 == 0) {
             decoder.last_open = index.latest();
         }
         decoder
     }
 
-    /// Arguments that spans of any thread may refer to can stand after their use.
+    /// Collects shared arguments, which may follow the spans that refer to them.
     fn collect_shared(&mut self) {
         if self.index.nothing_shared {
             return;
@@ -200,79 +201,79 @@ impl<'i, 'a> Decoder<'i, 'a> {
             for (words, tail) in records(data.bytes) {
                 let shared = matches!(meta_kind(words[2]), KIND_ARG | KIND_TEXT)
                     && meta_flags(words[2]) & ARG_SHARED != 0;
-                if shared && let Some(arg) = arg_of(words, tail) {
+                if shared && let Some(arg) = decode_arg(words, tail) {
                     self.shared.entry(words[0]).or_default().push(arg);
                 }
             }
         }
     }
 
-    /// What was copied from parts that were written over.
-    fn collect_kept(&mut self) {
-        for (serial, bytes) in &self.index.kept {
-            let mut found: BTreeMap<u64, Vec<Waiting<'a>>> = BTreeMap::new();
+    /// Collects the arguments copied from overwritten or removed windows.
+    fn collect_retained(&mut self) {
+        for (serial, bytes) in &self.index.retained_args {
+            let mut found: BTreeMap<u64, Vec<Pending<'a>>> = BTreeMap::new();
             for (words, tail) in records(bytes) {
-                let waiting = match meta_kind(words[2]) {
-                    KIND_LINK => Some(Waiting::Link(words[1])),
-                    _ => arg_of(words, tail).map(Waiting::Arg),
+                let pending = match meta_kind(words[2]) {
+                    KIND_LINK => Some(Pending::Link(words[1])),
+                    _ => decode_arg(words, tail).map(Pending::Arg),
                 };
-                found.entry(words[0]).or_default().extend(waiting);
+                found.entry(words[0]).or_default().extend(pending);
             }
-            for (key, waiting) in found {
+            for (key, pending) in found {
                 if *serial == 0 {
-                    let args = waiting.into_iter().filter_map(|waiting| match waiting {
-                        Waiting::Arg(arg) => Some(arg),
-                        Waiting::Link(_) => None,
+                    let args = pending.into_iter().filter_map(|pending| match pending {
+                        Pending::Arg(arg) => Some(arg),
+                        Pending::Link(_) => None,
                     });
-                    // Before those that became known later.
+                    // Before the arguments that were recorded later.
                     self.shared.entry(key).or_default().splice(0..0, args);
                 } else {
-                    self.kept.entry((*serial, key)).or_insert(waiting);
+                    self.retained.entry((*serial, key)).or_insert(pending);
                 }
             }
         }
     }
 
-    /// The parts of the recording, at least one.
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        let mut parts = Vec::new();
+    /// Splits the recording into windows, at least one.
+    pub(crate) fn windows(&self) -> Vec<DecodeWindow> {
+        let mut windows = Vec::new();
         let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut count = 0;
-        for (place, data) in self.index.data.iter().enumerate() {
-            if count >= PART_RECORDS {
+        for (index, data) in self.index.data.iter().enumerate() {
+            if count >= WINDOW_RECORDS {
                 count = 0;
                 let threads = std::mem::take(&mut threads);
                 let last = false;
-                parts.push(Part { threads, last });
+                windows.push(DecodeWindow { threads, last });
             }
             count += data.bytes.len() / RECORD_BYTES;
-            threads.entry(data.serial).or_default().push(place);
+            threads.entry(data.serial).or_default().push(index);
         }
         for open in &self.index.open {
             threads.entry(open.0).or_default();
         }
         let last = true;
-        parts.push(Part { threads, last });
-        parts
+        windows.push(DecodeWindow { threads, last });
+        windows
     }
 
-    /// Decodes what one thread has in a part into `batch`.
+    /// Decodes the events of one thread in a window into `batch`.
     pub(crate) fn batch(
         &self,
-        part: &Part,
+        window: &DecodeWindow,
         serial: u32,
         state: &mut ThreadState<'a>,
         batch: &mut Batch<'a>,
     ) {
         batch.clear();
         state.serial = serial;
-        for place in part.threads.get(&serial).into_iter().flatten() {
-            self.decode(self.index.data[*place].bytes, state, batch);
+        for index in window.threads.get(&serial).into_iter().flatten() {
+            self.decode(self.index.data[*index].bytes, state, batch);
         }
-        if part.last {
+        if window.last {
             self.add_open(serial, state, batch);
         }
-        sort(&mut batch.events);
+        sort_events(&mut batch.events);
     }
 
     fn decode(&self, bytes: &'a [u8], state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
@@ -285,14 +286,14 @@ impl<'i, 'a> Decoder<'i, 'a> {
                 KIND_COUNTER => (Kind::Counter, key),
                 KIND_ARG | KIND_TEXT => {
                     if meta_flags(meta) & ARG_SHARED == 0
-                        && let Some(arg) = arg_of(words, tail)
+                        && let Some(arg) = decode_arg(words, tail)
                     {
-                        state.waiting.push(key, Waiting::Arg(arg));
+                        state.pending.push(key, Pending::Arg(arg));
                     }
                     continue;
                 }
                 KIND_LINK => {
-                    state.waiting.push(key, Waiting::Link(value));
+                    state.pending.push(key, Pending::Link(value));
                     continue;
                 }
                 _ => continue,
@@ -315,7 +316,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
     }
 
-    /// Adds an event with its arguments, if it is to be kept.
+    /// Adds an event with its arguments, if the limits include it.
     #[inline]
     fn push(
         &self,
@@ -325,19 +326,19 @@ impl<'i, 'a> Decoder<'i, 'a> {
         state: &mut ThreadState<'a>,
         batch: &mut Batch<'a>,
     ) {
-        let kept = self.keep.asks(event.begin, end);
+        let verdict = self.filter.check(event.begin, end);
         if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
             let before = batch.args.len();
             let complete;
             (event.args, complete) = self.take_args(state, &mut batch.args, event.begin);
-            if kept != Verdict::Kept {
+            if verdict != Verdict::Included {
                 batch.args.truncate(before);
             } else if !complete || (event.args.1 == 0 && event.begin < self.index.first_ticks) {
                 batch.lost_args += 1;
             }
         }
-        match kept {
-            Verdict::Kept => batch.events.push(event),
+        match verdict {
+            Verdict::Included => batch.events.push(event),
             Verdict::TooMany => batch.cut += 1,
             Verdict::Outside => {}
         }
@@ -353,7 +354,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     _ => continue,
                 };
                 batch.last_ticks = batch.last_ticks.max(key);
-                // Killed between the record and giving back the slot.
+                // The program was killed between appending the record and releasing the slot.
                 if state.ended.contains(&(key, meta)) {
                     continue;
                 }
@@ -372,20 +373,21 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
     }
 
-    /// Puts an argument, or those that it refers to, into the batch. `false` when those are gone.
-    fn put_args(&self, waiting: &Waiting<'a>, into: &mut Vec<Arg<'a>>) -> bool {
-        match waiting {
-            Waiting::Arg(arg) => into.push(arg.clone()),
-            Waiting::Link(link) => match self.shared.get(link) {
+    /// Appends an argument, or those that a link refers to. Returns `false` when those were
+    /// removed.
+    fn put_args(&self, pending: &Pending<'a>, into: &mut Vec<Arg<'a>>) -> bool {
+        match pending {
+            Pending::Arg(arg) => into.push(arg.clone()),
+            Pending::Link(link) => match self.shared.get(link) {
                 Some(args) => into.extend_from_slice(args),
-                // The key is the lower bits of the moment at which the span was made.
+                // The key is the lower bits of the span's creation time.
                 None => return *link >= self.index.first_ticks & ID_KEY,
             },
         }
         true
     }
 
-    /// Moves the arguments of one event from those that wait into the batch.
+    /// Moves the pending arguments of one event into the batch.
     fn take_args(
         &self,
         state: &mut ThreadState<'a>,
@@ -395,11 +397,11 @@ impl<'i, 'a> Decoder<'i, 'a> {
         let first = into.len();
         let mut complete = true;
         let found = state
-            .waiting
-            .take(key, |waiting| complete &= self.put_args(&waiting, into));
-        if !found && let Some(kept) = self.kept.get(&(state.serial, key)) {
-            for waiting in kept {
-                complete &= self.put_args(waiting, into);
+            .pending
+            .take(key, |pending| complete &= self.put_args(&pending, into));
+        if !found && let Some(retained) = self.retained.get(&(state.serial, key)) {
+            for pending in retained {
+                complete &= self.put_args(pending, into);
             }
         }
         let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
@@ -407,12 +409,12 @@ impl<'i, 'a> Decoder<'i, 'a> {
     }
 }
 
-/// Sorts by begin, the longer first.
+/// Sorts by start, longer events first.
 ///
-/// Events come by their ends, so only those that enclose others have to move, each over what it
-/// encloses: that costs a few nanoseconds an event, a third of what a general sort costs. Past
-/// a bound (threads whose spans do not nest) the general one takes over.
-fn sort(events: &mut [Event]) {
+/// Events arrive in the order of their ends, so only those that enclose others have to move, each
+/// over the events it encloses: that costs a few nanoseconds an event, a third of a general sort.
+/// Beyond a bound (threads whose spans do not nest) the general sort takes over.
+fn sort_events(events: &mut [Event]) {
     let order = |event: &Event| (event.begin, Reverse(event.end));
     let mut moves = events.len().saturating_mul(32);
     for at in 1..events.len() {
@@ -425,17 +427,17 @@ fn sort(events: &mut [Event]) {
             far *= 2;
         }
         let from = at.saturating_sub(far);
-        let place = from + events[from..at].partition_point(|event| order(event) <= key);
-        if at - place > moves {
+        let index = from + events[from..at].partition_point(|event| order(event) <= key);
+        if at - index > moves {
             events.sort_by_key(order);
             return;
         }
-        moves -= at - place;
-        events[place..=at].rotate_right(1);
+        moves -= at - index;
+        events[index..=at].rotate_right(1);
     }
 }
 
-fn arg_of(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
+fn decode_arg(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
     let [_, value, meta] = words;
     let value = if meta_kind(meta) == KIND_TEXT {
         let bytes = tail.get(..usize::try_from(value).ok()?)?;
@@ -485,10 +487,10 @@ mod tests {
 
     fn only_batch<'a>(index: &Index<'a>, cut: &ExportLimits) -> Batch<'a> {
         let decoder = Decoder::new(index, cut);
-        let parts = decoder.parts();
-        assert_eq!(parts.len(), 1);
+        let windows = decoder.windows();
+        assert_eq!(windows.len(), 1);
         let mut batch = Batch::default();
-        decoder.batch(&parts[0], 1, &mut ThreadState::default(), &mut batch);
+        decoder.batch(&windows[0], 1, &mut ThreadState::default(), &mut batch);
         batch
     }
 
@@ -545,9 +547,9 @@ mod tests {
         let mut index = Index::default();
         index.add(&all);
         let decoder = Decoder::new(&index, &ExportLimits::default());
-        let parts = decoder.parts();
+        let windows = decoder.windows();
         let (mut state, mut batch) = (ThreadState::default(), Batch::default());
-        decoder.batch(&parts[0], 1, &mut state, &mut batch);
+        decoder.batch(&windows[0], 1, &mut state, &mut batch);
         let values = |event: &Event| -> Vec<_> {
             let args = batch.args(event).iter();
             args.map(|arg| arg.value.clone()).collect()
@@ -563,7 +565,7 @@ mod tests {
         }
         assert_eq!(batch.events.len() as u64, EVENTS + 1);
         let most = MAX_RECENT * batch.events.len();
-        assert!(state.waiting.compared <= most, "{}", state.waiting.compared);
+        assert!(state.pending.compared <= most, "{}", state.pending.compared);
     }
 
     #[test]
@@ -592,21 +594,21 @@ mod tests {
             let key = |event: &Event| (event.begin, Reverse(event.end));
             let mut expected: Vec<_> = events.iter().map(key).collect();
             expected.sort_unstable();
-            sort(&mut events);
+            sort_events(&mut events);
             assert_eq!(events.iter().map(key).collect::<Vec<_>>(), expected);
         }
-        // As a thread ends them: the inner first.
+        // In the order in which a thread ends them: inner spans first.
         let mut events: Vec<_> = (0..1_000)
             .flat_map(|n| [event(10 * n + 2, 10 * n + 3), event(10 * n, 10 * n + 9)])
             .collect();
         events.push(event(0, 20_000));
-        sort(&mut events);
+        sort_events(&mut events);
         assert!(events.is_sorted_by_key(|event| (event.begin, Reverse(event.end))));
         assert_eq!(events[0].end, 20_000);
     }
 
     #[test]
-    fn the_earliest_by_begin_are_kept_also_when_they_end_last() {
+    fn max_events_retains_the_earliest_starts_even_if_they_end_last() {
         let mut content = Vec::new();
         for (begin, end) in [(20, 21), (22, 23), (22, 24), (10, 40)] {
             record(&mut content, [begin, end, span(1, 0)]);
@@ -630,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_adds_only_what_was_not_carried() {
+    fn leftover_ring_adds_only_undrained_records() {
         let mut content = Vec::new();
         for n in 0..3 {
             record(&mut content, [n, n + 1, span(1, 0)]);

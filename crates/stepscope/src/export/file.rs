@@ -1,5 +1,5 @@
-//! The file that viewers open, `HOST.xplane.pb`: written under another name first, never over
-//! another file.
+//! The file that viewers open, `HOST.xplane.pb`: written under another name first, without
+//! replacing another file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -9,41 +9,33 @@ use std::time::Duration;
 
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
-use crate::export::xspace::{self, Facts, Names, Written};
+use crate::export::xspace::{self, ExportStats, FileMetadata, Names};
 use crate::journal::index::Index;
 use crate::platform::os;
 
-/// Writes a recording to `path`, or beside it under another name if there is a file: a temporary
-/// file first, then fsync, then the name. `before` is told the size and the name just before.
+/// Writes a recording to `path`, or next to it under another name if that file exists: to a
+/// temporary file first, then fsync, then rename. Calls `before` with the size and the name just
+/// before the rename.
 pub(crate) fn write_file(
     path: &Path,
     index: &Index<'_>,
     names: &Names<'_>,
-    facts: &Facts,
+    facts: &FileMetadata,
     cut: &ExportLimits,
-    additions: &ExternalProfiles,
+    external: &ExternalProfiles,
     before: &mut dyn FnMut(u64, &Path),
-) -> io::Result<(PathBuf, Written)> {
-    write_with(
-        path,
-        index,
-        names,
-        facts,
-        cut,
-        additions,
-        before,
-        |_| Ok(()),
-    )
+) -> io::Result<(PathBuf, ExportStats)> {
+    write_with(path, index, names, facts, cut, external, before, |_| Ok(()))
 }
 
-/// The same for a recording that was recovered: only its owner reads it, as the journal that it was in.
+/// Like [`write_file`], for a recovered recording: only its owner may read it, like the journal.
 pub(crate) fn write_recovered(
     path: &Path,
     index: &Index<'_>,
     names: &Names<'_>,
-    facts: &Facts,
+    facts: &FileMetadata,
     before: &mut dyn FnMut(u64, &Path),
-) -> io::Result<(PathBuf, Written)> {
+) -> io::Result<(PathBuf, ExportStats)> {
     let (cut, none) = (ExportLimits::default(), ExternalProfiles::default());
     write_with(
         path,
@@ -80,17 +72,17 @@ fn write_with(
     path: &Path,
     index: &Index<'_>,
     names: &Names<'_>,
-    facts: &Facts,
+    facts: &FileMetadata,
     cut: &ExportLimits,
-    additions: &ExternalProfiles,
+    external: &ExternalProfiles,
     before: &mut dyn FnMut(u64, &Path),
     begin: impl FnOnce(&File) -> io::Result<()>,
-) -> io::Result<(PathBuf, Written)> {
-    let (temporary, file) = temporary_beside(path)?;
+) -> io::Result<(PathBuf, ExportStats)> {
+    let (temporary, file) = create_temporary(path)?;
     let result = (|| {
         begin(&file)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
-        let written = xspace::write(&mut out, index, names, facts, cut, additions)?;
+        let written = xspace::write(&mut out, index, names, facts, cut, external)?;
         out.flush()?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
@@ -106,8 +98,8 @@ fn write_with(
     result
 }
 
-/// Gives a finished file its name, never replacing another file: where there is one, the number of the
-/// recorded process is added.
+/// Gives a finished file its name without replacing another file: if that exists, the process id of
+/// the recorded program is appended.
 pub(crate) fn publish(
     temporary: &Path,
     path: &Path,
@@ -123,14 +115,14 @@ pub(crate) fn publish(
         match fs::hard_link(temporary, &path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // A file system without links.
+            // The file system has no hard links.
             Err(_) => return fs::rename(temporary, &path).map(|()| path),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// `HOST.xplane.pb`, `HOST_PID.xplane.pb`, `HOST_PID_2.xplane.pb`, ...
+/// Returns `HOST.xplane.pb`, `HOST_PID.xplane.pb`, `HOST_PID_2.xplane.pb`, ...
 fn numbered(path: &Path, process: u32, attempt: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (host, extension) = name.split_once(".xplane.pb").map_or_else(
@@ -144,9 +136,9 @@ fn numbered(path: &Path, process: u32, attempt: u32) -> PathBuf {
     }
 }
 
-/// A new file in the same folder under a name that listings pass over. Nobody else has it, and a
-/// link with its name is not followed.
-pub(crate) fn temporary_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+/// Creates a new file in the same folder under a name that listings skip. The file is exclusive,
+/// and a symbolic link with its name is not followed.
+pub(crate) fn create_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..TEMPORARY_NAMES {
         let mut name = std::ffi::OsString::from(".");
@@ -163,10 +155,10 @@ pub(crate) fn temporary_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Names that are tried: a killed program of the same number may have left some.
+/// Number of names to try: a killed program with the same process id may have left some.
 const TEMPORARY_NAMES: u32 = 100;
 
-/// Whether a name is one of [`temporary_beside`], of a process that is no more.
+/// Whether a name is one of [`create_temporary`], of a process that no longer exists.
 pub(crate) fn is_orphan(name: &str) -> bool {
     let Some((_, owner)) = name.rsplit_once(".tmp-") else {
         return false;
@@ -178,8 +170,8 @@ pub(crate) fn is_orphan(name: &str) -> bool {
     name.starts_with('.') && pid.is_some_and(|pid| pid > 0 && !os::process_lives(pid))
 }
 
-/// Removes what killed programs left of files that they were writing into a session's folder. A
-/// program in another container may have written just now under a number that nobody has here.
+/// Removes unfinished files of killed programs from a session's folder. A file of a program in
+/// another container, whose process id does not exist here, is protected by its recent writes.
 pub(crate) fn remove_orphans(session: &Path) {
     for entry in fs::read_dir(session).into_iter().flatten().flatten() {
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -197,7 +189,7 @@ pub(crate) fn remove_orphans(session: &Path) {
     }
 }
 
-/// Time without a write after which nobody is writing a file.
+/// Time without a write after which a file is no longer being written.
 const QUIET: Duration = Duration::from_mins(1);
 
 /// Makes the rename itself durable, where the file system can.

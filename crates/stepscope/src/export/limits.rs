@@ -1,90 +1,96 @@
-//! What part of a recording is written.
+//! Limits on the exported part of a recording.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::journal::index::{Index, events};
 
-/// What part of a recording is written. Default: all of it.
+/// Limits on the exported part of a recording. Default: all of it.
 ///
-/// The window keeps what overlaps it, whole: a span that began before `from_unix_ns` or ended after
-/// `until_unix_ns` is not shortened. Then `max_events` keeps the earliest by begin.
+/// The window includes every event that overlaps it, unshortened: a span may start before
+/// `from_unix_ns` or end after `until_unix_ns`. Of these, `max_events` retains the earliest by
+/// start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportLimits {
-    /// Most spans, steps, instants and samples together. How many were cut is in
-    /// [`StopReport::cut_events`](crate::StopReport::cut_events), and a warning in the file.
+    /// Maximum number of spans, steps, instants and samples together. The number of dropped events
+    /// is in [`StopReport::cut_events`](crate::StopReport::cut_events), and in a warning in the
+    /// file.
     pub max_events: Option<u64>,
-    /// Begin of the window, Unix time in nanoseconds.
+    /// Start of the window, Unix time in nanoseconds.
     pub from_unix_ns: Option<i64>,
     /// End of the window, Unix time in nanoseconds.
     pub until_unix_ns: Option<i64>,
 }
 
-/// A [`ExportLimits`] in the recorder's ticks.
-pub(crate) struct Keep {
+/// An [`ExportLimits`] in the recorder's ticks.
+pub(crate) struct EventFilter {
     from: u64,
     until: u64,
-    /// Events that begin before these ticks are kept, ...
+    /// Events that start before these ticks are included, ...
     limit: u64,
-    /// ... and of those that begin at them as many as this.
+    /// ... and this many of those that start at them.
     ties: AtomicU64,
-    /// The first moment that is written, where that is not the recording's begin.
+    /// Start of the first included event, when the limits exclude the start of the recording.
     pub(crate) origin: Option<u64>,
 }
 
-/// Whether an event is written.
+/// Whether an event is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Kept,
-    /// Not in the window.
+    Included,
+    /// The event is outside the window.
     Outside,
-    /// In the window, but too many are earlier.
+    /// The event is in the window, but `max_events` earlier ones are, too.
     TooMany,
 }
 
-impl Keep {
-    /// `floor`: what ended before these ticks does not belong to the recording.
-    pub(crate) fn new(index: &Index<'_>, cut: &ExportLimits, floor: u64) -> Self {
+impl EventFilter {
+    /// Creates the filter. Events that ended before the ticks `floor` do not belong to the
+    /// recording.
+    pub(crate) fn new(index: &Index<'_>, limits: &ExportLimits, floor: u64) -> Self {
         let timeline = index.timeline();
         let ticks = |unix_ns: i64| timeline.ticks(unix_ns);
-        let mut keep = Self {
-            from: cut.from_unix_ns.map_or(0, ticks).max(floor),
-            until: cut.until_unix_ns.map_or(u64::MAX, ticks),
+        let mut filter = Self {
+            from: limits.from_unix_ns.map_or(0, ticks).max(floor),
+            until: limits.until_unix_ns.map_or(u64::MAX, ticks),
             limit: u64::MAX,
             ties: AtomicU64::new(u64::MAX),
             origin: None,
         };
-        if keep.from > 0 {
-            let mut first = keep.from;
+        if filter.from > 0 {
+            let mut first = filter.from;
             events(index, |begin, end| {
-                if keep.overlaps(begin, end) {
+                if filter.overlaps(begin, end) {
                     first = first.min(begin);
                 }
             });
-            keep.origin = Some(first);
+            filter.origin = Some(first);
         }
-        if let Some(most) = cut.max_events
-            && most < index.records()
+        if let Some(max_events) = limits.max_events
+            && max_events < index.records()
         {
-            keep.limit_to(index, most);
+            filter.limit_to(index, max_events);
         }
-        keep
+        filter
     }
 
-    /// Finds the begin of the first event that is too many.
-    fn limit_to(&mut self, index: &Index<'_>, most: u64) {
+    /// Finds the start of the first event beyond the maximum.
+    fn limit_to(&mut self, index: &Index<'_>, max_events: u64) {
         let mut begins = Vec::new();
         events(index, |begin, end| {
             if self.overlaps(begin, end) {
                 begins.push(begin);
             }
         });
-        let Some(first_cut) = usize::try_from(most).ok().filter(|at| *at < begins.len()) else {
+        let Some(first_cut) = usize::try_from(max_events)
+            .ok()
+            .filter(|at| *at < begins.len())
+        else {
             return;
         };
         let (earlier, limit, _) = begins.select_nth_unstable(first_cut);
         let before = earlier.iter().filter(|begin| **begin < *limit).count();
         self.limit = *limit;
-        self.ties = AtomicU64::new(most - before as u64);
+        self.ties = AtomicU64::new(max_events - before as u64);
     }
 
     #[inline]
@@ -92,14 +98,14 @@ impl Keep {
         begin < self.until && end >= self.from
     }
 
-    /// Asked once for each event.
+    /// Decides about an event. Must be called once for each event.
     #[inline]
-    pub(crate) fn asks(&self, begin: u64, end: u64) -> Verdict {
+    pub(crate) fn check(&self, begin: u64, end: u64) -> Verdict {
         if !self.overlaps(begin, end) {
             return Verdict::Outside;
         }
         if begin < self.limit || (begin == self.limit && self.take_tie()) {
-            return Verdict::Kept;
+            return Verdict::Included;
         }
         Verdict::TooMany
     }

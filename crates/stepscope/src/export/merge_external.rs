@@ -1,9 +1,9 @@
-//! What other profilers of this process recorded meanwhile, for the same file.
+//! Profiles that other profilers of this process recorded during the recording, for the same file.
 //!
-//! Frameworks have profilers of their own (`ADR 0005`). Whoever runs them beside a recording of ours
-//! hands their results to [`stop_trace_with`](crate::stop_trace_with) or
-//! [`Capture::finish_with`](crate::Capture::finish_with); all times then count from the beginning of
-//! our recording. See `stepscope_formats::xspace::MergedPlanes` for what becomes of planes that share a name.
+//! Frameworks have their own profilers (`ADR 0005`). A program that runs them during a recording
+//! passes their results to [`stop_trace_with`](crate::stop_trace_with) or
+//! [`Capture::finish_with`](crate::Capture::finish_with); all times are then relative to the start
+//! of the recording. See `stepscope_formats::xspace::MergedPlanes` for planes with the same name.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,51 +12,52 @@ use stepscope_formats::xspace::{
     HOST_PLANE, MergedPlane, MergedPlanes, PlaneWriter, XSpaceWriter, write_planes,
 };
 
-/// The plane that a Chrome JSON's first process becomes: `/host:CPU` is of those who see whole threads.
+/// Prefix of the plane for a Chrome JSON's first process: `/host:CPU` is reserved for profilers
+/// that record whole threads.
 const OTHER_HOST_PLANE: &str = "/host:";
 
-/// What kineto says where there is no GPU. Nothing is missing then.
+/// Kineto's message on a machine without a GPU, where nothing is missing.
 const NO_GPU: &str = "gpuGetDeviceCount failed";
 
-/// What another profiler recorded.
+/// A profile that another profiler recorded.
 #[derive(Clone, Debug)]
 pub struct ExternalProfile {
     /// Name of the profiler, for reports and warnings: `jax`, `torch`, ...
     pub name: String,
-    /// What it gave.
+    /// The profiler's output.
     pub content: ExternalContent,
 }
 
-/// What another profiler gave.
+/// The output of another profiler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ExternalContent {
     /// One or more `XSpace` messages.
     XSpace(Vec<u8>),
-    /// Chrome JSON whose times are Unix times, as `PyTorch` writes it.
+    /// Chrome JSON with Unix times, as `PyTorch` writes it.
     #[cfg(feature = "chrome")]
     ChromeJson(Vec<u8>),
 }
 
-/// What goes into the file besides the recording.
+/// Profiles that are added to the recording's file.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalProfiles {
-    /// What other profilers recorded, in the order in which they were started.
+    /// Profiles of other profilers, in the order in which they started.
     pub parts: Vec<ExternalProfile>,
-    /// What the user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// What became of an [`ExternalProfile`].
+/// Summary of a merged [`ExternalProfile`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedProfile {
     /// Name of the profiler.
     pub name: String,
-    /// Its events in the file.
+    /// Number of its events in the file.
     pub events: u64,
 }
 
-/// What to do about something that a framework's profiler says, where that is known.
+/// Returns advice for a message of a framework's profiler, if it is a known one.
 pub fn advice(text: &str) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 6] = [
         (
@@ -90,19 +91,19 @@ pub fn advice(text: &str) -> Option<&'static str> {
         .map(|(_, advice)| *advice)
 }
 
-/// The additions of one file while it is written.
+/// The external planes of one file while it is written.
 #[derive(Debug, Default)]
-pub(crate) struct Grafts<'a> {
+pub(crate) struct ExternalPlanes<'a> {
     planes: Vec<MergedPlane<'a>>,
-    /// The latest end, Unix nanoseconds.
+    /// The latest end, Unix time in nanoseconds.
     pub(crate) stop_unix_ns: i64,
     pub(crate) warnings: Vec<String>,
     pub(crate) added: Vec<MergedProfile>,
 }
 
-/// Each addition as an `XSpace`; what cannot be read is a warning.
+/// Converts each profile to an `XSpace`; an unreadable one becomes a warning.
 pub(crate) fn spaces<'a>(
-    additions: &'a ExternalProfiles,
+    external: &'a ExternalProfiles,
     #[cfg_attr(
         not(feature = "chrome"),
         allow(
@@ -114,7 +115,7 @@ pub(crate) fn spaces<'a>(
     warnings: &mut Vec<String>,
 ) -> Vec<(&'a str, Cow<'a, [u8]>)> {
     let mut spaces = Vec::new();
-    for part in &additions.parts {
+    for part in &external.parts {
         let space: Cow<'_, [u8]> = match &part.content {
             ExternalContent::XSpace(bytes) => Cow::Borrowed(bytes),
             #[cfg(feature = "chrome")]
@@ -149,9 +150,9 @@ fn from_chrome(bytes: &[u8]) -> io::Result<Vec<u8>> {
     sink.finish(Vec::new())
 }
 
-/// What kineto's file says of itself, and this one is ours: its clock, its name (a temporary file), and the
-/// errors that are warnings here.
-const OF_THE_FILE: &[&str] = &[
+/// Plane stats of kineto's file that do not apply to the merged file: its clock, its name (a
+/// temporary file), and the errors, which become warnings here.
+const FILE_STATS: &[&str] = &[
     "writer",
     "displayTimeUnit",
     "schemaVersion",
@@ -160,15 +161,15 @@ const OF_THE_FILE: &[&str] = &[
     "ERROR",
 ];
 
-/// Rows in which kineto tells of itself: the interval that was recorded, and its ends.
+/// Whether a plane is kineto's bookkeeping: the recorded interval, and its ends.
 fn is_bookkeeping(plane: &MergedPlane<'_>) -> bool {
     plane.record().is_some_and(|record| {
         record.ungrouped || matches!(record.name.as_deref(), Some("Spans" | "Traces"))
     })
 }
 
-impl<'a> Grafts<'a> {
-    /// Puts the additions' planes onto the clock of a file that begins at `zero_unix_ns`.
+impl<'a> ExternalPlanes<'a> {
+    /// Converts the planes of all profiles to the clock of a file that starts at `zero_unix_ns`.
     pub(crate) fn new(spaces: &'a [(&'a str, Cow<'a, [u8]>)], zero_unix_ns: i64) -> Self {
         let mut all_merged = Self::default();
         for (name, space) in spaces {
@@ -178,11 +179,11 @@ impl<'a> Grafts<'a> {
                 events: merged.events,
             });
             merged.messages.retain(|text| !text.contains(NO_GPU));
-            let told = merged.messages.drain(..).map(|text| match advice(&text) {
+            let messages = merged.messages.drain(..).map(|text| match advice(&text) {
                 Some(advice) => format!("{name}: {text} ({advice})"),
                 None => format!("{name}: {text}"),
             });
-            all_merged.warnings.extend(told);
+            all_merged.warnings.extend(messages);
             if let Some((at, what)) = merged.fault {
                 all_merged.warnings.push(format!(
                     "{name}: what its profiler gave is damaged at byte {at} ({what}); what comes before is here"
@@ -194,7 +195,7 @@ impl<'a> Grafts<'a> {
             if matches!(space, Cow::Owned(_)) {
                 merged.planes.retain(|plane| !is_bookkeeping(plane));
                 for plane in &mut merged.planes {
-                    plane.without = OF_THE_FILE;
+                    plane.without = FILE_STATS;
                     if plane.name == HOST_PLANE {
                         plane.name = format!("{OTHER_HOST_PLANE}{name}");
                     }
@@ -205,7 +206,7 @@ impl<'a> Grafts<'a> {
         all_merged
     }
 
-    /// Takes over those of the host's threads.
+    /// Moves the planes of the host's threads into `plane`.
     pub(crate) fn fill_host(&mut self, plane: &mut PlaneWriter) {
         self.planes.retain(|merged| {
             let joins = merged.joins(HOST_PLANE);
@@ -216,7 +217,7 @@ impl<'a> Grafts<'a> {
         });
     }
 
-    /// Writes the others.
+    /// Writes the other planes.
     pub(crate) fn write<W: Write>(&self, space: &mut XSpaceWriter<W>) -> io::Result<()> {
         write_planes(&self.planes, space)
     }

@@ -1,4 +1,4 @@
-//! From a journal to the file that viewers read.
+//! Export of a journal to the file that viewers read.
 
 #[cfg(feature = "chrome")]
 pub(crate) mod chrome_json;

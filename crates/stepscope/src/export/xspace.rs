@@ -1,8 +1,8 @@
-//! From events to the bytes of one `XSpace`.
+//! Encodes events as one `XSpace`.
 //!
-//! Thread by thread within each part of the recording, so that the events being sorted and encoded
-//! stay near, and the buffers are used again. Numbers of names become ids of the plane by a look in a
-//! table.
+//! It works thread by thread within each window of the recording, so that the events being sorted
+//! and encoded stay in cache, and the buffers are reused. A table maps name ids to ids of the
+//! plane.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -16,56 +16,56 @@ use stepscope_formats::xspace::{
 use crate::api::names;
 use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
 use crate::export::limits::ExportLimits;
-use crate::export::merge_external::{ExternalProfiles, Grafts, MergedProfile, spaces};
+use crate::export::merge_external::{ExternalPlanes, ExternalProfiles, MergedProfile, spaces};
 use crate::journal::index::{Index, Thread};
 use crate::platform::clock::Cursor;
 
-/// Facts with such a key say what kind of program was recorded.
+/// Prefix of metadata keys that describe the kind of the recorded program.
 const KIND_FACT: &str = "kind.";
 
-/// Id of the line with the counters; no thread has it.
+/// Id of the counters' line; no thread has it.
 const COUNTERS_ID: i64 = -1;
 
-/// What the file says besides the events.
+/// Metadata of the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct FileMetadata {
     /// Name of the machine.
     pub(crate) host: String,
     /// Plane stats: key and value.
     pub(crate) stats: Vec<(String, String)>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub(crate) warnings: Vec<String>,
-    /// Put together from what a killed program left.
+    /// Whether the recording was recovered from a killed program's journal.
     pub(crate) recovered: bool,
 }
 
-/// What was written.
+/// Statistics of a written file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// Spans and steps, finished or not.
+pub(crate) struct ExportStats {
+    /// Spans and steps, including unfinished ones.
     pub(crate) spans: u64,
-    /// Of them, those that were open when the recording ended.
+    /// Spans and steps that were open when the recording ended.
     pub(crate) unfinished: u64,
     /// Instants.
     pub(crate) instants: u64,
     /// Samples of counters.
     pub(crate) samples: u64,
-    /// Events left out because there were too many.
+    /// Events dropped because of `max_events`.
     pub(crate) cut: u64,
-    /// Events whose arguments were lost with an older part of the recording.
+    /// Events whose arguments were removed with an older part of the recording.
     pub(crate) lost_args: u64,
-    /// Size of the file.
+    /// Size of the file, bytes.
     pub(crate) bytes: u64,
-    /// What other profilers added.
+    /// Merged profiles of other profilers.
     pub(crate) added: Vec<MergedProfile>,
-    /// What is to be said of it.
+    /// Warnings about them.
     pub(crate) added_warnings: Vec<String>,
 }
 
-/// Where the texts of name numbers come from.
+/// Source of the texts of name ids.
 pub(crate) enum Names<'a> {
-    /// This process.
-    Own,
+    /// The name table of this process.
+    ThisProcess,
     /// A name table that another process left.
     Table(HashMap<u32, &'a [u8]>),
 }
@@ -73,7 +73,7 @@ pub(crate) enum Names<'a> {
 impl Names<'_> {
     fn text(&self, id: u32) -> std::borrow::Cow<'_, str> {
         let text = match self {
-            Self::Own => names::text(id).map(Into::into),
+            Self::ThisProcess => names::text(id).map(Into::into),
             Self::Table(table) => table.get(&id).map(|text| String::from_utf8_lossy(text)),
         };
         text.unwrap_or_else(|| format!("name {id}").into())
@@ -85,26 +85,26 @@ pub(crate) fn write(
     out: &mut dyn Write,
     index: &Index<'_>,
     names: &Names<'_>,
-    facts: &Facts,
+    facts: &FileMetadata,
     cut: &ExportLimits,
-    additions: &ExternalProfiles,
-) -> io::Result<Written> {
+    external: &ExternalProfiles,
+) -> io::Result<ExportStats> {
     let mut counted = Counted { out, bytes: 0 };
     let mut space = XSpaceWriter::new(&mut counted);
     let mut timeline = index.timeline();
-    let mut written = Written::default();
+    let mut written = ExportStats::default();
     let decoder = Decoder::new(index, cut);
-    if let Some(origin) = decoder.keep.origin {
+    if let Some(origin) = decoder.filter.origin {
         timeline = timeline.from(origin);
     }
     let mut unreadable = Vec::new();
-    let spaces = spaces(additions, &mut unreadable);
-    let mut all_merged = Grafts::new(&spaces, timeline.unix_ns());
+    let spaces = spaces(external, &mut unreadable);
+    let mut all_merged = ExternalPlanes::new(&spaces, timeline.unix_ns());
     let ids = line_ids(index);
     let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
     let mut batch = Batch::default();
     let mut last_ticks = index.last_reading();
-    for (number, part) in decoder.parts().iter().enumerate() {
+    for (number, window) in decoder.windows().iter().enumerate() {
         let mut plane = PlaneWriter::new(HOST_PLANE).with_id(1);
         if number == 0 {
             describe(&mut plane, facts);
@@ -112,9 +112,9 @@ pub(crate) fn write(
             plane.continues();
         }
         let mut filler = PlaneFiller::new(&mut plane, names, timeline.cursor());
-        for serial in part.threads.keys() {
+        for serial in window.threads.keys() {
             let state = states.entry(*serial).or_default();
-            decoder.batch(part, *serial, state, &mut batch);
+            decoder.batch(window, *serial, state, &mut batch);
             last_ticks = last_ticks.max(batch.last_ticks);
             written.cut += batch.cut;
             written.lost_args += batch.lost_args;
@@ -136,7 +136,7 @@ pub(crate) fn write(
     space.task_environment(start.max(0).cast_unsigned(), stop.max(0).cast_unsigned())?;
     space.hostname(&facts.host)?;
     written.added = all_merged.added;
-    written.added_warnings.clone_from(&additions.warnings);
+    written.added_warnings.clone_from(&external.warnings);
     written.added_warnings.append(&mut unreadable);
     written.added_warnings.append(&mut all_merged.warnings);
     for warning in facts.warnings.iter().chain(&warnings(&written, cut)) {
@@ -147,8 +147,8 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// What is known only when everything has been written.
-pub(crate) fn warnings(written: &Written, cut: &ExportLimits) -> Vec<String> {
+/// Lists the warnings that are known only after everything has been written.
+pub(crate) fn warnings(written: &ExportStats, cut: &ExportLimits) -> Vec<String> {
     let mut warnings = written.added_warnings.clone();
     if written.cut > 0 {
         let all = written.spans + written.instants + written.samples + written.cut;
@@ -171,7 +171,7 @@ pub(crate) fn warnings(written: &Written, cut: &ExportLimits) -> Vec<String> {
     warnings
 }
 
-/// Counts what goes through.
+/// A writer that counts bytes.
 struct Counted<'w> {
     out: &'w mut dyn Write,
     bytes: u64,
@@ -189,7 +189,7 @@ impl Write for Counted<'_> {
     }
 }
 
-fn describe(plane: &mut PlaneWriter, facts: &Facts) {
+fn describe(plane: &mut PlaneWriter, facts: &FileMetadata) {
     let mut kinds = 0;
     for (key, value) in &facts.stats {
         if key.starts_with(KIND_FACT) {
@@ -214,30 +214,30 @@ fn describe(plane: &mut PlaneWriter, facts: &Facts) {
     }
 }
 
-/// Turns batches into lines of one plane.
+/// Converts batches to lines of one plane.
 struct PlaneFiller<'p> {
     plane: &'p mut PlaneWriter,
     names: &'p Names<'p>,
     cursor: Cursor<'p>,
     counters_line: LineWriter,
-    /// By name number.
+    /// By name id.
     slices: Ids,
     instants: Ids,
     counters: Ids,
-    /// Counters whose names have no number.
+    /// Counters whose names have no id.
     named_counters: HashMap<String, EventId>,
-    /// Arguments by name number; whether they are true or false, and of a step.
+    /// Arguments by name id, whether they are boolean, and whether they belong to a step.
     args: FxHashMap<(u32, bool, bool), StatId>,
     value_stat: StatId,
     root_stat: StatId,
     unfinished_stat: StatId,
 }
 
-/// Ids of the plane by name number; numbers count from 1 and are dense.
+/// Ids of the plane by name id; name ids count from 1 and are dense.
 #[derive(Default)]
 struct Ids(Vec<Option<EventId>>);
 
-/// Past this, a number is not one of ours.
+/// A larger name id is invalid.
 const MAX_IDS: usize = 1 << 20;
 
 impl Ids {
@@ -247,14 +247,14 @@ impl Ids {
     }
 
     fn set(&mut self, name: u32, id: EventId) {
-        let place = name as usize;
-        if name == 0 || place >= MAX_IDS {
+        let index = name as usize;
+        if name == 0 || index >= MAX_IDS {
             return;
         }
-        if place >= self.0.len() {
-            self.0.resize(place + 1, None);
+        if index >= self.0.len() {
+            self.0.resize(index + 1, None);
         }
-        self.0[place] = Some(id);
+        self.0[index] = Some(id);
     }
 }
 
@@ -282,7 +282,7 @@ impl<'p> PlaneFiller<'p> {
         id: i64,
         thread: &Thread,
         batch: &Batch<'_>,
-        written: &mut Written,
+        written: &mut ExportStats,
     ) {
         let mut line = LineWriter::new(id, &line_name(thread), 0);
         let mut rows: BTreeMap<u16, LineWriter> = BTreeMap::new();
@@ -329,7 +329,7 @@ impl<'p> PlaneFiller<'p> {
         batch: &Batch<'_>,
         event: &Event,
         line: &mut LineWriter,
-        written: &mut Written,
+        written: &mut ExportStats,
     ) {
         let begin = self.cursor.ps(event.begin);
         let args = batch.args(event);
@@ -398,7 +398,8 @@ impl<'p> PlaneFiller<'p> {
         stats
     }
 
-    /// A user's argument has no meaning to readers, whatever its name; a step's number has.
+    /// A user's argument has no defined meaning for readers, whatever its name; a step's number
+    /// has.
     fn argument(&mut self, name: u32, is_bool: bool, of_step: bool) -> StatId {
         let text = self.names.text(name).into_owned();
         let id = if of_step && text == "step_num" {
@@ -461,7 +462,8 @@ fn name(names: &Names<'_>, event: &Event, args: &[Arg<'_>]) -> String {
         .unwrap_or_else(|| "unnamed".to_owned())
 }
 
-/// One id for each thread: its own, unless the system gave it to another thread before.
+/// Assigns one id to each thread: its thread id, unless the system reused that from an earlier
+/// thread.
 fn line_ids(index: &Index<'_>) -> HashMap<u32, i64> {
     let mut ids = HashMap::new();
     let mut taken = HashSet::new();
@@ -478,7 +480,7 @@ fn line_ids(index: &Index<'_>) -> HashMap<u32, i64> {
     ids
 }
 
-/// The id of a row other than the thread's own, apart from those of [`line_ids`].
+/// Returns the id of a row other than row 0, distinct from those of [`line_ids`].
 fn row_line_id(serial: u32, row: u16) -> i64 {
     1 << 62 | i64::from(serial) << 16 | i64::from(row)
 }

@@ -1,8 +1,9 @@
-//! The events file: blocks appended by the drain thread, in a file, in memory, or in a circular.
+//! The events file: blocks that the drain thread appends to a file, to memory, or to a circular
+//! journal.
 //!
-//! When the file cannot grow any more (a full disk, a limit on file sizes), what comes later is
-//! kept in memory, up to a limit; past that it is dropped and counted. Either way the recording goes
-//! on and the program is not disturbed.
+//! When the file cannot grow any more (a full disk, a limit on file sizes), later blocks are stored
+//! in memory, up to a limit; beyond that they are dropped and counted. In both cases the recording
+//! continues and the program is not disturbed.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,52 +23,52 @@ use crate::ring::layout::{
     BLOCK_DATA, BLOCK_FILLER, BLOCK_HEAD, BLOCK_META, BlockHead, RECORD_BYTES,
 };
 
-/// Bytes of the smallest hole that file systems make.
+/// Minimum size of a hole in a file, bytes.
 const PAGE: u64 = 4096;
 
-/// A part of the file: it begins on a page, with a [`Prelude`] and the arguments that it needs of those
-/// before it.
+/// A part of the file: it starts on a page, with a [`Prelude`] and the arguments that it needs from
+/// earlier parts.
 #[derive(Clone, Copy, Debug)]
 struct FilePart {
-    /// Where in the file.
+    /// Offset in the file, bytes.
     from: u64,
-    /// When it was begun.
+    /// Start of the part, ticks.
     ticks: u64,
-    /// Events in all parts before it.
+    /// Events in all earlier parts.
     events_before: u64,
 }
 
-/// Where the blocks go.
+/// The journal: the destination of the blocks.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: Option<File>,
     file_bytes: u64,
     state: u32,
     limit: DiskLimit,
-    /// Parts of the file that are there, the oldest first; the last one is being written.
+    /// Parts that are in the file, oldest first; the last one is being written.
     parts: VecDeque<FilePart>,
-    /// What a part begins with.
+    /// Blocks at the start of each part.
     prelude: Prelude,
     reached: Option<LimitReached>,
     is_stopped: bool,
-    /// Events so far, with those that found no room.
+    /// Events so far, including dropped ones.
     events: u64,
-    /// Somebody has shortened the file.
+    /// Whether another process has truncated the file.
     is_shortened: bool,
     removed_bytes: u64,
-    /// Why the file is no longer written.
+    /// Error that ended writing to the file.
     pub(crate) file_error: Option<io::Error>,
     memory: Vec<Tail>,
     memory_bytes: usize,
     memory_limit: usize,
-    /// Of a flight recorder.
+    /// Circular journal of a flight recorder.
     circular: Option<CircularJournal>,
-    /// Records that found no room even in memory.
+    /// Records dropped because memory is full, too.
     lost: u64,
 }
 
 impl Journal {
-    /// In memory only, up to `limit` bytes.
+    /// Creates a journal in memory only, of at most `limit` bytes.
     pub(crate) fn in_memory(limit: usize) -> Self {
         Self {
             file: None,
@@ -90,7 +91,8 @@ impl Journal {
         }
     }
 
-    /// In a new file, within `disk`; in memory, up to `limit` bytes, when that fails.
+    /// Creates a journal in a new file, within `disk`; when writing fails, it continues in memory,
+    /// up to `limit` bytes.
     pub(crate) fn in_file(state: u32, file: File, disk: DiskLimit, limit: usize) -> Self {
         let first = FilePart {
             from: 0,
@@ -106,7 +108,7 @@ impl Journal {
         }
     }
 
-    /// A thread has ended, and everything of it is written.
+    /// Forgets a thread that has ended and whose records are all written.
     pub(crate) fn forget_thread(&mut self, serial: u32) {
         self.prelude.forget_thread(serial);
         if let Some(circular) = &mut self.circular {
@@ -114,7 +116,7 @@ impl Journal {
         }
     }
 
-    /// The last of it only.
+    /// Creates a journal that retains only the latest events.
     pub(crate) fn in_circular(circular: CircularJournal) -> Self {
         Self {
             circular: Some(circular),
@@ -129,9 +131,10 @@ impl Journal {
         self.write(&mut [IoSlice::new(&encoded), IoSlice::new(content)]);
     }
 
-    /// Whether somebody has shortened the file since the last call. The facts are appended again.
+    /// Returns whether another process has truncated the file since the last call, and appends the
+    /// prelude again in that case.
     pub(crate) fn was_shortened(&mut self) -> bool {
-        self.look_at_length();
+        self.check_length();
         if !std::mem::take(&mut self.is_shortened) {
             return false;
         }
@@ -139,27 +142,27 @@ impl Journal {
         true
     }
 
-    /// The next write fills the place of what was taken away with zeros.
-    fn look_at_length(&mut self) {
-        let there = self.file.as_ref().and_then(|file| file.metadata().ok());
-        let there = there.map_or(self.file_bytes, |there| there.len());
-        if there < self.file_bytes && !self.is_shortened {
+    /// Checks the length of the file. The next write fills a truncated range with zeros.
+    fn check_length(&mut self) {
+        let len = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let len = len.map_or(self.file_bytes, |metadata| metadata.len());
+        if len < self.file_bytes && !self.is_shortened {
             self.is_shortened = true;
-            self.removed_bytes += self.file_bytes - there.max(self.live_from());
+            self.removed_bytes += self.file_bytes - len.max(self.live_from());
         }
     }
 
-    /// Bytes that somebody else removed from the file.
+    /// Bytes that another process removed from the file.
     pub(crate) fn removed_bytes(&self) -> u64 {
         self.removed_bytes
     }
 
-    /// Where in the file what is kept begins.
+    /// Offset of the first remaining part in the file.
     pub(crate) fn live_from(&self) -> u64 {
         self.parts.front().map_or(0, |part| part.from)
     }
 
-    /// What happened before these ticks may have been removed; 0: nothing has.
+    /// Ticks before which events may have been removed; 0 when none have.
     pub(crate) fn first_ticks(&self) -> u64 {
         match self.parts.front() {
             Some(part) if part.from > 0 => part.ticks,
@@ -167,7 +170,7 @@ impl Journal {
         }
     }
 
-    /// Events so far, with those that found no room.
+    /// Events so far, including dropped ones.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
@@ -177,17 +180,17 @@ impl Journal {
         self.parts.front().map_or(0, |part| part.events_before)
     }
 
-    /// The limit that was reached first.
+    /// Returns the limit that was reached first.
     pub(crate) fn limit_reached(&self) -> Option<LimitReached> {
         self.reached
     }
 
-    /// There is no room for another part: recording is to stop.
+    /// Whether there is no room for another part, so that recording must stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// Appends what a part begins with.
+    /// Appends the blocks at the start of a part.
     fn append_prelude(&mut self) {
         let mut all = self.prelude.facts().map(Vec::as_slice).concat();
         let lines = [
@@ -218,12 +221,12 @@ impl Journal {
         self.append(&mut [IoSlice::new(&all)]);
     }
 
-    /// Ends a part that is full, and begins another one within the limits.
-    fn begin_part(&mut self) {
+    /// Ends a full part and starts the next one within the limits.
+    fn start_part(&mut self) {
         let Some(fd) = self.file.as_ref().map(File::as_raw_fd) else {
             return;
         };
-        let kept = self.still_needed();
+        let retained = self.copy_needed_args();
         if !self.make_room(fd) {
             self.is_stopped = true;
             return self.append_prelude();
@@ -248,15 +251,16 @@ impl Journal {
             events_before: self.events,
         });
         self.append_prelude();
-        if !kept.is_empty() {
-            self.append(&mut [IoSlice::new(&kept)]);
+        if !retained.is_empty() {
+            self.append(&mut [IoSlice::new(&retained)]);
         }
     }
 
-    /// Removes what has to go before another part. `false` when that cannot be, or is not wanted.
+    /// Removes old parts to make room for the next one. Returns `false` when that is impossible, or
+    /// when the limit is to stop.
     fn make_room(&mut self, fd: RawFd) -> bool {
-        // Space that was given back need not show at once, and others may take it: no more than two parts go
-        // for one that comes.
+        // Freed space may not show at once, and other programs may take it: at most two parts are
+        // removed for each new one.
         let mut for_others = 2;
         while let Some(reached) = self.limit.reached(self.file_bytes - self.live_from(), fd) {
             self.reached.get_or_insert(reached);
@@ -264,7 +268,7 @@ impl Journal {
                 return false;
             }
             if matches!(reached, LimitReached::Free(_)) {
-                // The latest part is kept, on a full disk, too.
+                // The latest part stays, even on a full disk.
                 if for_others == 0 || self.parts.len() < 2 {
                     return true;
                 }
@@ -277,9 +281,9 @@ impl Journal {
         true
     }
 
-    /// Arguments in the last part that belong to what is open or still in the rings.
-    fn still_needed(&self) -> Vec<u8> {
-        let needed = retained_args::of_now(self.state);
+    /// Copies from the last part the arguments of spans that are open or still in the rings.
+    fn copy_needed_args(&self) -> Vec<u8> {
+        let needed = retained_args::referenced_args(self.state);
         let (Some(file), Some(part), false) = (&self.file, self.parts.back(), needed.is_empty())
         else {
             return Vec::new();
@@ -292,19 +296,20 @@ impl Journal {
         retained_args::copy_retained(&content, &needed, most)
     }
 
-    /// Gives the space of the oldest part back. `false` when there is only one, or the file system cannot.
+    /// Frees the space of the oldest part. Returns `false` when there is only one, or the file
+    /// system cannot free it.
     fn remove_oldest(&mut self, fd: RawFd) -> bool {
         let (Some(oldest), Some(next)) = (self.parts.front(), self.parts.get(1)) else {
             return false;
         };
-        if !os::give_back(fd, oldest.from, next.from - oldest.from) {
+        if !os::punch_hole(fd, oldest.from, next.from - oldest.from) {
             return false;
         }
         self.parts.pop_front();
         true
     }
 
-    /// Appends whole blocks (heads and contents alternate), in as few writes as the kernel takes.
+    /// Appends whole blocks (heads and contents alternate), with as few system calls as possible.
     pub(crate) fn write(&mut self, parts: &mut [IoSlice<'_>]) {
         if let Some(circular) = &mut self.circular {
             self.events += events_in(parts);
@@ -314,23 +319,23 @@ impl Journal {
             self.events += events_in(parts);
             return self.append(parts);
         }
-        self.look_at_length();
+        self.check_length();
         let mut rest = parts;
         let mut is_fresh = false;
         while !rest.is_empty() {
-            // What was in the rings when the recording stopped is written all the same.
+            // After the recording has stopped, the content of the rings is still written.
             let count = if self.is_stopped {
                 rest.len()
             } else {
                 self.fitting(rest)
             };
             if count == 0 && !is_fresh && !self.is_stopped {
-                self.begin_part();
+                self.start_part();
                 is_fresh = true;
                 continue;
             }
             is_fresh = false;
-            // A block that is larger than a part is written all the same.
+            // A block larger than a part is still written.
             let (now, later) = rest.split_at_mut(count.max(2).min(rest.len()));
             now.chunks(2).for_each(|pair| self.prelude.remember(pair));
             self.events += events_in(now);
@@ -339,7 +344,7 @@ impl Journal {
         }
     }
 
-    /// How many of these, heads and contents, fit into the part that is being written.
+    /// Returns how many of these slices, heads and contents, fit into the current part.
     fn fitting(&self, parts: &[IoSlice<'_>]) -> usize {
         let end = self.parts.back().map_or(0, |part| part.from) + self.limit.part_bytes();
         let mut room = end.saturating_sub(self.file_bytes);
@@ -355,7 +360,7 @@ impl Journal {
         count
     }
 
-    /// Appends to the file, or to memory when it cannot grow.
+    /// Appends to the file, or to memory when the file cannot grow.
     fn append(&mut self, parts: &mut [IoSlice<'_>]) {
         if let Some(file) = &mut self.file {
             let Err(error) = write_all(file, parts) else {
@@ -363,20 +368,20 @@ impl Journal {
                 self.file_bytes += bytes as u64;
                 return;
             };
-            // Cut off the half that got through; what a kill would leave is passed over anyway.
+            // Truncates a partial write. After a kill, readers skip it anyway.
             let _ = file.set_len(self.file_bytes);
             self.file = None;
             self.file_error = Some(error);
         }
         for pair in parts.chunks(2) {
-            if !self.keep(pair) {
+            if !self.put_in_memory(pair) {
                 self.lost += lost_records(pair);
             }
         }
     }
 
-    /// Keeps a block in memory; `false` when there is no room.
-    fn keep(&mut self, pair: &[IoSlice<'_>]) -> bool {
+    /// Stores a block in memory; `false` when memory is full.
+    fn put_in_memory(&mut self, pair: &[IoSlice<'_>]) -> bool {
         let bytes: usize = pair.iter().map(|part| part.len()).sum();
         if self.memory_bytes + bytes > self.memory_limit {
             return false;
@@ -393,7 +398,7 @@ impl Journal {
         fits
     }
 
-    /// The file, if there is one or was one, and its whole blocks' bytes.
+    /// Bytes of whole blocks in the file, also after writing to it has failed.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -404,24 +409,24 @@ impl Journal {
         self.file_bytes + (self.memory_bytes + circular) as u64
     }
 
-    /// Records that found no room.
+    /// Number of dropped records.
     pub(crate) fn lost(&self) -> u64 {
         self.lost + self.circular.as_ref().map_or(0, |circular| circular.lost)
     }
 
-    /// What is in memory.
+    /// Iterates over the blocks in memory.
     pub(crate) fn memory(&self) -> impl Iterator<Item = &[u8]> {
         let tails = self.memory.iter();
         tails.map(|tail| tail.segment().blocks(tail.used()))
     }
 
-    /// The circular of a flight recorder.
+    /// Returns the circular journal of a flight recorder.
     pub(crate) fn circular(&mut self) -> Option<&mut CircularJournal> {
         self.circular.as_mut()
     }
 }
 
-/// Events in blocks: heads and contents alternate.
+/// Counts events in blocks: heads and contents alternate.
 fn events_in(parts: &[IoSlice<'_>]) -> u64 {
     let pairs = parts.chunks(2).filter_map(|pair| match pair {
         [head, content] => Some((BlockHead::decode(head)?, content)),
@@ -431,9 +436,9 @@ fn events_in(parts: &[IoSlice<'_>]) -> u64 {
     data.map(|(_, content)| count_events(content)).sum()
 }
 
-/// Writes everything, or leaves `parts` as they were and says why not.
+/// Writes all slices; on an error `parts` is unchanged.
 fn write_all(file: &mut File, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-    // The kernel takes at most 1,024 pieces at once.
+    // The kernel takes at most 1,024 slices at once.
     for batch in parts.chunks(1_000) {
         let mut batch = batch.to_vec();
         let mut left = batch.as_mut_slice();
@@ -449,11 +454,10 @@ fn write_all(file: &mut File, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeros of this length are a hole in the file, not damage.
+/// Length of a run of zeros that is a hole in the file, not damage.
 const HOLE: usize = 4096;
 
-/// Calls `found` for each sound block of a stretch of blocks. Garbage is passed over: the number
-/// of bytes that were no part of a sound block is returned.
+/// Calls `found` for each valid block in `bytes`. Skips garbage and returns its number of bytes.
 pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [u8])) -> u64 {
     let mut at = 0;
     let mut garbage = 0;
@@ -463,7 +467,7 @@ pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [
             let content = &rest[BLOCK_HEAD..];
             let len = head.len as usize;
             if len > content.len() {
-                // The last write did not get through: the records that did are whole.
+                // An incomplete last write: its complete records are valid.
                 if head.kind == BLOCK_DATA {
                     let whole = content.len() / RECORD_BYTES * RECORD_BYTES;
                     found(head, &content[..whole]);
@@ -474,10 +478,10 @@ pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [
             at += BLOCK_HEAD + len;
             continue;
         }
-        // No head begins with a zero.
+        // No head starts with a zero.
         let zeros = rest.iter().take(HOLE).take_while(|byte| **byte == 0);
         match zeros.count() {
-            // Removed on purpose, or by somebody else, who is counted elsewhere.
+            // Removed by this journal, or by another process, which is counted elsewhere.
             HOLE if rest.len() > HOLE => at += HOLE,
             zeros => {
                 at += zeros.max(1);
@@ -501,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_cannot_hold_is_counted() {
+    fn records_beyond_the_memory_limit_are_counted() {
         let mut journal = Journal::in_memory(200);
         journal.put(data(1), &[1; 96]);
         journal.put(data(2), &[2; 96]);
@@ -532,7 +536,8 @@ mod tests {
         assert_eq!(last, 24);
     }
 
-    /// A journal in a file, with one argument of a span that never ends in it, and so many blocks of events.
+    /// Creates a journal in a file, with one argument of a span that never ends in it, and this
+    /// many blocks of events.
     fn fill(disk: DiskLimit, blocks: u64) -> (Journal, File) {
         let file = tempfile::tempfile().unwrap();
         let copy = file.try_clone().unwrap();
@@ -556,7 +561,7 @@ mod tests {
         (journal, copy)
     }
 
-    /// Numbers of the blocks of events that are still there.
+    /// Returns the numbers of the remaining blocks of events.
     fn numbers(journal: &Journal, file: &File) -> Vec<u64> {
         let mut all = vec![0; usize::try_from(journal.file_bytes()).unwrap()];
         file.read_exact_at(&mut all, 0).unwrap();
@@ -571,7 +576,7 @@ mod tests {
         index.data.iter().map(number).collect()
     }
 
-    const SPACIOUS: crate::journal::disk_limit::AskSpace = |_| {
+    const SPACIOUS: crate::journal::disk_limit::SpaceQuery = |_| {
         Some(crate::journal::disk_limit::DiskSpace {
             free: 1 << 50,
             total: 1 << 50,
@@ -580,7 +585,7 @@ mod tests {
 
     fn limit(at_limit: AtLimit) -> DiskLimit {
         DiskLimit {
-            ask_space: SPACIOUS,
+            query_space: SPACIOUS,
             ..DiskLimit::new(1 << 20, None, at_limit)
         }
     }
@@ -618,14 +623,14 @@ mod tests {
 
     #[test]
     fn a_journal_on_a_full_disk_does_not_grow() {
-        let full: crate::journal::disk_limit::AskSpace = |_| {
+        let full: crate::journal::disk_limit::SpaceQuery = |_| {
             Some(crate::journal::disk_limit::DiskSpace {
                 free: 5 << 20,
                 total: 1 << 40,
             })
         };
         let disk = |at_limit| DiskLimit {
-            ask_space: full,
+            query_space: full,
             ..limit(at_limit)
         };
         let (journal, file) = fill(disk(AtLimit::KeepLatest), 100);
@@ -641,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_grow_continues_in_memory() {
+    fn journal_continues_in_memory_when_its_file_cannot_grow() {
         let read_only = File::open("/dev/null").unwrap();
         let disk = DiskLimit::new(1 << 20, None, AtLimit::Stop);
         let mut journal = Journal::in_file(clock::choose(), read_only, disk, 1 << 20);

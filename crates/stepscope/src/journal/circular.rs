@@ -1,13 +1,14 @@
-//! The journal of a flight recorder: a circular of segments, the oldest written over again.
+//! The journal of a flight recorder: a circular list of segments, in which the oldest is
+//! overwritten.
 //!
-//! Each segment stands for itself: it begins with the facts, a clock reading and the living threads,
-//! so that any number of the older ones may be gone. A segment is taken again when the younger ones
-//! cover the time to be kept, or when there may be no more memory; pages are used again, since fresh
-//! ones cost three times as much to write.
+//! Each segment is self-contained: it starts with the session's metadata, a clock reading and the
+//! living threads, so readers need none of the older segments. A segment is reused when the younger
+//! ones cover the time to retain, or when the memory limit is reached. Pages are reused because
+//! writing fresh ones costs three times as much.
 //!
-//! Whoever saves a part pins its segments ([`Snapshot`]); a capture that rides along pins all from its
-//! begin. What is pinned is not written over: the circular grows for a while instead, within bounds, and
-//! past those drops and counts.
+//! A save pins its segments ([`Snapshot`]); a capture during a flight recording pins all segments
+//! from its start. Pinned segments are not overwritten: the circular journal grows instead, within
+//! bounds, and beyond them drops and counts.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,118 +28,120 @@ use crate::platform::clock;
 use crate::platform::os;
 use crate::ring::layout::{BLOCK_HEAD, BlockHead, CHUNK_BYTES};
 
-/// Bounds of a circular.
+/// Bounds of a circular journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Time that is to be covered.
+    /// Time to cover.
     pub(crate) keep: Duration,
-    /// Bytes of all segments, at most.
+    /// Maximum bytes of all segments.
     pub(crate) bytes: usize,
 }
 
-/// Smallest bound that leaves room for a thread's chunk in each segment.
-pub(crate) const LEAST_BYTES: usize = 1 << 20;
-/// Segments that a bound is divided into, or more.
-const LEAST_SEGMENTS: usize = 8;
+/// Minimum limit on the bytes, which leaves room for a thread's chunk in each segment.
+pub(crate) const MIN_BYTES: usize = 1 << 20;
+/// Minimum number of segments within the limit.
+const MIN_SEGMENTS: usize = 8;
 
-/// A segment and how much of it counts.
+/// A segment and the length of its valid content.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct SegmentView {
     segment: Arc<Segment>,
     used: usize,
 }
 
-impl Piece {
-    /// Its blocks.
+impl SegmentView {
+    /// Returns the valid blocks.
     pub(crate) fn blocks(&self) -> &[u8] {
         self.segment.blocks(self.used)
     }
 }
 
-/// A segment that is full.
+/// A full segment.
 #[derive(Debug)]
-struct Full {
-    piece: Piece,
+struct FullSegment {
+    view: SegmentView,
     sequence: u64,
-    begun: Began,
-    /// Arguments that lie in older segments.
+    start: SegmentStart,
+    /// Arguments that are in older segments.
     missing: FxHashSet<ArgOwner>,
 }
 
-/// When a segment was begun.
+/// State at the start of a segment.
 #[derive(Clone, Copy, Debug)]
-struct Began {
+struct SegmentStart {
     at: Instant,
     ticks: u64,
-    /// Records dropped in rings before.
+    /// Records dropped before in the rings.
     dropped: u64,
 }
 
-/// What there is at one moment. Holds its segments as long as it lives.
+/// The content of a circular journal at one time. Holds its segments as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Oldest first.
-    pub(crate) pieces: Vec<Piece>,
-    /// Blocks of this moment alone: open spans, a clock reading.
-    pub(crate) moment: Vec<u8>,
-    /// Ticks before which something has been written over; 0 when nothing has.
+    /// Segments, oldest first.
+    pub(crate) segments: Vec<SegmentView>,
+    /// Blocks in addition to the segments': a clock reading, open spans, arguments from older
+    /// segments.
+    pub(crate) extra_blocks: Vec<u8>,
+    /// Ticks before which events have been overwritten; 0 when none have.
     pub(crate) first_ticks: u64,
-    /// Of the time to be kept.
+    /// Time covered, at most the time to retain.
     pub(crate) covered: Duration,
-    /// Parts had to go that were to be kept.
+    /// Whether events within the time to retain were overwritten.
     pub(crate) short: bool,
-    /// Records dropped since the oldest of the pieces, and since the flight recorder began.
+    /// Records dropped since the start of the oldest segment, and since the start of the flight
+    /// recorder.
     pub(crate) dropped: u64,
     pub(crate) dropped_in_all: u64,
     /// Why some segments are not in the journal's file.
     pub(crate) file_error: Option<String>,
 }
 
-/// A part that is not to be written over.
+/// A pin: segments from this sequence on are not overwritten.
 #[derive(Debug)]
 struct Pin {
     number: u32,
     from_sequence: u64,
-    /// Bytes past the circular's own bound.
+    /// Additional bytes that the journal may use.
     bytes: usize,
 }
 
-/// See the module's text.
+/// A circular list of segments; see the module.
 #[derive(Debug)]
 pub(crate) struct CircularJournal {
     state: u32,
     bounds: Bounds,
     segment_bytes: usize,
     file: Option<File>,
-    /// Bytes of the file, and pieces of it that are free.
+    /// Bytes of the file, and offsets of its free segments.
     file_bytes: u64,
     free: Vec<u64>,
-    full: VecDeque<Full>,
-    tail: Option<(Tail, Began)>,
+    full: VecDeque<FullSegment>,
+    tail: Option<(Tail, SegmentStart)>,
     sequence: u64,
     pins: Vec<Pin>,
-    /// Blocks that each segment begins with.
+    /// Blocks at the start of each segment.
     prelude: Prelude,
-    /// Arguments of segments that have gone since the last one began.
-    rescued: Vec<u8>,
-    /// Ticks of the oldest moment that has not been written over.
+    /// Arguments copied from overwritten segments since the last segment started.
+    retained: Vec<u8>,
+    /// Ticks of the oldest event that has not been overwritten.
     first_ticks: u64,
-    /// The last time that something was written over before its time.
+    /// Last time that a segment within the time to retain was overwritten.
     short_since: Option<Instant>,
-    begun: Instant,
-    /// Records that found no room.
+    start: Instant,
+    /// Records dropped here.
     pub(crate) lost: u64,
-    /// Records dropped before they came here, as the drain thread tells.
+    /// Records dropped before they reached the journal, as reported by the drain thread.
     pub(crate) dropped_so_far: u64,
     /// Why some segments are not in the file.
     pub(crate) file_error: Option<String>,
 }
 
 impl CircularJournal {
-    /// In a file, as long as that can grow, or in memory.
+    /// Creates a journal in a file, as long as that can grow, or in memory.
     pub(crate) fn new(state: u32, bounds: Bounds, file: Option<File>) -> Self {
-        let bytes = bounds.bytes.max(LEAST_BYTES);
-        let segment_bytes = (bytes / LEAST_SEGMENTS).min(SEGMENT_BYTES) & !(CHUNK_BYTES - 1);
+        let bytes = bounds.bytes.max(MIN_BYTES);
+        let segment_bytes = (bytes / MIN_SEGMENTS).min(SEGMENT_BYTES) & !(CHUNK_BYTES - 1);
         Self {
             state,
             bounds: Bounds { bytes, ..bounds },
@@ -151,10 +154,10 @@ impl CircularJournal {
             sequence: 0,
             pins: Vec::new(),
             prelude: Prelude::default(),
-            rescued: Vec::new(),
+            retained: Vec::new(),
             first_ticks: 0,
             short_since: None,
-            begun: Instant::now(),
+            start: Instant::now(),
             lost: 0,
             dropped_so_far: 0,
             file_error: None,
@@ -168,61 +171,62 @@ impl CircularJournal {
             if self.tail.as_mut().is_some_and(|tail| tail.0.append(pair)) {
                 continue;
             }
-            if !self.begin_segment() || !self.tail.as_mut().is_some_and(|tail| tail.0.append(pair))
+            if !self.start_segment() || !self.tail.as_mut().is_some_and(|tail| tail.0.append(pair))
             {
                 self.lost += lost_records(pair);
             }
         }
     }
 
-    /// A thread has ended, and everything of it is written.
+    /// Forgets a thread that has ended and whose records are all written.
     pub(crate) fn forget_thread(&mut self, serial: u32) {
         self.prelude.forget_thread(serial);
     }
 
-    /// Seals the segment that is written and takes another one. `false` when there is none.
-    fn begin_segment(&mut self) -> bool {
-        if let Some((tail, begun)) = self.tail.take() {
-            let piece = Piece {
+    /// Seals the current segment and starts the next one. Returns `false` when there is none.
+    fn start_segment(&mut self) -> bool {
+        if let Some((tail, start)) = self.tail.take() {
+            let view = SegmentView {
                 segment: Arc::clone(tail.segment()),
                 used: tail.used(),
             };
-            self.full.push_back(Full {
-                missing: retained_args::missing(piece.blocks(), begun.ticks),
-                piece,
+            self.full.push_back(FullSegment {
+                missing: retained_args::missing(view.blocks(), start.ticks),
+                view,
                 sequence: self.sequence,
-                begun,
+                start,
             });
         }
-        let Some(mut tail) = self.oldest_again().or_else(|| self.another()) else {
+        let Some(mut tail) = self.reuse_oldest().or_else(|| self.new_segment()) else {
             return false;
         };
         self.shrink();
         self.sequence += 1;
-        let begun = Began {
+        let start = SegmentStart {
             at: Instant::now(),
             ticks: clock::ticks(self.state),
             dropped: self.dropped_so_far,
         };
         let [meta, clock] = self.prelude.facts();
-        let first = [meta, clock, &self.rescued];
+        let first = [meta, clock, &self.retained];
         let threads = self.prelude.threads();
         let mut left = self.segment_bytes / 2;
         for block in first.into_iter().chain(threads) {
-            // A crowd of threads leaves half of the segment for what they record.
+            // With many threads, half of the segment remains for their records.
             if block.len() <= left && !block.is_empty() {
                 left -= block.len();
                 tail.append(&[IoSlice::new(block)]);
             }
         }
-        self.rescued.clear();
+        self.retained.clear();
         tail.publish(self.sequence);
-        self.tail = Some((tail, begun));
+        self.tail = Some((tail, start));
         true
     }
 
-    /// The oldest segment, if it has done its time or there may be no more.
-    fn oldest_again(&mut self) -> Option<Tail> {
+    /// Returns the oldest segment for reuse, if the younger ones cover the time to retain or the
+    /// limit is reached.
+    fn reuse_oldest(&mut self) -> Option<Tail> {
         let oldest = self.full.front()?;
         let covered = self.covered_without_oldest();
         let at_bound = (self.full.len() + 1) * self.segment_bytes > self.bounds.bytes;
@@ -230,55 +234,55 @@ impl CircularJournal {
             return None;
         }
         let tail = self.take_oldest()?;
-        self.gone(covered);
+        self.record_removal(covered);
         Some(tail)
     }
 
-    /// Takes the oldest segment out, unless somebody is reading it.
+    /// Removes the oldest segment, unless a snapshot holds it.
     fn take_oldest(&mut self) -> Option<Tail> {
-        // Nobody else can begin to read it: shots are made by this thread.
-        if Arc::strong_count(&self.full.front()?.piece.segment) > 1 {
+        // No new reader can appear: this thread makes the snapshots.
+        if Arc::strong_count(&self.full.front()?.view.segment) > 1 {
             return None;
         }
         let oldest = self.full.pop_front()?;
-        self.copy_retained(&oldest.piece);
-        Tail::again(oldest.piece.segment).ok()
+        self.copy_retained(&oldest.view);
+        Tail::reuse(oldest.view.segment).ok()
     }
 
-    /// Copies what is still needed of a segment that is about to go.
-    fn copy_retained(&mut self, piece: &Piece) {
-        let mut needed = retained_args::of_now(self.state);
+    /// Copies the arguments of a segment that are still needed after its removal.
+    fn copy_retained(&mut self, view: &SegmentView) {
+        let mut needed = retained_args::referenced_args(self.state);
         for full in &self.full {
             needed.extend(full.missing.iter().copied());
         }
-        let most = (self.segment_bytes / 4).saturating_sub(self.rescued.len());
-        let found = retained_args::copy_retained(piece.blocks(), &needed, most);
-        self.rescued.extend(found);
+        let most = (self.segment_bytes / 4).saturating_sub(self.retained.len());
+        let found = retained_args::copy_retained(view.blocks(), &needed, most);
+        self.retained.extend(found);
     }
 
-    /// Whether what is younger than the oldest segment covers the time to be kept.
+    /// Whether the segments after the oldest cover the time to retain.
     fn covered_without_oldest(&self) -> bool {
-        let next = self.full.get(1).map(|full| full.begun.at);
-        next.is_some_and(|begun| begun.elapsed() >= self.bounds.keep)
+        let next = self.full.get(1).map(|full| full.start.at);
+        next.is_some_and(|start| start.elapsed() >= self.bounds.keep)
     }
 
     fn is_pinned(&self, sequence: u64) -> bool {
         self.pins.iter().any(|pin| pin.from_sequence <= sequence)
     }
 
-    /// The oldest segment has been taken from the circular.
-    fn gone(&mut self, covered: bool) {
-        self.first_ticks = self.full.front().map_or(u64::MAX, |next| next.begun.ticks);
+    /// Records the removal of the oldest segment.
+    fn record_removal(&mut self, covered: bool) {
+        self.first_ticks = self.full.front().map_or(u64::MAX, |next| next.start.ticks);
         if !covered {
             self.short_since = Some(Instant::now());
         }
     }
 
-    /// A new segment, within the bounds: of the file, or of memory when that cannot grow.
-    fn another(&mut self) -> Option<Tail> {
+    /// Creates a segment within the bounds: in the file, or in memory when the file cannot grow.
+    fn new_segment(&mut self) -> Option<Tail> {
         let pinned: usize = self.pins.iter().map(|pin| pin.bytes).max().unwrap_or(0);
-        let read = |full: &Full| Arc::strong_count(&full.piece.segment) > 1;
-        let reserve = if self.full.front().is_some_and(read) {
+        let is_read = |full: &FullSegment| Arc::strong_count(&full.view.segment) > 1;
+        let reserve = if self.full.front().is_some_and(is_read) {
             (self.bounds.bytes / 4).max(2 * self.segment_bytes)
         } else {
             0
@@ -288,8 +292,8 @@ impl CircularJournal {
             return None;
         }
         if let Some(file) = &self.file {
-            let place = self.free.last().copied().unwrap_or(self.file_bytes);
-            match Tail::in_file(file, place, self.segment_bytes) {
+            let file_offset = self.free.last().copied().unwrap_or(self.file_bytes);
+            match Tail::in_file(file, file_offset, self.segment_bytes) {
                 Ok(tail) => {
                     if self.free.pop().is_none() {
                         self.file_bytes += self.segment_bytes as u64;
@@ -302,7 +306,7 @@ impl CircularJournal {
         Tail::in_memory(self.segment_bytes).ok()
     }
 
-    /// Gives back what is past the bounds, once nobody pins it any more.
+    /// Frees the segments beyond the limit once they are not pinned.
     fn shrink(&mut self) {
         while (self.full.len() + 1) * self.segment_bytes > self.bounds.bytes {
             let Some(oldest) = self.full.front() else {
@@ -315,15 +319,15 @@ impl CircularJournal {
             let Some(tail) = self.take_oldest() else {
                 return;
             };
-            if let (Some(place), Some(file)) = (tail.segment().place(), &self.file) {
-                os::give_back(file.as_raw_fd(), place, self.segment_bytes as u64);
-                self.free.push(place);
+            if let (Some(file_offset), Some(file)) = (tail.segment().file_offset(), &self.file) {
+                os::punch_hole(file.as_raw_fd(), file_offset, self.segment_bytes as u64);
+                self.free.push(file_offset);
             }
-            self.gone(covered);
+            self.record_removal(covered);
         }
     }
 
-    /// From now on nothing is written over, as long as `bytes` more than the bound suffice.
+    /// Prevents overwriting from now on, as long as `bytes` beyond the limit suffice.
     pub(crate) fn pin(&mut self, number: u32, bytes: usize) {
         let from_sequence = self.sequence;
         self.pins.push(Pin {
@@ -333,40 +337,40 @@ impl CircularJournal {
         });
     }
 
-    /// The reverse of [`CircularJournal::pin`].
+    /// Ends a [`CircularJournal::pin`].
     pub(crate) fn release(&mut self, number: u32) {
         self.pins.retain(|pin| pin.number != number);
         self.shrink();
-        // Not only with the next segment: who asks, or is killed, before that one begins needs them.
+        // Not only with the next segment: a snapshot or a kill before that needs them.
         if let Some((tail, _)) = &mut self.tail
-            && tail.append(&[IoSlice::new(&self.rescued)])
+            && tail.append(&[IoSlice::new(&self.retained)])
         {
-            self.rescued.clear();
+            self.retained.clear();
         }
     }
 
-    /// All there is, or what there is since a pin began.
-    pub(crate) fn snapshot(&self, since_pin: Option<u32>, mut moment: Vec<u8>) -> Snapshot {
+    /// Takes a snapshot of everything, or of what follows the start of a pin.
+    pub(crate) fn snapshot(&self, since_pin: Option<u32>, mut extra_blocks: Vec<u8>) -> Snapshot {
         let pin = self.pins.iter().find(|pin| Some(pin.number) == since_pin);
         let from = pin.map_or(0, |pin| pin.from_sequence);
-        let oldest = self.full.front().map(|full| full.begun);
+        let oldest = self.full.front().map(|full| full.start);
         let oldest = oldest.or(self.tail.as_ref().map(|tail| tail.1));
-        let dropped_before = oldest.map_or(0, |begun| begun.dropped);
+        let dropped_before = oldest.map_or(0, |start| start.dropped);
         let full = self.full.iter().filter(|full| full.sequence >= from);
-        let mut pieces: Vec<_> = full.map(|full| full.piece.clone()).collect();
+        let mut segments: Vec<_> = full.map(|full| full.view.clone()).collect();
         if let Some((tail, _)) = &self.tail {
-            pieces.push(Piece {
+            segments.push(SegmentView {
                 segment: Arc::clone(tail.segment()),
                 used: tail.used(),
             });
         }
-        moment.extend_from_slice(&self.rescued);
+        extra_blocks.extend_from_slice(&self.retained);
         if from > 0 {
-            self.add_arguments_before(from, &mut moment);
+            self.add_arguments_before(from, &mut extra_blocks);
         }
         Snapshot {
-            pieces,
-            moment,
+            segments,
+            extra_blocks,
             first_ticks: self.first_ticks,
             covered: self.covered(),
             short: self.short(),
@@ -376,46 +380,46 @@ impl CircularJournal {
         }
     }
 
-    /// Adds what segments from this one on, and what is open, need of those before: a span that was
-    /// open when a pin began has its arguments there.
+    /// Adds the arguments that the segments from this one on, and the open spans, need from older
+    /// segments: a span that was open when a pin started has its arguments there.
     fn add_arguments_before(&self, sequence: u64, into: &mut Vec<u8>) {
         let (older, younger): (Vec<_>, Vec<_>) =
             self.full.iter().partition(|full| full.sequence < sequence);
         if older.is_empty() {
             return;
         }
-        let mut needed = retained_args::of_now(self.state);
+        let mut needed = retained_args::referenced_args(self.state);
         needed.extend(younger.into_iter().flat_map(|full| &full.missing));
-        if let Some((tail, begun)) = &self.tail {
+        if let Some((tail, start)) = &self.tail {
             let blocks = tail.segment().blocks(tail.used());
-            needed.extend(retained_args::missing(blocks, begun.ticks));
+            needed.extend(retained_args::missing(blocks, start.ticks));
         }
         for full in older {
             let found =
-                retained_args::copy_retained(full.piece.blocks(), &needed, self.segment_bytes);
+                retained_args::copy_retained(full.view.blocks(), &needed, self.segment_bytes);
             into.extend(found);
         }
     }
 
-    /// Moves all segments of the file to another one, which somebody else does not want. Others may be
-    /// reading them: they notice nothing.
+    /// Moves all segments of the file to another file, whose lease no process breaks. Concurrent
+    /// readers see the same content.
     pub(crate) fn leave_file(&mut self, events: &mut LeasedFile) {
-        let full = self.full.iter().map(|full| full.piece.clone());
-        let tail = self.tail.iter().map(|(tail, _)| Piece {
+        let full = self.full.iter().map(|full| full.view.clone());
+        let tail = self.tail.iter().map(|(tail, _)| SegmentView {
             segment: Arc::clone(tail.segment()),
             used: tail.used(),
         });
-        let pieces: Vec<_> = full.chain(tail).collect();
+        let segments: Vec<_> = full.chain(tail).collect();
         let to = events.successor(|file| {
             file.set_len(self.file_bytes)?;
-            pieces
+            segments
                 .iter()
-                .try_for_each(|piece| piece.segment.copy_into(file, piece.used))
+                .try_for_each(|view| view.segment.copy_into(file, view.used))
         });
         match to {
             Ok(mut to) => {
-                for piece in &pieces {
-                    piece.segment.show(&to.file);
+                for view in &segments {
+                    view.segment.show(&to.file);
                 }
                 if let Some(reason) = to.reason.take() {
                     self.file_error = Some(reason.to_string());
@@ -433,32 +437,33 @@ impl CircularJournal {
         }
     }
 
-    /// At the end, after which the file may be shortened: what others still read of it becomes private.
+    /// Makes segments private that snapshots still hold, at the end, after which the file may be
+    /// truncated.
     pub(crate) fn forget_file(&self) {
         self.make_private(|segment| Arc::strong_count(segment) > 1);
     }
 
-    fn make_private(&self, wanted: impl Fn(&Arc<Segment>) -> bool) {
+    fn make_private(&self, predicate: impl Fn(&Arc<Segment>) -> bool) {
         let Some(file) = &self.file else { return };
         let tail = self.tail.iter().map(|(tail, _)| tail.segment());
-        let full = self.full.iter().map(|full| &full.piece.segment);
-        for segment in full.chain(tail).filter(|segment| wanted(segment)) {
+        let full = self.full.iter().map(|full| &full.view.segment);
+        for segment in full.chain(tail).filter(|segment| predicate(segment)) {
             segment.make_private(file);
         }
     }
 
-    /// How much of the time to be kept there is.
+    /// Returns the covered time, at most the time to retain.
     pub(crate) fn covered(&self) -> Duration {
-        let oldest = self.full.front().map(|full| full.begun.at);
+        let oldest = self.full.front().map(|full| full.start.at);
         let tail = self.tail.as_ref().map(|tail| tail.1.at);
         let first = match self.first_ticks {
-            0 => self.begun,
+            0 => self.start,
             _ => oldest.or(tail).unwrap_or_else(Instant::now),
         };
         first.elapsed().min(self.bounds.keep)
     }
 
-    /// Whether something that should have been kept had to go.
+    /// Whether events within the time to retain were overwritten recently.
     pub(crate) fn short(&self) -> bool {
         let recently = |since: Instant| since.elapsed() < self.bounds.keep;
         self.short_since.is_some_and(recently) && self.covered() < self.bounds.keep
@@ -470,7 +475,7 @@ impl CircularJournal {
     }
 }
 
-/// One block by itself.
+/// Appends one block.
 pub(crate) fn block(head: BlockHead, content: &[u8], into: &mut Vec<u8>) {
     let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
     into.reserve(BLOCK_HEAD + content.len());
@@ -511,8 +516,8 @@ mod tests {
 
     fn count(snapshot: &Snapshot) -> usize {
         let mut index = Index::default();
-        for piece in &snapshot.pieces {
-            index.add(piece.blocks());
+        for view in &snapshot.segments {
+            index.add(view.blocks());
         }
         assert_eq!(index.facts["host"], "here");
         assert_eq!(index.threads[&7].name, "worker");
@@ -521,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_bounds_what_is_kept_and_says_so() {
+    fn memory_limit_bounds_the_retained_time_and_is_reported() {
         let mut circular = circular(Duration::from_hours(1), 2 << 20);
         fill(&mut circular, 10);
         assert!(!circular.short());
@@ -540,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_is_covered_takes_no_more_memory() {
+    fn covered_time_needs_no_more_memory() {
         let mut circular = circular(Duration::ZERO, 64 << 20);
         fill(&mut circular, 1_000);
         assert!(
@@ -552,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_not_written_over_and_then_drops_are_counted() {
+    fn pinned_segments_are_not_overwritten_and_drops_are_counted() {
         let mut circular = circular(Duration::from_hours(1), 1 << 20);
         fill(&mut circular, 100);
         circular.pin(3, 4 << 20);
@@ -569,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_what_is_written_over_when_a_hold_ends_are_there_at_once() {
+    fn arguments_overwritten_at_the_end_of_a_pin_are_available_at_once() {
         use crate::ring::layout::{FLAG_ARGS, KIND_ARG, KIND_SPAN, meta};
         let record = |words: [u64; 3]| words.map(u64::to_le_bytes).concat();
         let mut circular = circular(Duration::from_hours(1), 1 << 20);
@@ -584,13 +589,16 @@ mod tests {
         let in_pieces = |circular: &CircularJournal| {
             let snapshot = circular.snapshot(None, Vec::new());
             snapshot
-                .pieces
+                .segments
                 .iter()
-                .any(|piece| holds_argument(piece.blocks()))
+                .any(|view| holds_argument(view.blocks()))
         };
         assert!(in_pieces(&circular));
         circular.release(3);
-        assert!(circular.bytes() <= 1 << 20, "the first segments are gone");
+        assert!(
+            circular.bytes() <= 1 << 20,
+            "the first segments are overwritten"
+        );
         assert!(
             in_pieces(&circular),
             "not only in the segment that begins next"
@@ -598,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_saved_is_not_written_over() {
+    fn segments_being_saved_are_not_overwritten() {
         let mut circular = circular(Duration::from_hours(1), 1 << 20);
         fill(&mut circular, 100);
         let snapshot = circular.snapshot(None, Vec::new());

@@ -1,83 +1,83 @@
-//! How much of the disk a journal may take.
+//! Limits on the disk space of a journal.
 
 use std::fmt;
 use std::os::fd::RawFd;
 
 use crate::platform::os;
 
-/// What happens when a recording has reached its limit on the disk.
+/// Behaviour of a recording that has reached its disk limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AtLimit {
-    /// The oldest part is removed, again and again: the recording keeps its latest part.
+    /// The oldest part is removed repeatedly: the recording retains its latest part.
     #[default]
     KeepLatest,
-    /// Recording stops; what there is waits for `stop_trace`.
+    /// Recording stops; `stop_trace` writes what was recorded.
     Stop,
 }
 
-/// Bytes of a file system: free for this user, and in all.
+/// Bytes of a file system: free for this user, and total.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskSpace {
     pub(crate) free: u64,
     pub(crate) total: u64,
 }
 
-/// Asks the file system of an open file.
-pub(crate) type AskSpace = fn(RawFd) -> Option<DiskSpace>;
+/// Queries the file system of an open file.
+pub(crate) type SpaceQuery = fn(RawFd) -> Option<DiskSpace>;
 
-/// Smallest share of a file system that stays free, unless the options say otherwise.
+/// Default percentage of a file system that stays free.
 const FREE_PERCENT: u64 = 5;
-/// And not less than this.
-const LEAST_FREE: u64 = 1 << 30;
-/// Smallest limit on a journal, bytes.
-pub(crate) const LEAST_BYTES: u64 = 1 << 20;
-/// Parts that a limit is divided into: so much of it is removed at once.
+/// Default minimum of free bytes.
+const MIN_FREE: u64 = 1 << 30;
+/// Minimum limit on a journal, bytes.
+pub(crate) const MIN_BYTES: u64 = 1 << 20;
+/// Parts per limit: one part is removed at once.
 const PARTS: u64 = 16;
-const LEAST_PART: u64 = 64 << 10;
-const LARGEST_PART: u64 = 64 << 20;
+const MIN_PART: u64 = 64 << 10;
+const MAX_PART: u64 = 64 << 20;
 
 /// Limits of a journal's file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskLimit {
-    /// Bytes of the journal, at most.
+    /// Maximum bytes of the journal.
     pub(crate) max_bytes: u64,
     /// Bytes of the file system that stay free; `None`: 5 %, at least 1 GiB.
     pub(crate) keep_free_bytes: Option<u64>,
     pub(crate) at_limit: AtLimit,
-    pub(crate) ask_space: AskSpace,
+    pub(crate) query_space: SpaceQuery,
 }
 
 impl DiskLimit {
     pub(crate) fn new(max_bytes: u64, keep_free_bytes: Option<u64>, at_limit: AtLimit) -> Self {
         Self {
-            max_bytes: max_bytes.max(LEAST_BYTES),
+            max_bytes: max_bytes.max(MIN_BYTES),
             keep_free_bytes,
             at_limit,
-            ask_space: os::disk_space,
+            query_space: os::disk_space,
         }
     }
 
-    /// Bytes of a part.
+    /// Returns the size of a part, bytes.
     pub(crate) fn part_bytes(&self) -> u64 {
-        (self.max_bytes / PARTS).clamp(LEAST_PART, LARGEST_PART)
+        (self.max_bytes / PARTS).clamp(MIN_PART, MAX_PART)
     }
 
-    /// Why there is no room for one more part, if there is none: `held` bytes are in the file.
+    /// Returns the limit that prevents one more part, if any; `held` bytes are in the file.
     pub(crate) fn reached(&self, held: u64, fd: RawFd) -> Option<LimitReached> {
         let part = self.part_bytes();
         if held + part > self.max_bytes {
             return Some(LimitReached::Size(self.max_bytes));
         }
-        // A file system that does not say is not asked again and again for nothing.
-        let space = (self.ask_space)(fd)?;
-        let share = || (space.total / 100 * FREE_PERCENT).max(LEAST_FREE);
+        // A file system that reports no space has no limit on free space.
+        let space = (self.query_space)(fd)?;
+        let share = || (space.total / 100 * FREE_PERCENT).max(MIN_FREE);
         let floor = self.keep_free_bytes.unwrap_or_else(share);
         (space.free < floor.saturating_add(part)).then_some(LimitReached::Free(floor))
     }
 }
 
-/// Which limit was reached; its bytes.
+/// The limit that was reached, with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     Size(u64),
@@ -107,9 +107,9 @@ impl fmt::Display for LimitReached {
 mod tests {
     use super::*;
 
-    fn limit(keep_free_bytes: Option<u64>, ask_space: AskSpace) -> DiskLimit {
+    fn limit(keep_free_bytes: Option<u64>, query_space: SpaceQuery) -> DiskLimit {
         DiskLimit {
-            ask_space,
+            query_space,
             ..DiskLimit::new(16 << 30, keep_free_bytes, AtLimit::KeepLatest)
         }
     }

@@ -1,4 +1,4 @@
-//! What a recording consists of, block by block, before any record is decoded.
+//! The content of a recording, block by block, before any record is decoded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use crate::journal::append::blocks;
 use crate::journal::record_iter::{raw_records, records, word};
 use crate::platform::clock::{Pair, Timeline};
 use crate::ring::layout::{
-    BLOCK_CLOCK, BLOCK_DATA, BLOCK_KEPT, BLOCK_LOST, BLOCK_META, BLOCK_OPEN, BLOCK_THREAD,
+    BLOCK_CLOCK, BLOCK_DATA, BLOCK_LOST, BLOCK_META, BLOCK_OPEN, BLOCK_RETAINED_ARGS, BLOCK_THREAD,
     BLOCK_WRITTEN, KIND_COUNTER, KIND_INSTANT, KIND_SPAN, KIND_STEP, RECORD_BYTES, meta_kind,
 };
 
@@ -17,9 +17,9 @@ pub(crate) struct Thread {
     pub(crate) tid: u64,
     /// Its last name.
     pub(crate) name: String,
-    /// Records that found no room.
+    /// Number of dropped records.
     pub(crate) dropped: u64,
-    /// Texts that were cut.
+    /// Number of truncated texts.
     pub(crate) cut: u64,
 }
 
@@ -31,32 +31,32 @@ pub(crate) struct Data<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// What a recording consists of.
+/// The blocks of a recording, by kind.
 #[derive(Default)]
 pub(crate) struct Index<'a> {
-    /// Facts of the session.
+    /// Metadata of the session.
     pub(crate) facts: BTreeMap<String, String>,
     /// By serial number.
     pub(crate) threads: BTreeMap<u32, Thread>,
     pairs: Vec<Pair>,
     pub(crate) data: Vec<Data<'a>>,
-    /// Thread, ticks of the moment (0: the last one), open slots.
+    /// Thread, current ticks (0: the last clock reading), open slots.
     pub(crate) open: Vec<(u32, u64, &'a [u8])>,
-    /// Thread (0: shared by all) and arguments from parts that were written over.
-    pub(crate) kept: Vec<(u32, &'a [u8])>,
-    /// Path and size of the file that was written from this recording before.
+    /// Thread (0: shared by all) and arguments from overwritten or removed parts.
+    pub(crate) retained_args: Vec<(u32, &'a [u8])>,
+    /// Size and path of the file to which this recording was already exported.
     pub(crate) written: Option<(u64, String)>,
-    /// Bytes that made no sense.
+    /// Bytes that are not part of a valid block.
     pub(crate) garbage: u64,
-    /// Surely no arguments that belong to spans of several threads.
+    /// Whether the recording certainly has no arguments that several threads share.
     pub(crate) nothing_shared: bool,
-    /// What happened before these ticks may be gone; 0: nothing is gone.
+    /// Ticks before which events may have been removed; 0 when none have.
     pub(crate) first_ticks: u64,
-    /// What ended before these ticks is not to be written.
+    /// Ticks; events that ended before are not exported.
     pub(crate) floor: u64,
 }
 
-/// What a recovery finds in one region of the rings file.
+/// Content of one region of the rings file, found by recovery.
 pub(crate) struct Leftover<'a> {
     pub(crate) serial: u32,
     pub(crate) thread: Thread,
@@ -66,7 +66,7 @@ pub(crate) struct Leftover<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Looks through one stretch of blocks.
+    /// Adds the blocks in `bytes`.
     pub(crate) fn add(&mut self, bytes: &'a [u8]) {
         let garbage = blocks(bytes, |head, content| match head.kind {
             BLOCK_META => {
@@ -93,7 +93,7 @@ impl<'a> Index<'a> {
                 let slots = content.get(8..).unwrap_or_default();
                 self.open.push((head.serial, word(content, 0), slots));
             }
-            BLOCK_KEPT => self.kept.push((head.serial, content)),
+            BLOCK_RETAINED_ARGS => self.retained_args.push((head.serial, content)),
             BLOCK_LOST => {
                 let thread = self.threads.entry(head.serial).or_default();
                 thread.dropped = word(content, 0);
@@ -109,11 +109,11 @@ impl<'a> Index<'a> {
         self.garbage += garbage;
     }
 
-    /// Adds what a killed program left in its rings: only what had not been carried yet.
+    /// Adds what a killed program left in its rings, without what the journal already has.
     pub(crate) fn add_leftovers(&mut self, leftovers: Vec<Leftover<'a>>) {
-        let mut carried: HashMap<(u32, u32), usize> = HashMap::new();
+        let mut copied: HashMap<(u32, u32), usize> = HashMap::new();
         for data in &self.data {
-            let end = carried.entry((data.serial, data.sequence)).or_default();
+            let end = copied.entry((data.serial, data.sequence)).or_default();
             *end = (*end).max(data.from as usize + data.bytes.len());
         }
         for mut left in leftovers {
@@ -123,7 +123,7 @@ impl<'a> Index<'a> {
             thread.cut = thread.cut.max(known.cut);
             left.chunks.sort_unstable_by_key(|chunk| chunk.0);
             for (sequence, bytes) in left.chunks {
-                let from = carried.get(&(left.serial, sequence)).copied();
+                let from = copied.get(&(left.serial, sequence)).copied();
                 if let Some(bytes) = bytes.get(from.unwrap_or(0)..) {
                     self.data.push(Data {
                         serial: left.serial,
@@ -133,7 +133,7 @@ impl<'a> Index<'a> {
                     });
                 }
             }
-            // Written down already when the program was killed after its thread, or its session, had
+            // Already written when the program was killed after its thread or its session had
             // ended.
             let known = self.open.iter().any(|open| open.0 == left.serial);
             if !left.open.is_empty() && !known {
@@ -142,18 +142,18 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A fact that is a number, 0 when it is not there.
+    /// Returns a numeric metadata value, 0 when it is absent.
     pub(crate) fn number(&self, fact: &str) -> u64 {
         let text = self.facts.get(fact);
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub(crate) fn timeline(&self) -> Timeline {
         Timeline::new(self.pairs.clone())
     }
 
-    /// Of a flight recording that a killed program left: nothing older than was to be kept.
+    /// Limits a killed program's flight recording to the time to retain.
     pub(crate) fn keep_last(&mut self) {
         let Some(seconds) = self.facts.get("keep_last_s") else {
             return;
@@ -169,33 +169,34 @@ impl<'a> Index<'a> {
         self.floor = timeline.ticks(from);
     }
 
-    /// The latest moment that any record tells of.
+    /// Returns the latest time of any record, ticks.
     pub(crate) fn latest(&self) -> u64 {
         let mut latest = self.last_reading();
         for data in &self.data {
             for (words, _) in records(data.bytes) {
-                let moment = match meta_kind(words[2]) {
+                let time = match meta_kind(words[2]) {
                     KIND_SPAN | KIND_STEP => words[0].max(words[1]),
                     KIND_INSTANT | KIND_COUNTER => words[0],
                     _ => 0,
                 };
-                latest = latest.max(moment);
+                latest = latest.max(time);
             }
         }
-        let begins = self.open.iter().flat_map(|open| raw_records(open.2));
-        begins
+        let starts = self.open.iter().flat_map(|open| raw_records(open.2));
+        starts
             .filter(|(words, _)| words[2] != 0)
             .fold(latest, |latest, (words, _)| latest.max(words[0]))
     }
 
-    /// Leaves only what is known about the recording.
+    /// Removes all events and threads; the metadata remains.
     pub(crate) fn forget_events(&mut self) {
         self.data.clear();
         self.open.clear();
         self.threads.clear();
     }
 
-    /// Records of events and arguments, and open spans: not less than there are events.
+    /// Number of records of events and arguments, and of open spans: an upper limit on the number
+    /// of events.
     pub(crate) fn records(&self) -> u64 {
         let data = self.data.iter().map(|data| data.bytes.len());
         let open = self.open.iter().map(|open| open.2.len());
@@ -208,7 +209,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Begin and end of every event, in ticks.
+/// Calls `found` with the start and end of each event, in ticks.
 pub(crate) fn events(index: &Index<'_>, mut found: impl FnMut(u64, u64)) {
     for data in &index.data {
         for (words, _) in records(data.bytes) {

@@ -1,35 +1,36 @@
-//! Leases: the kernel tells before somebody else opens or shortens a file, and lets them wait.
+//! File leases: the kernel delays a process that opens or truncates a file, and notifies the holder
+//! first.
 //!
-//! A mapping of a file that shrinks ends the program with `SIGBUS`. A process that truncates a file, or opens
-//! it for that, breaks the lease on it: the kernel keeps them waiting until the lease is released, or
-//! for `/proc/sys/fs/lease-break-time` (45 s). The holder asks from time to time ([`Lease::is_breaking`]),
-//! replaces its mappings, and releases the lease. No signal is sent.
+//! A program that accesses a mapping of a truncated file ends with `SIGBUS`. A process that
+//! truncates a file, or opens it for that, breaks the lease on it: the kernel blocks that process
+//! until the lease is released, or for `/proc/sys/fs/lease-break-time` (45 s). The holder polls
+//! ([`Lease::is_breaking`]), replaces its mappings, and releases the lease. No signal is sent.
 #![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Not in the `libc` crate for every target.
+/// The `libc` crate lacks this constant for some targets.
 const F_SETSIG: libc::c_int = 10;
 
 /// A lease on an open file. It ends with [`release`], or when the last descriptor and mapping of
-/// this opening of the file is gone.
+/// this open file description is gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     kind: libc::c_int,
 }
 
 impl Lease {
-    /// Takes the strongest lease that the way in which the file is open permits.
+    /// Takes the strongest lease that the file's open mode permits.
     ///
     /// # Errors
-    /// `EAGAIN` while somebody else has the file open; `EINVAL` where the file system has no leases;
-    /// `EACCES` for a file of another user.
+    /// `EAGAIN` while another process has the file open; `EINVAL` where the file system has no
+    /// leases; `EACCES` for a file of another user.
     pub(crate) fn take(file: BorrowedFd<'_>) -> io::Result<Self> {
         let fd = file.as_raw_fd();
-        // Between the lease and the next call, somebody may break it: a signal that programs ignore
-        // unless they say otherwise. After that no signal is sent; the holder asks.
+        // A process may break the lease before the next call: the signal must be one that is
+        // ignored by default. After that call no signal is sent; the holder polls.
         set(fd, F_SETSIG, libc::SIGURG)?;
         let kinds = [libc::F_WRLCK, libc::F_RDLCK];
         let mut result = Err(io::ErrorKind::Unsupported.into());
@@ -43,27 +44,28 @@ impl Lease {
         result
     }
 
-    /// Whether somebody waits for the file, or did not wait any longer.
+    /// Whether a process waits for the file, or has stopped waiting after the break time.
     pub(crate) fn is_breaking(self, fd: RawFd) -> bool {
-        // SAFETY: no memory is passed; a bad descriptor is an error value.
+        // SAFETY: no memory is passed; a bad descriptor gives an error value.
         unsafe { libc::fcntl(fd, libc::F_GETLEASE) != self.kind }
     }
 }
 
-/// Ends the lease on a file: those who wait go on.
+/// Ends the lease on a file; waiting processes continue.
 pub(crate) fn release(fd: RawFd) {
     let _ = set(fd, libc::F_SETLEASE, libc::F_UNLCK);
 }
 
 fn set(fd: RawFd, command: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    // SAFETY: no memory is passed; a bad descriptor gives an error value.
     match unsafe { libc::fcntl(fd, command, value) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// A file without a name that nobody can shorten, for what can no longer be in a file of the journal.
+/// Creates an unnamed file that no process can truncate, for content that cannot stay in the
+/// journal's files.
 pub(crate) fn sealed_file() -> io::Result<File> {
     use std::os::fd::FromRawFd;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -72,15 +74,15 @@ pub(crate) fn sealed_file() -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and nobody else knows of it.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let file = unsafe { File::from_raw_fd(fd) };
     set(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK)?;
     Ok(file)
 }
 
-/// Makes `fd` refer to what `file` refers to, in one step. What it referred to stays mapped where it is.
+/// Makes `fd` refer to the open file of `file`, atomically. Mappings of the previous file stay.
 pub(crate) fn replace_descriptor(fd: RawFd, file: &File) -> io::Result<()> {
-    // SAFETY: both descriptors are open; the owner of `fd` closes the new one in the end.
+    // SAFETY: both descriptors are open; the owner of `fd` closes the new one at its end.
     match unsafe { libc::dup3(file.as_raw_fd(), fd, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -94,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Truncates in another thread; the answer comes when the kernel has let it.
+    /// Truncates a file in another thread, which ends when the kernel has permitted it.
     fn truncate(path: &Path) -> std::thread::JoinHandle<io::Result<()>> {
         let path = path.to_owned();
         std::thread::Builder::new()
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leased_file_is_shortened_only_after_the_release() {
+    fn leased_file_is_truncated_only_after_the_release() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(5_000).unwrap();
         let fd = file.as_file().as_raw_fd();
@@ -124,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_writes_gets_no_lease() {
+    fn file_open_for_writing_elsewhere_gets_no_lease() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let _other = File::options().write(true).open(file.path()).unwrap();
         assert!(Lease::take(file.as_file().as_fd()).is_err());
     }
 
     #[test]
-    fn a_sealed_file_cannot_be_shortened() {
+    fn sealed_file_cannot_be_truncated() {
         let file = sealed_file().unwrap();
         file.set_len(5_000).unwrap();
         assert!(file.set_len(0).is_err());

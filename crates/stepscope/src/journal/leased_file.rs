@@ -1,9 +1,10 @@
-//! Moves what is mapped of a journal into other files, when somebody wants to open or shorten these.
+//! Moves the mappings of a journal's file to another file when a process wants to open or truncate
+//! it.
 //!
-//! The drain thread asks the leases ([`crate::journal::lease`]) in each pass. A file that is wanted gets a
-//! successor of the same layout, which takes its name and its descriptor; the mappings change over
-//! page for page, and the lease is released last. So who truncates a file of a journal truncates one
-//! that the recording has left.
+//! The drain thread polls the leases ([`crate::journal::lease`]) in each pass. For a file whose
+//! lease is breaking it creates a successor of the same layout, which takes the file's name and
+//! descriptor; the mappings are replaced page for page, and the lease is released last. A process
+//! that truncates a file of a journal therefore truncates one that the recording no longer uses.
 #![allow(unsafe_code, reason = "puts other pages behind mappings")]
 #![allow(
     clippy::disallowed_methods,
@@ -18,18 +19,19 @@ use std::path::{Path, PathBuf};
 
 use crate::journal::lease::{self, Lease, replace_descriptor, sealed_file};
 
-/// A file of a journal that is mapped, and the lease on it.
+/// A mapped file of a journal, and the lease on it.
 #[derive(Debug)]
 pub(crate) struct LeasedFile {
     folder: PathBuf,
     name: &'static str,
     fd: RawFd,
-    /// `None` for a file that nobody else can reach.
+    /// `None` for a file that no other process can reach.
     lease: Option<Lease>,
 }
 
 impl LeasedFile {
-    /// The lease must be on the file that `fd` refers to, and `fd` stay open as long as this lives.
+    /// Wraps a file. The lease must be on the file that `fd` refers to, and `fd` must stay open as
+    /// long as this lives.
     pub(crate) fn new(folder: &Path, name: &'static str, fd: RawFd, lease: Lease) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -39,18 +41,18 @@ impl LeasedFile {
         }
     }
 
-    /// The descriptor, the same for all successors.
+    /// Returns the descriptor, which is the same for all successors.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
     }
 
-    /// Whether somebody waits for the file.
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Whether a process waits for the file.
+    pub(crate) fn is_lease_breaking(&self) -> bool {
         self.lease.is_some_and(|lease| lease.is_breaking(self.fd))
     }
 
-    /// A file to move into: beside this one, or a sealed one in memory when that cannot be made or has no
-    /// room, with the reason. `prepare` allots its space.
+    /// Creates the file to move to: in the same folder, or a sealed one in memory, with the reason,
+    /// when that file cannot be created or has no space. `prepare` allocates its space.
     pub(crate) fn successor(
         &self,
         prepare: impl Fn(&File) -> io::Result<()>,
@@ -97,8 +99,8 @@ impl LeasedFile {
         Ok((file, lease))
     }
 
-    /// The successor takes the name and the descriptors, once nothing of this file is mapped any more; who
-    /// waits for this file goes on.
+    /// Gives the successor the name and the descriptors, once nothing of this file is mapped any
+    /// more. A process that waits for this file continues.
     pub(crate) fn hand_over(&mut self, to: Successor, also: Option<&File>) -> io::Result<()> {
         let renamed = to
             .path
@@ -112,7 +114,7 @@ impl LeasedFile {
         renamed
     }
 
-    /// At the end, when nothing of it is mapped any more.
+    /// Releases the lease at the end, when nothing of the file is mapped any more.
     pub(crate) fn release(&self) {
         if self.lease.is_some() {
             lease::release(self.fd);
@@ -120,12 +122,12 @@ impl LeasedFile {
     }
 }
 
-/// What takes the place of a file.
+/// The file that replaces another.
 #[derive(Debug)]
 pub(crate) struct Successor {
     pub(crate) file: File,
     path: Option<PathBuf>,
     lease: Option<Lease>,
-    /// Why it is in memory, and no file of the journal.
+    /// The error because of which it is in memory instead of the journal's folder.
     pub(crate) reason: Option<io::Error>,
 }

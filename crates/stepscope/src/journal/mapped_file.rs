@@ -1,8 +1,8 @@
-//! Files of a journal, read where they lie.
+//! Files of a journal, read through mappings.
 //!
-//! The mapping of a file that somebody shortens would end the program. While it is mapped we hold a
-//! lease ([`crate::journal::lease`]): when somebody wants the file, its mapping is replaced by a copy first. A
-//! file for which there is no lease is copied at once.
+//! Accessing the mapping of a truncated file would end the program. While the file is mapped we
+//! hold a lease ([`crate::journal::lease`]): when a process breaks it, a copy replaces the mapping
+//! first. A file without a lease is copied at once.
 #![allow(unsafe_code, reason = "mappings; each block says why it is sound")]
 #![allow(
     clippy::disallowed_methods,
@@ -21,16 +21,16 @@ use std::time::Duration;
 use crate::journal::lease::{self, Lease};
 use crate::platform::os;
 
-/// How often the lease is looked at: much less than the kernel lets others wait (45 s).
+/// Interval of polling the lease: much shorter than the kernel's break time (45 s).
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Mappings begin at multiples of this, whatever the machine's pages are.
+/// Alignment of mappings, which suits all page sizes.
 const BORDER: u64 = 64 << 10;
 
-/// The content of a file, read-only, which stays readable whatever others do to the file.
+/// The content of a file, read-only, which stays readable whatever other processes do to the file.
 pub(crate) struct MappedFile {
     at: *const u8,
-    /// Bytes at its beginning that were not asked for.
+    /// Bytes before the requested range, added for alignment.
     skip: usize,
     len: usize,
     watch: Option<Watch>,
@@ -38,7 +38,7 @@ pub(crate) struct MappedFile {
 
 // SAFETY: the mapping is read-only and owned by this value.
 unsafe impl Send for MappedFile {}
-// SAFETY: as above.
+// SAFETY: the mapping is read-only and owned by this value.
 unsafe impl Sync for MappedFile {}
 
 struct Watch {
@@ -87,7 +87,7 @@ impl MappedFile {
             }
             lease::release(file.as_raw_fd());
         }
-        // SAFETY: just reserved, and nobody else knows of it.
+        // SAFETY: just reserved, and nothing else refers to it.
         if unsafe { map_copy(at, len, &file, offset) } {
             Ok(mapped)
         } else {
@@ -95,7 +95,7 @@ impl MappedFile {
         }
     }
 
-    /// The content.
+    /// Returns the content.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: mapped for `len` bytes (or dangling with length 0) as long as `self` lives, and the
         // file does not shrink as long as it is mapped.
@@ -104,40 +104,41 @@ impl MappedFile {
     }
 }
 
-/// Replaces a mapping by a copy that nobody else can reach: a long one in a file without a name, whose pages
-/// the kernel can write back, else in memory.
+/// Replaces a mapping with a copy that no other process can reach: a long one in an unnamed file,
+/// whose pages the kernel can write back, otherwise in memory.
 ///
 /// # Safety
 /// As [`os::map_copy`].
 unsafe fn map_copy(at: *mut u8, len: usize, file: &File, offset: u64) -> bool {
     const LONGEST_IN_MEMORY: usize = 64 << 20;
     if len > LONGEST_IN_MEMORY
-        && let Ok(copy) = copy_without_a_name(file, offset, len)
+        && let Ok(copy) = copy_to_unnamed_file(file, offset, len)
     {
-        // SAFETY: by the caller; the copy is as long as the mapping.
+        // SAFETY: the caller guarantees the mapping; the copy is as long as the mapping.
         return unsafe { os::map_file_to_read(at, len, copy.as_raw_fd(), 0) };
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees the mapping.
     unsafe { os::map_copy(at, len, file, offset) }
 }
 
-/// Copies a part of a file into one without a name, in the same folder. Zeros stand past the file's end.
-fn copy_without_a_name(file: &File, offset: u64, len: usize) -> io::Result<File> {
+/// Copies a range of a file to an unnamed file in the same folder. The copy has zeros past the
+/// file's end.
+fn copy_to_unnamed_file(file: &File, offset: u64, len: usize) -> io::Result<File> {
     let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);
     let copy = options.custom_flags(libc::O_TMPFILE).open(folder)?;
     copy.set_len(len as u64)?;
-    let mut piece = vec![0; 1 << 20];
+    let mut buffer = vec![0; 1 << 20];
     let mut done = 0;
     while done < len {
-        let wanted = piece.len().min(len - done);
-        let read = file.read_at(&mut piece[..wanted], offset + done as u64)?;
+        let len_now = buffer.len().min(len - done);
+        let read = file.read_at(&mut buffer[..len_now], offset + done as u64)?;
         if read == 0 {
             break;
         }
-        copy.write_all_at(&piece[..read], done as u64)?;
+        copy.write_all_at(&buffer[..read], done as u64)?;
         done += read;
     }
     Ok(copy)
@@ -154,12 +155,12 @@ impl Watch {
         let body = {
             let (file, done) = (Arc::clone(&file), Arc::clone(&done));
             move || {
-                os::hold_all_signals();
+                os::block_all_signals();
                 while !done.load(Ordering::Acquire) {
                     if lease.is_breaking(file.as_raw_fd()) {
                         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
                         // SAFETY: the owner unmaps the range only after this thread has ended; it
-                        // shows this file, which has not changed.
+                        // maps this file, which has not changed.
                         if unsafe { map_copy(at, len, &file, offset) } {
                             lease::release(file.as_raw_fd());
                         }
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_keeps_its_content_when_the_file_is_shortened() {
+    fn mapping_keeps_its_content_when_the_file_is_truncated() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let content: Vec<u8> = (0..9_000_001_u32).map(|n| (n % 251) as u8).collect();
         std::fs::write(file.path(), &content).unwrap();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_writes_is_read_into_memory() {
+    fn file_open_for_writing_elsewhere_is_read_into_memory() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "content").unwrap();
         let other = File::options().write(true).open(file.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The files of a recording while it runs: blocks, appended or in a circle, and what they are read by.
+//! The files of a recording in progress: blocks, appended or circular, and their readers.
 
 pub(crate) mod append;
 pub(crate) mod circular;

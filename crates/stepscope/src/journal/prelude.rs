@@ -1,12 +1,13 @@
-//! The blocks that a part of a journal begins with, so that it can be read without the parts before.
+//! The blocks at the start of each part of a journal, which make the part readable without the
+//! earlier ones.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
 use crate::ring::layout::{BLOCK_CLOCK, BLOCK_LOST, BLOCK_META, BLOCK_THREAD, BlockHead};
 
-/// Facts, the last clock reading, and the living threads with what they lost: whole blocks, as they
-/// were written last.
+/// The latest session metadata, clock reading, and living threads with their losses, as whole
+/// blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prelude {
     meta: Vec<u8>,
@@ -16,7 +17,7 @@ pub(crate) struct Prelude {
 }
 
 impl Prelude {
-    /// Keeps a block (its head, its content) if it is one of those.
+    /// Stores a block (its head, its content) if it belongs to the prelude.
     pub(crate) fn remember(&mut self, pair: &[IoSlice<'_>]) {
         let Some(head) = pair.first().and_then(|head| BlockHead::decode(head)) else {
             return;
@@ -35,18 +36,18 @@ impl Prelude {
         }
     }
 
-    /// A thread has ended, and everything of it is written.
+    /// Forgets a thread that has ended and whose records are all written.
     pub(crate) fn forget_thread(&mut self, serial: u32) {
         self.threads.remove(&serial);
         self.lost.remove(&serial);
     }
 
-    /// The blocks about the whole recording.
+    /// Returns the blocks about the whole recording.
     pub(crate) fn facts(&self) -> [&Vec<u8>; 2] {
         [&self.meta, &self.clock]
     }
 
-    /// The blocks about threads.
+    /// Returns the blocks about threads.
     pub(crate) fn threads(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.threads.values().chain(self.lost.values())
     }

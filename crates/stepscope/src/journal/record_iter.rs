@@ -1,4 +1,4 @@
-//! Walks over records, one by one.
+//! Iterators over records.
 
 use std::io::IoSlice;
 
@@ -6,7 +6,7 @@ use crate::ring::layout::{
     BLOCK_DATA, BlockHead, KIND_COUNTER, KIND_SPAN, KIND_TEXT, RECORD_BYTES, meta_extra, meta_kind,
 };
 
-/// A little-endian word, 0 past the end.
+/// Reads a little-endian word, 0 past the end.
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     bytes
         .get(at..at + 8)
@@ -14,12 +14,12 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
-/// Records one by one, each with the bytes of the records that continue it.
+/// Iterates over records, each with the bytes of the records that continue it.
 pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = ([u64; 3], &[u8])> {
     walk(bytes, true)
 }
 
-/// Slots one by one.
+/// Iterates over slots.
 pub(crate) fn raw_records(bytes: &[u8]) -> impl Iterator<Item = ([u64; 3], &[u8])> {
     walk(bytes, false)
 }
@@ -41,13 +41,13 @@ fn walk(bytes: &[u8], with_tails: bool) -> impl Iterator<Item = ([u64; 3], &[u8]
     })
 }
 
-/// Spans, steps, instants and samples among some records.
+/// Counts spans, steps, instants and samples among records.
 pub(crate) fn count_events(bytes: &[u8]) -> u64 {
     let is_event = |words: [u64; 3]| (KIND_SPAN..=KIND_COUNTER).contains(&meta_kind(words[2]));
     records(bytes).filter(|(words, _)| is_event(*words)).count() as u64
 }
 
-/// Events in a block (its head, its content) that was not written.
+/// Counts the events in a block (its head, its content) that was dropped.
 pub(crate) fn lost_records(pair: &[IoSlice<'_>]) -> u64 {
     match pair {
         [head, content] => match BlockHead::decode(head) {

@@ -1,9 +1,9 @@
 //! Arguments that outlive the segment they were written to.
 //!
-//! Arguments are recorded when a span begins, the span itself when it ends: before a segment is
-//! written over, what open spans and younger segments still need of it is copied. Arguments of
-//! `tracing` spans are shared by all threads; they are needed as long as a span that is kept, or
-//! open, refers to them.
+//! Arguments are recorded when a span starts, the span itself when it ends. Before a segment is
+//! overwritten, the arguments that open spans and younger segments still need are copied. All
+//! threads share the arguments of `tracing` spans; they are needed as long as a retained or open
+//! span refers to them.
 #![allow(unsafe_code, reason = "reads the rings; see the module `ring`")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,34 +15,35 @@ use crate::journal::append::blocks;
 use crate::journal::circular::block;
 use crate::journal::record_iter::{raw_records, records};
 use crate::ring::layout::{
-    ARG_SHARED, BLOCK_DATA, BLOCK_KEPT, BlockHead, CHUNK_USABLE, FLAG_ARGS, FLAG_LINK,
+    ARG_SHARED, BLOCK_DATA, BLOCK_RETAINED_ARGS, BlockHead, CHUNK_USABLE, FLAG_ARGS, FLAG_LINK,
     FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER, KIND_LINK, KIND_SPAN, KIND_TEXT, MAX_CHUNKS,
     RECORD_BYTES, meta_flags, meta_kind,
 };
 use crate::ring::memory::regions;
 
-/// Whose arguments: a thread's serial number, or 0 for shared ones, and their key.
+/// Owner of arguments: a thread's serial number, or 0 for shared ones, and their key.
 pub(crate) type ArgOwner = (u32, u64);
 
-/// Bits of a `tracing` span's id that are the key of its arguments.
+/// Bits of a `tracing` span's id that form the key of its arguments.
 pub(crate) const ID_KEY: u64 = (1 << 48) - 1;
 
-/// Whether a `tracing` span of this key was made at or after these ticks: keys are ticks, cut to 48 bits.
-fn made_since(key: u64, ticks: u64) -> bool {
-    // The lowest bit is no part of the time.
+/// Whether a `tracing` span with this key was created at or after these ticks: keys are ticks,
+/// truncated to 48 bits.
+fn is_created_since(key: u64, ticks: u64) -> bool {
+    // The lowest bit is not part of the time.
     (key | 1).wrapping_sub(ticks) & ID_KEY < 1 << 47
 }
 
-/// What a segment that was begun at these ticks refers to without having it.
+/// Returns the arguments that a segment, started at these ticks, refers to without having them.
 ///
-/// Of a `tracing` span that is older than the segment it may have some of the arguments, those that
-/// became known later; the others are missing all the same.
+/// The segment may have some arguments of an older `tracing` span, those that were recorded later;
+/// the others are missing nevertheless.
 pub(crate) fn missing(segment: &[u8], begun_ticks: u64) -> FxHashSet<ArgOwner> {
     let mut missing = FxHashSet::default();
     let mut waiting: HashMap<u32, Vec<u64>> = HashMap::new();
     let mut shared = FxHashSet::default();
     blocks(segment, |head, content| {
-        if !matches!(head.kind, BLOCK_DATA | BLOCK_KEPT) {
+        if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
         let waiting = waiting.entry(head.serial).or_default();
@@ -63,8 +64,8 @@ pub(crate) fn missing(segment: &[u8], begun_ticks: u64) -> FxHashSet<ArgOwner> {
                     if flags & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 =>
                 {
                     match waiting.iter().rposition(|held| *held == key) {
-                        Some(place) => {
-                            waiting.remove(place);
+                        Some(index) => {
+                            waiting.remove(index);
                         }
                         None => {
                             missing.insert((head.serial, key));
@@ -76,14 +77,14 @@ pub(crate) fn missing(segment: &[u8], begun_ticks: u64) -> FxHashSet<ArgOwner> {
         }
     });
     missing.retain(|(serial, key)| {
-        *serial != 0 || !made_since(*key, begun_ticks) || !shared.contains(key)
+        *serial != 0 || !is_created_since(*key, begun_ticks) || !shared.contains(key)
     });
     missing
 }
 
-/// What is referred to by spans that are open now, and by what is still in the rings. For the drain
-/// thread only.
-pub(crate) fn of_now(state: u32) -> FxHashSet<ArgOwner> {
+/// Returns the arguments that open spans, and the content of the rings, refer to. Drain thread
+/// only.
+pub(crate) fn referenced_args(state: u32) -> FxHashSet<ArgOwner> {
     let mut found = FxHashSet::default();
     for region in regions() {
         if region.session.load(Ordering::SeqCst) != state {
@@ -101,14 +102,15 @@ pub(crate) fn of_now(state: u32) -> FxHashSet<ArgOwner> {
                 }
             }
         }
-        // After the open ones: what ends meanwhile is found here.
+        // After the open spans: spans that end meanwhile are found here.
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
         for (number, chunk) in head.chunks.iter().take(limit.min(MAX_CHUNKS)).enumerate() {
             let Some(published) = chunk.published() else {
                 continue;
             };
             let used = published.used.min(USABLE);
-            // SAFETY: by the caller's promise.
+            // SAFETY: this is the drain thread, which alone gives chunks back; `used` was
+            // published.
             for ([key, value, meta], _) in records(unsafe { region.published(number, 0, used) }) {
                 match meta_kind(meta) {
                     KIND_LINK => {
@@ -125,20 +127,25 @@ pub(crate) fn of_now(state: u32) -> FxHashSet<ArgOwner> {
     found
 }
 
-/// Bytes of a chunk that records use.
+/// Bytes of a chunk that hold records.
 #[allow(clippy::cast_possible_truncation, reason = "65,520")]
 const USABLE: u32 = CHUNK_USABLE as u32;
 
-/// What is needed of a segment that is about to be written over, as blocks of at most `most` bytes.
-pub(crate) fn copy_retained(segment: &[u8], needed: &FxHashSet<ArgOwner>, most: usize) -> Vec<u8> {
+/// Copies the needed arguments of a segment that is about to be overwritten, as blocks of at max_bytes
+/// `max_bytes` bytes in total.
+pub(crate) fn copy_retained(
+    segment: &[u8],
+    needed: &FxHashSet<ArgOwner>,
+    max_bytes: usize,
+) -> Vec<u8> {
     let mut out = Vec::new();
     if needed.is_empty() {
         return out;
     }
-    let mut own: BTreeMap<ArgOwner, Vec<u8>> = BTreeMap::new();
+    let mut by_owner: BTreeMap<ArgOwner, Vec<u8>> = BTreeMap::new();
     let mut also = FxHashSet::default();
     blocks(segment, |head, content| {
-        if !matches!(head.kind, BLOCK_DATA | BLOCK_KEPT) {
+        if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
         for ([key, value, meta], tail) in records(content) {
@@ -147,7 +154,7 @@ pub(crate) fn copy_retained(segment: &[u8], needed: &FxHashSet<ArgOwner>, most: 
             let is_shared = kind != KIND_LINK && meta_flags(meta) & ARG_SHARED != 0;
             if is_argument && !is_shared && needed.contains(&(head.serial, key)) {
                 put(
-                    own.entry((head.serial, key)).or_default(),
+                    by_owner.entry((head.serial, key)).or_default(),
                     [key, value, meta],
                     tail,
                 );
@@ -158,21 +165,25 @@ pub(crate) fn copy_retained(segment: &[u8], needed: &FxHashSet<ArgOwner>, most: 
         }
     });
     blocks(segment, |head, content| {
-        if !matches!(head.kind, BLOCK_DATA | BLOCK_KEPT) {
+        if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
         for ([key, value, meta], tail) in records(content) {
             let is_shared = matches!(meta_kind(meta), KIND_ARG | KIND_TEXT)
                 && meta_flags(meta) & ARG_SHARED != 0;
             if is_shared && (needed.contains(&(0, key)) || also.contains(&key)) {
-                put(own.entry((0, key)).or_default(), [key, value, meta], tail);
+                put(
+                    by_owner.entry((0, key)).or_default(),
+                    [key, value, meta],
+                    tail,
+                );
             }
         }
     });
-    for ((serial, _), content) in own {
-        if out.len() + content.len() + crate::ring::layout::BLOCK_HEAD <= most {
+    for ((serial, _), content) in by_owner {
+        if out.len() + content.len() + crate::ring::layout::BLOCK_HEAD <= max_bytes {
             let head = BlockHead {
-                kind: BLOCK_KEPT,
+                kind: BLOCK_RETAINED_ARGS,
                 serial,
                 ..BlockHead::default()
             };
@@ -218,7 +229,7 @@ mod tests {
     const TRACED: u64 = meta(1, KIND_SPAN, FLAG_LINK, 0);
 
     #[test]
-    fn what_a_segment_lacks_is_found_in_the_one_before() {
+    fn missing_arguments_are_found_in_the_previous_segment() {
         let mut old = data(
             1,
             &[[10, 7, ARG], [20, 8, ARG], [20, 30, SPAN], [501, 5, SHARED]],
@@ -233,15 +244,15 @@ mod tests {
         assert_eq!(needed_too, FxHashSet::from_iter([(2, 11), (0, 501)]));
 
         let needed = missing(&young, 0).into_iter().chain(needed_too).collect();
-        let kept = copy_retained(&old, &needed, 1 << 20);
+        let retained = copy_retained(&old, &needed, 1 << 20);
         let mut seen = Vec::new();
-        blocks(&kept, |head, content| {
+        blocks(&retained, |head, content| {
             for (words, _) in records(content) {
                 seen.push((head.serial, words[0], words[1]));
             }
         });
         assert_eq!(seen, [(0, 501, 5), (1, 10, 7), (2, 11, 501)]);
-        assert_eq!(missing(&kept, 0), FxHashSet::default());
+        assert_eq!(missing(&retained, 0), FxHashSet::default());
         assert!(copy_retained(&old, &needed, 60).len() <= 60);
         assert_eq!(
             missing(&data(5, &[[1, 77, LINK]]), 0),
@@ -250,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_became_known_later_does_not_stand_for_those_before() {
+    fn later_field_does_not_replace_earlier_fields() {
         let old = data(1, &[[501, 77, SHARED]]);
         let young = data(
             1,
@@ -261,10 +272,11 @@ mod tests {
             copy_retained(&old, &missing(&young, 590), 1 << 20).len(),
             old.len()
         );
-        // What was made since the segment was begun is nowhere else, also where 48 bits are over.
+        // A span created since the segment started has its arguments nowhere else, also when 48
+        // bits wrap around.
         assert!(missing(&young, 500).is_empty());
         assert!(missing(&young, 501).is_empty());
         assert!(missing(&young, ID_KEY - 9).is_empty());
-        assert!(!made_since(ID_KEY - 8, 1 << 48 | 6));
+        assert!(!is_created_since(ID_KEY - 8, 1 << 48 | 6));
     }
 }

@@ -1,8 +1,8 @@
-//! Segments: pieces of memory of a few MiB that a journal consists of, private or of a file.
+//! Segments: memory of a few MiB each that a journal consists of, private or mapped from a file.
 //!
-//! A segment is written by its one [`Tail`] and read by anybody who holds it, up to a length that the
-//! tail's owner told. Private ones are kept for the next recording, a few of them: the first touch of
-//! a fresh page costs more than writing it.
+//! One [`Tail`] writes a segment. Any number of holders read it, up to a length that the tail's
+//! owner passed to them. A few private segments are cached for the next recording: the first touch
+//! of a fresh page costs more than writing it.
 #![allow(
     unsafe_code,
     reason = "mappings that one thread writes and others read"
@@ -22,34 +22,34 @@ use std::sync::{Arc, Mutex};
 use crate::platform::os;
 use crate::ring::layout::{SEGMENT_HEAD, SEGMENT_MAGIC};
 
-/// Bytes of a segment, unless a small limit asks for less.
+/// Bytes of a segment, unless a small limit requires less.
 pub(crate) const SEGMENT_BYTES: usize = 4 << 20;
 
-/// Private segments that are kept for reuse.
+/// Private segments cached for reuse.
 static SPARE: Mutex<Vec<Segment>> = Mutex::new(Vec::new());
 const MOST_SPARE: usize = 4;
 
-/// A mapping, and where it lies in its file.
+/// A mapping, and its offset in its file.
 #[derive(Debug)]
 pub(crate) struct Segment {
     at: *mut u8,
     bytes: usize,
-    /// `None` in private memory.
-    place: Option<u64>,
+    /// Offset in the file, bytes; `None` in private memory.
+    file_offset: Option<u64>,
 }
 
 // SAFETY: the mapping belongs to this value; only the one `Tail` writes, past what others read.
 unsafe impl Send for Segment {}
-// SAFETY: as above.
+// SAFETY: the mapping belongs to this value; only the one `Tail` writes, past what others read.
 unsafe impl Sync for Segment {}
 
-/// First words of a segment: a killed program's are found by them.
+/// First words of a segment, by which recovery finds it.
 #[repr(C)]
 struct Head {
     magic: AtomicU64,
     /// Bytes of the whole segment.
     bytes: AtomicU64,
-    /// Counts the segments of a recording, from 1; 0: nothing to read.
+    /// Sequence number of the segment in its recording, from 1; 0: no content.
     sequence: AtomicU64,
     /// Bytes of whole blocks after the head; stored after them.
     used: AtomicU64,
@@ -58,7 +58,7 @@ struct Head {
 const _: () = assert!(size_of::<Head>() <= SEGMENT_HEAD);
 
 impl Segment {
-    /// In private memory.
+    /// Creates a segment in private memory.
     fn in_memory(bytes: usize) -> io::Result<Self> {
         if bytes == SEGMENT_BYTES
             && let Ok(mut spare) = SPARE.try_lock()
@@ -70,7 +70,7 @@ impl Segment {
         let segment = Self {
             at,
             bytes,
-            place: None,
+            file_offset: None,
         };
         // SAFETY: just reserved.
         if !unsafe { os::map_memory(at, bytes) } {
@@ -79,66 +79,68 @@ impl Segment {
         Ok(segment)
     }
 
-    /// In a piece of a file, whose space is allotted.
-    fn in_file(file: &File, place: u64, bytes: usize) -> io::Result<Self> {
-        os::allot(file.as_raw_fd(), place, bytes as u64).map_err(io::Error::from_raw_os_error)?;
+    /// Maps a range of a file, whose space it allocates.
+    fn in_file(file: &File, file_offset: u64, bytes: usize) -> io::Result<Self> {
+        os::allocate(file.as_raw_fd(), file_offset, bytes as u64)
+            .map_err(io::Error::from_raw_os_error)?;
         let at = os::reserve(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         let segment = Self {
             at,
             bytes,
-            place: Some(place),
+            file_offset: Some(file_offset),
         };
         // SAFETY: just reserved, and the space has been allotted.
-        if !unsafe { os::map_file(at, bytes, file.as_raw_fd(), place) } {
+        if !unsafe { os::map_file(at, bytes, file.as_raw_fd(), file_offset) } {
             return Err(io::Error::last_os_error());
         }
         Ok(segment)
     }
 
-    /// Where in its file it lies.
-    pub(crate) fn place(&self) -> Option<u64> {
-        self.place
+    /// Returns its offset in its file.
+    pub(crate) fn file_offset(&self) -> Option<u64> {
+        self.file_offset
     }
 
-    /// The first `len` bytes of its blocks.
+    /// Returns the first `len` bytes of its blocks.
     pub(crate) fn blocks(&self, len: usize) -> &[u8] {
         let len = len.min(self.bytes - SEGMENT_HEAD);
-        // SAFETY: mapped as long as `self` lives; whoever tells a length has written so much, and the
-        // tail writes only past it.
+        // SAFETY: mapped as long as `self` lives; at least `len` bytes have been written, and the
+        // tail writes only past them.
         unsafe { std::slice::from_raw_parts(self.at.add(SEGMENT_HEAD), len) }
     }
 
-    /// Writes the segment, of whose blocks `used` bytes count, to its place in another file.
+    /// Copies the segment, with `used` valid bytes of blocks, to the same offset of another file.
     pub(crate) fn copy_into(&self, file: &File, used: usize) -> io::Result<()> {
-        let Some(place) = self.place else {
+        let Some(file_offset) = self.file_offset else {
             return Ok(());
         };
-        os::allot(file.as_raw_fd(), place, self.bytes as u64)
+        os::allocate(file.as_raw_fd(), file_offset, self.bytes as u64)
             .map_err(io::Error::from_raw_os_error)?;
         let len = (SEGMENT_HEAD + used).min(self.bytes);
-        // SAFETY: mapped as long as `self` lives; called by the tail's owner, so nobody writes.
+        // SAFETY: mapped as long as `self` lives; called by the tail's owner, so no thread writes.
         let bytes = unsafe { std::slice::from_raw_parts(self.at, len) };
-        file.write_all_at(bytes, place)
+        file.write_all_at(bytes, file_offset)
     }
 
-    /// Shows another file that has the same content at the same place.
+    /// Maps another file that has the same content at the same offset.
     pub(crate) fn show(&self, file: &File) {
-        if let Some(place) = self.place {
-            // SAFETY: this segment's own range; the space is allotted. Readers see the same bytes.
-            unsafe { os::map_file(self.at, self.bytes, file.as_raw_fd(), place) };
+        if let Some(file_offset) = self.file_offset {
+            // SAFETY: the address range belongs to this segment; the space is allocated. Readers
+            // see the same bytes.
+            unsafe { os::map_file(self.at, self.bytes, file.as_raw_fd(), file_offset) };
         }
     }
 
-    /// Shows a private copy instead of its file.
+    /// Replaces the mapping of the file with a private copy.
     pub(crate) fn make_private(&self, file: &File) {
-        if let Some(place) = self.place {
-            // SAFETY: this segment's own range; nobody writes any more.
-            unsafe { os::map_copy(self.at, self.bytes, file, place) };
+        if let Some(file_offset) = self.file_offset {
+            // SAFETY: the address range belongs to this segment; no thread writes any more.
+            unsafe { os::map_copy(self.at, self.bytes, file, file_offset) };
         }
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: mapped, on a page, and every content of atomics is valid.
+        // SAFETY: mapped, page-aligned, and every content of atomics is valid.
         unsafe { &*self.at.cast::<Head>() }
     }
 }
@@ -146,7 +148,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         let segment = Self { ..*self };
-        if self.place.is_none()
+        if self.file_offset.is_none()
             && self.bytes == SEGMENT_BYTES
             && let Ok(mut spare) = SPARE.try_lock()
             && spare.len() < MOST_SPARE
@@ -155,43 +157,43 @@ impl Drop for Segment {
             return;
         }
         std::mem::forget(segment);
-        // SAFETY: made by `in_memory` or `in_file`, and this was the last who held it.
+        // SAFETY: created by `in_memory` or `in_file`, and this was the last holder.
         unsafe { os::unmap(self.at, self.bytes) };
     }
 }
 
-/// The one who writes a segment.
+/// The only writer of a segment.
 #[derive(Debug)]
 pub(crate) struct Tail {
     segment: Arc<Segment>,
     used: usize,
-    /// Bytes whose pages are there.
+    /// Bytes whose pages are present.
     warm: usize,
 }
 
-/// Bytes whose pages are made present at once: one by one costs twice as much, all of them at once may be
-/// for nothing.
+/// Bytes whose pages are made present at once: one page at a time costs twice as much, all pages at
+/// once may be wasted.
 const WARM_BYTES: usize = 256 << 10;
 
 impl Tail {
-    /// A new private segment.
+    /// Creates a private segment.
     pub(crate) fn in_memory(bytes: usize) -> io::Result<Self> {
-        Segment::in_memory(bytes).map(|segment| Self::of(segment, 0))
+        Segment::in_memory(bytes).map(|segment| Self::new(segment, 0))
     }
 
-    /// A new segment of a file.
-    pub(crate) fn in_file(file: &File, place: u64, bytes: usize) -> io::Result<Self> {
-        Segment::in_file(file, place, bytes).map(|segment| Self::of(segment, 0))
+    /// Creates a segment of a file.
+    pub(crate) fn in_file(file: &File, file_offset: u64, bytes: usize) -> io::Result<Self> {
+        Segment::in_file(file, file_offset, bytes).map(|segment| Self::new(segment, 0))
     }
 
-    /// A segment that nobody else holds, again. What was in it is forgotten.
-    pub(crate) fn again(segment: Arc<Segment>) -> Result<Self, Arc<Segment>> {
+    /// Reuses a segment that has no other holder. Discards its content.
+    pub(crate) fn reuse(segment: Arc<Segment>) -> Result<Self, Arc<Segment>> {
         let segment = Arc::try_unwrap(segment)?;
         let warm = segment.bytes;
-        Ok(Self::of(segment, warm))
+        Ok(Self::new(segment, warm))
     }
 
-    fn of(segment: Segment, warm: usize) -> Self {
+    fn new(segment: Segment, warm: usize) -> Self {
         let head = segment.head();
         head.sequence.store(0, Ordering::Release);
         head.used.store(0, Ordering::Release);
@@ -204,7 +206,7 @@ impl Tail {
         }
     }
 
-    /// From now on its content counts, also after a kill.
+    /// Makes the content valid, also for recovery after a kill.
     pub(crate) fn publish(&self, sequence: u64) {
         self.segment
             .head()
@@ -212,22 +214,22 @@ impl Tail {
             .store(sequence, Ordering::Release);
     }
 
-    /// What is written, to be read by others.
+    /// Returns the segment, for readers.
     pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
 
-    /// Bytes of its blocks.
+    /// Returns the bytes of its blocks.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes that still fit.
+    /// Returns the remaining bytes.
     pub(crate) fn room(&self) -> usize {
         self.segment.bytes - SEGMENT_HEAD - self.used
     }
 
-    /// Appends; `false` when it does not fit, and then nothing is written.
+    /// Appends; `false` when the blocks do not fit, in which case nothing is written.
     pub(crate) fn append(&mut self, parts: &[io::IoSlice<'_>]) -> bool {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         if bytes > self.room() {
@@ -241,7 +243,7 @@ impl Tail {
         }
         let mut at = self.used;
         for part in parts {
-            // SAFETY: there is room; nobody reads past `used`, and there is one tail.
+            // SAFETY: there is room; no thread reads past `used`, and there is one tail.
             unsafe {
                 let to = self.segment.at.add(SEGMENT_HEAD + at);
                 std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
@@ -255,7 +257,7 @@ impl Tail {
     }
 }
 
-/// The blocks of each segment in a file of segments, oldest first.
+/// Returns the blocks of each segment in a file of segments, oldest first.
 pub(crate) fn read_all(file: &[u8]) -> Vec<&[u8]> {
     let word = |at: usize| {
         let bytes = file.get(at..at.saturating_add(8));
@@ -266,7 +268,7 @@ pub(crate) fn read_all(file: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     let mut at = 0;
     while at + SEGMENT_HEAD <= file.len() {
-        // Of a piece that is given back there is a hole: a page of zeros.
+        // A freed segment leaves a hole: a page of zeros.
         if word(at) != SEGMENT_MAGIC {
             at += 4096;
             continue;
@@ -299,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_of_a_file_are_read_by_age_and_what_is_stale_is_not_read() {
+    fn segments_are_read_oldest_first_without_stale_ones() {
         let file = tempfile::tempfile().unwrap();
         let bytes = 64 << 10;
         let mut first = Tail::in_file(&file, 0, bytes).unwrap();
@@ -310,7 +312,7 @@ mod tests {
         second.publish(2);
         let segment = Arc::clone(first.segment());
         drop(first);
-        let mut again = Tail::again(segment).unwrap();
+        let mut again = Tail::reuse(segment).unwrap();
         assert!(again.append(&[IoSlice::new(b"ne"), IoSlice::new(b"west")]));
         let read = || {
             let mut all = vec![0; 2 * bytes];
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_to_heads_is_survived() {
+    fn damaged_heads_are_tolerated() {
         let mut file = vec![0_u8; 3 * 4096];
         for (at, words) in [
             (0, [SEGMENT_MAGIC, 4096, 1, u64::MAX]),

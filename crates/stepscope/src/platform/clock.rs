@@ -1,23 +1,24 @@
-//! The recorder's clock: raw ticks on the hot path, nanoseconds only when a recording is written.
+//! The recorder's clock: raw ticks on the hot path, nanoseconds only when a recording is exported.
 //!
-//! On x86-64 a tick is one of the time-stamp counter where that counter is invariant and the
-//! kernel itself trusts it; on `AArch64` one of the virtual counter; elsewhere a nanosecond of
-//! `CLOCK_MONOTONIC`. Ticks become nanoseconds by lines through pairs of readings ([`Pair`]) that
-//! the drain thread takes about once a second, so that the result follows the kernel's clock, which
-//! is disciplined, and not the counter's nominal rate.
+//! On x86-64 a tick is one count of the time-stamp counter, where that counter is invariant and the
+//! kernel itself uses it; on `AArch64` one count of the virtual counter; elsewhere a nanosecond of
+//! `CLOCK_MONOTONIC`. Ticks become nanoseconds by linear interpolation between pairs of readings
+//! ([`Pair`]) that the drain thread takes about once a second. The result therefore follows the
+//! kernel's disciplined clock instead of the counter's nominal rate.
 #![allow(unsafe_code, reason = "reading the counters needs intrinsics")]
 
 use crate::platform::os;
 
-/// Bit of the recorder's state: the counter is not usable, ask the kernel.
+/// Bit of the recorder's state: the counter is not usable; the clock is read from the kernel.
 pub(crate) const SLOW_CLOCK: u32 = 4;
 
-/// Now, in ticks of the clock that `state` asks for.
+/// Returns the current time in ticks of the clock that `state` selects.
 #[inline]
 pub(crate) fn ticks(state: u32) -> u64 {
     if state & SLOW_CLOCK == 0 {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 has the instruction; a system that forbids it is not chosen.
+        // SAFETY: every x86-64 has the instruction; `choose` does not select it on a system that
+        // forbids it.
         return unsafe { core::arch::x86_64::_rdtsc() };
         #[cfg(target_arch = "aarch64")]
         {
@@ -37,7 +38,7 @@ fn kernel_ticks() -> u64 {
     os::clock_ns(libc::CLOCK_MONOTONIC) as u64
 }
 
-/// [`SLOW_CLOCK`] if the counter cannot be used on this machine, else 0.
+/// Returns [`SLOW_CLOCK`] if the counter cannot be used on this machine, otherwise 0.
 pub(crate) fn choose() -> u32 {
     if counter_usable() { 0 } else { SLOW_CLOCK }
 }
@@ -50,7 +51,7 @@ fn counter_usable() -> bool {
     if !invariant {
         return false;
     }
-    // A kernel that has found the counters of the cores apart uses another source.
+    // A kernel that has found the cores' counters out of step uses another source.
     let source =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     source.is_ok_and(|name| {
@@ -69,10 +70,10 @@ fn counter_usable() -> bool {
     false
 }
 
-/// The same moment on three clocks.
+/// Readings of three clocks at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pair {
-    /// The recorder's clock.
+    /// The recorder's clock, ticks.
     pub(crate) ticks: u64,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub(crate) mono_ns: i64,
@@ -81,14 +82,14 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Reads the clocks; of several tries the one with the least time between.
+    /// Reads the clocks several times; returns the reading with the shortest interval.
     pub(crate) fn read(state: u32) -> Self {
         let mut best = (u64::MAX, Self::default());
         for _ in 0..5 {
             let before = ticks(state);
             let mono_ns = os::clock_ns(libc::CLOCK_MONOTONIC);
             let unix_ns = os::clock_ns(libc::CLOCK_REALTIME);
-            // A pause between any two of them makes the try a wide one.
+            // An interruption between any two readings lengthens the interval.
             let after = ticks(state);
             let width = after.saturating_sub(before);
             if width < best.0 {
@@ -106,7 +107,7 @@ impl Pair {
         best.1
     }
 
-    /// As bytes of a journal block.
+    /// Encodes the content of a journal block.
     pub(crate) fn encode(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.ticks.to_le_bytes());
@@ -115,7 +116,7 @@ impl Pair {
         bytes
     }
 
-    /// The reverse of [`Pair::encode`].
+    /// Decodes what [`Pair::encode`] wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         Some(Self {
@@ -126,21 +127,22 @@ impl Pair {
     }
 }
 
-/// One straight piece of a [`Timeline`].
+/// One linear segment of a [`Timeline`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// First ticks.
+    /// First ticks of the segment.
     ticks: u64,
-    /// Picoseconds of the first ticks since the first pair.
+    /// Picoseconds from the first pair to the first ticks.
     ps: i64,
     /// Picoseconds per tick, times 2^[`RATE_BITS`].
     rate: u64,
 }
 
-/// Bits after the point of [`Line::rate`]: a hundredth of a picosecond after a second of ticks.
+/// Fractional bits of [`Line::rate`]: the error is a hundredth of a picosecond after a second of
+/// ticks.
 const RATE_BITS: u32 = 40;
 
-/// Turns ticks into picoseconds since the first pair.
+/// Converts ticks to picoseconds since the first pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     lines: Vec<Line>,
@@ -148,7 +150,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// From the readings of a recording, in any order. Readings that go backwards are left out.
+    /// Builds the timeline from the readings of a recording, in any order. Readings that go
+    /// backwards are ignored.
     pub(crate) fn new(mut pairs: Vec<Pair>) -> Self {
         pairs.sort_unstable_by_key(|pair| pair.ticks);
         pairs.dedup_by(|later, earlier| {
@@ -188,23 +191,23 @@ impl Timeline {
         }
     }
 
-    /// Unix time of the first pair, nanoseconds: what picosecond 0 means.
+    /// Returns the Unix time of the first pair, nanoseconds: picosecond 0.
     pub(crate) fn unix_ns(&self) -> i64 {
         self.unix_ns
     }
 
-    /// Picoseconds since the first pair; negative before it.
+    /// Returns picoseconds since the first pair; negative before it.
     pub(crate) fn ps(&self, ticks: u64) -> i64 {
         self.cursor().ps(ticks)
     }
 
-    /// Unix time in nanoseconds.
+    /// Returns Unix time in nanoseconds.
     pub(crate) fn unix_of(&self, ticks: u64) -> i64 {
         self.unix_ns
             .saturating_add(self.ps(ticks).div_euclid(1_000))
     }
 
-    /// The same with another moment as picosecond 0.
+    /// Returns the same timeline with picosecond 0 at these ticks.
     pub(crate) fn from(mut self, ticks: u64) -> Self {
         let ns = self.ps(ticks).div_euclid(1_000);
         for line in &mut self.lines {
@@ -214,7 +217,7 @@ impl Timeline {
         self
     }
 
-    /// The ticks of a Unix time in nanoseconds, 0 before the clock began.
+    /// Returns the ticks of a Unix time in nanoseconds, 0 before the clock's zero.
     pub(crate) fn ticks(&self, unix_ns: i64) -> u64 {
         let ps = i128::from(unix_ns).saturating_sub(i128::from(self.unix_ns)) * 1_000;
         let at = self.lines.partition_point(|line| i128::from(line.ps) <= ps);
@@ -227,7 +230,7 @@ impl Timeline {
         u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// For many conversions of moments that are near to each other.
+    /// Returns a cursor for many conversions of times that are near to each other.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
         Cursor {
             timeline: self,
@@ -237,17 +240,17 @@ impl Timeline {
     }
 }
 
-/// A [`Timeline`] that remembers its last line.
+/// A [`Timeline`] that caches its last line.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'t> {
     timeline: &'t Timeline,
     line: Line,
-    /// First ticks of the line after it.
+    /// First ticks of the next line.
     until: u64,
 }
 
 impl Cursor<'_> {
-    /// Picoseconds since the first pair; negative before it.
+    /// Returns picoseconds since the first pair; negative before it.
     #[inline]
     pub(crate) fn ps(&mut self, ticks: u64) -> i64 {
         if ticks < self.line.ticks || ticks >= self.until {
@@ -309,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_or_a_clock_that_stands_still_is_no_division_by_zero() {
+    fn single_reading_or_stopped_clock_does_not_divide_by_zero() {
         assert_eq!(Timeline::new(vec![pair(5, 5)]).ps(7), 2_000);
         assert_eq!(
             Timeline::new(vec![pair(5, 5), pair(5, 6), pair(9, 5)]).ps(6),
             1_000
         );
         assert_eq!(Timeline::new(Vec::new()).ps(7), 0);
-        // What a damaged journal may hold.
+        // Possible content of a damaged journal.
         let at = |ticks, mono_ns| Pair {
             ticks,
             mono_ns,
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on() {
+    fn clock_advances() {
         let state = choose();
         let first = Pair::read(state);
         let second = Pair::read(state);

@@ -1,4 +1,4 @@
-//! The operating system, and its clocks.
+//! The operating system and its clocks.
 
 pub(crate) mod clock;
 pub(crate) mod os;

@@ -1,6 +1,6 @@
-//! The few calls to the operating system that the recorder needs, made safe or named.
+//! The operating system calls that the recorder needs, behind safe or named functions.
 //!
-//! Nothing here allocates, so that a thread may record for the first time in a signal handler.
+//! Nothing here allocates, so a thread may record for the first time in a signal handler.
 #![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
 
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::journal::disk_limit::DiskSpace;
 
-/// Reserves address space without memory behind it. `None` when there is none left.
+/// Reserves address space without memory. Returns `None` when none is left.
 pub(crate) fn reserve(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new private mapping at an address of the kernel's choice touches nothing else.
     let at = unsafe {
@@ -28,10 +28,10 @@ pub(crate) fn reserve(bytes: usize) -> Option<*mut u8> {
     (at != libc::MAP_FAILED).then_some(at.cast())
 }
 
-/// Puts zeroed private memory in place of what was mapped at `at`.
+/// Maps zeroed private memory at `at`, replacing any mapping.
 ///
 /// # Safety
-/// `at..at + bytes` must lie in space that [`reserve`] gave, on page borders.
+/// `at..at + bytes` must lie in space returned by [`reserve`], on page boundaries.
 pub(crate) unsafe fn map_memory(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller owns the range; threads that still write there keep a valid address.
     let got = unsafe {
@@ -47,11 +47,11 @@ pub(crate) unsafe fn map_memory(at: *mut u8, bytes: usize) -> bool {
     got != libc::MAP_FAILED
 }
 
-/// Maps a piece of a file, shared and writable, in place of what was mapped at `at`.
+/// Maps a range of a file, shared and writable, at `at`, replacing any mapping.
 ///
 /// # Safety
-/// As [`map_memory`]; and the piece's space must have been allotted by [`allot`], or a full disk
-/// becomes SIGBUS.
+/// As [`map_memory`]; in addition, [`allocate`] must have allocated the range, or a full disk causes
+/// SIGBUS.
 pub(crate) unsafe fn map_file(at: *mut u8, bytes: usize, fd: RawFd, offset: u64) -> bool {
     let Ok(offset) = libc::off_t::try_from(offset) else {
         return false;
@@ -70,10 +70,10 @@ pub(crate) unsafe fn map_file(at: *mut u8, bytes: usize, fd: RawFd, offset: u64)
     got != libc::MAP_FAILED
 }
 
-/// Maps a piece of a file, private and read-only, in place of what was mapped at `at`.
+/// Maps a range of a file, private and read-only, at `at`, replacing any mapping.
 ///
 /// # Safety
-/// As [`map_memory`]; and the file must not shrink while it is mapped.
+/// As [`map_memory`]; in addition, the file must not shrink while it is mapped.
 pub(crate) unsafe fn map_file_to_read(at: *mut u8, bytes: usize, fd: RawFd, offset: u64) -> bool {
     let Ok(offset) = libc::off_t::try_from(offset) else {
         return false;
@@ -84,27 +84,27 @@ pub(crate) unsafe fn map_file_to_read(at: *mut u8, bytes: usize, fd: RawFd, offs
     got != libc::MAP_FAILED
 }
 
-/// Gives address space back.
+/// Releases address space.
 ///
 /// # Safety
-/// The caller made the mapping, and nobody knows of it any more.
+/// The caller created the mapping, and nothing else refers to it any more.
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller created the mapping, and nothing else refers to it.
     unsafe { libc::munmap(at.cast(), bytes) };
 }
 
-/// Gives the space of a piece of a file back; `false` where the file system cannot.
-pub(crate) fn give_back(fd: RawFd, offset: u64, bytes: u64) -> bool {
+/// Frees the space of a range of a file; `false` where the file system cannot.
+pub(crate) fn punch_hole(fd: RawFd, offset: u64, bytes: u64) -> bool {
     let (Ok(at), Ok(len)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes)) else {
         return false;
     };
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    // SAFETY: no memory is passed; a bad descriptor gives an error value.
     unsafe { libc::fallocate(fd, mode, at, len) == 0 }
 }
 
-/// Makes the pages of a mapping present and writable, so that the first records do not pay for
-/// it. Best effort: kernels before 5.14 do not know it.
+/// Makes the pages of a mapping present and writable, so that the first records do not pay for it.
+/// Best effort: kernels before 5.14 do not support it.
 ///
 /// # Safety
 /// The range must be mapped.
@@ -114,40 +114,40 @@ pub(crate) unsafe fn warm(at: *mut u8, bytes: usize) {
     unsafe { libc::madvise(at.cast(), bytes, MADV_POPULATE_WRITE) };
 }
 
-/// Allots disk space for a piece of a file, so that writing to its mapping cannot fail.
+/// Allocates disk space for a range of a file, so that writing to its mapping cannot fail.
 ///
-/// Refuses what `RLIMIT_FSIZE` forbids before the kernel would send `SIGXFSZ` for it.
-pub(crate) fn allot(fd: RawFd, offset: u64, bytes: u64) -> Result<(), i32> {
+/// Refuses a range beyond `RLIMIT_FSIZE`, for which the kernel would send `SIGXFSZ`.
+pub(crate) fn allocate(fd: RawFd, offset: u64, bytes: u64) -> Result<(), i32> {
     if offset.saturating_add(bytes) > file_size_limit() {
         return Err(libc::EFBIG);
     }
-    // A signal interrupts an allotment, which then begins anew: in small pieces, so that a timer of
-    // the program does not keep it from ever coming to an end.
-    let mut patience = 1_000;
+    // A signal interrupts an allocation, which then restarts: short ranges ensure that it completes
+    // even when the program has a timer.
+    let mut retries = 1_000;
     let mut done = 0;
     while done < bytes {
-        let piece = (bytes - done).min(ALLOT_BYTES);
+        let range = (bytes - done).min(ALLOCATE_BYTES);
         let (Ok(at), Ok(len)) = (
             libc::off_t::try_from(offset + done),
-            libc::off_t::try_from(piece),
+            libc::off_t::try_from(range),
         ) else {
             return Err(libc::EFBIG);
         };
-        // SAFETY: no memory is passed; a bad descriptor is an error value.
+        // SAFETY: no memory is passed; a bad descriptor gives an error value.
         match unsafe { libc::posix_fallocate(fd, at, len) } {
-            0 => done += piece,
-            libc::EINTR if patience > 0 => patience -= 1,
+            0 => done += range,
+            libc::EINTR if retries > 0 => retries -= 1,
             error => return Err(error),
         }
     }
     Ok(())
 }
 
-/// Space of the file system that a file lies on.
+/// Returns the space of the file system of an open file.
 pub(crate) fn disk_space(fd: RawFd) -> Option<DiskSpace> {
     // SAFETY: a `statvfs` of zeros is a valid value.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is valid for writing; a bad descriptor is an error value.
+    // SAFETY: `stat` is valid for writing; a bad descriptor gives an error value.
     if unsafe { libc::fstatvfs(fd, &raw mut stat) } != 0 || stat.f_blocks == 0 {
         return None;
     }
@@ -162,17 +162,17 @@ pub(crate) fn disk_space(fd: RawFd) -> Option<DiskSpace> {
     })
 }
 
-/// Offset of the first byte of a file that is not in a hole.
+/// Returns the offset of the first byte of a file that is not in a hole.
 pub(crate) fn first_data(fd: RawFd) -> u64 {
-    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    // SAFETY: no memory is passed; a bad descriptor gives an error value.
     let at = unsafe { libc::lseek(fd, 0, libc::SEEK_DATA) };
     u64::try_from(at).unwrap_or(0)
 }
 
-/// Bytes that are allotted at once.
-const ALLOT_BYTES: u64 = 256 << 10;
+/// Bytes per allocation call.
+const ALLOCATE_BYTES: u64 = 256 << 10;
 
-/// Largest size that this process may give a file, bytes.
+/// Returns the maximum size that this process may give a file, bytes.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -186,21 +186,21 @@ pub(crate) fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Whether there is a process of this number, as far as this process may see.
+/// Returns whether a process with this id exists, as far as this process may see.
 pub(crate) fn process_lives(pid: i32) -> bool {
-    // SAFETY: signal 0 is only asked about, not sent.
-    let told = unsafe { libc::kill(pid, 0) };
-    told == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    // SAFETY: signal 0 only checks for the process; no signal is sent.
+    let result = unsafe { libc::kill(pid, 0) };
+    result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: no arguments, cannot fail.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(tid).unwrap_or(0)
 }
 
-/// The calling thread's short name (at most 15 bytes) in `into`; the number of bytes.
+/// Writes the calling thread's short name (at most 15 bytes); returns the number of bytes.
 pub(crate) fn thread_name(into: &mut [u8; 16]) -> usize {
     // SAFETY: the kernel writes at most 16 bytes, with a zero at the end.
     let got = unsafe { libc::prctl(libc::PR_GET_NAME, into.as_mut_ptr(), 0, 0, 0) };
@@ -210,7 +210,7 @@ pub(crate) fn thread_name(into: &mut [u8; 16]) -> usize {
     into.iter().position(|byte| *byte == 0).unwrap_or(16)
 }
 
-/// Nanoseconds of one of the kernel's clocks.
+/// Reads one of the kernel's clocks, nanoseconds.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> i64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -227,7 +227,7 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> i64 {
         .saturating_add(now.tv_nsec as i64)
 }
 
-/// Name of this machine.
+/// Returns the name of this machine.
 pub(crate) fn host_name() -> String {
     let mut bytes = [0_u8; 256];
     // SAFETY: the buffer is valid for its length.
@@ -240,7 +240,7 @@ pub(crate) fn host_name() -> String {
     name
 }
 
-/// Local time as `YYYY_MM_DD_HH_MM_SS`.
+/// Formats local time as `YYYY_MM_DD_HH_MM_SS`.
 pub(crate) fn local_time_text(unix_s: i64) -> String {
     let time = unix_s as libc::time_t;
     // SAFETY: a `tm` of zeros is a valid value.
@@ -258,7 +258,7 @@ pub(crate) fn local_time_text(unix_s: i64) -> String {
     )
 }
 
-/// Takes the lock that says "somebody uses this journal". `false` when somebody else has it.
+/// Takes the lock that marks a journal as in use. Returns `false` when another process holds it.
 pub(crate) fn try_lock(file: BorrowedFd<'_>) -> std::io::Result<bool> {
     // SAFETY: the descriptor is open as long as the borrow.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -271,13 +271,13 @@ pub(crate) fn try_lock(file: BorrowedFd<'_>) -> std::io::Result<bool> {
     }
 }
 
-/// Waits until nobody holds the lock that [`try_lock`] takes, by this or another process.
+/// Waits until no process, including this one, holds the lock of [`try_lock`].
 pub(crate) fn wait_for_lock(file: BorrowedFd<'_>) {
     let fd = file.as_raw_fd();
     loop {
         // SAFETY: the descriptor is open as long as the borrow.
         if unsafe { libc::flock(fd, libc::LOCK_SH) } == 0 {
-            // SAFETY: as above.
+            // SAFETY: the descriptor is open as long as the borrow.
             unsafe { libc::flock(fd, libc::LOCK_UN) };
             return;
         }
@@ -287,15 +287,15 @@ pub(crate) fn wait_for_lock(file: BorrowedFd<'_>) {
     }
 }
 
-/// Gives the lock back that [`try_lock`] took, also for processes that inherited the descriptor.
+/// Releases the lock of [`try_lock`], also for processes that inherited the descriptor.
 pub(crate) fn unlock(file: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open as long as the borrow.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// The name of a network file system that `path` lies on, if it does.
+/// Returns the name of the network file system that contains `path`, if any.
 ///
-/// Mapped files misbehave there: a server that goes away becomes SIGBUS or a hang.
+/// Mapped files are unreliable there: a server that becomes unreachable causes SIGBUS or a hang.
 pub(crate) fn network_file_system(path: &Path) -> Option<&'static str> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: a `statfs` of zeros is a valid value.
@@ -336,11 +336,11 @@ fn network_magic(magic: u32) -> Option<&'static str> {
     })
 }
 
-/// Runs `work` with `SIGXFSZ` held back, so that a file size limit is an error value and not the
-/// end of the program.
-pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `f` with `SIGXFSZ` blocked, so that a file size limit gives an error value instead of
+/// ending the program.
+pub(crate) fn without_size_signal<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are plain values, filled by the calls below before they are read; changing
-    // this thread's own mask affects no other thread.
+    // this thread's mask affects no other thread.
     unsafe {
         let mut only: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -349,7 +349,7 @@ pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
         libc::sigaddset(&raw mut only, libc::SIGXFSZ);
         libc::sigpending(&raw mut waiting);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, &raw mut before);
-        let result = work();
+        let result = f();
         if libc::sigismember(&raw const waiting, libc::SIGXFSZ) == 0 {
             let no_time: libc::timespec = std::mem::zeroed();
             libc::sigtimedwait(&raw const only, std::ptr::null_mut(), &raw const no_time);
@@ -359,8 +359,9 @@ pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Holds back every signal in the calling thread: handlers of the program run on its own threads.
-pub(crate) fn hold_all_signals() {
+/// Blocks every signal in the calling thread, so that the program's handlers run on its own
+/// threads.
+pub(crate) fn block_all_signals() {
     // SAFETY: the set is filled before it is read; only this thread's mask changes.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -369,45 +370,45 @@ pub(crate) fn hold_all_signals() {
     }
 }
 
-/// Replaces pages by a private copy of a piece of a file, zeros past its end. Readers of the pages notice
-/// nothing as long as they showed the same.
+/// Replaces pages with a private copy of a range of a file, with zeros past its end. Readers of the
+/// pages see no change as long as the contents are equal.
 ///
 /// # Safety
-/// As [`map_memory`], and nobody writes there.
+/// As [`map_memory`], and no thread writes there.
 pub(crate) unsafe fn map_copy(at: *mut u8, bytes: usize, file: &File, offset: u64) -> bool {
-    const PIECE: usize = 4 << 20;
+    const COPY_BYTES: usize = 4 << 20;
     let mut done = 0;
     while done < bytes {
-        let piece = PIECE.min(bytes - done);
-        let Some(copy) = reserve(piece) else {
+        let len = COPY_BYTES.min(bytes - done);
+        let Some(copy) = reserve(len) else {
             return false;
         };
-        // SAFETY: just reserved; as bytes it is valid for writing, and nobody else knows of it.
+        // SAFETY: just reserved; as bytes it is valid for writing, and nothing else refers to it.
         let filled = unsafe {
-            map_memory(copy, piece) && {
-                let into = std::slice::from_raw_parts_mut(copy, piece);
+            map_memory(copy, len) && {
+                let into = std::slice::from_raw_parts_mut(copy, len);
                 fill(file, offset + done as u64, into);
                 true
             }
         };
-        // SAFETY: moves whole pages of our own over pages of the caller's range.
+        // SAFETY: moves whole pages of `copy` over pages of the caller's range.
         let moved = filled
             && unsafe {
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 let to: *mut libc::c_void = at.add(done).cast();
-                libc::mremap(copy.cast(), piece, piece, flags, to) != libc::MAP_FAILED
+                libc::mremap(copy.cast(), len, len, flags, to) != libc::MAP_FAILED
             };
         if !moved {
             // SAFETY: reserved above.
-            unsafe { unmap(copy, piece) };
+            unsafe { unmap(copy, len) };
             return false;
         }
-        done += piece;
+        done += len;
     }
     true
 }
 
-/// Reads what there is.
+/// Reads up to the end of the file.
 fn fill(file: &File, mut offset: u64, mut into: &mut [u8]) {
     while !into.is_empty() {
         match file.read_at(into, offset) {
@@ -427,14 +428,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_known_by_their_numbers() {
+    fn network_file_systems_are_detected_by_magic_number() {
         assert_eq!(network_magic(0x6969), Some("NFS"));
         assert_eq!(network_magic(0xff53_4d42), Some("CIFS"));
         assert_eq!(network_magic(0xef53), None);
     }
 
     #[test]
-    fn a_session_name_has_its_six_parts() {
+    fn default_session_name_has_six_numbers() {
         let text = local_time_text(1_700_000_000);
         let parts: Vec<_> = text.split('_').collect();
         assert_eq!(parts.len(), 6);

@@ -1,14 +1,14 @@
-//! How the owner of a ring and the drain thread share a chunk of it.
+//! Lock-free sharing of a ring's chunks between the owning thread and the drain thread.
 //!
-//! Publication is one Release store after what it publishes, which the other side loads with Acquire:
-//! [`ChunkHead::used`] for records, [`ChunkHead::state`] for whole chunks. There is no read-modify-write
-//! and no fence. `cargo xtask sanitize` compiles this file against loom, which tries every order in
-//! which the two threads can run.
+//! Each side publishes with one Release store after the data, and the other side loads that word
+//! with Acquire: [`ChunkHead::used`] for records, [`ChunkHead::state`] for whole chunks. There is
+//! no read-modify-write and no fence. `cargo xtask sanitize` compiles this file against loom, which
+//! explores every interleaving of the two threads.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// One record as the threads see it. Relaxed stores compile to plain ones; the publication is
-/// the Release store of [`ChunkHead::used`], and of an open slot's own `meta`.
+/// One record as both threads access it. Relaxed stores compile to plain stores; the Release store
+/// of [`ChunkHead::used`], or of an open slot's `meta`, publishes the record.
 #[repr(C)]
 pub(crate) struct Record {
     /// Word 0.
@@ -20,7 +20,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Writes the three words. Owner only; nobody reads them before [`ChunkHead::publish`].
+    /// Writes the three words. Owner only; no thread reads them before [`ChunkHead::publish`].
     #[inline]
     pub(crate) fn put(&self, words: [u64; 3]) {
         self.key.store(words[0], Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl Record {
         self.meta.store(words[2], Ordering::Relaxed);
     }
 
-    /// Of an open slot, asked by its own thread: whether a span has it.
+    /// Whether a span occupies this open slot. Owner only.
     #[inline]
     pub(crate) fn is_taken(&self) -> bool {
         self.meta.load(Ordering::Relaxed) != 0
@@ -38,47 +38,47 @@ impl Record {
 /// State of one chunk.
 ///
 /// `state` is 0 while the chunk is free, else `sequence << 1`, with bit 0 set once the owner has
-/// left it. When the drain thread finds bit 0 set, `used` is final, and it may give the chunk back after
-/// its content has been written.
+/// left the chunk. When the drain thread finds bit 0 set, `used` is final, and the drain thread may
+/// give the chunk back after it has written the content.
 #[repr(C)]
 pub(crate) struct ChunkHead {
-    /// See above.
+    /// 0 for a free chunk, else `sequence << 1 | left`; see the type.
     pub(crate) state: AtomicU32,
-    /// Bytes of whole records.
+    /// Bytes of complete records.
     pub(crate) used: AtomicU32,
 }
 
-/// What the drain thread sees of a chunk that is in use.
+/// State of a chunk in use, as the drain thread sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
-    /// Place of the chunk in the order of use.
+    /// Position of the chunk in the order of use.
     pub(crate) sequence: u32,
-    /// Bytes of whole records that may be read.
+    /// Bytes of complete records that may be read.
     pub(crate) used: u32,
-    /// Whether the owner has left the chunk: `used` is final.
+    /// Whether the owner has left the chunk; `used` is then final.
     pub(crate) left: bool,
 }
 
 impl ChunkHead {
-    /// Owner: whether the chunk can be taken.
+    /// Returns whether the owner can take the chunk. Owner only.
     pub(crate) fn is_free(&self) -> bool {
         self.state.load(Ordering::Acquire) == 0
     }
 
-    /// Owner: takes a free chunk, as the one with this sequence number.
+    /// Takes a free chunk and gives it this sequence number. Owner only.
     pub(crate) fn take(&self, sequence: u32) {
         self.used.store(0, Ordering::Relaxed);
         self.state.store(sequence << 1, Ordering::Release);
     }
 
-    /// Owner: leaves the chunk for another one.
+    /// Leaves the chunk for another one. Owner only.
     pub(crate) fn leave(&self, sequence: u32) {
         self.state.store(sequence << 1 | 1, Ordering::Release);
     }
 
-    /// Drain thread: what can be carried; `None` for a free chunk.
+    /// Returns the readable state of the chunk, `None` for a free one. Drain thread only.
     pub(crate) fn published(&self) -> Option<Published> {
-        // The state first: once it says that the owner has left, `used` changes no more.
+        // Loads the state first: once it has the bit for a left chunk, `used` no longer changes.
         let state = self.state.load(Ordering::Acquire);
         (state != 0).then(|| Published {
             sequence: state >> 1,
@@ -87,18 +87,19 @@ impl ChunkHead {
         })
     }
 
-    /// Drain thread: gives back a chunk that its owner has left, after its content was written.
+    /// Frees a chunk that its owner has left, after its content was written. Drain thread only.
     pub(crate) fn give_back(&self) {
         self.state.store(0, Ordering::Release);
     }
 }
 
-/// Drain thread: the chunks that can be carried, with their indexes, in the order in which they were
-/// filled. `next`: the sequence number after the last chunk that was given back.
+/// Lists the readable chunks with their indexes, in the order in which they were filled. `next` is
+/// the sequence number after the last chunk that was given back. Drain thread only.
 ///
-/// The owner takes chunks while their heads are read, so a head that was read early may be older than
-/// others. Then all are read again, and at last a later chunk is no part of the answer without the whole of
-/// all earlier ones. What was published before the call is in the answer.
+/// The owner takes chunks while their heads are read, so a head that was read early may be older
+/// than the others. In that case all heads are read again, and the result contains a later chunk
+/// only together with the whole of all earlier ones. Everything published before the call is in the
+/// result.
 pub(crate) fn in_order(heads: &[ChunkHead], next: u32) -> Vec<(usize, Published)> {
     const READINGS: usize = 3;
     let mut found: Vec<(usize, Published)> = Vec::new();
@@ -122,7 +123,7 @@ pub(crate) fn in_order(heads: &[ChunkHead], next: u32) -> Vec<(usize, Published)
     found
 }
 
-/// Owner: publishes the records below `used`, bytes of its current chunk.
+/// Publishes the records in the first `used` bytes of the current chunk. Owner only.
 #[inline]
 pub(crate) fn publish(current: &AtomicU32, used: u32) {
     current.store(used, Ordering::Release);

@@ -1,9 +1,11 @@
-//! Which chunks of a ring the drain thread carries. (Not in [`crate::ring::chunk`], which a model checker compiles.)
+//! Tests of the order in which the drain thread reads chunks. They are not in
+//! [`crate::ring::chunk`], because a model checker compiles that file.
 
 use crate::ring::chunk::{ChunkHead, in_order};
 use crate::ring::sync::AtomicU32;
 
-/// Heads with these states (sequence, whether the owner has left it), and the sequences that are carried.
+/// Builds heads with these states (sequence, whether the owner has left) and returns the sequences
+/// that are drained.
 fn carried(heads: &[Option<(u32, bool)>], next: u32) -> Vec<u32> {
     let heads: Vec<ChunkHead> = heads
         .iter()
@@ -20,13 +22,13 @@ fn carried(heads: &[Option<(u32, bool)>], next: u32) -> Vec<u32> {
 }
 
 #[test]
-fn chunks_are_carried_in_the_order_in_which_they_were_filled() {
+fn chunks_are_drained_in_the_order_of_filling() {
     let heads = [Some((3, false)), None, Some((1, true)), Some((2, true))];
     assert_eq!(carried(&heads, 1), [1, 2, 3]);
 }
 
 #[test]
-fn a_chunk_waits_for_the_whole_of_all_earlier_ones() {
+fn chunk_is_not_drained_before_earlier_ones_are_complete() {
     // Chunk 4 was taken after its head was read.
     assert_eq!(carried(&[None, Some((5, true)), Some((3, true))], 3), [3]);
     assert!(carried(&[None, Some((5, true))], 4).is_empty());

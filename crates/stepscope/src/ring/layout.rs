@@ -1,70 +1,69 @@
-//! The bytes that the recorder's threads, its drain thread and the recovery share.
+//! The binary layout that recording threads, the drain thread and recovery share.
 //!
-//! Everything here may outlive the process that wrote it, so a change of any number or any order
-//! needs a new [`VERSION`]. `docs/reference/journal.md` tells the same for readers of the files.
+//! These bytes may outlive the process that wrote them, so a change of any number or order needs a
+//! new [`VERSION`]. `docs/reference/journal.md` describes the same layout for readers of the files.
 //!
 //! # Records
 //!
 //! A record is three little-endian words, 24 bytes:
 //!
 //! ```text
-//! word 0   key: clock ticks at the begin of the span, at the instant, at the sample
+//! word 0   key: clock ticks at the start of the span, at the instant, at the sample
 //! word 1   value: clock ticks at the end, bits of a number, length of a text
 //! word 2   meta: name id (bits 0..32) | kind (32..40) | flags (40..48) | extra (48..64)
 //! ```
 //!
-//! A text (an argument's value, or a name that is not interned) is a record of kind
-//! [`KIND_TEXT`] followed by `extra` records that hold nothing but its bytes, padded with zeros.
-//! The `extra` of a span, step or instant is its row: 0 is the thread's own, others hold what the thread
-//! does in turns (tasks of an event loop), which would not nest on one row.
-//! Arguments come before the span, step or instant they belong to and carry its key.
+//! A text (an argument's value, or a name that is not interned) is a record of kind [`KIND_TEXT`]
+//! followed by `extra` records that hold only its bytes, padded with zeros. The `extra` of a span,
+//! step or instant is its row: row 0 is the thread itself, other rows hold what the thread
+//! interleaves (tasks of an event loop), which would not nest on one row. Arguments precede the
+//! span, step or instant they belong to and carry its key.
 //!
 //! # A thread's region
 //!
 //! ```text
-//! 0        RegionHead: who owns it, which chunks hold what
+//! 0        RegionHead: the owner, and the state of each chunk
 //! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id, or
 //!          the function of a call);
 //!          a slot whose word 2 is 0 is free
 //! 16384    chunk 0, chunk 1, ... of CHUNK_BYTES each
 //! ```
 //!
-//! The owning thread fills one chunk after the other and always takes the lowest free one, so a
-//! thread whose chunks are drained in time touches the same few pages again and again; only
-//! bursts reach further.
+//! The owning thread fills one chunk after the other and always takes the lowest free one. A thread
+//! whose chunks are drained in time therefore reuses the same few pages; only bursts reach further.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ring::chunk::{ChunkHead, Record};
 
-/// Version of everything in this module. 2: flight recordings, whose events file consists of segments;
-/// all else is as in version 1.
+/// Version of this layout. Version 2 adds flight recordings, whose events file consists of
+/// segments; everything else is as in version 1.
 pub(crate) const VERSION: u32 = 2;
-/// Versions that can be recovered.
+/// Versions that recovery can read.
 pub(crate) const KNOWN_VERSIONS: [u32; 2] = [1, 2];
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = 24;
-/// Bytes of one chunk of a region.
+/// Bytes of a chunk that hold records.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes of a chunk that records use.
+/// Maximum number of chunks of a region.
 pub(crate) const CHUNK_USABLE: usize = CHUNK_BYTES / RECORD_BYTES * RECORD_BYTES;
 /// Most chunks of a region.
 pub(crate) const MAX_CHUNKS: usize = 128;
-/// Slots for open spans; deeper spans are recorded when they end, but are lost if the program is
-/// killed while they are open.
+/// Number of slots for open spans. Deeper spans are recorded when they end, but are lost if the
+/// program is killed while they are open.
 pub(crate) const OPEN_SPANS: usize = 512;
-/// Where the open spans begin.
+/// Offset of the open spans in a region.
 pub(crate) const OPEN_OFFSET: usize = 4096;
-/// Where the chunks begin.
+/// Offset of the first chunk in a region.
 pub(crate) const CHUNKS_OFFSET: usize = OPEN_OFFSET + OPEN_SPANS * RECORD_BYTES;
 /// Bytes of a whole region.
 pub(crate) const REGION_BYTES: usize = CHUNKS_OFFSET + MAX_CHUNKS * CHUNK_BYTES;
-/// Most pieces of the rings file that one region is made of.
+/// Maximum number of ranges of the rings file that one region maps.
 pub(crate) const MAX_EXTENTS: usize = 8;
-/// Bytes kept of a thread's name.
+/// Bytes stored of a thread's name.
 pub(crate) const THREAD_NAME_BYTES: usize = 64;
-/// Longest text that is recorded, in bytes; longer ones are cut and counted.
+/// Maximum length of a recorded text, in bytes; longer texts are truncated and counted.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// A finished span.
@@ -75,23 +74,23 @@ pub(crate) const KIND_STEP: u8 = 2;
 pub(crate) const KIND_INSTANT: u8 = 3;
 /// A sample of a counter; word 1 is an `f64`.
 pub(crate) const KIND_COUNTER: u8 = 4;
-/// An argument that is a number or an interned text; the flags tell which.
+/// An argument that is a number or an interned text; the flags hold its type.
 pub(crate) const KIND_ARG: u8 = 5;
-/// A text; name id 0 means that it is the name of what follows.
+/// A text; name id 0 means that it is the name of the event that follows.
 pub(crate) const KIND_TEXT: u8 = 6;
-/// Says under which shared key (word 1) the arguments of the span with this key (word 0) are.
+/// The shared key (word 1) under which the arguments of the span with this key (word 0) are stored.
 pub(crate) const KIND_LINK: u8 = 7;
 
-/// Span, step or instant: arguments with the same key came before it.
+/// Span, step or instant: arguments with the same key precede it.
 pub(crate) const FLAG_ARGS: u8 = 1;
 /// Span, step, instant or counter: its name is a text with the same key, not a name id.
 pub(crate) const FLAG_NAMED_BY_TEXT: u8 = 2;
-/// Span: a link with the same key came before it.
+/// Span: a link with the same key precedes it.
 pub(crate) const FLAG_LINK: u8 = 4;
-/// Span: it came from `tracing`, and word 1 of its open slot is its id.
+/// Span: it comes from `tracing`, and word 1 of its open slot is its id.
 #[cfg(feature = "tracing")]
 pub(crate) const FLAG_TRACED: u8 = 8;
-/// Span: it is a function's call, and word 1 of its open slot tells the function.
+/// Span: it is a function call, and word 1 of its open slot identifies the function.
 pub(crate) const FLAG_CALLED: u8 = 16;
 
 /// Argument: word 1 is an `i64`.
@@ -102,76 +101,77 @@ pub(crate) const ARG_UINT: u8 = 1;
 pub(crate) const ARG_DOUBLE: u8 = 2;
 /// Argument: word 1 is 0 or 1.
 pub(crate) const ARG_BOOL: u8 = 3;
-/// Mask of the types above.
+/// Mask of the argument types above.
 pub(crate) const ARG_TYPE_MASK: u8 = 0x0f;
-/// Argument or text: the key is shared by all threads and may be used by several spans.
+/// Argument or text: all threads share the key, and several spans may use it.
 pub(crate) const ARG_SHARED: u8 = 0x80;
 
-/// Makes word 2.
+/// Builds word 2.
 #[inline]
 pub(crate) const fn meta(name: u32, kind: u8, flags: u8, extra: u16) -> u64 {
     name as u64 | (kind as u64) << 32 | (flags as u64) << 40 | (extra as u64) << 48
 }
 
-/// Name id of word 2.
+/// Returns the name id in word 2.
 #[allow(clippy::cast_possible_truncation, reason = "the field's width")]
 pub(crate) const fn meta_name(meta: u64) -> u32 {
     meta as u32
 }
 
-/// Kind of word 2.
+/// Returns the kind in word 2.
 #[allow(clippy::cast_possible_truncation, reason = "the field's width")]
 pub(crate) const fn meta_kind(meta: u64) -> u8 {
     (meta >> 32) as u8
 }
 
-/// Flags of word 2.
+/// Returns the flags in word 2.
 #[allow(clippy::cast_possible_truncation, reason = "the field's width")]
 pub(crate) const fn meta_flags(meta: u64) -> u8 {
     (meta >> 40) as u8
 }
 
-/// Extra of word 2.
+/// Returns the extra field of word 2.
 #[allow(clippy::cast_possible_truncation, reason = "the field's width")]
 pub(crate) const fn meta_extra(meta: u64) -> u16 {
     (meta >> 48) as u16
 }
 
-/// A piece of the rings file that is mapped into a region.
+/// A range of the rings file that is mapped into a region.
 #[repr(C)]
 pub(crate) struct Extent {
-    /// Where in the file it begins, bytes.
+    /// Offset of the range in the file, bytes.
     pub(crate) file_offset: AtomicU64,
-    /// Chunks in it; the first extent holds the head and the open spans before them. 0: unused.
+    /// Number of chunks in the range; the first extent also holds the head and the open spans. 0:
+    /// unused.
     pub(crate) chunks: AtomicU64,
 }
 
-/// Head of a region, on a page of its own.
+/// Head of a region, alone on its page.
 #[repr(C)]
 pub(crate) struct RegionHead {
-    /// Nonce of the session, so that no data can be mistaken for a head.
+    /// Nonce of the session, which distinguishes a head from other data.
     pub(crate) nonce: AtomicU64,
-    /// This head's own place in the rings file, bytes; `u64::MAX` in memory.
+    /// Offset of this head in the rings file, bytes; `u64::MAX` in memory.
     pub(crate) file_offset: AtomicU64,
-    /// Number of the owning thread within the session; 0: no owner, nothing to read.
+    /// Number of the owning thread within the session; 0: no owner, no content.
     pub(crate) serial: AtomicU32,
-    /// The owner's id in the operating system.
+    /// The owner's thread id in the operating system.
     pub(crate) tid: AtomicU32,
-    /// 1 when the program gave the name: the operating system is not asked for it.
+    /// 1 when the program set the name; the recorder then does not query the operating system.
     pub(crate) name_given: AtomicU32,
-    /// Chunks that may be used.
+    /// Number of chunks that may be used.
     pub(crate) chunk_limit: AtomicU32,
-    /// Records that found no room.
+    /// Number of dropped records.
     pub(crate) dropped: AtomicU64,
-    /// Texts that were cut.
+    /// Number of truncated texts.
     pub(crate) cut: AtomicU64,
-    /// Bytes of the name.
+    /// Length of the name, bytes.
     pub(crate) name_len: AtomicU32,
     /// Unused.
-    pub(crate) reserved_too: AtomicU32,
-    /// The thread's name as words of bytes.
+    pub(crate) reserved_2: AtomicU32,
+    /// The thread's name, 8 bytes per word.
     pub(crate) name: [AtomicU64; THREAD_NAME_BYTES / 8],
-    /// Pieces of the file, in order of chunks.
+    /// Mapped ranges of the rings file, in order of chunks.
     pub(crate) extents: [Extent; MAX_EXTENTS],
     /// The chunks.
     pub(crate) chunks: [ChunkHead; MAX_CHUNKS],
@@ -181,43 +181,43 @@ const _: () = assert!(size_of::<RegionHead>() <= OPEN_OFFSET);
 const _: () = assert!(size_of::<Record>() == RECORD_BYTES && size_of::<ChunkHead>() == 8);
 const _: () = assert!(CHUNKS_OFFSET.is_multiple_of(4096));
 
-/// Bytes of the region's first extent with this many chunks.
+/// Returns the bytes of a region's first extent that has this many chunks.
 pub(crate) const fn first_extent_bytes(chunks: usize) -> usize {
     CHUNKS_OFFSET + chunks * CHUNK_BYTES
 }
 
-/// Bytes at the beginning of the rings file that hold names.
+/// Bytes at the start of the rings file that hold names.
 pub(crate) const NAMES_BYTES: usize = 4 << 20;
-/// Bytes before the first name: nonce, then the number of bytes used by names.
+/// Bytes before the first name: the nonce, then the number of bytes used by names.
 pub(crate) const NAMES_HEAD: usize = 16;
 
-/// First word of every segment of a flight recording.
+/// First word of each segment of a flight recording.
 pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"SSFLIGHT");
-/// Bytes of a segment before its blocks.
+/// Bytes of a segment's head, before its blocks.
 pub(crate) const SEGMENT_HEAD: usize = 64;
 
-/// First word of every block of the events file: `SSB` and the version of blocks.
+/// First word of each block of the events file: `SSB` and the version of the block format.
 pub(crate) const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SSB\x01");
 /// Bytes of a block's head.
 pub(crate) const BLOCK_HEAD: usize = 32;
 
-/// Facts of the session, lines of `key=value`.
+/// Metadata of the session: lines of `key=value`.
 pub(crate) const BLOCK_META: u32 = 1;
-/// Clock readings: ticks, monotonic nanoseconds, Unix nanoseconds.
+/// A clock reading: ticks, monotonic nanoseconds, Unix nanoseconds.
 pub(crate) const BLOCK_CLOCK: u32 = 2;
 /// A thread: its id in the operating system (8 bytes), then its name.
 pub(crate) const BLOCK_THREAD: u32 = 3;
 /// Records of a chunk.
 pub(crate) const BLOCK_DATA: u32 = 4;
-/// Spans that were open: ticks of the moment (8 bytes), then one record each.
+/// Open spans: the current ticks (8 bytes), then one record each.
 pub(crate) const BLOCK_OPEN: u32 = 5;
-/// What was lost: dropped records and cut texts of a thread so far (8 bytes each).
+/// Losses of a thread so far: dropped records and truncated texts (8 bytes each).
 pub(crate) const BLOCK_LOST: u32 = 6;
-/// The recording was written to this file (a path) of this many bytes (8 bytes, before the path).
+/// The file the recording was exported to: its size in bytes (8 bytes), then its path.
 pub(crate) const BLOCK_WRITTEN: u32 = 7;
-/// Arguments from a segment that was written over; serial 0: those that threads share.
-pub(crate) const BLOCK_KEPT: u32 = 8;
-/// Fills up to a page border.
+/// Arguments copied from an overwritten segment; serial 0: arguments that threads share.
+pub(crate) const BLOCK_RETAINED_ARGS: u32 = 8;
+/// Padding up to a page boundary.
 pub(crate) const BLOCK_FILLER: u32 = 9;
 
 /// Head of a block of the events file.
@@ -225,18 +225,18 @@ pub(crate) const BLOCK_FILLER: u32 = 9;
 pub(crate) struct BlockHead {
     /// One of `BLOCK_*`.
     pub(crate) kind: u32,
-    /// Thread, 0 if the block belongs to none.
+    /// Serial number of the thread, 0 for a block of no thread.
     pub(crate) serial: u32,
-    /// Sequence of the chunk that the records come from.
+    /// Sequence of the chunk that contained the records.
     pub(crate) sequence: u32,
-    /// Where in that chunk they began, bytes.
+    /// Offset of the records in that chunk, bytes.
     pub(crate) from: u32,
     /// Bytes that follow this head.
     pub(crate) len: u32,
 }
 
 impl BlockHead {
-    /// The head's bytes.
+    /// Encodes the head.
     pub(crate) fn encode(self) -> [u8; BLOCK_HEAD] {
         let mut bytes = [0; BLOCK_HEAD];
         let words = [
@@ -255,7 +255,7 @@ impl BlockHead {
         bytes
     }
 
-    /// The head at the beginning of `bytes`, if there is a sound one.
+    /// Decodes the head at the start of `bytes`; `None` unless it is valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = [0_u32; BLOCK_HEAD / 4];
         for (word, at) in words
@@ -274,7 +274,7 @@ impl BlockHead {
         (words[0] == BLOCK_MAGIC && words[6] == head.check()).then_some(head)
     }
 
-    /// A small check, so that garbage does not pass for a length.
+    /// Computes a small checksum, so that garbage is not taken for a length.
     fn check(self) -> u32 {
         [self.kind, self.serial, self.sequence, self.from, self.len]
             .into_iter()
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_head_survives_and_damage_is_seen() {
+    fn block_head_round_trips_and_detects_damage() {
         let head = BlockHead {
             kind: BLOCK_DATA,
             serial: 7,

@@ -1,8 +1,8 @@
-//! Regions: the memory that a thread's ring lies in.
+//! Regions: the memory of the threads' rings.
 //!
-//! A region is address space that is reserved once and never given back; a session puts pages of its
-//! rings file (or plain memory) there, and takes them away again by putting private pages in their
-//! place. So no thread that is still writing ever meets an address without memory behind it.
+//! A region is address space that is reserved once and never released. A session maps pages of its
+//! rings file (or plain memory) there, and later replaces them with private pages. A thread that is
+//! still writing therefore never accesses an unmapped address.
 //!
 //! Nothing here allocates or locks: a thread may get its region inside a signal handler.
 #![allow(unsafe_code, reason = "mappings; see the module's text")]
@@ -24,19 +24,19 @@ use crate::ring::layout::{
     REGION_BYTES, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
 };
 
-/// What attaching threads need of the session.
+/// State of the session that attaching threads need.
 pub(crate) struct Attach {
-    /// The rings file, -1 in memory.
+    /// Descriptor of the rings file, -1 in memory.
     pub(crate) rings: AtomicU32,
-    /// Bytes of the rings file that are taken.
+    /// Allocated bytes of the rings file.
     pub(crate) rings_len: AtomicU64,
     /// Nonce of the session.
     pub(crate) nonce: AtomicU64,
     /// Serial number of the next thread.
     pub(crate) next_serial: AtomicU32,
-    /// Chunks that a region begins with.
+    /// Number of chunks of a new region.
     pub(crate) first_chunks: AtomicU32,
-    /// Why a region could not be put into the rings file (an `errno`), 0 if all could.
+    /// `errno` of a region that could not be mapped from the rings file, 0 when all could.
     pub(crate) failed: AtomicU32,
 }
 
@@ -49,95 +49,101 @@ pub(crate) static ATTACH: Attach = Attach {
     failed: AtomicU32::new(0),
 };
 
-/// Nobody has the region.
+/// The region has no owner.
 pub(crate) const FREE: u32 = 0;
-/// A living thread has it.
+/// A living thread owns the region.
 pub(crate) const OWNED: u32 = 1;
-/// Its thread has ended; the drain thread frees it.
+/// The owner has ended; the drain thread frees the region.
 pub(crate) const RETIRED: u32 = 2;
-/// The session is taking it back.
+/// The session is reclaiming the region.
 pub(crate) const SWEEPING: u32 = u32::MAX;
 
-/// Control of one region, private to the process and never freed: kept in a list, and used again.
+/// Control block of one region, private to the process and never freed: it stays in a list and is
+/// reused.
 pub(crate) struct RingMemory {
-    /// The next older one.
+    /// The next older region in the list.
     next: AtomicPtr<RingMemory>,
-    /// Number in the list, from 0.
+    /// Index in the list, from 0.
     pub(crate) index: u32,
-    /// Where it lies; never changes.
+    /// Address of the region; never changes.
     base: *mut u8,
     /// [`FREE`], [`OWNED`] or [`RETIRED`].
     pub(crate) status: AtomicU32,
-    /// The value of [`STATE`] it records for, 0 for none, or [`SWEEPING`].
+    /// The value of [`STATE`] that the region records for, 0 for none, or [`SWEEPING`].
     pub(crate) session: AtomicU32,
     /// The session whose rings file is mapped here, 0 for none.
     pub(crate) mapped_for: AtomicU32,
 }
 
-// SAFETY: `base` is an address of a mapping that is never removed; what lies there is accessed
-// through atomics, and raw bytes only by the rules in the module's text.
+// SAFETY: `base` is the address of a mapping that is never removed. Its content is accessed through
+// atomics, and as raw bytes only by the rules of the module documentation.
 unsafe impl Sync for RingMemory {}
-// SAFETY: as above.
+// SAFETY: `base` is the address of a mapping that is never removed, and any thread may access its
+// atomics.
 unsafe impl Send for RingMemory {}
 
-/// The head and the open slots, as words that are as small as the smallest of their fields.
+/// The head and the open slots, as words as small as the smallest of their fields.
 type HeadWords = [AtomicU32; CHUNKS_OFFSET / 4];
 
-/// What a region showed of a rings file that it has left: nobody writes there any more.
-pub(crate) struct LeftRingMemory {
+/// A second mapping of a region's ranges in the old rings file, made after the region has moved to
+/// a new file: no thread writes to it any more.
+pub(crate) struct OldRingMapping {
     at: *mut u8,
-    /// The words that were copied to the new file.
+    /// The words of the head and the open slots that were copied to the new file.
     copied: Vec<u32>,
 }
 
-impl LeftRingMemory {
+impl OldRingMapping {
     fn show(file: RawFd, extents: &[(usize, u64, usize)]) -> io::Result<Self> {
         let at = os::reserve(REGION_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let old = Self {
             at,
             copied: Vec::new(),
         };
-        for (offset, place, bytes) in extents {
-            // SAFETY: within what was just reserved; the file's space was allotted for the region.
-            if !unsafe { os::map_file(at.add(*offset), *bytes, file, *place) } {
+        for (offset, file_offset, bytes) in extents {
+            // SAFETY: the range is within the address space just reserved; the file's space was
+            // allocated for the region.
+            if !unsafe { os::map_file(at.add(*offset), *bytes, file, *file_offset) } {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(old)
     }
 
-    /// The head.
+    /// Returns the head.
     pub(crate) fn head(&self) -> &RegionHead {
         // SAFETY: mapped as long as `self` lives, and every content of atomics is valid.
         unsafe { &*self.at.cast::<RegionHead>() }
     }
 
     fn words(&self) -> &HeadWords {
-        // SAFETY: as `head`; the first extent begins with the head and the open slots.
+        // SAFETY: mapped as long as `self` lives; the first extent starts with the head and the
+        // open slots, and every content of atomics is valid.
         unsafe { &*self.at.cast::<HeadWords>() }
     }
 
-    /// Bytes of a chunk, not past what `used` said.
+    /// Returns bytes of a chunk. `to` must not exceed the chunk's `used`.
     pub(crate) fn published(&self, chunk: usize, from: u32, to: u32) -> &[u8] {
         debug_assert!(from <= to && to as usize <= CHUNK_USABLE && chunk < MAX_CHUNKS);
         let offset = CHUNKS_OFFSET + chunk * CHUNK_BYTES + from as usize;
-        // SAFETY: within the mapping, by the head that it has itself; published before, and final.
+        // SAFETY: the range is within the mapping, as the mapping's head describes it; these bytes
+        // were published before the move, and are final.
         unsafe { std::slice::from_raw_parts(self.at.add(offset), (to - from) as usize) }
     }
 }
 
-/// What a chunk of an old region has behind the records that were published there.
+/// The rest of a chunk in an old mapping, after the records that were published there.
 #[derive(Clone)]
 pub(crate) struct LateRecords {
     chunk: usize,
     sequence: u32,
-    /// Where in the chunk it begins, bytes.
+    /// Offset of the rest in the chunk, bytes.
     from: u32,
     words: Vec<u64>,
 }
 
-impl LeftRingMemory {
-    /// Of the chunk that the owner was filling.
+impl OldRingMapping {
+    /// Returns the unpublished rest of the chunk that the owner was filling.
     pub(crate) fn late(&self) -> Option<LateRecords> {
         let chunks = self.head().chunks.iter().enumerate();
         let state = |chunk: &ChunkHead| chunk.state.load(Ordering::Acquire);
@@ -159,9 +165,9 @@ impl LeftRingMemory {
     }
 }
 
-impl Drop for LeftRingMemory {
+impl Drop for OldRingMapping {
     fn drop(&mut self) {
-        // SAFETY: made by `show`, and only `self` knows of it.
+        // SAFETY: `show` reserved this mapping, and only `self` refers to it.
         unsafe { os::unmap(self.at, REGION_BYTES) };
     }
 }
@@ -169,7 +175,7 @@ impl Drop for LeftRingMemory {
 static REGIONS: AtomicPtr<RingMemory> = AtomicPtr::new(std::ptr::null_mut());
 static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// All regions there are.
+/// Iterates over all regions.
 pub(crate) fn regions() -> impl Iterator<Item = &'static RingMemory> {
     let mut at = REGIONS.load(Ordering::Acquire);
     std::iter::from_fn(move || {
@@ -181,30 +187,32 @@ pub(crate) fn regions() -> impl Iterator<Item = &'static RingMemory> {
 }
 
 impl RingMemory {
-    /// The head, in the mapping.
+    /// Returns the head, in the mapping.
     pub(crate) fn head(&self) -> &'static RegionHead {
-        // SAFETY: the first page of a region is mapped as soon as it is in the list, for ever, and
-        // `RegionHead` consists of atomics for which every content is valid.
+        // SAFETY: the first page of a region is mapped before the region enters the list, and stays
+        // mapped for ever; `RegionHead` consists of atomics, for which every content is valid.
         unsafe { &*self.base.cast::<RegionHead>() }
     }
 
-    /// The open slots.
+    /// Returns the open slots.
     pub(crate) fn open(&self) -> &'static [Record; OPEN_SPANS] {
-        // SAFETY: as `head`.
+        // SAFETY: the pages of the open slots are mapped before the region enters the list, and
+        // stay mapped for ever; every content of atomics is valid.
         unsafe { &*self.base.add(OPEN_OFFSET).cast::<[Record; OPEN_SPANS]>() }
     }
 
-    /// Where a chunk begins.
+    /// Returns the address of a chunk.
     pub(crate) fn chunk(&self, index: usize) -> *mut u8 {
         debug_assert!(index < MAX_CHUNKS);
         // SAFETY: within the region's reserved space.
         unsafe { self.base.add(CHUNKS_OFFSET + index * CHUNK_BYTES) }
     }
 
-    /// Bytes of a chunk that its owner has published.
+    /// Returns bytes of a chunk that its owner has published.
     ///
     /// # Safety
-    /// Only the drain thread, which gives chunks back, and not past what `used` said.
+    /// Only the drain thread, which gives chunks back, may call this; `to` must not exceed the
+    /// chunk's `used`.
     pub(crate) unsafe fn published(&self, chunk: usize, from: u32, to: u32) -> &[u8] {
         // SAFETY: the bytes below `used` were written before it was published, and are not written
         // again before the drain thread gives the chunk back.
@@ -214,19 +222,19 @@ impl RingMemory {
         }
     }
 
-    /// Replaces whatever file is mapped by private memory. A thread that still writes there is not
-    /// harmed, and not heard.
+    /// Replaces any mapped file with private memory. A thread that still writes there continues
+    /// safely; its records are lost.
     pub(crate) fn unmap_file(&self) {
         if self.mapped_for.swap(0, Ordering::Relaxed) == 0 {
             return;
         }
         let limit = self.head().chunk_limit.load(Ordering::Relaxed) as usize;
         let bytes = first_extent_bytes(limit.min(MAX_CHUNKS));
-        // SAFETY: the range is this region's own; it stays readable and writable.
+        // SAFETY: the range belongs to this region; it stays readable and writable.
         unsafe { os::map_memory(self.base, bytes) };
     }
 
-    /// As [`RingMemory::unmap_file`], for a region that an ended thread of this session has left.
+    /// Like [`RingMemory::unmap_file`], for a region that an ended thread of this session has left.
     pub(crate) fn forget_file(&self, state: u32) {
         let free = self
             .status
@@ -240,7 +248,7 @@ impl RingMemory {
         }
     }
 
-    /// Ranges that show the rings file: offset in the region, offset in the file, bytes.
+    /// Lists the ranges that map the rings file: offset in the region, offset in the file, bytes.
     fn extents(&self) -> Vec<(usize, u64, usize)> {
         let mut extents = Vec::new();
         let mut at = 0;
@@ -261,30 +269,31 @@ impl RingMemory {
         extents
     }
 
-    /// Allots in `file` the space that the region has in the rings file.
+    /// Allocates in `file` the ranges that the region maps from the rings file.
     pub(crate) fn allot_in(&self, file: &File) -> io::Result<()> {
-        for (_, place, bytes) in self.extents() {
-            os::allot(file.as_raw_fd(), place, bytes as u64)
+        for (_, file_offset, bytes) in self.extents() {
+            os::allocate(file.as_raw_fd(), file_offset, bytes as u64)
                 .map_err(io::Error::from_raw_os_error)?;
         }
         Ok(())
     }
 
-    /// Shows `new` in place of the rings file `old`, at the same offsets; the space is allotted. The head and the open slots
-    /// go along; of the chunks, what was recorded so far is only in what is returned.
+    /// Maps `new` in file_offset of the rings file `old`, at the same offsets; the space is already
+    /// allocated. Copies the head and the open slots; the records so far of the chunks are only in
+    /// the returned mapping.
     ///
-    /// The owner may be recording meanwhile. Each of its stores goes into one file or the other; those
-    /// that `old` got too late to be copied are brought over afterwards, unless the owner has stored
-    /// to the same word again.
+    /// The owner may be recording meanwhile. Each of its stores goes into one file or the other;
+    /// stores that reached `old` too late for the copy are transferred afterwards, unless the owner
+    /// has stored to the same word again.
     ///
     /// # Safety
-    /// Only the drain thread, while nobody is attaching.
-    pub(crate) unsafe fn relocate(&self, old: RawFd, new: &File) -> io::Result<LeftRingMemory> {
+    /// Only the drain thread may call this, and only while no thread is attaching.
+    pub(crate) unsafe fn relocate(&self, old: RawFd, new: &File) -> io::Result<OldRingMapping> {
         let extents = self.extents();
-        let Some((_, place, _)) = extents.first().copied() else {
+        let Some((_, file_offset, _)) = extents.first().copied() else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let mut before = LeftRingMemory::show(old, &extents)?;
+        let mut before = OldRingMapping::show(old, &extents)?;
         let words = before.words().iter();
         before.copied = words.map(|word| word.load(Ordering::Acquire)).collect();
         let bytes: Vec<u8> = before
@@ -292,12 +301,14 @@ impl RingMemory {
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
-        new.write_all_at(&bytes, place)?;
-        for (at, place, bytes) in extents {
-            // SAFETY: this region's own space; the file's has been allotted.
-            if !unsafe { os::map_file(self.base.add(at), bytes, new.as_raw_fd(), place) } {
+        new.write_all_at(&bytes, file_offset)?;
+        for (at, file_offset, bytes) in extents {
+            // SAFETY: the address range belongs to this region; the file's space has been
+            // allocated.
+            if !unsafe { os::map_file(self.base.add(at), bytes, new.as_raw_fd(), file_offset) } {
                 let error = io::Error::last_os_error();
-                // SAFETY: as above. What is open or current is lost; the program is not.
+                // SAFETY: the address range belongs to this region. The open spans and the current
+                // chunk are lost; the program continues.
                 unsafe { os::map_memory(self.base.add(at), bytes) };
                 return Err(error);
             }
@@ -313,9 +324,10 @@ impl RingMemory {
         Ok(before)
     }
 
-    /// Puts a record in its place whose owner wrote it to the old file just before the region was moved,
-    /// and published it here just after. Whether that is settled. Only the drain thread.
-    pub(crate) fn place_late(&self, late: &LateRecords) -> bool {
+    /// Writes a record to its position in the new file, when the owner wrote it to the old file
+    /// just before the move and published it here just after. Returns whether the record is
+    /// settled. Drain thread only.
+    pub(crate) fn write_late_record(&self, late: &LateRecords) -> bool {
         let head = &self.head().chunks[late.chunk];
         if head.state.load(Ordering::Acquire) >> 1 != late.sequence {
             return true;
@@ -326,7 +338,8 @@ impl RingMemory {
         }
         let records = late.words.chunks_exact(RECORD_BYTES / 8);
         for (at, words) in (late.from..used).step_by(RECORD_BYTES).zip(records) {
-            // SAFETY: within the chunk; below `used` only this thread writes, and it is all atomics.
+            // SAFETY: the range is within the chunk; below `used` only this thread writes, and all
+            // accesses are atomic.
             let record = unsafe { &*self.chunk(late.chunk).add(at as usize).cast::<Record>() };
             // Fresh pages are zeros, and no event has the key 0.
             if record.key.load(Ordering::Relaxed) == 0 {
@@ -341,7 +354,7 @@ impl RingMemory {
         true
     }
 
-    /// A region that nobody uses, or a new one.
+    /// Claims a free region, or creates one.
     pub(crate) fn claim() -> Option<&'static Self> {
         for region in regions() {
             if region.session.load(Ordering::SeqCst) == 0
@@ -367,7 +380,8 @@ impl RingMemory {
             return None;
         }
         let region = control.cast::<Self>();
-        // SAFETY: fresh, large enough, aligned to a page, and nobody else has it.
+        // SAFETY: the memory is fresh, large enough and page-aligned, and no other thread refers to
+        // it.
         unsafe {
             region.write(Self {
                 next: AtomicPtr::new(std::ptr::null_mut()),
@@ -378,7 +392,7 @@ impl RingMemory {
                 mapped_for: AtomicU32::new(0),
             });
         }
-        // SAFETY: written above, never freed.
+        // SAFETY: initialized above, never freed.
         let region: &'static Self = unsafe { &*region };
         let mut first = REGIONS.load(Ordering::Relaxed);
         loop {
@@ -391,40 +405,45 @@ impl RingMemory {
         }
     }
 
-    /// Puts the pages of a session behind the region and writes its head. Only the owner, only
-    /// while `session` is 0. `whole_name`: the Rust library may be asked for the thread's name.
+    /// Maps the pages of a session into the region and writes its head. Only the owner may call
+    /// this, and only while `session` is 0. `whole_name`: the Rust library may be queried for the
+    /// thread's name.
     pub(crate) fn prepare(&self, state: u32, whole_name: bool) -> bool {
         let chunks = (ATTACH.first_chunks.load(Ordering::Relaxed) as usize).clamp(1, MAX_CHUNKS);
         let bytes = first_extent_bytes(chunks);
         let rings = ATTACH.rings.load(Ordering::Relaxed);
-        let mut place = u64::MAX;
+        let mut file_offset = u64::MAX;
         if self.mapped_for.load(Ordering::Relaxed) == state {
-            // An ended thread's, in this session: the extents stay as they are.
+            // The region of an ended thread of this session: its extents stay.
             self.reset(whole_name, None);
             return true;
         }
         if rings != u32::MAX && ATTACH.failed.load(Ordering::Relaxed) == 0 {
-            place = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
-            match os::allot(rings.cast_signed(), place, bytes as u64) {
-                // SAFETY: this region's own range; the space has been allotted.
-                Ok(()) if unsafe { os::map_file(self.base, bytes, rings.cast_signed(), place) } => {
+            file_offset = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
+            match os::allocate(rings.cast_signed(), file_offset, bytes as u64) {
+                // SAFETY: the range belongs to this region; the space has been allocated.
+                Ok(())
+                    if unsafe {
+                        os::map_file(self.base, bytes, rings.cast_signed(), file_offset)
+                    } =>
+                {
                     self.mapped_for.store(state, Ordering::Relaxed);
                 }
                 result => {
                     let error = result.err().unwrap_or(libc::ENOMEM);
                     ATTACH.failed.store(error.unsigned_abs(), Ordering::Relaxed);
-                    place = u64::MAX;
+                    file_offset = u64::MAX;
                 }
             }
         }
-        // SAFETY: this region's own range.
-        if place == u64::MAX && !unsafe { os::map_memory(self.base, bytes) } {
+        // SAFETY: the range belongs to this region.
+        if file_offset == u64::MAX && !unsafe { os::map_memory(self.base, bytes) } {
             return false;
         }
         let warm_chunks = chunks.min(2);
         // SAFETY: mapped above.
         unsafe { os::warm(self.base, first_extent_bytes(warm_chunks)) };
-        self.reset(whole_name, Some((place, chunks)));
+        self.reset(whole_name, Some((file_offset, chunks)));
         true
     }
 
@@ -442,21 +461,23 @@ impl RingMemory {
                 slot.meta.store(0, Ordering::Relaxed);
             }
         }
-        if let Some((place, chunks)) = fresh {
-            head.file_offset.store(place, Ordering::Relaxed);
+        if let Some((file_offset, chunks)) = fresh {
+            head.file_offset.store(file_offset, Ordering::Relaxed);
             head.chunk_limit
                 .store(u32::try_from(chunks).unwrap_or(1), Ordering::Relaxed);
             for extent in &head.extents {
                 extent.chunks.store(0, Ordering::Relaxed);
             }
-            head.extents[0].file_offset.store(place, Ordering::Relaxed);
+            head.extents[0]
+                .file_offset
+                .store(file_offset, Ordering::Relaxed);
             head.extents[0]
                 .chunks
                 .store(chunks as u64, Ordering::Relaxed);
         }
         head.tid.store(os::thread_id(), Ordering::Relaxed);
         let mut name = [0; THREAD_NAME_BYTES];
-        let len = own_name(&mut name, whole_name);
+        let len = current_thread_name(&mut name, whole_name);
         head.name_given.store(0, Ordering::SeqCst);
         crate::drain::thread::set_name(head, &name[..len as usize]);
         head.nonce
@@ -466,10 +487,10 @@ impl RingMemory {
     }
 }
 
-/// The calling thread's name; the number of bytes.
+/// Writes the calling thread's name; returns its number of bytes.
 ///
-/// Past the thread's own destructors, `thread::current` panics.
-fn own_name(into: &mut [u8; THREAD_NAME_BYTES], whole: bool) -> u32 {
+/// After the thread's destructors have run, `thread::current` panics.
+fn current_thread_name(into: &mut [u8; THREAD_NAME_BYTES], whole: bool) -> u32 {
     let mut short = [0; 16];
     let mut len = os::thread_name(&mut short);
     into[..len].copy_from_slice(&short[..len]);

@@ -1,4 +1,4 @@
-//! The memory of the recording threads: what lies where, who may touch what, and how records get there.
+//! The memory of the recording threads: its layout, its access rules, and the writing of records.
 
 pub(crate) mod chunk;
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Noticing that a thread ends: a key of the C library, since registering a Rust destructor
-//! allocates.
+//! Detection of thread exit through a `pthread` key, since registering a Rust destructor allocates.
 #![allow(
     unsafe_code,
     reason = "a key of the threads library; each block says why it is sound"
@@ -11,7 +10,7 @@ use crate::ring::memory::{FREE, OWNED, RETIRED, RingMemory};
 
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Makes the key, once; before the first session.
+/// Creates the key, once, before the first session.
 pub(crate) fn prepare() {
     if KEY.load(Ordering::Acquire) != u32::MAX {
         return;
@@ -27,7 +26,7 @@ pub(super) fn watch(region: &'static RingMemory) {
     let key = KEY.load(Ordering::Acquire);
     if key != u32::MAX {
         let value = std::ptr::from_ref(region).cast();
-        // SAFETY: the key was made and is never deleted.
+        // SAFETY: the key was created and is never deleted.
         unsafe { libc::pthread_setspecific(key, value) };
     }
 }
@@ -35,13 +34,13 @@ pub(super) fn watch(region: &'static RingMemory) {
 pub(super) fn unwatch() {
     let key = KEY.load(Ordering::Acquire);
     if key != u32::MAX {
-        // SAFETY: as above.
+        // SAFETY: the key was created and is never deleted.
         unsafe { libc::pthread_setspecific(key, std::ptr::null()) };
     }
 }
 
-/// The thread's own destructors have run. If a later one annotates, it attaches anew, and the
-/// C library calls this again.
+/// Runs after the thread's Rust destructors. If a later destructor annotates, the thread attaches
+/// anew, and the C library calls this again.
 unsafe extern "C" fn on_exit(region: *mut libc::c_void) {
     // SAFETY: set by `watch` to a region, which is never freed.
     let region: &'static RingMemory = unsafe { &*region.cast::<RingMemory>() };
@@ -49,7 +48,8 @@ unsafe extern "C" fn on_exit(region: *mut libc::c_void) {
     retire(region);
 }
 
-/// The owner lets go. The drain thread frees what a session still reads.
+/// Releases the region on behalf of its owner. The drain thread frees a region that a session still
+/// reads.
 pub(super) fn retire(region: &RingMemory) {
     region.status.store(RETIRED, Ordering::SeqCst);
     if region.session.load(Ordering::SeqCst) == 0 {
@@ -57,14 +57,14 @@ pub(super) fn retire(region: &RingMemory) {
     }
 }
 
-/// Frees a region whose thread has ended, if nobody else did.
+/// Frees a region whose thread has ended, unless it is free already.
 pub(crate) fn free(region: &RingMemory) {
     let _ = region
         .status
         .compare_exchange(RETIRED, FREE, Ordering::SeqCst, Ordering::Relaxed);
 }
 
-/// Whether the owner still runs.
+/// Returns whether the owner still runs.
 pub(crate) fn owned(region: &RingMemory) -> bool {
     region.status.load(Ordering::SeqCst) == OWNED
 }

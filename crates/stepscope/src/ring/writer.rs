@@ -1,22 +1,22 @@
-//! The hot path: how a thread writes into its own region.
+//! The hot path: writing into the calling thread's region.
 //!
 //! # How it works
 //!
-//! Each thread that records owns a [`RingMemory`] (see [`crate::ring::layout`]). The span's *open slot* is
-//! taken when it begins: a stack in the region, so that a killed program's open spans are known.
-//! The *record* is appended to the current chunk when the span ends. So a span that stays open
-//! for a day holds 24 bytes of the stack and never holds up a ring.
+//! Each thread that records owns a [`RingMemory`] (see [`crate::ring::layout`]). A span takes an
+//! *open slot* when it starts: a stack in the region, so that a killed program's open spans are
+//! known. The *record* is appended to the current chunk when the span ends. A span that stays open
+//! for a day therefore holds 24 bytes of the stack and never blocks a ring.
 //!
-//! # Who may touch what
+//! # Access rules
 //!
-//! * The owner alone writes records, open slots, `used`, and takes free chunks.
-//! * The drain thread alone gives chunks back and raises `chunk_limit`.
-//! * Publication is one Release store after the words: `used` for records, the slot's own `meta` for
-//!   open slots, `state` for chunks. The other side loads it with Acquire. There is no read-modify-write and
-//!   no fence on the hot path.
-//! * What a killed thread leaves is consistent: stores to a mapping reach the kernel's page in
-//!   program order, and every publication comes after what it publishes. A thread killed between
-//!   "record appended" and "slot given back" shows one span twice; readers drop the open one.
+//! * Only the owner writes records, open slots and `used`, and takes free chunks.
+//! * Only the drain thread gives chunks back and raises `chunk_limit`.
+//! * Publication is one Release store after the words: `used` for records, the slot's `meta` for
+//!   open slots, `state` for chunks. The other side loads it with Acquire. There is no
+//!   read-modify-write and no fence on the hot path.
+//! * A killed thread leaves consistent memory: stores to a mapping reach the kernel's page in
+//!   program order, and every publication follows the data it publishes. A thread killed between
+//!   "record appended" and "slot given back" leaves one span twice; readers drop the open one.
 //!
 //! # Signal handlers
 //!
@@ -25,13 +25,13 @@
 //! thread is already attached, and counts its event as dropped. Attaching uses neither the
 //! allocator nor a lock.
 //!
-//! # Sessions, forks, ends of threads
+//! # Sessions, forks, thread exit
 //!
-//! [`STATE`] names the session and its level; 0 is off. A thread compares it with the session it is
-//! attached to, so that a new session, or none, needs no message to threads. A region stays with its
-//! thread until the thread ends; when a session ends, the region's mapped pages are replaced by
-//! private ones at the same address, so that a thread in the middle of a record writes to memory
-//! that nobody reads. A fork's child does the same to all regions before it runs on.
+//! [`STATE`] holds the session and its level; 0 is off. A thread compares it with the session it is
+//! attached to, so a new session, or none, needs no message to threads. A region stays with its
+//! thread until the thread ends. When a session ends, private pages replace the region's mapped
+//! pages at the same address, so a thread in the middle of a record writes to memory that is no
+//! longer read. A fork's child does the same to all regions before it continues.
 #![allow(unsafe_code, reason = "shared rings; see the module's text")]
 #![allow(
     clippy::cast_ptr_alignment,
@@ -39,7 +39,7 @@
 )]
 
 mod calls;
-mod side;
+mod extra_ring;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -52,29 +52,31 @@ use crate::ring::chunk::{Record, publish};
 use crate::ring::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES};
 use crate::ring::memory::{ATTACH, FREE, RingMemory, regions};
 
-pub(crate) use side::Side;
+pub(crate) use extra_ring::ExtraRing;
 
 /// Bits of [`STATE`] that hold the level.
 pub(crate) const LEVEL_MASK: u32 = 3;
-/// Bit of [`STATE`]: spans go into other tools too (see [`crate::bridge::mirror`]), with a session or without.
+/// Bit of [`STATE`]: spans are also sent to other tools (see [`crate::bridge::mirror`]), with or
+/// without a session.
 pub(crate) const MIRRORED: u32 = 8;
-/// Bit of a span's own state, never of [`STATE`]: it was begun in other tools, so it ends there.
+/// Bit of a span's state, never of [`STATE`]: the span started in other tools, so it must end
+/// there.
 pub(crate) const PUSHED: u32 = 16;
-/// Bits of [`STATE`] of which one is set while a span has anything to do.
-pub(crate) const WANTED: u32 = LEVEL_MASK | MIRRORED;
-/// Lowest bit of [`STATE`] above those: the session's number.
+/// Bits of [`STATE`]: when at least one is set, a span has something to do.
+pub(crate) const ACTIVE_BITS: u32 = LEVEL_MASK | MIRRORED;
+/// Lowest bit of the session number in [`STATE`].
 pub(crate) const SESSION_UNIT: u32 = 32;
 
 /// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number. And
-/// [`MIRRORED`], which is nobody's.
+/// [`MIRRORED`], which belongs to no session.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(0);
 
-/// What steps look at: [`STATE`], and [`WATCHED`] while somebody wants to know how long they take.
+/// State for steps: [`STATE`], and [`WATCHED`] while a listener measures steps.
 pub(crate) static STEP_STATE: AtomicU32 = AtomicU32::new(0);
 /// See [`STEP_STATE`]; no session's number reaches this bit.
 pub(crate) const WATCHED: u32 = 1 << 31;
 
-/// Changes the session in [`STATE`], and in [`STEP_STATE`] with it.
+/// Sets the session in [`STATE`] and in [`STEP_STATE`].
 pub(crate) fn set_state(state: u32) {
     for (word, kept) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
@@ -83,7 +85,7 @@ pub(crate) fn set_state(state: u32) {
     }
 }
 
-/// Changes whether spans are mirrored.
+/// Turns the mirroring of spans on or off.
 pub(crate) fn set_mirrored(on: bool) {
     for word in [&STATE, &STEP_STATE] {
         if on {
@@ -94,72 +96,73 @@ pub(crate) fn set_mirrored(on: bool) {
     }
 }
 
-/// The session that records, as threads know it.
+/// Returns the recording session as threads compare it.
 #[inline]
 pub(crate) fn session() -> u32 {
     STATE.load(Ordering::Relaxed) & !MIRRORED
 }
 
-/// Tells threads apart, for as long as they live.
+/// Identifies the calling thread uniquely among living threads.
 pub(crate) fn this_thread() -> usize {
     LOCAL.with(std::ptr::from_ref) as usize
 }
 
-/// Threads that are attaching at this moment: a session's files stay open until there are none.
+/// Number of threads that are attaching: a session's files stay open until it is 0.
 pub(crate) static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
-/// The drain thread is moving the rings to another file: who wants to attach waits.
+/// Set while the drain thread moves the rings to another file; threads wait before they attach.
 pub(crate) static RELOCATING: AtomicBool = AtomicBool::new(false);
 
-/// Records lost where there is no region to count them: no memory for one, or a handler that
-/// interrupted its own thread inside the recorder.
+/// Records lost where no region can count them: no memory for a region, or a handler that
+/// interrupted its thread inside the recorder.
 pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of a chunk that records use.
+/// Bytes of a chunk that hold records.
 #[allow(clippy::cast_possible_truncation, reason = "65,520")]
 const FULL: u32 = CHUNK_USABLE as u32;
 /// Bytes of one record.
 #[allow(clippy::cast_possible_truncation, reason = "24")]
 const ONE: u32 = RECORD_BYTES as u32;
-/// What a thread knows of its own region. No destructor: it works until the thread's last
-/// instruction.
+/// Thread-local state of the thread's region. It has no destructor: it works until the thread's
+/// last instruction.
 pub(crate) struct Local {
-    /// The session attached to; 0 while not attached, and inside the few instructions that change
-    /// the ring.
+    /// The attached session; 0 while not attached, and inside the few instructions that change the
+    /// ring.
     state: Cell<u32>,
-    /// The session attached to, always.
+    /// The attached session, also inside those instructions.
     home: Cell<u32>,
-    /// The session for which attaching failed, so that it is not tried again and again.
+    /// The session for which attaching failed; the thread does not retry for it.
     refused: Cell<u32>,
-    /// Inside `attach`.
+    /// Whether the thread is inside `attach`.
     attaching: Cell<bool>,
-    /// The thread's own destructors have run.
+    /// Whether the thread's Rust destructors have run.
     ended: Cell<bool>,
     region: Cell<Option<&'static RingMemory>>,
     head: Cell<*const RegionHead>,
     open: Cell<*const Record>,
-    /// Begin of the current chunk, and where to publish how much of it is used.
+    /// Address of the current chunk, and the word that publishes its used bytes.
     chunk_at: Cell<*mut u8>,
     used: Cell<*const AtomicU32>,
-    /// Bytes of the current chunk that are used; `FULL` before the first one. The owner never reads what it
-    /// has published: while the drain thread moves the ring to another file, that may be an older value.
+    /// Used bytes of the current chunk; `FULL` before the first one. The owner never reads back
+    /// what it has published: while the drain thread moves the ring to another file, that word may
+    /// have an older value.
     filled: Cell<u32>,
-    /// Number of the current chunk in the region, and in the order of use.
+    /// Index of the current chunk in the region, and its sequence number.
     chunk: Cell<u32>,
     sequence: Cell<u32>,
     depth: Cell<u32>,
-    /// The session for which a tracer of calls has told what it knows of this thread.
-    greeted: Cell<u32>,
+    /// The session for which a call tracer has described this thread.
+    described: Cell<u32>,
     owner: Owner,
 }
 
-/// Whose ring it is.
+/// Owner of a ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// A thread's own.
+    /// A thread.
     Thread,
-    /// A [`Side`]'s, which gives it back itself.
-    Side,
+    /// An [`ExtraRing`], which releases the region itself.
+    ExtraRing,
 }
 
 impl Local {
@@ -179,7 +182,7 @@ impl Local {
             chunk: Cell::new(u32::MAX),
             sequence: Cell::new(0),
             depth: Cell::new(0),
-            greeted: Cell::new(0),
+            described: Cell::new(0),
             owner,
         }
     }
@@ -189,64 +192,66 @@ thread_local! {
     static LOCAL: Local = const { Local::new(Owner::Thread) };
 }
 
-/// Place of an open span in its thread's stack.
+/// Index of an open span in its thread's stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenSlot(u32);
 
-/// A thread that is attached to the session that records.
+/// Write access of a thread that is attached to the recording session.
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
     local: &'a Local,
     state: u32,
 }
 
-/// Calls `work` with the calling thread's writer, attaching the thread first if need be. `None`
-/// when the event has to be dropped (and has been counted).
+/// Calls `f` with the calling thread's writer, and attaches the thread first if necessary. Returns
+/// `None` when the event has to be dropped (and has been counted).
 #[inline(always)]
 #[allow(
     clippy::inline_always,
     reason = "measured: a call and a closure in memory cost a third of a span"
 )]
-pub(crate) fn with_writer<T>(state: u32, work: impl FnOnce(Writer<'_>) -> T) -> Option<T> {
-    // A closure this small is inlined; with the work in it, it is not always.
+pub(crate) fn with_writer<T>(state: u32, f: impl FnOnce(Writer<'_>) -> T) -> Option<T> {
+    // The compiler inlines a closure this small; with a call of `f` in it, it sometimes does not.
     let local = LOCAL.with(std::ptr::from_ref);
-    // SAFETY: of this thread, which is here; without a destructor it is valid until the thread ends.
+    // SAFETY: belongs to this thread, which is running; without a destructor it is valid until the
+    // thread ends.
     let local = unsafe { &*local };
     if local.state.get() != state && !attach(local, state) {
         return None;
     }
-    Some(work(Writer { local, state }))
+    Some(f(Writer { local, state }))
 }
 
-/// The calling thread's writer when all is at hand: attached to `state`, and a clock that needs no
-/// call. What is left to do after a `None` is to be a function of its own, so that the way without
-/// it saves no registers.
+/// Returns the calling thread's writer when it is ready: attached to `state`, with a clock that
+/// needs no call. The caller must handle `None` in a separate function, so that the fast path saves
+/// no registers.
 #[cfg(feature = "tracing")]
 #[inline]
 pub(crate) fn ready_writer(state: u32) -> Option<Writer<'static>> {
     let local = LOCAL.with(std::ptr::from_ref);
-    // SAFETY: as in `with_writer`; and a writer stays on its thread, being neither `Send` nor `Sync`.
+    // SAFETY: belongs to this thread, which is running, and is valid until the thread ends; a
+    // writer stays on its thread, being neither `Send` nor `Sync`.
     let local = unsafe { &*local };
     (local.state.get() == state && state & SLOW_CLOCK == 0).then_some(Writer { local, state })
 }
 
 impl Writer<'_> {
-    /// Now.
+    /// Reads the session's clock, ticks.
     #[inline]
     pub(crate) fn now(self) -> u64 {
         ticks(self.state)
     }
 
-    /// Tells threads apart, for as long as they live.
+    /// Identifies the thread uniquely among living threads.
     #[inline]
     pub(crate) fn thread(self) -> usize {
         std::ptr::from_ref(self.local) as usize
     }
 
-    /// Calls the thread by a name that the operating system does not know.
+    /// Sets a thread name that the operating system does not have.
     #[cold]
     pub(crate) fn set_thread_name(self, name: &str) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let head = unsafe { &*self.local.head.get() };
         let mut len = name.len().min(THREAD_NAME_BYTES);
         while !name.is_char_boundary(len) {
@@ -256,10 +261,10 @@ impl Writer<'_> {
         crate::drain::thread::set_name(head, &name.as_bytes()[..len]);
     }
 
-    /// Says which thread of the operating system the ring is about.
+    /// Sets the operating system's id of the thread that the ring describes.
     #[cold]
     pub(crate) fn set_thread_id(self, id: u32) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let head = unsafe { &*self.local.head.get() };
         head.tid.store(id, Ordering::Relaxed);
     }
@@ -273,15 +278,15 @@ impl Writer<'_> {
     #[inline]
     fn leave(self) {
         compiler_fence(Ordering::SeqCst);
-        // Not `self.state`: what ran in between (a handler, a value's own `Debug`) may have attached
-        // the thread to a newer session.
+        // Not `self.state`: code that ran in between (a handler, a value's `Debug`) may have
+        // attached the thread to a newer session.
         self.local.state.set(self.local.home.get());
     }
 
     /// Takes the next slot of the stack of open spans.
     ///
-    /// A handler that interrupts this takes the slot after it. (Should the handler's span end before
-    /// this slot is filled, the slot may be used twice: then a kill shows one open span less.)
+    /// A handler that interrupts this takes the slot after it. (If the handler's span ends before
+    /// this slot is filled, the slot may be used twice: a kill then shows one open span less.)
     #[inline]
     pub(crate) fn open(self, key: u64, meta: u64) -> OpenSlot {
         let depth = self.local.depth.get();
@@ -296,8 +301,8 @@ impl Writer<'_> {
         OpenSlot(depth)
     }
 
-    /// As [`open`](Self::open), for a span that will be looked for by its id; counted as dropped when
-    /// its begin can be kept nowhere.
+    /// Like [`open`](Self::open), for a span that is looked up by its id. The span counts as
+    /// dropped when no slot is left to store its start.
     #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn open_with_id(self, key: u64, id: u64, meta: u64) {
@@ -322,7 +327,7 @@ impl Writer<'_> {
         if top as usize >= OPEN_SPANS {
             return false;
         }
-        // SAFETY: as above.
+        // SAFETY: attached, so it points into the region; the index was checked.
         let slot = unsafe { &*self.local.open.get().add(top as usize) };
         let meta = slot.meta.load(Ordering::Relaxed);
         if slot.value.load(Ordering::Relaxed) != id
@@ -339,7 +344,7 @@ impl Writer<'_> {
         true
     }
 
-    /// Gives a slot back and appends the span's record.
+    /// Releases a slot and appends the span's record.
     #[inline]
     pub(crate) fn close(self, slot: OpenSlot, key: u64, end: u64, meta: u64) {
         self.enter();
@@ -355,7 +360,7 @@ impl Writer<'_> {
         // SAFETY: attached; the index was checked.
         let open = unsafe { &*local.open.get().add(index) };
         open.meta.store(0, Ordering::Release);
-        // SAFETY: as above.
+        // SAFETY: attached; the index was checked.
         if index == 0 || unsafe { &*local.open.get().add(index - 1) }.is_taken() {
             local.depth.set(slot.0);
         } else {
@@ -364,8 +369,9 @@ impl Writer<'_> {
         self.leave();
     }
 
-    /// The rest of [`close`](Self::close) when the chunk is full or the span is not the innermost. A
-    /// function of its own, called last: so the other way saves no registers and keeps no array.
+    /// Handles the rest of [`close`](Self::close) when the chunk is full or the span is not the
+    /// innermost. It is a separate function, called last, so that the fast path saves no registers
+    /// and keeps no array.
     #[cold]
     #[inline(never)]
     fn close_slowly(self, slot: OpenSlot, key: u64, end: u64, meta: u64) {
@@ -382,13 +388,13 @@ impl Writer<'_> {
         self.leave();
     }
 
-    /// Appends a record and those that belong to it, all or none.
+    /// Appends a record and the records that continue it, all or none.
     pub(crate) fn record_group(self, words: [u64; 3], tail: &[u8]) {
         self.enter();
         let bytes = RECORD_BYTES + tail.len().next_multiple_of(RECORD_BYTES);
         if self.make_room(bytes) {
             let at = self.at();
-            // SAFETY: `make_room` says that `bytes` fit between `at` and the chunk's end.
+            // SAFETY: `make_room` has checked that `bytes` fit between `at` and the chunk's end.
             unsafe {
                 put(at, words);
                 let text = at.add(RECORD_BYTES);
@@ -401,18 +407,18 @@ impl Writer<'_> {
         self.leave();
     }
 
-    /// Counts a text that was cut.
+    /// Counts a truncated text.
     #[cold]
     pub(crate) fn count_cut(self) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let cut = unsafe { &(*self.local.head.get()).cut };
         cut.store(cut.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A slot that no span has.
+    /// The slot of a span that has none.
     pub(crate) const NO_SLOT: OpenSlot = OpenSlot(u32::MAX);
 
-    /// Gives a slot back without a record.
+    /// Releases a slot without a record.
     #[cfg(feature = "tracing")]
     pub(crate) fn forget(self, slot: OpenSlot) {
         self.enter();
@@ -420,22 +426,22 @@ impl Writer<'_> {
         self.leave();
     }
 
-    /// Counts an event that could not be recorded.
+    /// Counts a dropped event.
     #[cfg(feature = "tracing")]
     #[cold]
     pub(crate) fn count_dropped(self) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let dropped = unsafe { &(*self.local.head.get()).dropped };
         dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Number of open spans, also those without a slot.
+    /// Returns the number of open spans, including those without a slot.
     #[cfg(feature = "tracing")]
     pub(crate) fn depth(self) -> u32 {
         self.local.depth.get()
     }
 
-    /// Key, id and meta of an open slot that was taken with an id.
+    /// Returns key, id and meta of an open slot that was taken with an id.
     #[cfg(feature = "tracing")]
     pub(crate) fn slot(self, index: u32) -> Option<[u64; 3]> {
         if index as usize >= OPEN_SPANS || index >= self.local.depth.get() {
@@ -451,21 +457,21 @@ impl Writer<'_> {
         Some([key, slot.value.load(Ordering::Relaxed), meta])
     }
 
-    /// The slot with this index, for closing it.
+    /// Returns the slot with this index, to close it.
     #[cfg(feature = "tracing")]
     pub(crate) fn slot_at(index: u32) -> OpenSlot {
         OpenSlot(index)
     }
 
-    /// Publishes the records below `filled` bytes of the current chunk; only with a chunk.
+    /// Publishes the first `filled` bytes of the current chunk. There must be a current chunk.
     #[inline]
     fn publish(self, filled: u32) {
         self.local.filled.set(filled);
-        // SAFETY: with a chunk it points into the head of the region, which stays for ever.
+        // SAFETY: with a current chunk it points into the region's head, which is never unmapped.
         publish(unsafe { &*self.local.used.get() }, filled);
     }
 
-    /// Where the next record goes; only with room for it.
+    /// Returns the address of the next record. The chunk must have room for it.
     #[inline]
     fn at(self) -> *mut u8 {
         // SAFETY: within the chunk.
@@ -492,7 +498,7 @@ impl Writer<'_> {
     #[inline(never)]
     fn append_in_next_chunk(self, words: [u64; 3]) {
         if self.make_room(RECORD_BYTES) {
-            // SAFETY: `make_room` says so.
+            // SAFETY: `make_room` has checked that a record fits.
             unsafe { put(self.at(), words) };
             self.publish_more(RECORD_BYTES);
         }
@@ -503,22 +509,23 @@ impl Writer<'_> {
         self.publish(self.local.filled.get() + bytes);
     }
 
-    /// Sees to it that `bytes` fit into the current chunk; `false` (and counted) when all chunks
-    /// are full.
+    /// Ensures that `bytes` fit into the current chunk, and takes the next chunk if necessary;
+    /// `false` (and counted) when all chunks are full.
     #[cold]
     fn make_room(self, bytes: usize) -> bool {
         let local = self.local;
         if bytes <= (FULL - local.filled.get()) as usize {
             return true;
         }
-        crate::drain::wakeup::ring_if_asleep();
-        // SAFETY: attached.
+        crate::drain::wakeup::wake_if_asleep();
+        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let head = unsafe { &*local.head.get() };
         let Some(region) = local.region.get() else {
             return false;
         };
         let limit = head.chunk_limit.load(Ordering::Acquire) as usize;
-        // Not the current one, whose head may be an older one while the ring moves to another file.
+        // Excludes the current chunk: its head may be an outdated one while the ring moves to
+        // another file.
         let current = local.chunk.get() as usize;
         let mut free = head.chunks.iter().take(limit).enumerate();
         let free = free.position(|(chunk, head)| chunk != current && head.is_free());
@@ -545,7 +552,7 @@ impl Writer<'_> {
         let local = self.local;
         let index = slot.0 as usize;
         if index >= OPEN_SPANS {
-            // A span without a slot, or none at all.
+            // A span without a slot, or `NO_SLOT`.
             let depth = local.depth.get();
             if depth as usize > OPEN_SPANS {
                 self.trim(depth - 1);
@@ -560,7 +567,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Sets the depth, less the slots on top whose spans have ended before.
+    /// Sets the depth, less the topmost slots whose spans have already ended.
     #[cold]
     fn trim(self, mut depth: u32) {
         let local = self.local;
@@ -582,26 +589,28 @@ impl Writer<'_> {
 /// `at` must have room for a record of the current chunk.
 #[inline]
 unsafe fn put(at: *mut u8, words: [u64; 3]) {
-    // SAFETY: chunks begin on pages and records are 24 bytes, so `at` is aligned to 8.
+    // SAFETY: chunks start on pages and records are 24 bytes, so `at` is aligned to 8.
     unsafe { &*at.cast::<Record>() }.put(words);
 }
 
-/// Gives the thread a region of the session `state`; `false` when the event must be dropped.
+/// Attaches the thread to the session `state` with a region; `false` when the event must be
+/// dropped.
 #[cold]
 #[inline(never)]
 fn attach(local: &Local, state: u32) -> bool {
-    // Attached, and yet not: a handler that interrupted this very thread inside the recorder. Also
-    // when a newer session runs by now, the ring must stay as the interrupted code knows it.
+    // The thread is attached, but `state` is 0: a handler interrupted this thread inside the
+    // recorder. Even when a newer session runs by now, the ring must stay as the interrupted code
+    // knows it.
     let inside = local.state.get() == 0 && local.home.get() != 0;
     if inside || local.home.get() == state || local.attaching.get() || local.refused.get() == state
     {
-        // Or no memory.
+        // Also reached when an earlier attempt got no memory.
         LOST.fetch_add(1, Ordering::Relaxed);
         return false;
     }
     local.attaching.set(true);
     compiler_fence(Ordering::SeqCst);
-    if !begin_attaching() {
+    if !start_attaching() {
         local.attaching.set(false);
         LOST.fetch_add(1, Ordering::Relaxed);
         return false;
@@ -619,9 +628,9 @@ fn attach(local: &Local, state: u32) -> bool {
     done
 }
 
-/// Counts itself among those who attach, when the rings stay where they are. `false` when the drain
-/// thread, which moves them in milliseconds, does not come to its end in 20 ms: a disk is busy.
-fn begin_attaching() -> bool {
+/// Increments [`ATTACHING`] when the rings are not being moved. Returns `false` when the drain
+/// thread, which moves them in milliseconds, does not finish in 20 ms because the disk is busy.
+fn start_attaching() -> bool {
     const SLEEPS: u32 = 200;
     const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
     for _ in 0..SLEEPS {
@@ -645,7 +654,7 @@ fn attach_counted(local: &Local, state: u32) -> bool {
         thread_exit::watch(region);
     }
     if region.session.load(Ordering::SeqCst) != 0 {
-        // A session starts only when the one before has taken back all regions that it knew, so it
+        // A session starts only after the previous one has reclaimed all regions that it knew. It
         // did not know this one: it gave up waiting while this thread was attaching.
         region.unmap_file();
         region.session.store(0, Ordering::SeqCst);
@@ -668,7 +677,7 @@ fn attach_counted(local: &Local, state: u32) -> bool {
     true
 }
 
-/// The calling thread's own destructors have run: it lets go of its region.
+/// Releases the region of the calling thread, whose Rust destructors have run.
 pub(super) fn thread_ends() {
     let _ = LOCAL.try_with(|local| {
         local.ended.set(true);
@@ -678,7 +687,7 @@ pub(super) fn thread_ends() {
     });
 }
 
-/// In a fork's child: no region is anybody's, and none shows the parent's pages.
+/// In a fork's child: frees all regions and unmaps the parent's pages.
 pub(crate) fn after_fork_in_child() {
     set_state(0);
     crate::drain::wakeup::after_fork_in_child();

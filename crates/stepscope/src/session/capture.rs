@@ -1,34 +1,34 @@
-//! Captures: recordings that belong to somebody else than the program, such as a server that a
-//! remote client asked.
+//! Captures: recordings that belong to their caller instead of the program, such as a server that a
+//! remote client has asked for one.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use super::flight::{Part, Running};
+use super::flight::{FlightExport, Running};
 use super::recording::{self, Owner};
 use super::{
     Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
-    process_patiently,
+    process_blocking,
 };
-use crate::drain::requests::Carried;
+use crate::drain::requests::DrainProgress;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
 
-/// A recording in memory that belongs to whoever holds this, not to the program. Dropping it throws
-/// the recording away.
+/// A recording in memory that belongs to the holder of this value instead of the program. Dropping
+/// it discards the recording.
 ///
 /// `stop_trace` does not end it, and `start_trace` is an error while it runs.
 #[derive(Debug)]
 #[must_use = "a capture that is dropped is thrown away"]
 pub struct Capture {
-    /// Of the session in this process that it is.
+    /// Number of its session in this process.
     number: u32,
-    carried: Arc<Carried>,
-    /// Events and bytes that were there before it began.
+    progress: Arc<DrainProgress>,
+    /// Events and bytes recorded before its start.
     before: (u64, u64),
-    ride: Option<Ride>,
+    flight_capture: Option<FlightCapture>,
     ended: bool,
-    /// Stopped, but not handed on.
+    /// Stopped, but not exported.
     stopped: Stopped,
 }
 
@@ -42,31 +42,31 @@ impl std::fmt::Debug for Stopped {
     }
 }
 
-/// A capture that is a part of what the flight recorder has.
-struct Ride {
+/// A capture that reads from the running flight recorder.
+struct FlightCapture {
     running: Arc<Running>,
     number: u32,
-    /// When it began.
+    /// Start of the capture, ticks.
     ticks: u64,
     before: (u64, u64),
     dropped_before: u64,
-    /// Nothing is to be recorded.
+    /// Whether the capture's level is off.
     is_off: bool,
     warnings: Vec<String>,
 }
 
-impl std::fmt::Debug for Ride {
+impl std::fmt::Debug for FlightCapture {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Ride").finish_non_exhaustive()
+        out.debug_struct("FlightCapture").finish_non_exhaustive()
     }
 }
 
-impl Ride {
+impl FlightCapture {
     fn start(running: Arc<Running>, options: &SessionOptions) -> Result<Self, SessionError> {
         let number = recording::next_number();
-        let before = running.carried().so_far();
-        let dropped_before = running.carried().dropped();
-        let ticks = running.hold(number, options.memory_limit_bytes)?;
+        let before = running.progress().so_far();
+        let dropped_before = running.progress().dropped();
+        let ticks = running.pin(number, options.memory_limit_bytes)?;
         let level = running.flight.options.host_tracer_level;
         let mut warnings = Vec::new();
         if options.host_tracer_level > level {
@@ -90,42 +90,43 @@ impl Ride {
         &self,
         out: &mut dyn Write,
         cut: &ExportLimits,
-        additions: &ExternalProfiles,
+        external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
         let snapshot = self.running.snapshot(Some(self.number))?;
-        let mut part = Part::new(&self.running, &snapshot, cut);
-        part.since(self.ticks, self.dropped_before);
+        let mut export = FlightExport::new(&self.running, &snapshot, cut);
+        export.limit_to_since(self.ticks, self.dropped_before);
         for warning in &self.warnings {
-            part.warn(warning.clone());
+            export.warn(warning.clone());
         }
         if self.is_off {
-            part.nothing();
+            export.exclude_events();
         }
-        part.write(out, additions)
+        export
+            .write(out, external)
             .map_err(|source| SessionError::NotDelivered { source })
     }
 }
 
-/// How much has been recorded.
+/// Progress of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaptureProgress {
-    /// Spans, steps, instants and samples so far. What threads have in their current 64 KiB is
-    /// counted in records, where an argument counts, too.
+    /// Spans, steps, instants and samples so far. In a thread's current 64 KiB chunk, records are
+    /// counted instead, including those of arguments.
     pub events: u64,
-    /// Bytes of memory that they take.
+    /// Bytes of memory in use for them.
     pub bytes: u64,
 }
 
-/// Starts a recording in memory, up to [`SessionOptions::memory_limit_bytes`]. Nothing is written
-/// to any disk. Of the options, those about files and folders have no meaning here.
+/// Starts a recording in memory, up to [`SessionOptions::memory_limit_bytes`]. It writes nothing to
+/// disk and ignores the options about files and folders.
 ///
-/// While the flight recorder runs, a capture is a part of what that records, at its level; the flight
-/// recorder goes on, and may take so much more memory meanwhile.
+/// While the flight recorder runs, a capture is a export of its recording, at its level; the flight
+/// recorder continues, and may use this much more memory meanwhile.
 ///
 /// # Errors
-/// [`SessionError::TraceRunning`] while the program records itself, [`SessionError::CaptureRunning`]
-/// while there is another capture.
+/// [`SessionError::TraceRunning`] while the program records itself,
+/// [`SessionError::CaptureRunning`] during another capture.
 pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> {
     guarded(|| {
         let mut process = process()?;
@@ -136,13 +137,13 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
             ..
         }) = process.active.as_deref().map(|session| &session.owner)
         {
-            let ride = Ride::start(Arc::clone(running), options)?;
-            process.rider = Some(ride.number);
+            let flight_capture = FlightCapture::start(Arc::clone(running), options)?;
+            process.flight_capture = Some(flight_capture.number);
             return Ok(Capture {
-                number: ride.number,
-                carried: Arc::clone(ride.running.carried()),
-                before: ride.before,
-                ride: Some(ride),
+                number: flight_capture.number,
+                progress: Arc::clone(flight_capture.running.progress()),
+                before: flight_capture.before,
+                flight_capture: Some(flight_capture),
                 ended: false,
                 stopped: Stopped::default(),
             });
@@ -150,9 +151,9 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
         let session = recording::start_in_memory(Owner::Capture, options)?;
         let capture = Capture {
             number: session.number,
-            carried: Arc::clone(&session.control.carried),
+            progress: Arc::clone(&session.control.progress),
             before: (0, 0),
-            ride: None,
+            flight_capture: None,
             ended: false,
             stopped: Stopped::default(),
         };
@@ -164,22 +165,22 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
 }
 
 impl Capture {
-    /// How much has been recorded so far. Costs a look at each thread's buffer.
+    /// Returns the progress so far. Reads a counter of each thread's buffer.
     pub fn progress(&self) -> CaptureProgress {
-        let (events, bytes) = self.carried.so_far();
+        let (events, bytes) = self.progress.so_far();
         CaptureProgress {
             events: events.saturating_sub(self.before.0),
             bytes: bytes.saturating_sub(self.before.1),
         }
     }
 
-    /// Stops, and writes what `cut` keeps as one `XSpace` to `out`, in large pieces.
+    /// Stops, and writes the export within `cut` as one `XSpace` to `out`, in large chunks.
     ///
-    /// [`StopReport::path`] is empty. Spans that are open are written as unfinished.
+    /// [`StopReport::path`] is empty. Open spans are written as unfinished.
     ///
     /// # Errors
     /// [`SessionError::CaptureGone`] in a fork's child; [`SessionError::NotDelivered`] when `out`
-    /// fails. Either way the recording has ended.
+    /// fails. In both cases the recording has ended.
     pub fn finish(
         self,
         out: &mut dyn Write,
@@ -188,8 +189,8 @@ impl Capture {
         self.finish_with(out, cut, &ExternalProfiles::default())
     }
 
-    /// As [`finish`](Self::finish), with what other profilers recorded meanwhile. `cut` is not for
-    /// that.
+    /// Like [`finish`](Self::finish), and adds the profiles of other profilers, to which `cut` does
+    /// not apply.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -197,12 +198,12 @@ impl Capture {
         mut self,
         out: &mut dyn Write,
         cut: &ExportLimits,
-        additions: &ExternalProfiles,
+        external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
         guarded(|| {
-            if let Some(ride) = self.ride.take() {
-                let result = ride.finish(out, cut, additions);
-                self.get_off(&ride);
+            if let Some(flight_capture) = self.flight_capture.take() {
+                let result = flight_capture.finish(out, cut, external);
+                self.release_flight(&flight_capture);
                 return result;
             }
             let finished = match self.stopped.0.take() {
@@ -210,40 +211,40 @@ impl Capture {
                 None => self.end()?,
             };
             finished
-                .write_to(out, cut, additions)
+                .write_to(out, cut, external)
                 .map_err(|source| SessionError::NotDelivered { source })
         })
     }
 
-    /// Stops recording; [`finish`](Self::finish) then only writes. For those who have more to stop
-    /// before they can write. One that rides on the flight recorder goes on until `finish`.
+    /// Stops recording; [`finish`](Self::finish) then only writes. Call it before stopping other
+    /// profilers. A capture of the flight recorder continues until `finish`.
     ///
     /// # Errors
     /// [`SessionError::CaptureGone`] in a fork's child.
     pub fn stop(&mut self) -> Result<(), SessionError> {
         guarded(|| {
-            if self.ride.is_none() && self.stopped.0.is_none() {
+            if self.flight_capture.is_none() && self.stopped.0.is_none() {
                 self.stopped.0 = Some(Box::new(self.end()?));
             }
             Ok(())
         })
     }
 
-    /// Ends the ride.
-    fn get_off(&mut self, ride: &Ride) {
+    /// Ends a capture of the flight recorder.
+    fn release_flight(&mut self, flight_capture: &FlightCapture) {
         self.ended = true;
-        ride.running.release(ride.number);
-        if let Ok(mut process) = process_patiently()
-            && process.rider == Some(ride.number)
+        flight_capture.running.release(flight_capture.number);
+        if let Ok(mut process) = process_blocking()
+            && process.flight_capture == Some(flight_capture.number)
         {
-            process.rider = None;
+            process.flight_capture = None;
         }
     }
 
     /// Stops recording.
     fn end(&mut self) -> Result<Finished, SessionError> {
         self.ended = true;
-        let mut process = process_patiently()?;
+        let mut process = process_blocking()?;
         let mine = |session: &mut Box<recording::Session>| session.number == self.number;
         let session = process.active.take_if(mine);
         let finished = session.ok_or(SessionError::CaptureGone)?.finish();
@@ -255,8 +256,8 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        if let Some(ride) = self.ride.take() {
-            self.get_off(&ride);
+        if let Some(flight_capture) = self.flight_capture.take() {
+            self.release_flight(&flight_capture);
         } else if !self.ended {
             let _ = guarded(|| self.end().map(drop));
         }

@@ -1,36 +1,36 @@
-//! Why a session could not be started or stopped.
+//! Errors of starting, stopping and saving a session.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a session could not be started or stopped.
+/// Error of starting, stopping or saving a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// One session at a time.
+    /// A session already records; only one at a time is possible.
     #[error("this process is already recording into {}; call stop_trace first", path.display())]
     AlreadyRecording {
-        /// Folder of the session that records.
+        /// Folder of the recording session.
         path: PathBuf,
     },
-    /// A recording that somebody else asked for is running.
+    /// A capture is running.
     #[error("a remote capture is recording this process; it ends by itself: try again then")]
     CaptureRunning,
-    /// `stop_trace` during a capture that somebody else asked for.
+    /// `stop_trace` during a capture.
     #[error(
         "there is no recording of the program to stop: a capture is under way, which ends by itself"
     )]
     NotYours,
-    /// A capture while the program records itself.
+    /// A capture was started while the program records itself.
     #[error("the program is recording itself; try again after its stop_trace: {}", path.display())]
     TraceRunning {
         /// Folder of the program's session.
         path: PathBuf,
     },
-    /// The flight recorder runs already.
+    /// The flight recorder already runs.
     #[error("the flight recorder runs already; call stop_flight first")]
     FlightRunning,
-    /// There is no flight recorder.
+    /// The flight recorder does not run.
     #[error("the flight recorder does not run; call start_flight first")]
     NoFlight,
     /// The flight recorder pauses while the program records itself.
@@ -38,47 +38,47 @@ pub enum SessionError {
         "the flight recorder pauses while the program records itself; try again after its stop_trace"
     )]
     FlightPaused,
-    /// Options of the flight recorder that cannot be.
+    /// Invalid options of the flight recorder.
     #[error("the flight recorder cannot do this: {reason}")]
     BadFlight {
-        /// What is wrong.
+        /// The invalid option.
         reason: String,
     },
     /// A save of the flight recorder could not be written.
     #[error("cannot write what the flight recorder has ({source}): {}", path.display())]
     NotSaved {
-        /// The file that was to be written.
+        /// The destination file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The recording of a capture is not in this process: it was started before a fork.
+    /// The capture's recording is not in this process: it was started before a fork.
     #[error("this capture is not recorded in this process; a fork's child starts its own")]
     CaptureGone,
-    /// What a capture recorded could not be written to where it was to go; it is lost.
+    /// A capture could not be written to its destination; it is lost.
     #[error("the captured recording could not be handed over: {source}")]
     NotDelivered {
-        /// What the receiver says.
+        /// The destination's error.
         source: io::Error,
     },
     /// Nothing to stop.
     #[error("nothing is being recorded; call start_trace first")]
     NotRecording,
-    /// Another thread is starting or stopping a session at this moment.
+    /// Another thread is starting or stopping a session.
     #[error("another thread is just starting or stopping a recording; try again when it is done")]
     Busy,
-    /// The log directory exists, but is no directory.
+    /// The log directory exists, but is not a directory.
     #[error("the log directory is a file; give a directory: {}", path.display())]
     NotADirectory {
-        /// What is in the way.
+        /// The existing file.
         path: PathBuf,
     },
     /// The session's folder cannot be written.
     #[error("cannot write to the log directory ({source}); make it writable or give another one: {}", path.display())]
     NotWritable {
-        /// What was to be made.
+        /// The file or folder that could not be created.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The disk is full.
@@ -93,45 +93,45 @@ pub enum SessionError {
         /// The name.
         name: String,
     },
-    /// A level above 3.
+    /// The level is above 3.
     #[error("host_tracer_level is 0, 1, 2 or 3, not {level}")]
     BadLevel {
-        /// What was given.
+        /// The given level.
         level: u32,
     },
     /// The drain thread could not be started.
     #[error("cannot start the recording thread: {source}")]
     NoThread {
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The recording is complete, but its file could not be written. It is kept: call
-    /// [`stop_trace`](crate::stop_trace) again when the cause is gone.
+    /// The recording is complete, but its file could not be written. The recording is retained:
+    /// call [`stop_trace`](crate::stop_trace) again when the cause is removed.
     #[error("cannot write the recording ({source}); it is kept, call stop_trace again: {}", path.display())]
     NotWritten {
-        /// The file that was to be written.
+        /// The destination file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// An earlier recording is complete, but its file could not be written.
     #[error("an earlier recording is not written yet; call stop_trace again, or discard_trace: {}", path.display())]
     Unwritten {
-        /// The file that was to be written.
+        /// The destination file.
         path: PathBuf,
     },
-    /// An option asks for something that this build of the crate leaves out.
+    /// An option requires a feature that this build of the crate lacks.
     #[error("this build cannot write {what}; enable the crate's feature `{feature}`")]
     NotBuilt {
-        /// What was asked for.
+        /// The required output.
         what: &'static str,
-        /// The feature that would do it.
+        /// The missing cargo feature.
         feature: &'static str,
     },
-    /// A defect of the recorder; the program goes on.
+    /// A defect of the recorder; the program continues.
     #[error("the recorder failed: {reason}")]
     Internal {
-        /// What is known.
+        /// A description.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A recording that is complete: from its journal to a file, or to whoever asked for it.
+//! Complete recordings: export from the journal to a file or to a caller.
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use crate::drain::thread::Drain;
 use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
-use crate::export::xspace::{self, Facts, Names, Written};
+use crate::export::xspace::{self, ExportStats, FileMetadata, Names};
 use crate::journal::index::Index;
 use crate::journal::mapped_file::MappedFile;
 use crate::ring::layout::{BLOCK_WRITTEN, BlockHead};
 
-/// A recording that is complete, but not written yet.
+/// A complete recording that is not exported yet.
 pub(super) struct Finished {
     pub(super) owner: Owner,
     pub(super) host: String,
     pub(super) files: Option<JournalFiles>,
     pub(super) warnings: Vec<String>,
     pub(super) drain: Drain,
-    /// Records that had no ring to be counted in.
+    /// Records lost without a ring to count them.
     pub(super) lost: u64,
-    /// Why some rings were not kept in files (an `errno`), or 0.
+    /// `errno` of a ring that could not be mapped from a file, or 0.
     pub(super) failed: u32,
 }
 
@@ -38,7 +38,7 @@ impl Finished {
         }
     }
 
-    /// The file that is to be written.
+    /// Returns the destination file.
     pub(super) fn path(&self) -> PathBuf {
         self.folder().join(format!("{}.xplane.pb", self.host))
     }
@@ -46,19 +46,20 @@ impl Finished {
     /// Writes the session's file.
     pub(super) fn write(
         &mut self,
-        additions: &ExternalProfiles,
+        external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
         let path = self.path();
         let not_written = |source| SessionError::NotWritten {
             path: path.clone(),
             source,
         };
-        // A program may have emptied its log directory meanwhile.
+        // The log directory may have been emptied meanwhile.
         std::fs::create_dir_all(self.folder()).map_err(not_written)?;
         let mut missing = 0;
         let events = match &self.files {
             Some(files) => {
-                // Who shortened it nevertheless has taken events, not our life.
+                // A process that truncated the file despite the lease has removed events, but does
+                // not end the program.
                 let there = files.events.metadata().map_err(not_written)?.len();
                 let bytes = self.drain.journal.file_bytes().min(there);
                 missing = self.drain.journal.file_bytes() - bytes;
@@ -88,15 +89,15 @@ impl Finished {
             }
         };
         let cut = ExportLimits::default();
-        // Somebody may have cleaned up; our files of it are open all the same.
+        // The folder may have been removed; our files in it are still open.
         std::fs::create_dir_all(self.folder()).map_err(not_written)?;
         let (path, written) = file::write_file(
             &path,
             &index,
-            &Names::Own,
+            &Names::ThisProcess,
             &facts,
             &cut,
-            additions,
+            external,
             &mut before,
         )
         .map_err(not_written)?;
@@ -107,7 +108,7 @@ impl Finished {
             trace_json: true, ..
         } = self.owner
         {
-            match crate::export::chrome_json::write_beside(&report.path) {
+            match crate::export::chrome_json::write_next_to(&report.path) {
                 Ok(path) => report.trace_json = Some(path),
                 Err(error) => report
                     .warnings
@@ -117,17 +118,17 @@ impl Finished {
         Ok(report)
     }
 
-    /// Writes a part of a recording in memory to somebody.
+    /// Writes a limited part of a recording in memory to a caller.
     pub(super) fn write_to(
         &self,
         out: &mut dyn Write,
         cut: &ExportLimits,
-        additions: &ExternalProfiles,
+        external: &ExternalProfiles,
     ) -> io::Result<StopReport> {
         let index = self.index(None);
         let mut report = self.report();
         let facts = self.facts(&index, &report);
-        let written = xspace::write(out, &index, &Names::Own, &facts, cut, additions)?;
+        let written = xspace::write(out, &index, &Names::ThisProcess, &facts, cut, external)?;
         add_written(&mut report, &written, cut);
         Ok(report)
     }
@@ -145,8 +146,8 @@ impl Finished {
         index
     }
 
-    fn facts(&self, index: &Index<'_>, report: &StopReport) -> Facts {
-        Facts {
+    fn facts(&self, index: &Index<'_>, report: &StopReport) -> FileMetadata {
+        FileMetadata {
             host: self.host.clone(),
             stats: stats(index, report.dropped),
             warnings: report.warnings.clone(),
@@ -188,8 +189,8 @@ impl Finished {
         }
     }
 
-    /// Turns the journals of worker processes into files beside this one's, or removes them; what the user
-    /// should know.
+    /// Converts the journals of worker processes to files next to this one's, or removes them;
+    /// returns warnings for the user.
     pub(super) fn collect_workers(&self, keep: bool) -> Vec<String> {
         let Owner::Program { folder, .. } = &self.owner else {
             return Vec::new();
@@ -202,7 +203,7 @@ impl Finished {
             .map_or_else(Vec::new, |name| workers::collect(folder, name, keep))
     }
 
-    /// Throws the recording away, and its folder if that is empty.
+    /// Discards the recording, and its folder if that is empty.
     pub(super) fn discard(&self) {
         self.collect_workers(false);
         self.remove_journal();
@@ -218,7 +219,7 @@ impl Finished {
     }
 }
 
-/// Surely no arguments that belong to spans of several threads.
+/// Whether the recording certainly has no arguments that several threads share.
 pub(super) fn nothing_shared() -> bool {
     #[cfg(feature = "tracing")]
     {
@@ -230,7 +231,7 @@ pub(super) fn nothing_shared() -> bool {
     }
 }
 
-pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &ExportLimits) {
+pub(super) fn add_written(report: &mut StopReport, written: &ExportStats, cut: &ExportLimits) {
     report.spans = written.spans;
     report.unfinished = written.unfinished;
     report.instants = written.instants;
@@ -241,7 +242,7 @@ pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &Expo
     report.warnings.extend(xspace::warnings(written, cut));
 }
 
-/// What a limit on the disk did to a recording.
+/// Describes the effect of a disk limit on a recording.
 pub(crate) fn limit_warning(
     reached: Option<&str>,
     removed_events: u64,
@@ -258,7 +259,7 @@ pub(crate) fn limit_warning(
     })
 }
 
-/// Sentences about what is missing.
+/// Lists warnings about lost records.
 pub(crate) fn loss_warnings(dropped: u64, cut_texts: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if dropped > 0 {
@@ -272,8 +273,8 @@ pub(crate) fn loss_warnings(dropped: u64, cut_texts: u64) -> Vec<String> {
     warnings
 }
 
-/// Says in the journal that it has become a file, so that a kill before the journal is removed does
-/// not make it a second one.
+/// Records in the journal that it has been exported, so that a kill before the journal's removal
+/// does not export it twice.
 pub(crate) fn mark_written(events: &mut File, bytes: u64, path: &Path) {
     use std::io::{Seek, SeekFrom};
     use std::os::unix::ffi::OsStrExt;
@@ -291,7 +292,7 @@ pub(crate) fn mark_written(events: &mut File, bytes: u64, path: &Path) {
         .and_then(|_| events.write_all(&block));
 }
 
-/// Plane stats of a recording.
+/// Returns the plane stats of a recording.
 pub(crate) fn stats(index: &Index<'_>, dropped: u64) -> Vec<(String, String)> {
     let mut stats: Vec<_> = index
         .facts

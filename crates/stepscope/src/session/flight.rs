@@ -1,7 +1,8 @@
-//! The flight recorder: records all the time, keeps the last seconds, and saves them when asked.
+//! The flight recorder: records continuously, retains the last seconds, and saves them on request.
 //!
-//! It is a session whose journal is a circle ([`crate::journal::circular`]). While the program records itself it
-//! pauses; what it had is dropped. Captures ride on it: they hold its segments from their begin.
+//! It is a session with a circular journal ([`crate::journal::circular`]). While the program
+//! records itself, it pauses and drops its content. A capture can run on it: the capture pins the
+//! segments from its start.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,49 +15,49 @@ use std::time::Duration;
 use super::finished::{add_written, loss_warnings, nothing_shared, stats};
 use super::recording::{self, Circular, Owner, Session};
 use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
-use crate::drain::requests::{Carried, Control, DrainRequest};
-use crate::drain::triggers::{self, Occasion, SlowRule, Triggers};
+use crate::drain::requests::{Control, DrainProgress, DrainRequest};
+use crate::drain::triggers::{self, SaveTrigger, SlowRule, Triggers};
 use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
-use crate::export::xspace::{self, Facts, Names};
-use crate::journal::circular::{Bounds, LEAST_BYTES, Snapshot};
+use crate::export::xspace::{self, FileMetadata, Names};
+use crate::journal::circular::{Bounds, MIN_BYTES, Snapshot};
 use crate::journal::index::Index;
 use crate::platform::os;
 
-/// How long the drain thread may take to answer. One that has ended is noticed at once; on a machine that
-/// is busy with other things it may take seconds until it has its turn and has carried what waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for a reply of the drain thread. A thread that has ended is detected at once; on a busy
+/// machine it may take seconds until it runs and has copied the pending records.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the flight recorder records. Start from `FlightOptions::default()`.
+/// Options of the flight recorder. Start from `FlightOptions::default()`.
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
-    /// Time that is kept. Default: 30 s.
+    /// Time to retain. Default: 30 s.
     pub keep_last: Duration,
-    /// Bytes of what is kept, at most; not less than 1 MiB. Default: 64 MiB (2.7 million spans). When
-    /// that is less than `keep_last` needs, less time is kept, and every save says so. The buffers of
-    /// the threads come on top, `buffer_bytes` each. While a save is being written, what is recorded
-    /// meanwhile may take a quarter more.
+    /// Maximum bytes to retain; at least 1 MiB. Default: 64 MiB (2.7 million spans). When that is
+    /// less than `keep_last` needs, less time is retained, and every save has a warning. The
+    /// threads' buffers are additional, `buffer_bytes` each. During a save, new records may use a
+    /// quarter more.
     pub max_bytes: usize,
-    /// Where saves go, and where it is kept while the program runs, so that a killed program leaves its
-    /// last seconds. Default: none: it is kept in memory, and only
-    /// [`write_last`] and captures can have it.
+    /// Directory of saves, and of the recorder's file while the program runs, so that a killed
+    /// program leaves its last seconds. Default: none: the content is in memory, and only
+    /// [`write_last`] and captures can read it.
     pub log_dir: Option<PathBuf>,
-    /// What is recorded. Default: [`HostTracerLevel::Library`].
+    /// Level of recorded events. Default: [`HostTracerLevel::Library`].
     pub host_tracer_level: HostTracerLevel,
-    /// Bytes of each thread's buffer to begin with, as in [`SessionOptions::buffer_bytes`].
-    /// Default: 2 MiB.
+    /// Initial bytes of each thread's buffer, as in [`SessionOptions::buffer_bytes`]. Default: 2
+    /// MiB.
     pub buffer_bytes: usize,
     /// Name of the files before `.xplane.pb`. Default: the machine's name.
     pub host_name: Option<String>,
-    /// More facts about the run, shown by viewers: `rank`, `world_size`, ...
+    /// Additional metadata of the run, shown by viewers: `rank`, `world_size`, ...
     pub facts: Vec<(String, String)>,
-    /// A signal that saves the last `keep_last`, such as `SIGUSR2`. A handler that the program has for
-    /// it is still called. Needs `log_dir`. Default: none.
+    /// A signal that saves the last `keep_last`, such as `SIGUSR2`. A handler of the program for it
+    /// is still called. Needs `log_dir`. Default: none.
     pub save_on_signal: Option<i32>,
-    /// Saves by signals are at least so far apart. Default: 1 s.
+    /// Minimum interval between saves by signals. Default: 1 s.
     pub signal_at_most_every: Duration,
-    /// Saves when a step took too long. Needs `log_dir`. Default: none.
+    /// Saves after a slow step. Needs `log_dir`. Default: none.
     pub slow_step: Option<SlowStep>,
 }
 
@@ -77,17 +78,18 @@ impl Default for FlightOptions {
     }
 }
 
-/// When a step took too long, and what is saved then. Start from `SlowStep::default()`.
+/// Rule that classifies a step as slow, and the time to save. Start from `SlowStep::default()`.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowStep {
-    /// A step is slow that took more than so many times the median of the last 64 of its name.
-    /// Default: 2.
+    /// A step is slow when its duration exceeds this multiple of the median of the last 64 steps
+    /// with its name. Default: 2.
     pub times_median: f64,
-    /// Time that is saved; at least all of the step. Default: 5 s.
+    /// Time to save; at least the whole step. Default: 5 s.
     pub last: Duration,
-    /// Steps of a name before any is slow: the first ones compile and warm up. Default: 10.
+    /// Number of steps of a name before any is slow: the first ones compile and warm up. Default:
+    /// 10.
     pub after_steps: usize,
-    /// Such saves are at least so far apart. Default: one minute.
+    /// Minimum interval between such saves. Default: one minute.
     pub at_most_every: Duration,
 }
 
@@ -102,19 +104,19 @@ impl Default for SlowStep {
     }
 }
 
-/// What the flight recorder has.
+/// Status of the flight recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlightStatus {
-    /// How much of the past is there, at most `keep_last`. Zero while it pauses.
+    /// Time covered, at most `keep_last`. Zero during a pause.
     pub covered: Duration,
-    /// Bytes of memory, or of its file, for that.
+    /// Bytes in memory, or in its file.
     pub bytes: u64,
-    /// Records that found no room since it began, or went on after a pause.
+    /// Records dropped since it started, or continued after a pause.
     pub dropped: u64,
-    /// Files saved since it began.
+    /// Number of saved files since it started.
     pub saves: u64,
-    /// It pauses because the program records itself.
+    /// Whether it pauses because the program records itself.
     pub paused: bool,
 }
 
@@ -122,11 +124,11 @@ pub struct FlightStatus {
 pub(super) struct Flight {
     pub(super) options: FlightOptions,
     saves: AtomicU64,
-    /// What saves did by themselves, so that two at once do not meet.
+    /// Serializes saves.
     saving: Mutex<()>,
 }
 
-/// A flight recorder that runs.
+/// A running flight recorder.
 pub(super) struct Running {
     pub(super) flight: Arc<Flight>,
     control: Arc<Control>,
@@ -134,24 +136,24 @@ pub(super) struct Running {
     warnings: Vec<String>,
 }
 
-/// The thread that saves by itself.
+/// The thread that saves after triggers.
 pub(super) struct Saver {
     thread: JoinHandle<()>,
 }
 
 impl Saver {
-    /// After the drain thread has ended.
+    /// Waits for the thread. Requires that the drain thread has ended.
     pub(super) fn join(self) {
         let _ = self.thread.join();
     }
 }
 
-/// Starts the flight recorder: from now on the last seconds are kept.
+/// Starts the flight recorder: from now on the last seconds are retained.
 ///
 /// # Errors
-/// [`SessionError::FlightRunning`] when it runs already; [`SessionError::TraceRunning`] and
-/// [`SessionError::CaptureRunning`] while something else records; [`SessionError::BadFlight`] for
-/// options that cannot be; those of `start_trace` about the log directory.
+/// [`SessionError::FlightRunning`] when it already runs; [`SessionError::TraceRunning`] and
+/// [`SessionError::CaptureRunning`] during another recording; [`SessionError::BadFlight`] for
+/// invalid options; those of `start_trace` about the log directory.
 pub fn start_flight(options: &FlightOptions) -> Result<(), SessionError> {
     guarded(|| {
         options.check()?;
@@ -185,18 +187,18 @@ pub fn start_flight(options: &FlightOptions) -> Result<(), SessionError> {
     })
 }
 
-/// Ends the flight recorder and drops what it has. Waits for a save that is under way.
+/// Ends the flight recorder and drops its content. Waits for a save in progress.
 ///
 /// # Errors
-/// [`SessionError::NoFlight`] when there is none; [`SessionError::CaptureRunning`] while a capture
-/// rides on it.
+/// [`SessionError::NoFlight`] when none runs; [`SessionError::CaptureRunning`] while a capture runs
+/// on it.
 pub fn stop_flight() -> Result<(), SessionError> {
     guarded(|| {
         let mut process = process()?;
         if process.flight.is_none() {
             return Err(SessionError::NoFlight);
         }
-        if process.rider.is_some() {
+        if process.flight_capture.is_some() {
             return Err(SessionError::CaptureRunning);
         }
         process.pause_flight();
@@ -208,21 +210,21 @@ pub fn stop_flight() -> Result<(), SessionError> {
     })
 }
 
-/// Writes the last part of what the flight recorder has as an ordinary run into its log directory.
+/// Saves the last part of the flight recorder's content as an ordinary run in its log directory.
 ///
 /// # Errors
-/// [`SessionError::NoFlight`], [`SessionError::FlightPaused`]; [`SessionError::BadFlight`] when it has
-/// no log directory; those of [`stop_trace`](super::stop_trace) about writing.
+/// [`SessionError::NoFlight`], [`SessionError::FlightPaused`]; [`SessionError::BadFlight`] when it
+/// has no log directory; those of [`stop_trace`](super::stop_trace) about writing.
 pub fn save_last(last: Duration) -> Result<StopReport, SessionError> {
     guarded(|| running()?.save(last, "the program asked for it"))
 }
 
-/// Writes the last part of what the flight recorder has, and of that what `cut` keeps, as one
-/// `XSpace` to `out`. The flight recorder goes on undisturbed.
+/// Writes the last part of the flight recorder's content, within `cut`, as one `XSpace` to `out`.
+/// The flight recorder continues undisturbed.
 ///
 /// # Errors
-/// [`SessionError::NoFlight`], [`SessionError::FlightPaused`]; [`SessionError::NotDelivered`] when `out`
-/// fails.
+/// [`SessionError::NoFlight`], [`SessionError::FlightPaused`]; [`SessionError::NotDelivered`] when
+/// `out` fails.
 pub fn write_last(
     last: Duration,
     out: &mut dyn Write,
@@ -231,16 +233,17 @@ pub fn write_last(
     guarded(|| {
         let running = running()?;
         let snapshot = running.snapshot(None)?;
-        let mut part = Part::new(&running, &snapshot, cut);
-        part.last(last);
-        part.write(out, &ExternalProfiles::default())
+        let mut export = FlightExport::new(&running, &snapshot, cut);
+        export.limit_to_last(last);
+        export
+            .write(out, &ExternalProfiles::default())
             .map_err(|source| SessionError::NotDelivered { source })
     })
 }
 
-/// What the flight recorder has, `None` when there is none. Cheap.
+/// Returns the status of the flight recorder, `None` when there is none. Cheap.
 pub fn flight_status() -> Option<FlightStatus> {
-    let process = super::process_patiently().ok()?;
+    let process = super::process_blocking().ok()?;
     let flight = process.flight.as_ref()?;
     let saves = flight.saves.load(Ordering::Relaxed);
     let running = process.active.as_ref().filter(|active| active.is_flight());
@@ -251,11 +254,11 @@ pub fn flight_status() -> Option<FlightStatus> {
             ..FlightStatus::default()
         },
         Some(session) => {
-            let carried = &session.control.carried;
+            let progress = &session.control.progress;
             FlightStatus {
-                covered: carried.covered(),
-                bytes: carried.bytes(),
-                dropped: carried.dropped(),
+                covered: progress.covered(),
+                bytes: progress.bytes(),
+                dropped: progress.dropped(),
                 saves,
                 paused: false,
             }
@@ -263,9 +266,9 @@ pub fn flight_status() -> Option<FlightStatus> {
     })
 }
 
-/// The flight recorder that runs.
+/// Returns the running flight recorder.
 fn running() -> Result<Arc<Running>, SessionError> {
-    let process = super::process_patiently()?;
+    let process = super::process_blocking()?;
     if process.flight.is_none() {
         return Err(SessionError::NoFlight);
     }
@@ -288,7 +291,7 @@ impl FlightOptions {
         if self.keep_last.is_zero() {
             return bad("keep_last is 0; give the time that is to be kept");
         }
-        if self.max_bytes < LEAST_BYTES {
+        if self.max_bytes < MIN_BYTES {
             return bad("max_bytes is less than 1 MiB");
         }
         if self.host_tracer_level == HostTracerLevel::Off {
@@ -317,10 +320,10 @@ impl FlightOptions {
     }
 }
 
-/// Starts, or goes on after a pause.
+/// Starts the flight recorder, or continues it after a pause.
 pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
     let options = &flight.options;
-    let (to, from) = sync_channel::<Occasion>(1);
+    let (to, from) = sync_channel::<SaveTrigger>(1);
     let on_signal = options
         .save_on_signal
         .map(|_| (options.keep_last, options.signal_at_most_every));
@@ -330,13 +333,15 @@ pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
         after_steps: slow.after_steps,
         at_most_every: slow.at_most_every,
     });
-    let wanted = on_signal.is_some() || slow.is_some();
+    let saves_on_trigger = on_signal.is_some() || slow.is_some();
     let circular = Circular {
         bounds: Bounds {
             keep: options.keep_last,
             bytes: options.max_bytes,
         },
-        triggers: &move |state| wanted.then(|| Triggers::new(state, to.clone(), on_signal, slow)),
+        triggers: &move |state| {
+            saves_on_trigger.then(|| Triggers::new(state, to.clone(), on_signal, slow))
+        },
     };
     let mut session = recording::start_flight(
         options.log_dir.as_deref(),
@@ -349,7 +354,7 @@ pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
         host: session.host.clone(),
         warnings: session.warnings.clone(),
     });
-    let new_saver = if wanted {
+    let new_saver = if saves_on_trigger {
         match start_saver(Arc::clone(&running), from) {
             Ok(saver) => Some(saver),
             Err(error) => {
@@ -363,23 +368,23 @@ pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
         None
     };
     if let Owner::Flight {
-        running: place,
+        running: running_slot,
         saver,
         ..
     } = &mut session.owner
     {
         *saver = new_saver;
-        *place = Some(running);
+        *running_slot = Some(running);
     }
     Ok(session)
 }
 
-fn start_saver(running: Arc<Running>, from: Receiver<Occasion>) -> Result<Saver, SessionError> {
+fn start_saver(running: Arc<Running>, from: Receiver<SaveTrigger>) -> Result<Saver, SessionError> {
     let body = move || {
-        os::hold_all_signals();
-        // Ends when the drain thread has ended.
-        for occasion in from {
-            let result = guarded(|| running.save(occasion.last, &occasion.because));
+        os::block_all_signals();
+        // The loop ends when the drain thread has ended.
+        for trigger in from {
+            let result = guarded(|| running.save(trigger.last, &trigger.because));
             if let Err(error) = result {
                 recording::warn_once(&format!("the flight recorder could not save: {error}"));
             }
@@ -393,38 +398,38 @@ fn start_saver(running: Arc<Running>, from: Receiver<Occasion>) -> Result<Saver,
 }
 
 impl Running {
-    pub(super) fn carried(&self) -> &Arc<Carried> {
-        &self.control.carried
+    pub(super) fn progress(&self) -> &Arc<DrainProgress> {
+        &self.control.progress
     }
 
-    /// What there is now; since a capture began, when that is given.
+    /// Takes a snapshot of the content, optionally only since the start of a capture.
     pub(super) fn snapshot(&self, since_pin: Option<u32>) -> Result<Snapshot, SessionError> {
-        let (answer, from) = sync_channel(1);
+        let (reply, from) = sync_channel(1);
         if !self
             .control
-            .ask(DrainRequest::Snapshot { since_pin, answer })
+            .send(DrainRequest::Snapshot { since_pin, reply })
         {
             return Err(SessionError::FlightPaused);
         }
-        from.recv_timeout(PATIENCE).map_err(no_answer)
+        from.recv_timeout(REPLY_TIMEOUT).map_err(no_reply)
     }
 
-    /// Nothing from now on is written over before it is released. The ticks of that moment.
-    pub(super) fn hold(&self, number: u32, bytes: usize) -> Result<u64, SessionError> {
-        let (answer, from) = sync_channel(1);
+    /// Prevents overwriting until the pin is released. Returns the start of the pin in ticks.
+    pub(super) fn pin(&self, number: u32, bytes: usize) -> Result<u64, SessionError> {
+        let (reply, from) = sync_channel(1);
         let request = DrainRequest::Pin {
             number,
             bytes,
-            answer,
+            reply,
         };
-        if !self.control.ask(request) {
+        if !self.control.send(request) {
             return Err(SessionError::FlightPaused);
         }
-        from.recv_timeout(PATIENCE).map_err(no_answer)
+        from.recv_timeout(REPLY_TIMEOUT).map_err(no_reply)
     }
 
     pub(super) fn release(&self, number: u32) {
-        self.control.ask(DrainRequest::Release { number });
+        self.control.send(DrainRequest::Release { number });
     }
 
     fn save(&self, last: Duration, because: &str) -> Result<StopReport, SessionError> {
@@ -436,23 +441,23 @@ impl Running {
         let saving = self.flight.saving.lock();
         let _one = saving.unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot(None)?;
-        os::without_size_signal(|| self.save_shot(log_dir, &snapshot, last, because))
+        os::without_size_signal(|| self.save_snapshot(log_dir, &snapshot, last, because))
     }
 
-    fn save_shot(
+    fn save_snapshot(
         &self,
         log_dir: &Path,
         snapshot: &Snapshot,
         last: Duration,
         because: &str,
     ) -> Result<StopReport, SessionError> {
-        let folder = super::folder::make(log_dir, None, "")?;
+        let folder = super::folder::create(log_dir, None, "")?;
         let path = folder.join(format!("{}.xplane.pb", self.host));
         let cut = ExportLimits::default();
-        let mut part = Part::new(self, snapshot, &cut);
-        part.last(last);
-        part.fact("saved_because", because);
-        match part.save(&path) {
+        let mut export = FlightExport::new(self, snapshot, &cut);
+        export.limit_to_last(last);
+        export.fact("saved_because", because);
+        match export.save(&path) {
             Ok(report) => {
                 self.flight.saves.fetch_add(1, Ordering::Relaxed);
                 Ok(report)
@@ -465,9 +470,9 @@ impl Running {
     }
 }
 
-fn no_answer(error: RecvTimeoutError) -> SessionError {
+fn no_reply(error: RecvTimeoutError) -> SessionError {
     match error {
-        // Stopped in the meantime.
+        // The flight recorder stopped in the meantime.
         RecvTimeoutError::Disconnected => SessionError::FlightPaused,
         RecvTimeoutError::Timeout => SessionError::Internal {
             reason: "the drain thread does not answer".to_owned(),
@@ -475,25 +480,25 @@ fn no_answer(error: RecvTimeoutError) -> SessionError {
     }
 }
 
-/// A part of what the flight recorder has, on its way out.
-pub(super) struct Part<'s> {
+/// An export of a part of the flight recorder's content.
+pub(super) struct FlightExport<'s> {
     index: Index<'s>,
-    facts: Facts,
+    facts: FileMetadata,
     dropped: u64,
     crash_safe: bool,
     cut: ExportLimits,
     snapshot: &'s Snapshot,
 }
 
-impl<'s> Part<'s> {
+impl<'s> FlightExport<'s> {
     pub(super) fn new(running: &Running, snapshot: &'s Snapshot, cut: &ExportLimits) -> Self {
         let mut index = Index::default();
         index.nothing_shared = nothing_shared();
         index.first_ticks = snapshot.first_ticks;
-        for piece in &snapshot.pieces {
-            index.add(piece.blocks());
+        for segment in &snapshot.segments {
+            index.add(segment.blocks());
         }
-        index.add(&snapshot.moment);
+        index.add(&snapshot.extra_blocks);
         let mut warnings = running.warnings.clone();
         if let Some(error) = &snapshot.file_error {
             warnings.push(format!(
@@ -503,10 +508,10 @@ impl<'s> Part<'s> {
         Self {
             dropped: snapshot.dropped,
             crash_safe: running.flight.options.log_dir.is_some() && warnings.is_empty(),
-            facts: Facts {
+            facts: FileMetadata {
                 host: running.host.clone(),
                 warnings,
-                ..Facts::default()
+                ..FileMetadata::default()
             },
             index,
             cut: cut.clone(),
@@ -514,8 +519,8 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// Only what happened in the last time; a word when that is not all there.
-    pub(super) fn last(&mut self, last: Duration) {
+    /// Limits the export to the last `last`, and adds a warning when less is covered.
+    pub(super) fn limit_to_last(&mut self, last: Duration) {
         let timeline = self.index.timeline();
         let now = timeline.unix_of(self.index.last_reading());
         let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);
@@ -531,23 +536,24 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// Only what happened after these ticks, when so many records had been dropped.
-    pub(super) fn since(&mut self, ticks: u64, dropped_before: u64) {
+    /// Limits the export to events after these ticks; `dropped_before` is the count of dropped
+    /// records at that time.
+    pub(super) fn limit_to_since(&mut self, ticks: u64, dropped_before: u64) {
         self.index.floor = ticks;
         self.dropped = self.snapshot.dropped_in_all.saturating_sub(dropped_before);
     }
 
-    /// Nothing of it.
-    pub(super) fn nothing(&mut self) {
+    /// Excludes all events.
+    pub(super) fn exclude_events(&mut self) {
         self.index.forget_events();
     }
 
-    /// A sentence for the file and the report.
+    /// Adds a warning to the file and the report.
     pub(super) fn warn(&mut self, warning: String) {
         self.facts.warnings.push(warning);
     }
 
-    /// One more fact about the run.
+    /// Adds a metadata value of the run.
     fn fact(&mut self, key: &str, value: &str) {
         self.facts.stats.push((key.to_owned(), value.to_owned()));
     }
@@ -571,16 +577,16 @@ impl<'s> Part<'s> {
     pub(super) fn write(
         mut self,
         out: &mut dyn Write,
-        additions: &ExternalProfiles,
+        external: &ExternalProfiles,
     ) -> std::io::Result<StopReport> {
         let mut report = self.complete();
         let written = xspace::write(
             out,
             &self.index,
-            &Names::Own,
+            &Names::ThisProcess,
             &self.facts,
             &self.cut,
-            additions,
+            external,
         )?;
         add_written(&mut report, &written, &self.cut);
         Ok(report)
@@ -591,7 +597,7 @@ impl<'s> Part<'s> {
         let (path, written) = file::write_file(
             path,
             &self.index,
-            &Names::Own,
+            &Names::ThisProcess,
             &self.facts,
             &self.cut,
             &ExternalProfiles::default(),

@@ -1,4 +1,4 @@
-//! The session's folder, and the private journal in it.
+//! The session's folder, and the journal in it, private to the user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,20 +16,20 @@ use crate::journal::leased_file::LeasedFile;
 use crate::platform::os;
 use crate::ring::layout::NAMES_BYTES;
 
-/// How the names of journals begin. Trace readers pass over hidden entries.
+/// Prefix of the names of journals. Trace readers skip hidden entries.
 pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
-/// The file whose lock says that the journal is in use.
+/// The file whose lock marks the journal as in use.
 pub(crate) const LOCK_FILE: &str = "lock";
-/// The file whose lock says that the program records.
+/// The file whose lock marks the program as recording.
 pub(super) const WORKERS_FILE: &str = "workers";
 /// The blocks.
 pub(crate) const EVENTS_FILE: &str = "events";
-/// Names, then the threads' regions.
+/// Names, followed by the threads' regions.
 pub(crate) const RINGS_FILE: &str = "rings";
 
-/// Makes `LOG_DIR/plugins/profile/SESSION` and proves that it can be written. Without a name, it is
+/// Creates `LOG_DIR/plugins/profile/SESSION` and checks that it is writable. The default name is
 /// the local time and the suffix.
-pub(super) fn make(
+pub(super) fn create(
     log_dir: &Path,
     session: Option<&str>,
     suffix: &str,
@@ -45,7 +45,7 @@ pub(super) fn make(
             fs::create_dir_all(&folder).map_err(|source| refusal(&folder, source))?;
             folder
         }
-        None => make_unique(&parent, suffix)?,
+        None => create_unique(&parent, suffix)?,
     };
     file::remove_orphans(&folder);
     if let Err(source) = prove(&folder) {
@@ -55,8 +55,8 @@ pub(super) fn make(
     Ok(folder)
 }
 
-/// Takes a name that no other session has.
-fn make_unique(parent: &Path, suffix: &str) -> Result<PathBuf, SessionError> {
+/// Creates a folder with a name that no other session has.
+fn create_unique(parent: &Path, suffix: &str) -> Result<PathBuf, SessionError> {
     let time = os::local_time_text(unix_now_ns() / 1_000_000_000);
     let mut number = 1;
     loop {
@@ -74,11 +74,12 @@ fn make_unique(parent: &Path, suffix: &str) -> Result<PathBuf, SessionError> {
     }
 }
 
-/// Writes a little and removes it: a read-only or full disk is found out now, not at the end.
+/// Writes and removes a small file, so that a read-only or full disk is found at the start instead
+/// of the end.
 fn prove(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".stepscope-probe-{}", std::process::id()));
     let result = os::without_size_signal(|| {
-        // A killed program of the same number may have left one.
+        // A killed program with the same process id may have left one.
         let _ = fs::remove_file(&path);
         let mut file = File::create_new(&path)?;
         file.write_all(&[0; 4096])?;
@@ -88,7 +89,7 @@ fn prove(folder: &Path) -> io::Result<()> {
     result.and(removed)
 }
 
-/// Names the cause of a failure to make or write something below the log directory.
+/// Converts a failure to create or write a path below the log directory to its error.
 fn refusal(path: &Path, source: io::Error) -> SessionError {
     if let Some(file) = path.ancestors().find(|above| above.is_file()) {
         return SessionError::NotADirectory {
@@ -109,7 +110,7 @@ fn refusal(path: &Path, source: io::Error) -> SessionError {
     }
 }
 
-/// A name must not lead out of the folder, nor hide.
+/// Checks that a name neither leads out of the folder nor is hidden.
 pub(super) fn plain_name(name: &str) -> Result<(), SessionError> {
     let bad = name.is_empty()
         || name.starts_with('.')
@@ -126,37 +127,38 @@ pub(super) fn plain_name(name: &str) -> Result<(), SessionError> {
 /// The files of a journal that this process writes.
 #[derive(Debug)]
 pub(crate) struct JournalFiles {
-    /// The folder that holds them.
+    /// The folder that contains them.
     pub(crate) folder: PathBuf,
-    /// Held for its lock.
+    /// Open for its lock.
     pub(crate) lock: File,
-    /// Held for its lock while the program records: its workers wait for it.
+    /// Open for its lock while the program records: its workers wait for it.
     pub(crate) workers: File,
     /// Names and regions.
     pub(crate) rings: File,
     /// The blocks.
     pub(crate) events: File,
-    /// On the files that will be mapped while they are written, until the drain thread takes them over.
+    /// Leases on the files that will be mapped while they are written, until the drain thread takes
+    /// them over.
     leases: Option<(Lease, Option<Lease>)>,
 }
 
-/// The files of a journal that the drain thread watches.
+/// The files of a journal whose leases the drain thread polls.
 #[derive(Debug)]
 pub(crate) struct LeasedFiles {
     pub(crate) rings: LeasedFile,
-    /// Of a flight recorder.
+    /// The events file of a flight recorder.
     pub(crate) events: Option<LeasedFile>,
 }
 
 impl JournalFiles {
-    /// The beginning of the name of this process's journal with this number.
+    /// Returns the name prefix of this process's journal with this number.
     pub(super) fn stem(number: u32) -> String {
         format!("{JOURNAL_PREFIX}{}-{number}", std::process::id())
     }
 
-    /// Makes a journal whose lock is held before anybody can see it, with space for the names.
-    /// `is_circular`: the blocks will be written through mappings, too.
-    pub(super) fn make(session: &Path, stem: &str, is_circular: bool) -> io::Result<Self> {
+    /// Creates a journal whose lock is held before it becomes visible, with space for the names.
+    /// `is_circular`: the blocks will also be written through mappings.
+    pub(super) fn create(session: &Path, stem: &str, is_circular: bool) -> io::Result<Self> {
         let (name, hidden) = Self::free_name(session, stem)?;
         let result = Self::fill(&hidden, is_circular).and_then(|mut files| {
             fs::rename(&hidden, &name)?;
@@ -169,8 +171,8 @@ impl JournalFiles {
         result
     }
 
-    /// A name that no other journal has, and the hidden folder made for it. In containers programs
-    /// have the same process id again and again, and may use one session's folder.
+    /// Finds a name that no other journal has, and creates its hidden folder. Programs in
+    /// containers often have the same process id, and may use the same session's folder.
     fn free_name(session: &Path, stem: &str) -> io::Result<(PathBuf, PathBuf)> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -193,7 +195,7 @@ impl JournalFiles {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// What the drain thread watches; once.
+    /// Returns the files whose leases the drain thread polls, at the first call.
     pub(super) fn take_leased(&mut self) -> Option<LeasedFiles> {
         let (rings, events) = self.leases.take()?;
         let leased =
@@ -218,7 +220,7 @@ impl JournalFiles {
         if !os::try_lock(files.lock.as_fd())? || !os::try_lock(files.workers.as_fd())? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        os::allot(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
+        os::allocate(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
             .map_err(io::Error::from_raw_os_error)?;
         let events = is_circular.then(|| lease(&files.events)).transpose()?;
         files.leases = Some((lease(&files.rings)?, events));
@@ -226,7 +228,7 @@ impl JournalFiles {
     }
 }
 
-/// Without a lease, a process that shortened the file would end the program.
+/// Without a lease, a process that truncated the file would end the program.
 fn lease(file: &File) -> io::Result<Lease> {
     Lease::take(file.as_fd()).map_err(|error| {
         let text = format!("the file system gives no lease on them: {error}");
@@ -243,20 +245,20 @@ impl Drop for JournalFiles {
 }
 
 fn forget_inherited(fd: i32) {
-    for place in &DESCRIPTORS {
-        let _ = place.compare_exchange(fd, -1, Ordering::SeqCst, Ordering::SeqCst);
+    for slot in &DESCRIPTORS {
+        let _ = slot.compare_exchange(fd, -1, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
-/// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has at most
-/// two at a time, one of them stopped): it does not own the journal, and a lock that it keeps would
-/// keep the journal from being recovered.
+/// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has at
+/// most two at a time, one of them stopped): the child does not own the journal, and an inherited
+/// lock would prevent its recovery.
 pub(super) static DESCRIPTORS: [AtomicI32; 8] = [const { AtomicI32::new(-1) }; 8];
 
 fn inherited(file: File) -> File {
     let fd = file.as_raw_fd();
-    for place in &DESCRIPTORS {
-        let taken = place.compare_exchange(-1, fd, Ordering::SeqCst, Ordering::SeqCst);
+    for slot in &DESCRIPTORS {
+        let taken = slot.compare_exchange(-1, fd, Ordering::SeqCst, Ordering::SeqCst);
         if taken.is_ok() {
             break;
         }
@@ -264,7 +266,8 @@ fn inherited(file: File) -> File {
     file
 }
 
-/// Removes a journal. At once as far as others see: a journal without its lock is none.
+/// Removes a journal. Other processes see the removal at once: a journal without its lock file is
+/// not a journal.
 pub(crate) fn remove_journal(journal: &Path) -> io::Result<()> {
     let mut hidden = journal.as_os_str().to_owned();
     hidden.push(".new");

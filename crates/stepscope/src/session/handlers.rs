@@ -1,4 +1,4 @@
-//! What happens at a fork, at exit, and when threads end.
+//! Handlers for fork, exit and thread exit.
 #![allow(unsafe_code, reason = "registers functions with the C library")]
 
 use std::sync::Once;
@@ -13,8 +13,8 @@ use crate::api::steps;
 use crate::drain::triggers;
 use crate::ring::thread_exit;
 
-/// Handlers for fork, exit and ends of threads, and the names that no recording can do without; once
-/// per process.
+/// Installs the handlers for fork, exit and thread exit, and registers the names that every
+/// recording needs; once per process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     thread_exit::prepare();
@@ -31,27 +31,28 @@ pub(super) fn install() {
     });
 }
 
-/// The child does not own the session: it begins with nothing, and may start its own.
+/// Resets the child, which does not own the session; it may start its own.
 extern "C" fn after_fork_in_child() {
     crate::ring::writer::after_fork_in_child();
     names::after_fork_in_child();
     steps::after_fork_in_child();
     triggers::release_signal();
     forget_names();
-    for place in &DESCRIPTORS {
-        let fd = place.swap(-1, Ordering::SeqCst);
+    for slot in &DESCRIPTORS {
+        let fd = slot.swap(-1, Ordering::SeqCst);
         if fd >= 0 {
-            // SAFETY: the child's own copy; the value that owns it is never dropped here.
+            // SAFETY: closes the child's copy of the descriptor; the value that owns it is never
+            // dropped here.
             unsafe { libc::close(fd) };
         }
     }
-    // The parent's session and its lock may be in any state: left alone, for ever.
+    // The parent's session and its lock may be in any state: the child never accesses them.
     PROCESS.store(std::ptr::null_mut(), Ordering::SeqCst);
 }
 
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
-    /// As `atexit`; the function is told the exit status.
+    /// Registers a function like `atexit`; the function receives the exit status.
     fn on_exit(
         function: extern "C" fn(libc::c_int, *mut libc::c_void),
         argument: *mut libc::c_void,
@@ -63,9 +64,9 @@ extern "C" fn at_plain_exit() {
     at_exit(0, std::ptr::null_mut());
 }
 
-/// A program that ends without a stop: its recording is finished, if that can be done safely. If not
-/// (a stop is under way elsewhere), the journal is there to be recovered. The journal of a flight
-/// recorder stays when the program has failed: its last seconds are what one wants to see.
+/// Finishes the recording of a program that ends without a stop, if that is safe. Otherwise (a stop
+/// is in progress in another thread) the journal can be recovered. The journal of a flight recorder
+/// stays when the program has failed: its last seconds show the cause.
 extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     if PROCESS.load(Ordering::Acquire).is_null() {
         return;
@@ -82,11 +83,11 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
             if let Some(active) = &process.active {
                 active.control.flush(Duration::from_secs(1));
             }
-            // Never dropped: the journal and its lock stay until the process is gone.
+            // Never dropped: the journal and its lock stay until the process ends.
             std::mem::forget(process.active.take());
         }
         process.pause_flight();
-        // What is stopped below is not to be followed by a flight recorder again.
+        // Prevents that the stop below resumes a flight recorder.
         process.flight = None;
         Ok(())
     });

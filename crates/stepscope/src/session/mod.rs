@@ -1,13 +1,14 @@
 //! Sessions: from `start_trace` to the file in the log directory.
 //!
-//! One recording at a time: the program's own, a [`Capture`] that somebody else asked for, or the
-//! flight recorder's, which pauses for the first and carries the second. It
-//! owns the drain thread and, when it is crash safe, the journal's files. Everything that can be
-//! known to go wrong is found out at the start; a recording of the program whose file cannot be
-//! written at the end is kept, so that the stop can be tried again.
+//! One recording runs at a time: the program's, a [`Capture`], or the flight recorder's, which
+//! pauses for the first and includes the second. A recording owns the drain thread and, when it is
+//! crash safe, the journal's files. Foreseeable failures are reported at the start. A recording of
+//! the program whose file cannot be written at the end is retained, so that the stop can be
+//! retried.
 //!
-//! Reading order: this file (the verbs), `recording` (from start to stop), `finished` (writing),
-//! `capture`, `flight`, `workers` (processes of one program), `handlers` (fork and exit), `folder`.
+//! Reading order: this file (the public functions), `recording` (from start to stop), `finished`
+//! (export), `capture`, `flight`, `workers` (processes of one program), `handlers` (fork and exit),
+//! `folder`.
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
@@ -47,21 +48,21 @@ use finished::Finished;
 use flight::Flight;
 use recording::{Owner, Session};
 
-/// What this process is doing.
+/// Recording state of this process.
 #[derive(Default)]
 struct Process {
-    /// What is being recorded.
+    /// The active recording.
     active: Option<Box<Session>>,
     /// A recording of the program that is stopped, but not written.
-    kept: Option<Box<Finished>>,
+    unwritten: Option<Box<Finished>>,
     /// The flight recorder, also while it pauses.
     flight: Option<Arc<Flight>>,
-    /// The capture that rides on the flight recorder.
-    rider: Option<u32>,
+    /// The capture that runs on the flight recorder.
+    flight_capture: Option<u32>,
 }
 
 impl Process {
-    /// Why the program cannot begin a recording now.
+    /// Returns the error that prevents the program from starting a recording.
     fn refuse_start(&self) -> Result<(), SessionError> {
         match self.refuse_others() {
             Err(SessionError::TraceRunning { path }) => {
@@ -69,30 +70,32 @@ impl Process {
             }
             result => result?,
         }
-        match &self.kept {
-            Some(kept) => Err(SessionError::Unwritten { path: kept.path() }),
+        match &self.unwritten {
+            Some(unwritten) => Err(SessionError::Unwritten {
+                path: unwritten.path(),
+            }),
             None => Ok(()),
         }
     }
 
-    /// What records now besides the flight recorder, as an error.
+    /// Returns the error for an active recording other than the flight recorder.
     fn refuse_others(&self) -> Result<(), SessionError> {
         match self.active.as_deref().map(|session| &session.owner) {
             Some(Owner::Program { folder, .. }) => Err(SessionError::TraceRunning {
                 path: folder.clone(),
             }),
             Some(Owner::Capture) => Err(SessionError::CaptureRunning),
-            Some(Owner::Flight { .. } | Owner::Worker { .. }) | None => match self.rider {
+            Some(Owner::Flight { .. } | Owner::Worker { .. }) | None => match self.flight_capture {
                 Some(_) => Err(SessionError::CaptureRunning),
                 None => Ok(()),
             },
         }
     }
 
-    /// Takes the program's own recording out, finished.
-    fn take_program(&mut self) -> Result<Box<Finished>, SessionError> {
-        if let Some(kept) = self.kept.take() {
-            return Ok(kept);
+    /// Finishes the program's recording and removes it.
+    fn finish_program(&mut self) -> Result<Box<Finished>, SessionError> {
+        if let Some(unwritten) = self.unwritten.take() {
+            return Ok(unwritten);
         }
         let is_program =
             |session: &mut Box<Session>| matches!(session.owner, Owner::Program { .. });
@@ -105,7 +108,7 @@ impl Process {
         })
     }
 
-    /// Stops the flight recorder, if it runs, and drops what it has.
+    /// Stops the flight recorder, if it runs, and drops its content.
     fn pause_flight(&mut self) {
         let session = self.active.take_if(|session| session.is_flight());
         if let Some(Ok(finished)) = session.map(|session| session.finish()) {
@@ -113,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Lets the flight recorder go on, if there is one that pauses. Why it cannot.
+    /// Resumes a paused flight recorder. Returns a warning when that fails.
     fn resume_flight(&mut self) -> Option<String> {
         let flight = self.flight.as_ref().filter(|_| self.active.is_none())?;
         match flight::start(flight) {
@@ -142,7 +145,8 @@ fn process() -> Result<MutexGuard<'static, Process>, SessionError> {
             Err(other) => other,
         };
     }
-    // SAFETY: made above by somebody, and never freed (a fork's child lets go of the parent's).
+    // SAFETY: a thread created it above, and it is never freed (a fork's child drops only the
+    // pointer to the parent's).
     match unsafe { &*at }.try_lock() {
         Ok(guard) => Ok(guard),
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
@@ -150,8 +154,8 @@ fn process() -> Result<MutexGuard<'static, Process>, SessionError> {
     }
 }
 
-/// As [`process`], for those who cannot be told to try again later.
-fn process_patiently() -> Result<MutexGuard<'static, Process>, SessionError> {
+/// Like [`process`], for callers that cannot retry later.
+fn process_blocking() -> Result<MutexGuard<'static, Process>, SessionError> {
     let begun = Instant::now();
     loop {
         match process() {
@@ -163,7 +167,7 @@ fn process_patiently() -> Result<MutexGuard<'static, Process>, SessionError> {
     }
 }
 
-/// No panic of ours crosses into the program.
+/// Runs `f` and turns a panic into an error, so that it does not reach the program.
 fn guarded<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let reason = panic
@@ -178,7 +182,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, Sessi
 /// Starts recording into `LOG_DIR/plugins/profile/SESSION/` with the default options.
 ///
 /// # Errors
-/// See [`SessionError`]: already recording, or the log directory cannot be used.
+/// See [`SessionError`]: already recording, or the log directory is unusable.
 pub fn start_trace(log_dir: impl AsRef<Path>) -> Result<(), SessionError> {
     start_trace_with(log_dir, &SessionOptions::default())
 }
@@ -186,8 +190,7 @@ pub fn start_trace(log_dir: impl AsRef<Path>) -> Result<(), SessionError> {
 /// Starts recording into `LOG_DIR/plugins/profile/SESSION/`.
 ///
 /// # Errors
-/// See [`SessionError`]: already recording, a capture of somebody else is running, or the log
-/// directory cannot be used.
+/// See [`SessionError`]: already recording, a capture is running, or the log directory is unusable.
 pub fn start_trace_with(
     log_dir: impl AsRef<Path>,
     options: &SessionOptions,
@@ -209,49 +212,48 @@ pub fn start_trace_with(
 
 /// Stops recording and writes `HOST.xplane.pb`.
 ///
-/// Spans that are open are written as unfinished, up to this moment. A [`Capture`] that somebody
-/// else asked for is not touched.
+/// Open spans are written as unfinished, up to now. A running [`Capture`] is not affected.
 ///
 /// # Errors
-/// [`SessionError::NotRecording`] when nothing is being recorded, so that a second call is an error
-/// value and nothing worse. [`SessionError::NotWritten`] when the file could not be written: the
-/// recording is kept for another call.
+/// [`SessionError::NotRecording`] when nothing is being recorded; a second call is therefore
+/// harmless. [`SessionError::NotWritten`] when the file could not be written: the recording is
+/// retained for another call.
 pub fn stop_trace() -> Result<StopReport, SessionError> {
     stop_trace_with(&ExternalProfiles::default())
 }
 
-/// Stops recording without writing: [`stop_trace_with`] writes. For those who have other profilers to
-/// stop, so that their work is not recorded.
+/// Stops recording without writing: [`stop_trace_with`] writes. Call it before stopping other
+/// profilers, so that their work is not recorded.
 ///
 /// # Errors
 /// [`SessionError::NotRecording`] when nothing is being recorded.
 pub fn end_trace() -> Result<(), SessionError> {
     guarded(|| {
         let mut process = process()?;
-        let finished = process.take_program()?;
-        process.kept = Some(finished);
+        let finished = process.finish_program()?;
+        process.unwritten = Some(finished);
         drop(process);
         crate::levels_changed();
         Ok(())
     })
 }
 
-/// As [`stop_trace`], with what other profilers of this process recorded meanwhile.
+/// Like [`stop_trace`], and adds the profiles of other profilers of this process.
 ///
 /// # Errors
-/// As [`stop_trace`]; another call needs the additions again.
-pub fn stop_trace_with(additions: &ExternalProfiles) -> Result<StopReport, SessionError> {
+/// As [`stop_trace`]; another call needs the external profiles again.
+pub fn stop_trace_with(external: &ExternalProfiles) -> Result<StopReport, SessionError> {
     guarded(|| {
         let mut process = process()?;
-        let mut finished = process.take_program()?;
-        let mut result = os::without_size_signal(|| finished.write(additions));
+        let mut finished = process.finish_program()?;
+        let mut result = os::without_size_signal(|| finished.write(external));
         let mut workers = Vec::new();
         match &result {
             Ok(_) => {
                 workers = finished.collect_workers(true);
                 finished.remove_journal();
             }
-            Err(_) => process.kept = Some(finished),
+            Err(_) => process.unwritten = Some(finished),
         }
         let warning = process.resume_flight();
         if let Ok(report) = &mut result {
@@ -264,14 +266,14 @@ pub fn stop_trace_with(additions: &ExternalProfiles) -> Result<StopReport, Sessi
     })
 }
 
-/// Throws away a recording: the one that is running, or one whose file could not be written.
+/// Discards a recording: the running one, or one whose file could not be written.
 ///
 /// # Errors
 /// [`SessionError::NotRecording`] when there is none.
 pub fn discard_trace() -> Result<(), SessionError> {
     guarded(|| {
         let mut process = process()?;
-        let finished = process.take_program()?;
+        let finished = process.finish_program()?;
         finished.discard();
         process.resume_flight();
         drop(process);
@@ -281,9 +283,9 @@ pub fn discard_trace() -> Result<(), SessionError> {
 }
 
 /// Waits until everything recorded so far (by this thread, and by others before this call) is in
-/// the journal. A crash-safe session needs no such call to survive a kill of the process; it is for
-/// what must survive the machine, and for tests. `false` when nothing is being recorded, or the
-/// journal does not take it within a second.
+/// the journal. A crash-safe session does not need this call to survive a kill of the process; it
+/// is for data that must survive the machine, and for tests. Returns `false` when nothing is being
+/// recorded, or the journal does not complete the flush within a second.
 pub fn flush_trace() -> bool {
     let control = match process() {
         Ok(process) => match &process.active {
@@ -295,25 +297,24 @@ pub fn flush_trace() -> bool {
     control.flush(Duration::from_secs(1))
 }
 
-/// Whether something is recording in this process.
+/// Returns whether a recording is active in this process.
 pub fn is_recording() -> bool {
     session() != 0
 }
 
-/// What a session that starts now is called, unless it is given a name: the local time as
-/// `YYYY_MM_DD_HH_MM_SS`. For tools that make the session's folder themselves.
-pub fn name_of_now() -> String {
-    name_at(stepscope_model::clock::unix_now_ns())
+/// Returns the default name of a session that starts now: the local time as `YYYY_MM_DD_HH_MM_SS`.
+/// For tools that create the session's folder themselves.
+pub fn default_session_name() -> String {
+    session_name_at(stepscope_model::clock::unix_now_ns())
 }
 
-/// What a session is called that started at this Unix time: the local time, as
-/// [`name_of_now`] gives it.
-pub fn name_at(unix_ns: i64) -> String {
+/// Returns the default name of a session that started at this Unix time: the local time, in the
+/// format of [`default_session_name`].
+pub fn session_name_at(unix_ns: i64) -> String {
     os::local_time_text(unix_ns.div_euclid(1_000_000_000))
 }
 
-/// What this machine calls itself, `localhost` if it has no name: the host that recordings name
-/// unless they are told another.
+/// Returns this machine's host name, `localhost` if it has none: the default host of recordings.
 pub fn host_name() -> String {
     os::host_name()
 }
@@ -321,7 +322,7 @@ pub fn host_name() -> String {
 /// Records while `work` runs, also when it panics.
 ///
 /// # Errors
-/// As [`start_trace`] (then `work` does not run) and [`stop_trace`].
+/// As [`start_trace`] (`work` then does not run) and [`stop_trace`].
 pub fn trace<T>(
     log_dir: impl AsRef<Path>,
     work: impl FnOnce() -> T,

@@ -1,4 +1,4 @@
-//! A recording that runs: from the first clock reading to the drain thread's last pass.
+//! An active recording: from the first clock reading to the drain thread's final pass.
 #![allow(unsafe_code, reason = "maps the name table")]
 
 use std::fmt::Write as _;
@@ -30,9 +30,9 @@ use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES
 use crate::ring::memory::ATTACH;
 use crate::ring::writer::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
 
-/// Whose recording it is.
+/// Owner of a recording.
 pub(super) enum Owner {
-    /// The program's: it becomes a file.
+    /// The program; the recording becomes a file.
     Program {
         /// The session's folder.
         folder: PathBuf,
@@ -42,31 +42,31 @@ pub(super) enum Owner {
         )]
         trace_json: bool,
     },
-    /// The run's of which this process is a worker: it becomes a file of that.
+    /// The run of which this process is a worker; the recording becomes a file of that run.
     Worker {
         /// The session's folder.
         folder: PathBuf,
     },
-    /// Of whoever holds the [`Capture`](super::Capture).
+    /// The holder of the [`Capture`](super::Capture).
     Capture,
     /// The flight recorder.
     Flight {
-        /// Holds the journal, if there is one.
+        /// The folder with the journal, if there is one.
         folder: Option<PathBuf>,
         running: Option<Arc<Running>>,
         saver: Option<Saver>,
     },
 }
 
-/// What a flight recorder has instead of a whole journal.
+/// The circular journal of a flight recorder, and its triggers.
 pub(super) struct Circular<'t> {
     pub(super) bounds: Bounds,
-    /// Made when the session's state is known.
+    /// Creates the triggers when the session's state is known.
     pub(super) triggers: &'t dyn Fn(u32) -> Option<Triggers>,
 }
 
 pub(super) struct Session {
-    /// Counts the sessions of the process.
+    /// Number of the session in the process.
     pub(super) number: u32,
     pub(super) owner: Owner,
     pub(super) host: String,
@@ -92,7 +92,7 @@ pub(super) fn start_program(
             feature: "chrome",
         });
     }
-    let folder = folder::make(log_dir, options.session_name.as_deref(), "")?;
+    let folder = folder::create(log_dir, options.session_name.as_deref(), "")?;
     let number = next_number();
     let mut warnings = Vec::new();
     let files = open_journal(&folder, number, options, false, &mut warnings);
@@ -119,7 +119,7 @@ pub(super) fn start_flight(
     let number = next_number();
     let mut warnings = Vec::new();
     let folder = log_dir
-        .map(|log_dir| folder::make(log_dir, None, "_flight"))
+        .map(|log_dir| folder::create(log_dir, None, "_flight"))
         .transpose()?;
     let files = folder
         .as_ref()
@@ -150,7 +150,7 @@ pub(super) fn next_number() -> u32 {
     NEXT_SESSION.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Name of the machine, as part of a file's name.
+/// Returns the host name, as part of a file's name.
 pub(super) fn host(options: &SessionOptions) -> Result<String, SessionError> {
     let host = options.host_name.clone().unwrap_or_else(os::host_name);
     let host = host.replace([':', '/'], "_");
@@ -171,7 +171,7 @@ pub(super) fn start(
         | clock::choose()
         | options.host_tracer_level as u32;
     let first_pair = Pair::read(state);
-    let begun = Instant::now();
+    let start = Instant::now();
     let events = files
         .as_ref()
         .and_then(|files| files.events.try_clone().ok());
@@ -200,8 +200,9 @@ pub(super) fn start(
     put(&mut journal, BLOCK_META, meta.as_bytes());
     put(&mut journal, BLOCK_CLOCK, &first_pair.encode());
     prepare_attaching(files.as_ref(), options, first_pair);
-    // Two readings far enough apart: a program that is killed at once still has a clock.
-    while begun.elapsed() < Duration::from_micros(600) {
+    // Takes two clock readings far enough apart, so that a program that is killed at once still has
+    // a clock.
+    while start.elapsed() < Duration::from_micros(600) {
         std::hint::spin_loop();
     }
     put(&mut journal, BLOCK_CLOCK, &Pair::read(state).encode());
@@ -209,7 +210,7 @@ pub(super) fn start(
     let triggers = circular.and_then(|circular| (circular.triggers)(state));
     let leased = files.as_mut().and_then(JournalFiles::take_leased);
     let drain = Drain::new(state, journal, leased)
-        .looking_for(triggers)
+        .with_triggers(triggers)
         .quiet(matches!(owner, Owner::Worker { .. }));
     let spawned = {
         let control = Arc::clone(&control);
@@ -244,7 +245,7 @@ pub(super) fn start(
 }
 
 impl Session {
-    /// Whether it is the flight recorder.
+    /// Whether this is the flight recorder's recording.
     pub(super) fn is_flight(&self) -> bool {
         matches!(self.owner, Owner::Flight { .. })
     }
@@ -253,10 +254,10 @@ impl Session {
     pub(super) fn finish(mut self) -> Result<Finished, SessionError> {
         set_state(0);
         mirror::set_for_session(Mirrors::default());
-        // Attaching takes microseconds. A thread that a debugger stopped right there keeps the
-        // rings file open, and mapped, and harms nobody.
-        let begun = Instant::now();
-        while ATTACHING.load(Ordering::SeqCst) > 0 && begun.elapsed() < Duration::from_secs(1) {
+        // Attaching takes microseconds. A thread that a debugger stopped at that point keeps the
+        // rings file open and mapped, which is harmless.
+        let start = Instant::now();
+        while ATTACHING.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(1) {
             std::thread::yield_now();
         }
         let stuck = ATTACHING.load(Ordering::SeqCst) > 0;
@@ -274,9 +275,9 @@ impl Session {
         }
         let mut files = self.files;
         if stuck && let Some(files) = &mut files {
-            // Never closed, so that its number is not used for another file.
-            if let Ok(kept) = files.rings.try_clone() {
-                std::mem::forget(std::mem::replace(&mut files.rings, kept));
+            // The duplicate stays open, so that its descriptor number is not reused.
+            if let Ok(duplicate) = files.rings.try_clone() {
+                std::mem::forget(std::mem::replace(&mut files.rings, duplicate));
             }
         }
         let drain = drained.map_err(|_panic| SessionError::Internal {
@@ -297,7 +298,8 @@ impl Session {
     }
 }
 
-/// The journal's files, or `None` and a warning that says why memory is used.
+/// Opens the journal's files. Returns `None` and a warning with the cause when memory is used
+/// instead.
 fn open_journal(
     folder: &Path,
     number: u32,
@@ -310,7 +312,7 @@ fn open_journal(
     }
     let reason = match os::network_file_system(folder) {
         Some(kind) => format!("the log directory is on a network file system ({kind})"),
-        None => match JournalFiles::make(folder, &JournalFiles::stem(number), is_circular) {
+        None => match JournalFiles::create(folder, &JournalFiles::stem(number), is_circular) {
             Ok(files) => return Some(files),
             Err(error) => format!("its files could not be made ({error})"),
         },
@@ -323,14 +325,15 @@ fn open_journal(
     None
 }
 
-/// One line on stderr, once per process.
+/// Prints a warning on stderr, once per process.
 pub(super) fn warn_once(warning: &str) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| say(warning));
+    ONCE.call_once(|| print_warning(warning));
 }
 
-/// One line on stderr, for what the user must hear while the program runs. Nothing happens where nobody reads it.
-pub(crate) fn say(warning: &str) {
+/// Prints a warning on stderr, for what the user must know while the program runs. Ignores a closed
+/// stderr.
+pub(crate) fn print_warning(warning: &str) {
     let _ = writeln!(io::stderr(), "stepscope: {warning}");
 }
 
@@ -368,56 +371,59 @@ fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now
         NAME_TABLE.store(table, Ordering::Release);
     }
     let rings = files.rings.as_raw_fd();
-    // SAFETY: reserved above and never given back; the file's space has been allotted.
+    // SAFETY: reserved above and never released; the file's space has been allocated.
     if !table.is_null() && unsafe { os::map_file(table, NAMES_BYTES, rings, 0) } {
         // SAFETY: mapped; the first word is the nonce.
         unsafe { table.copy_from_nonoverlapping(nonce.to_le_bytes().as_ptr(), 8) };
-        // SAFETY: stays mapped for ever.
+        // SAFETY: the table stays mapped for ever.
         unsafe { names::publish_all(table) };
     }
     ATTACH.rings.store(rings.cast_unsigned(), Ordering::SeqCst);
 }
 
-/// Puts another file behind the name table, if it shows the rings file.
+/// Maps another file as the name table, if the table is mapped from the rings file.
 pub(crate) fn relocate_names(new: &File) -> io::Result<()> {
     let table = names::session_table();
     if table.is_null() {
         return Ok(());
     }
     names::while_unchanged(|| {
-        // SAFETY: the table is mapped for ever, and nobody writes to it in here.
+        // SAFETY: the table is mapped for ever, and no thread writes to it inside
+        // `while_unchanged`.
         let content = unsafe { std::slice::from_raw_parts(table, NAMES_BYTES) };
         let used = content
             .iter()
             .rposition(|byte| *byte != 0)
             .map_or(0, |last| last + 1);
         let copied = new.write_all_at(&content[..used], 0);
-        // SAFETY: the table's own space; the file's has been allotted.
+        // SAFETY: the address range is the table's; the file's space has been allocated.
         if copied.is_ok() && unsafe { os::map_file(table, NAMES_BYTES, new.as_raw_fd(), 0) } {
             return Ok(());
         }
-        // SAFETY: the table's own space. Names of this recording are lost if the program is killed.
+        // SAFETY: the address range is the table's. Names of this recording are lost if the program
+        // is killed.
         unsafe { os::map_memory(table, NAMES_BYTES) };
         copied.and(Err(io::ErrorKind::OutOfMemory.into()))
     })
 }
 
-/// After the last thread has let go: nobody maps the rings file or writes names to it any more.
+/// Unmaps the rings file after the last thread has attached: no thread maps it or writes names to
+/// it any more.
 fn end_attaching() {
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
     let unused = names::unpublish();
     forget_names();
     if !unused {
-        // The next session takes another piece of address space.
+        // The next session uses another address range.
         NAME_TABLE.store(std::ptr::null_mut(), Ordering::Release);
     }
 }
 
-/// Puts private memory in place of the name table, whoever still writes to it.
+/// Maps private memory as the name table, even while a thread still writes to it.
 pub(crate) fn forget_names() {
     let table = NAME_TABLE.load(Ordering::Acquire);
     if !table.is_null() {
-        // SAFETY: reserved once, never given back.
+        // SAFETY: reserved once, never released.
         unsafe { os::map_memory(table, NAMES_BYTES) };
     }
 }

@@ -1,11 +1,11 @@
 //! Recordings of worker processes, which become files of the program's run.
 //!
-//! A worker keeps a journal in the folder of the program's session and never writes its file itself: it may
-//! be killed at any time (pools and data loaders end their workers so), and its own end stays short. The
-//! program holds the lock of [`WORKERS_FILE`] in its own journal while it records. A thread of each worker
-//! waits for that lock, so that a worker's recording ends when the program stops or dies, without polling.
-//! The program's stop then turns the journals of its workers into files; if the program was killed, the
-//! recovery does.
+//! A worker has a journal in the folder of the program's session and never exports its file itself:
+//! it may be killed at any time (pools and data loaders end their workers that way), and its exit
+//! stays fast. The program holds the lock of [`WORKERS_FILE`] in its journal while it records. A
+//! thread of each worker waits for that lock, so that a worker's recording ends when the program
+//! stops or dies, without polling. The program's stop then converts the journals of its workers to
+//! files; if the program was killed, recovery does that.
 #![allow(
     clippy::disallowed_methods,
     reason = "the recorder looks for its workers' journals"
@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 
 use super::folder::{JournalFiles, WORKERS_FILE, remove_journal};
 use super::recording::{self, Owner};
-use super::{Finished, Process, SessionError, SessionOptions, guarded, process, process_patiently};
+use super::{Finished, Process, SessionError, SessionOptions, guarded, process, process_blocking};
 use crate::export::merge_external::ExternalProfiles;
 use crate::platform::os;
 use crate::recover;
 use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
 
-/// Most workers that one run records.
+/// Maximum number of workers that one run records.
 const MAX_WORKERS: usize = 256;
-/// How long a stop waits for workers to end their recordings.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The fact of a worker's recording that names the process of the program.
+/// Time that a stop waits for workers to end their recordings.
+const WORKERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Metadata key of a worker's recording with the program's process id.
 pub(crate) const WORKER_FACT: &str = "worker_of_process";
 
 /// The run into which worker processes of this program may record.
@@ -56,14 +56,15 @@ pub fn worker_run() -> Option<WorkerRun> {
     })
 }
 
-/// Starts recording this worker process into the run of its program, until [`end_worker`], the program's
-/// stop or the program's end. `ended` is called on another thread when the program ended it.
+/// Starts recording this worker process into the run of its program, until [`end_worker`], the
+/// program's stop or the program's end. Calls `ended` on another thread when the program ended it.
 ///
-/// Returns false where nothing is recorded: the program has stopped meanwhile, or the run has enough workers.
+/// Returns false when nothing is recorded: the program has stopped meanwhile, or the run has enough
+/// workers.
 ///
 /// # Errors
-/// [`SessionError::AlreadyRecording`] when this process records something already, or what the file system
-/// refuses.
+/// [`SessionError::AlreadyRecording`] when this process already records, or the file system's
+/// error.
 pub fn start_worker(
     run: &WorkerRun,
     options: &SessionOptions,
@@ -83,7 +84,7 @@ pub fn start_worker(
         let host = recording::host(options)?;
         let number = recording::next_number();
         let stem = format!("{}.worker-{}-{number}", run.journal, std::process::id());
-        let files = JournalFiles::make(&run.folder, &stem, false).map_err(|source| {
+        let files = JournalFiles::create(&run.folder, &stem, false).map_err(|source| {
             SessionError::NotWritable {
                 path: run.folder.clone(),
                 source,
@@ -98,7 +99,7 @@ pub fn start_worker(
         let watching = std::thread::Builder::new()
             .name("stepscope-worker".to_owned())
             .spawn(move || {
-                os::hold_all_signals();
+                os::block_all_signals();
                 os::wait_for_lock(program.as_fd());
                 if let Ok(true) = end_worker_number(Some(number)) {
                     ended();
@@ -114,15 +115,15 @@ pub fn start_worker(
     })
 }
 
-/// Ends the recording of this worker process and leaves its journal to the program. Returns whether there
-/// was one.
+/// Ends the recording of this worker process and leaves its journal to the program. Returns whether
+/// there was one.
 pub fn end_worker() -> bool {
     end_worker_number(None).unwrap_or(false)
 }
 
 fn end_worker_number(number: Option<u32>) -> Result<bool, SessionError> {
     guarded(|| {
-        let mut process = process_patiently()?;
+        let mut process = process_blocking()?;
         let ended = process.end_worker(number)?;
         if ended {
             process.resume_flight();
@@ -134,7 +135,8 @@ fn end_worker_number(number: Option<u32>) -> Result<bool, SessionError> {
 }
 
 impl Process {
-    /// Ends a worker's recording, of this number if one is given. Returns whether there was one.
+    /// Ends a worker's recording, optionally only the one with this number. Returns whether there
+    /// was one.
     pub(super) fn end_worker(&mut self, number: Option<u32>) -> Result<bool, SessionError> {
         let session = self.active.take_if(|session| {
             matches!(session.owner, Owner::Worker { .. })
@@ -151,18 +153,19 @@ impl Process {
 }
 
 impl Finished {
-    /// Leaves a worker's journal in the run's folder, small; removes it where nothing was recorded.
+    /// Leaves a compact worker's journal in the run's folder; removes it when nothing was recorded.
     fn leave_to_program(mut self) {
         let Some(files) = &self.files else { return };
         if self.drain.threads == 0 {
             self.remove_journal();
         } else if self.drain.journal.memory().next().is_some() {
-            // The file could not take all of it: what is in memory would be lost with this process.
+            // The file could not store everything: the part in memory would be lost with this
+            // process.
             if os::without_size_signal(|| self.write(&ExternalProfiles::default())).is_ok() {
                 self.remove_journal();
             }
         } else {
-            // All records are among the events; of the other file the names are needed.
+            // All records are in the events file; the rings file is needed only for the names.
             let mut head = [0; NAMES_HEAD];
             if files.rings.read_exact_at(&mut head, 0).is_ok() {
                 let used = head[8..].try_into().map_or(0, u64::from_le_bytes);
@@ -170,22 +173,22 @@ impl Finished {
                 let from = (NAMES_HEAD as u64 + used)
                     .min(NAMES_BYTES as u64)
                     .next_multiple_of(4096);
-                os::give_back(files.rings.as_raw_fd(), from, end.saturating_sub(from));
+                os::punch_hole(files.rings.as_raw_fd(), from, end.saturating_sub(from));
             }
         }
     }
 }
 
-/// Lists the journals of the workers of the program with this journal: those that are still being made, or all
-/// others.
-fn journals(folder: &Path, program: &str, being_made: bool) -> Vec<PathBuf> {
+/// Lists the journals of the workers of the program with this journal: those that are still being
+/// created, or all others.
+fn journals(folder: &Path, program: &str, being_created: bool) -> Vec<PathBuf> {
     let prefix = format!("{program}.worker-");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            name.starts_with(&prefix) && name.ends_with(".new") == being_made
+            name.starts_with(&prefix) && name.ends_with(".new") == being_created
         })
         .map(|entry| entry.path())
         .collect();
@@ -193,13 +196,14 @@ fn journals(folder: &Path, program: &str, being_made: bool) -> Vec<PathBuf> {
     found
 }
 
-/// Turns the journals of a program's workers into files of its run, or removes them. The program's recording
-/// has ended, so its workers end theirs: this waits for them. Returns what the user should know.
+/// Converts the journals of a program's workers to files of its run, or removes them. The program's
+/// recording has ended, so its workers end theirs: this waits for them. Returns warnings for the
+/// user.
 pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let begun = Instant::now();
     let found = journals(folder, program, false);
-    // Of workers that were killed before they recorded anything.
+    // Journals of workers that were killed before they recorded anything.
     for unfinished in journals(folder, program, true) {
         let _ = fs::remove_dir_all(unfinished);
     }
@@ -228,7 +232,7 @@ pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
             if !journal.exists() {
                 break;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > WORKERS_TIMEOUT {
                 late += 1;
                 break;
             }
@@ -243,7 +247,7 @@ pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
     if late > 0 {
         warnings.push(format!(
             "{late} worker processes did not end their recordings within {} s; opening the run recovers them once they have ended",
-            PATIENCE.as_secs()
+            WORKERS_TIMEOUT.as_secs()
         ));
     }
     warnings

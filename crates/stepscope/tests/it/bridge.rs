@@ -1,10 +1,11 @@
-//! `tracing` spans and events appear without a change to the program.
+//! Tests of the bridge from `tracing`: spans and events are recorded without a change to the
+//! program.
 
 use stepscope::tracing::{Recorder, RecorderLayer};
 use stepscope::{HostTracerLevel, SessionOptions, StopReport, start_trace_with, stop_trace};
 use tracing_subscriber::prelude::*;
 
-use crate::{alone, names, read};
+use crate::{exclusive, names, read};
 
 fn record(
     level: HostTracerLevel,
@@ -83,8 +84,8 @@ fn check(probe: &stepscope_formats::probe::Probe, verbose: bool) {
 }
 
 #[test]
-fn the_subscriber_records_what_the_level_asks_for() {
-    let _alone = alone();
+fn subscriber_records_events_of_the_selected_level() {
+    let _exclusive = exclusive();
     tracing::subscriber::with_default(Recorder::new(), || {
         program();
         let (_, probe) = record(HostTracerLevel::Library, program);
@@ -98,8 +99,8 @@ fn the_subscriber_records_what_the_level_asks_for() {
 }
 
 #[test]
-fn the_layer_records_the_same_beside_others() {
-    let _alone = alone();
+fn layer_records_the_same_with_other_layers() {
+    let _exclusive = exclusive();
     let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
     tracing::subscriber::with_default(subscriber, || {
         let (_, probe) = record(HostTracerLevel::Library, program);
@@ -111,7 +112,7 @@ fn the_layer_records_the_same_beside_others() {
 
 #[test]
 fn a_span_may_be_entered_often_anywhere_and_left_in_any_order() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let recorder = tracing::Dispatch::new(Recorder::new());
     tracing::dispatcher::with_default(&recorder, || {
         let (report, probe) = record(HostTracerLevel::Library, || {
@@ -154,7 +155,7 @@ fn recursion_deeper_than_the_slots_is_counted_not_confused() {
             tracing::info_span!("down").in_scope(|| down(depth - 1));
         }
     }
-    let _alone = alone();
+    let _exclusive = exclusive();
     tracing::subscriber::with_default(Recorder::new(), || {
         let (report, _) = record(HostTracerLevel::Library, || {
             down(600);
@@ -167,12 +168,12 @@ fn recursion_deeper_than_the_slots_is_counted_not_confused() {
     });
 }
 
-/// Spans without fields: of both bridges, those whose id alone says what they are. One is made before
-/// the session; only where a registry keeps it anyway is it there when it is entered.
-fn plain_spans(made_before: u64) {
+/// Enters spans without fields, for both bridges, whose id alone describes them. One is created
+/// before the session; it is recorded only where a registry stores it.
+fn plain_spans(created_before: u64) {
     let before = tracing::info_span!("made before");
     let (report, probe) = record(HostTracerLevel::Library, || {
-        // Entered again, cloned, left by a clone, closed before its clone.
+        // Entered again, cloned, exited by a clone, closed before its clone.
         let often = tracing::info_span!("often");
         let clone = often.clone();
         for _ in 0..3 {
@@ -180,7 +181,7 @@ fn plain_spans(made_before: u64) {
         }
         let entered = clone.enter();
         drop(often);
-        // Left in another order, twice over, and with one of our own in between.
+        // Exited in another order, twice, and with a span of this crate in between.
         let outer = tracing::info_span!("outer").entered();
         let own = stepscope::span!("own");
         let inner = tracing::info_span!("inner").entered();
@@ -209,13 +210,13 @@ fn plain_spans(made_before: u64) {
     });
     assert_eq!(
         (report.spans, report.dropped, report.unfinished),
-        (2010 + made_before, 0, 0)
+        (2010 + created_before, 0, 0)
     );
     let mut counts = std::collections::BTreeMap::new();
     for name in names(&probe) {
         *counts.entry(name).or_insert(0) += 1;
     }
-    assert_eq!(counts.remove("made before").unwrap_or(0), made_before);
+    assert_eq!(counts.remove("made before").unwrap_or(0), created_before);
     assert_eq!(
         Vec::from_iter(counts),
         [
@@ -237,20 +238,20 @@ fn plain_spans(made_before: u64) {
 
 #[test]
 fn plain_spans_by_the_subscriber() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     tracing::subscriber::with_default(Recorder::new(), || plain_spans(0));
 }
 
 #[test]
 fn plain_spans_by_the_layer() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
     tracing::subscriber::with_default(subscriber, || plain_spans(1));
 }
 
 #[test]
-fn two_layers_with_registries_of_their_own_do_not_mix_their_ids() {
-    let _alone = alone();
+fn two_layers_with_separate_registries_do_not_mix_their_ids() {
+    let _exclusive = exclusive();
     let make = || tracing::Dispatch::new(tracing_subscriber::registry().with(RecorderLayer::new()));
     let (one, other) = (make(), make());
     let (_, probe) = record(HostTracerLevel::Library, || {
@@ -267,8 +268,8 @@ fn two_layers_with_registries_of_their_own_do_not_mix_their_ids() {
 }
 
 #[test]
-fn the_layer_knows_more_spans_than_it_has_places_for() {
-    let _alone = alone();
+fn layer_handles_more_spans_than_its_table_has_slots() {
+    let _exclusive = exclusive();
     let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
     tracing::subscriber::with_default(subscriber, || {
         let spans: Vec<_> = (0..70_000)
@@ -297,7 +298,7 @@ fn a_name_too_long_for_a_number_is_written_whole() {
         Ok(text) => text,
         Err(_) => "",
     };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let check = || {
         let (_, probe) = record(HostTracerLevel::Library, || {
             tracing::info_span!(LONG).in_scope(|| {});

@@ -1,27 +1,27 @@
-//! Calls of functions, as tracers of interpreters tell them.
+//! Tests of function calls, as tracers of interpreters report them.
 
-use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
+use stepscope::calls::{CallStatus, begin_call, end_call, end_call_below, mark_thread_described};
 use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind};
 use stepscope::{start_trace, stop_trace};
 
-use crate::{alone, names, read};
+use crate::{exclusive, names, read};
 
-fn begin(function: usize) -> CallBegun {
-    let name = NameNumber::of(&format!("function {function}"));
+fn begin(function: usize) -> CallStatus {
+    let name = NameNumber::intern(&format!("function {function}"));
     begin_call(function, name.unwrap())
 }
 
 #[test]
-fn begins_and_ends_pair_by_function() {
-    let _alone = alone();
-    assert_eq!(begin(1), CallBegun::Yes, "nothing is recorded");
+fn calls_pair_by_function() {
+    let _exclusive = exclusive();
+    assert_eq!(begin(1), CallStatus::Recorded, "nothing is recorded");
     assert!(end_call(1));
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    assert_eq!(begin(1), CallBegun::OnUntoldThread);
-    thread_is_told();
-    assert_eq!(begin(2), CallBegun::Yes);
-    assert_eq!(begin(2), CallBegun::Yes);
+    assert_eq!(begin(1), CallStatus::ThreadNotDescribed);
+    mark_thread_described();
+    assert_eq!(begin(2), CallStatus::Recorded);
+    assert_eq!(begin(2), CallStatus::Recorded);
     assert!(!end_call(1), "it is not innermost");
     assert!(end_call(2));
     assert!(end_call(2));
@@ -38,8 +38,8 @@ fn begins_and_ends_pair_by_function() {
 }
 
 #[test]
-fn an_end_ends_the_calls_inside_and_leaves_spans() {
-    let _alone = alone();
+fn ending_a_call_ends_inner_calls_but_not_spans() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     begin(1);
@@ -53,7 +53,7 @@ fn an_end_ends_the_calls_inside_and_leaves_spans() {
     begin(4);
     assert!(end_call(4));
     span.end().unwrap();
-    assert!(end_call(1), "the span has gone from above it");
+    assert!(end_call(1), "the span above it has ended");
     let report = stop_trace().unwrap();
     assert_eq!((report.spans, report.unfinished), (5, 0));
     let probe = read(&report.path);
@@ -67,19 +67,19 @@ fn an_end_ends_the_calls_inside_and_leaves_spans() {
 }
 
 #[test]
-fn deeper_than_there_are_places() {
-    let _alone = alone();
+fn calls_beyond_the_open_slots_are_too_deep() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    let mut places = 0;
-    while begin(places) != CallBegun::TooDeep {
-        places += 1;
+    let mut slots = 0;
+    while begin(slots) != CallStatus::TooDeep {
+        slots += 1;
     }
-    assert_eq!(places, 512);
+    assert_eq!(slots, 512);
     let deeper = ManualSpan::begin("deeper", SpanKind::Span, &[]);
-    assert!(!end_call(places), "the innermost span is not a call");
+    assert!(!end_call(slots), "the innermost span is not a call");
     deeper.end().unwrap();
-    for function in (0..places).rev() {
+    for function in (0..slots).rev() {
         assert!(end_call(function), "{function}");
     }
     let report = stop_trace().unwrap();
@@ -89,7 +89,7 @@ fn deeper_than_there_are_places() {
 
 #[test]
 fn calls_fill_more_than_a_chunk() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Captures: recordings in memory that somebody else than the program asked for.
+//! Tests of captures: recordings in memory that do not belong to the program.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
-use crate::{alone, files, names};
+use crate::{exclusive, files, names};
 
-/// Ends a capture; what it wrote, read back.
+/// Ends a capture and reads its output.
 fn finish(capture: Capture, cut: &ExportLimits) -> (StopReport, Probe) {
     let mut bytes = Vec::new();
     let report = capture.finish(&mut bytes, cut).unwrap();
@@ -30,8 +30,8 @@ fn unix_ns() -> i64 {
 }
 
 #[test]
-fn a_capture_is_an_xspace_of_what_happened_meanwhile() {
-    let _alone = alone();
+fn capture_is_an_xspace_of_events_during_it() {
+    let _exclusive = exclusive();
     drop(span!("before"));
     let capture = start_capture(&SessionOptions::default()).unwrap();
     for n in 0..10_000 {
@@ -59,7 +59,7 @@ fn a_capture_is_an_xspace_of_what_happened_meanwhile() {
 
 #[test]
 fn the_program_and_a_capture_do_not_end_each_other() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let capture = start_capture(&SessionOptions::default()).unwrap();
     drop(span!("captured"));
@@ -91,8 +91,8 @@ fn the_program_and_a_capture_do_not_end_each_other() {
 }
 
 #[test]
-fn a_dropped_capture_leaves_nothing_behind() {
-    let _alone = alone();
+fn dropped_capture_discards_its_recording() {
+    let _exclusive = exclusive();
     drop(start_capture(&SessionOptions::default()).unwrap());
     assert!(!stepscope::is_recording());
     let dir = tempfile::tempdir().unwrap();
@@ -101,8 +101,8 @@ fn a_dropped_capture_leaves_nothing_behind() {
 }
 
 #[test]
-fn too_many_events_are_cut_from_the_end_and_counted() {
-    let _alone = alone();
+fn events_beyond_max_events_are_dropped_and_counted() {
+    let _exclusive = exclusive();
     let capture = start_capture(&SessionOptions::default()).unwrap();
     let outer = span!("outer");
     for n in 0..100 {
@@ -129,13 +129,13 @@ fn too_many_events_are_cut_from_the_end_and_counted() {
         warning.contains("90 of 101") && warning.contains("11"),
         "{warning}"
     );
-    let told = format!("{:?} {:?}", probe.diagnostics, probe.facts);
-    assert!(told.contains("90 of 101"), "{told}");
+    let text = format!("{:?} {:?}", probe.diagnostics, probe.facts);
+    assert!(text.contains("90 of 101"), "{text}");
 }
 
 #[test]
 fn a_window_keeps_what_overlaps_it_whole() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let capture = start_capture(&SessionOptions::default()).unwrap();
     let pause = || std::thread::sleep(Duration::from_millis(5));
     let across = span!("across the begin");
@@ -173,8 +173,8 @@ fn a_window_keeps_what_overlaps_it_whole() {
 }
 
 #[test]
-fn a_capture_of_nothing_is_valid_and_empty() {
-    let _alone = alone();
+fn empty_capture_is_valid() {
+    let _exclusive = exclusive();
     let options = SessionOptions {
         host_tracer_level: HostTracerLevel::Off,
         ..SessionOptions::default()
@@ -187,7 +187,7 @@ fn a_capture_of_nothing_is_valid_and_empty() {
 }
 
 #[test]
-fn a_receiver_that_fails_is_an_error_and_the_program_goes_on() {
+fn failing_destination_is_an_error_and_the_program_continues() {
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -197,7 +197,7 @@ fn a_receiver_that_fails_is_an_error_and_the_program_goes_on() {
             Ok(())
         }
     }
-    let _alone = alone();
+    let _exclusive = exclusive();
     let capture = start_capture(&SessionOptions::default()).unwrap();
     let error = capture
         .finish(&mut Full, &ExportLimits::default())
@@ -221,7 +221,7 @@ fn resident_bytes() -> u64 {
 
 #[test]
 fn a_hundred_captures_leak_nothing() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let round = || {
         let capture = start_capture(&SessionOptions::default()).unwrap();
         std::thread::scope(|scope| {
@@ -245,10 +245,10 @@ fn a_hundred_captures_leak_nothing() {
     for _ in 0..100 {
         round();
     }
-    // A thread that was waited for may be seen for a moment longer, and tests wait for their turn.
-    let begun = Instant::now();
+    // A joined thread may be visible a little longer, and other tests' threads wait for their turn.
+    let start = Instant::now();
     while now().0 > before.0 || now().1 > before.1 {
-        let waited = begun.elapsed();
+        let waited = start.elapsed();
         assert!(waited < Duration::from_mins(1), "{before:?} {:?}", now());
         std::thread::sleep(Duration::from_millis(5));
     }

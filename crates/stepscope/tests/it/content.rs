@@ -1,13 +1,13 @@
-//! What is recorded is what is read.
+//! Tests that the file contains the recorded events.
 
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{alone, files, names, read};
+use crate::{exclusive, files, names, read};
 
 #[test]
 fn spans_steps_counters_and_instants_come_back() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     for n in 0..3 {
@@ -68,7 +68,7 @@ fn spans_steps_counters_and_instants_come_back() {
     assert_eq!(losses, [2.0, 1.0, 0.0]);
     assert_eq!(probe.instants.len(), 6);
     assert!(probe.instants.iter().all(|instant| instant.name == "mark"));
-    // Children lie within their parents, and steps follow one another.
+    // Children are within their parents, and steps follow one another.
     for step in probe.slices.iter().filter(|slice| slice.step.is_some()) {
         let end = step.start_ps + step.dur_ps;
         let inside = probe
@@ -97,8 +97,8 @@ fn spans_steps_counters_and_instants_come_back() {
 }
 
 #[test]
-fn lengths_are_those_of_the_wall_clock() {
-    let _alone = alone();
+fn durations_match_the_wall_clock() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     stepscope::counter("first use", 1.0);
@@ -124,7 +124,7 @@ fn lengths_are_those_of_the_wall_clock() {
 
 #[test]
 fn threads_appear_by_their_names_and_200_of_them_fit() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     std::thread::scope(|scope| {
@@ -158,8 +158,8 @@ fn threads_appear_by_their_names_and_200_of_them_fit() {
 }
 
 #[test]
-fn spans_that_are_open_at_the_stop_are_unfinished_and_do_no_harm_later() {
-    let _alone = alone();
+fn spans_open_at_the_stop_are_unfinished_and_end_later_harmlessly() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     let open = span!("open", depth = 1);
@@ -179,7 +179,7 @@ fn spans_that_are_open_at_the_stop_are_unfinished_and_do_no_harm_later() {
 
 #[test]
 fn guards_may_end_out_of_order_and_nest_deeper_than_the_slots() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     let first = span!("first");
@@ -199,7 +199,7 @@ fn guards_may_end_out_of_order_and_nest_deeper_than_the_slots() {
 
 #[test]
 fn off_records_nothing_and_level_0_too() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let off = span!("off");
     assert!(!off.is_recording());
@@ -218,7 +218,7 @@ fn off_records_nothing_and_level_0_too() {
 
 #[test]
 fn a_million_and_a_half_spans_are_all_there() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     for _ in 0..300 {
@@ -234,8 +234,8 @@ fn a_million_and_a_half_spans_are_all_there() {
 
 #[test]
 fn a_full_ring_drops_and_counts() {
-    let _alone = alone();
-    // With the second limit not even the journal's own blocks have room.
+    let _exclusive = exclusive();
+    // With the second limit even the journal's own blocks do not fit.
     for memory_limit_bytes in [200_000, 1] {
         let dir = tempfile::tempdir().unwrap();
         let options = SessionOptions {
@@ -259,7 +259,7 @@ fn a_full_ring_drops_and_counts() {
 
 #[test]
 fn long_and_odd_texts_come_back() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     let long = "ü".repeat(20_000);
@@ -291,7 +291,7 @@ fn long_and_odd_texts_come_back() {
 
 #[test]
 fn two_threads_at_full_speed_lose_only_what_is_counted() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let options = SessionOptions {
         buffer_bytes: 128 << 10,
@@ -316,7 +316,8 @@ fn two_threads_at_full_speed_lose_only_what_is_counted() {
     for slice in &probe.slices {
         if slice.name == "outer" {
             seen += 1;
-            // Every outer span that is there has its own number, and they go up on each thread.
+            // Every recorded outer span has a unique number, and the numbers increase on each
+            // thread.
             let args = probe.args(slice.args);
             if let Some((_, value)) = args.first() {
                 let n: i64 = value[4..value.len() - 1].parse().unwrap();
@@ -332,20 +333,20 @@ fn two_threads_at_full_speed_lose_only_what_is_counted() {
 }
 
 #[test]
-fn a_step_has_its_number_whoever_used_that_word_before() {
-    let _alone = alone();
+fn step_has_its_number_after_other_uses_of_its_key() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     drop(span!("load", step_num = 7));
     drop(stepscope::step(3));
     drop(span!("load", step_num = 8));
     let probe = read(&stop_trace().unwrap().path);
-    let told = |name: &str| {
+    let step_numbers = |name: &str| {
         let slices = probe.slices.iter().filter(|slice| slice.name == name);
         slices.map(|slice| slice.step).collect::<Vec<_>>()
     };
     assert_eq!(
-        (told("train"), told("load")),
+        (step_numbers("train"), step_numbers("load")),
         (vec![Some(3)], vec![None; 2])
     );
 }

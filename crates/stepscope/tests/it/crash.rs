@@ -1,4 +1,4 @@
-//! Programs that end in ways that nobody asked for.
+//! Tests of abnormal program ends.
 //!
 //! Each case runs this test binary again as a child, which records and then dies.
 
@@ -12,7 +12,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{alone, clear, files, names, obstruct, read};
+use crate::{clear, exclusive, files, names, obstruct, read};
 
 fn spawn(case: &str, dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -50,7 +50,7 @@ fn work(count: u32) -> Vec<stepscope::SpanGuard> {
     vec![stepscope::step(7), span!("open here", why = "killed")]
 }
 
-/// The children. Does nothing in the parent.
+/// Runs the child's case. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(case) = std::env::var("STEPSCOPE_TEST_CHILD") else {
@@ -58,7 +58,7 @@ fn child() {
     };
     let dir = std::env::var("STEPSCOPE_TEST_DIR").unwrap();
     let dir = Path::new(&dir);
-    // SAFETY: each call ends the process or changes only what the case is about.
+    // SAFETY: each call ends the process or changes only what its case tests.
     unsafe {
         match case.as_str() {
             "kill" | "segv" | "_exit" | "no stop" | "panic" | "exit" => {
@@ -103,7 +103,7 @@ fn child() {
                 libc::kill(libc::getpid(), libc::SIGKILL);
             }
             "no room" => {
-                // A limit on the sizes of files, as a full disk would be.
+                // A limit on file sizes, which acts like a full disk.
                 let limit = libc::rlimit {
                     rlim_cur: 3 << 20,
                     rlim_max: libc::RLIM_INFINITY,
@@ -173,10 +173,10 @@ fn child() {
             "truncated" | "truncated, killed" | "truncated, bursts" => {
                 start_trace(dir).unwrap();
                 if case == "truncated, bursts" {
-                    // Several chunks each.
-                    record_while_told(12_000, std::time::Duration::from_millis(10));
+                    // Fills several chunks.
+                    record_until_line(12_000, std::time::Duration::from_millis(10));
                 } else {
-                    record_while_told(128, SLOWER_THAN_THE_DRAIN_THREAD);
+                    record_until_line(128, BURST_PAUSE);
                 }
                 let report = stop_trace().unwrap();
                 println!(
@@ -191,7 +191,7 @@ fn child() {
                     ..stepscope::FlightOptions::default()
                 };
                 stepscope::start_flight(&options).unwrap();
-                record_while_told(128, SLOWER_THAN_THE_DRAIN_THREAD);
+                record_until_line(128, BURST_PAUSE);
                 drop(span!("last"));
                 let report = stepscope::save_last(std::time::Duration::from_hours(1)).unwrap();
                 println!(
@@ -207,20 +207,21 @@ fn child() {
     }
 }
 
-/// Between bursts of 128 spans: rings never fill up.
-const SLOWER_THAN_THE_DRAIN_THREAD: std::time::Duration = std::time::Duration::from_millis(1);
+/// Pause between bursts of 128 spans, in which rings never fill up.
+const BURST_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// A line for the parent.
-fn say(line: &str) {
+/// Prints a line for the parent.
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{line}")
         .and_then(|()| out.flush())
         .unwrap();
 }
 
-/// Says "ready", records on two threads until a line is read, says how many spans they finished, and
-/// waits for another line. `burst`: spans that a thread records before it sleeps.
-fn record_while_told(burst: u64, sleep: std::time::Duration) {
+/// Prints "ready", records on two threads until it reads a line, prints the number of spans they
+/// finished, and waits for another line. `burst`: number of spans that a thread records before it
+/// sleeps.
+fn record_until_line(burst: u64, sleep: std::time::Duration) {
     let done = std::sync::Arc::new(AtomicU32::new(0));
     let mut workers = Vec::new();
     for _ in 0..2 {
@@ -244,20 +245,20 @@ fn record_while_told(burst: u64, sleep: std::time::Duration) {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();
     };
-    say("ready");
+    print_line("ready");
     read_line();
     done.store(1, Ordering::Relaxed);
     let count: u64 = workers
         .into_iter()
         .map(|worker| worker.join().unwrap())
         .sum();
-    say(&format!("count {count}"));
+    print_line(&format!("count {count}"));
     read_line();
 }
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
-/// From now on a system call other than `exit` ends the thread at once.
+/// Forbids this thread every system call except `exit`: any other one kills it at once.
 fn only_exit() {
     let filter = |code: u32, jt, k| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -280,14 +281,14 @@ fn only_exit() {
         len: 4,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: of this thread only; the program is valid while the kernel copies it.
+    // SAFETY: affects only this thread; the program is valid while the kernel copies it.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const program), 0);
     }
 }
 
-/// A thread that may make no system call any more records all the same.
+/// A thread that may not make system calls still records.
 unsafe fn strict(dir: &Path) {
     static DONE: AtomicU32 = AtomicU32::new(0);
     start_trace(dir).unwrap();
@@ -307,7 +308,7 @@ unsafe fn strict(dir: &Path) {
             round(n);
         }
         DONE.store(1 + crate::allocations() - before, Ordering::SeqCst);
-        // SAFETY: ends this thread by the one call that is left for it.
+        // SAFETY: ends this thread by the only permitted call.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
     let begun = std::time::Instant::now();
@@ -333,7 +334,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     stepscope::counter("signals", 1.0);
 }
 
-/// A timer interrupts a thread that does nothing but record.
+/// A timer interrupts a thread that records continuously.
 unsafe fn handler(dir: &Path) {
     start_trace(dir).unwrap();
     // SAFETY: a handler that only annotates, and a timer of this process.
@@ -370,7 +371,7 @@ unsafe fn handler(dir: &Path) {
         .iter()
         .filter(|name| **name == "handler")
         .count();
-    // What interrupted the recorder itself is dropped, and counted.
+    // Events of a handler that interrupted the recorder are dropped and counted.
     let dropped = usize::try_from(report.dropped).unwrap();
     let signals = HANDLED.load(Ordering::Relaxed) as usize;
     assert!(handled > 20, "{handled}");
@@ -434,7 +435,7 @@ fn check_work(dir: &Path, recovered: bool) {
 
 #[test]
 fn killed_programs_lose_nothing_that_was_finished() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for case in ["kill", "segv", "_exit"] {
         let dir = tempfile::tempdir().unwrap();
         let (status, _) = run(case, dir.path());
@@ -478,7 +479,7 @@ impl Victim {
         victim
     }
 
-    /// The rest of the next line that begins with this word.
+    /// Returns the rest of the next line that starts with this word.
     fn line(&mut self, word: &str) -> String {
         for line in &mut self.lines {
             if let Some(rest) = line.unwrap().strip_prefix(word) {
@@ -491,7 +492,8 @@ impl Victim {
         panic!("no {word}: {} {text}", self.child.wait().unwrap());
     }
 
-    /// Makes a file of the journal empty, so often; each time the kernel waits until the child lets it.
+    /// Truncates a file of the journal `times` times; each time the kernel waits until the child
+    /// releases it.
     fn truncate(&self, name: &str, times: u32) {
         for _ in 0..times {
             let path = self.journal.join(name);
@@ -503,7 +505,7 @@ impl Victim {
         }
     }
 
-    /// Ends the recording of the child's threads. How many spans they finished.
+    /// Ends the recording of the child's threads. Returns the number of spans they finished.
     fn count(&mut self) -> u64 {
         self.tell();
         self.line("count").parse().unwrap()
@@ -515,7 +517,7 @@ impl Victim {
         assert!(written.is_ok(), "{}", self.child.wait().unwrap());
     }
 
-    /// Lets the child end by itself: spans and dropped records of its report, and its warnings.
+    /// Waits for the child's end: spans and dropped records of its report, and its warnings.
     fn report(mut self) -> (u64, u64, String) {
         self.tell();
         let line = self.line("report");
@@ -528,12 +530,12 @@ impl Victim {
 }
 
 #[test]
-fn truncated_rings_cost_neither_the_program_nor_a_span() {
-    let _alone = alone();
+fn truncated_rings_lose_no_span() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("truncated", dir.path());
     victim.truncate("rings", 20);
-    // Readers get the file, too: a copy of the folder, say.
+    // Readers can still open the file, for example to copy the folder.
     std::fs::read(victim.journal.join("rings")).unwrap();
     let count = victim.count();
     victim.truncate("rings", 1);
@@ -547,7 +549,7 @@ fn truncated_rings_cost_neither_the_program_nor_a_span() {
 
 #[test]
 fn bursts_while_rings_are_truncated_are_recorded_or_counted() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("truncated, bursts", dir.path());
     victim.truncate("rings", 10);
@@ -572,7 +574,7 @@ fn bursts_while_rings_are_truncated_are_recorded_or_counted() {
 
 #[test]
 fn a_kill_after_truncated_rings_loses_nothing_that_was_finished() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("truncated, killed", dir.path());
     victim.truncate("rings", 5);
@@ -591,8 +593,8 @@ fn a_kill_after_truncated_rings_loses_nothing_that_was_finished() {
 }
 
 #[test]
-fn a_truncated_journal_costs_what_was_in_it_and_the_recording_says_so() {
-    let _alone = alone();
+fn truncated_journal_loses_its_content_with_a_warning() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("truncated", dir.path());
     for name in ["events", "lock", "rings", "events"] {
@@ -614,8 +616,8 @@ fn a_truncated_journal_costs_what_was_in_it_and_the_recording_says_so() {
 }
 
 #[test]
-fn a_flight_recorder_goes_on_when_its_files_are_truncated() {
-    let _alone = alone();
+fn flight_recorder_continues_when_its_files_are_truncated() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("truncated flight", dir.path());
     for _ in 0..5 {
@@ -629,7 +631,7 @@ fn a_flight_recorder_goes_on_when_its_files_are_truncated() {
 
 #[test]
 fn a_program_that_forgets_to_stop_still_has_its_file() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for case in ["no stop", "exit", "panic"] {
         let dir = tempfile::tempdir().unwrap();
         let (status, text) = run(case, dir.path());
@@ -641,7 +643,7 @@ fn a_program_that_forgets_to_stop_still_has_its_file() {
 
 #[test]
 fn a_kill_right_after_the_start_keeps_the_open_span() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     run("kill at once", dir.path());
     let runs = recover_dir(dir.path(), None);
@@ -650,8 +652,8 @@ fn a_kill_right_after_the_start_keeps_the_open_span() {
 }
 
 #[test]
-fn a_kill_in_full_flight_keeps_every_finished_span() {
-    let _alone = alone();
+fn kill_under_load_keeps_every_finished_span() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     run("kill under load", dir.path());
     let runs = recover_dir(dir.path(), None);
@@ -671,7 +673,7 @@ fn a_kill_in_full_flight_keeps_every_finished_span() {
 
 #[test]
 fn a_live_recording_is_not_touched() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let mut child = spawn("live", dir.path());
     let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -685,12 +687,12 @@ fn a_live_recording_is_not_touched() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_recovered_into_the_cache() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let cache = tempfile::tempdir().unwrap();
     run("kill", dir.path());
     let journal = pending(dir.path()).remove(0);
-    // Obstacles that stop root, too: folders where the temporary file would go.
+    // Obstacles that also stop root: folders at the paths of the temporary file.
     let facts = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let host = facts.trim().replace(':', "_");
     let obstacles = obstruct(journal.parent().unwrap(), &host);
@@ -711,7 +713,7 @@ fn a_folder_that_cannot_be_written_is_recovered_into_the_cache() {
 
 #[test]
 fn damage_to_a_journal_costs_only_what_was_damaged() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let whole = tempfile::tempdir().unwrap();
     run("kill", whole.path());
     let journal = pending(whole.path()).remove(0);
@@ -747,8 +749,8 @@ fn damage_to_a_journal_costs_only_what_was_damaged() {
 }
 
 #[test]
-fn no_room_is_never_a_signal() {
-    let _alone = alone();
+fn full_disk_never_raises_a_signal() {
+    let _exclusive = exclusive();
     for case in ["no room", "no room for more"] {
         let dir = tempfile::tempdir().unwrap();
         let (status, text) = run(case, dir.path());
@@ -759,7 +761,7 @@ fn no_room_is_never_a_signal() {
 
 #[test]
 fn after_a_fork_both_sides_record() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let (status, text) = run("fork", dir.path());
     assert!(status.success(), "{text}");
@@ -781,7 +783,7 @@ fn after_a_fork_both_sides_record() {
 
 #[test]
 fn a_signal_handler_may_annotate() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let (status, text) = run("handler", dir.path());
     assert!(status.success(), "{text}");
@@ -789,7 +791,7 @@ fn a_signal_handler_may_annotate() {
 
 #[test]
 fn a_thread_with_its_buffer_makes_no_system_call_and_allocates_nothing() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let (status, text) = run("strict", dir.path());
     assert!(status.success(), "{text}");

@@ -1,5 +1,5 @@
-//! Moments that are rare: a fork between stop and write, a key's destructor that annotates, a
-//! signal in the middle of an allotment, two recoveries at once.
+//! Tests of rare timings: a fork between stop and export, a thread key's destructor that annotates,
+//! a signal in the middle of an allocation, two concurrent recoveries.
 //!
 //! Each case that may kill the process runs this test binary again as a child.
 
@@ -12,7 +12,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use tempfile::tempdir;
 
-use crate::{alone, clear, files, names, obstruct, read};
+use crate::{clear, exclusive, files, names, obstruct, read};
 
 fn run(case: &str, dir: &Path) {
     let output = Command::new(std::env::current_exe().unwrap())
@@ -25,7 +25,7 @@ fn run(case: &str, dir: &Path) {
     assert!(output.status.success(), "{case}: {} {text}", output.status);
 }
 
-/// The children. Does nothing in the parent.
+/// Runs the child's case. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(case) = std::env::var("STEPSCOPE_EDGE_CHILD") else {
@@ -57,7 +57,7 @@ fn unwritten(dir: &Path) {
     assert!(stop_trace().is_err());
     clear(&obstacles);
     drop(open);
-    // SAFETY: the child only waits, with no output that the parent's reader would wait for.
+    // SAFETY: the child only sleeps, and has no output on which the parent's reader would wait.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -73,14 +73,14 @@ fn unwritten(dir: &Path) {
 }
 
 #[test]
-fn a_child_of_an_unwritten_recording_does_not_hold_its_journal() {
-    let _alone = alone();
+fn fork_child_does_not_lock_an_unwritten_journal() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     run("unwritten", dir.path());
     let found = pending(dir.path()).len();
     let runs = recover_dir(dir.path(), None);
     let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
-    // SAFETY: the child that the case made, which only sleeps.
+    // SAFETY: kills the child of this case, which only sleeps.
     unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
     assert_eq!(found, 1);
     let file = runs[0].file.as_ref().unwrap();
@@ -97,7 +97,7 @@ extern "C" fn late(_: *mut libc::c_void) {
     let _span = span!("late");
 }
 
-/// A key made after ours: its destructor runs when the thread has nothing left, not even ours.
+/// A key created after the recorder's: its destructor runs after the recorder's.
 fn key(dir: &Path) {
     start_trace(dir).unwrap();
     let mut key = 0;
@@ -106,7 +106,7 @@ fn key(dir: &Path) {
     let work = std::thread::Builder::new().name("a name of more than 15 bytes".to_owned());
     let work = work.spawn(move || {
         let _span = span!("early");
-        // SAFETY: the key was made above; any value but null.
+        // SAFETY: the key was created above; the value is not null.
         unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
     });
     work.unwrap().join().unwrap();
@@ -114,12 +114,12 @@ fn key(dir: &Path) {
 }
 
 #[test]
-fn a_destructor_of_a_later_key_may_annotate() {
-    let _alone = alone();
+fn destructor_of_a_later_thread_key_can_annotate() {
+    let _exclusive = exclusive();
     run("key", tempdir().unwrap().path());
 }
 
-/// Somebody empties the journal while it is written.
+/// Another process truncates the journal while it is written.
 fn shortened(dir: &Path) {
     start_trace(dir).unwrap();
     for _ in 0..100_000 {
@@ -145,8 +145,8 @@ fn journals(dir: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_journal_that_somebody_shortens_is_no_signal() {
-    let _alone = alone();
+fn truncated_journal_raises_no_signal() {
+    let _exclusive = exclusive();
     run("shortened", tempdir().unwrap().path());
 }
 
@@ -154,7 +154,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     let _span = span!("handler");
 }
 
-/// Interrupts threads again and again until told to stop.
+/// Interrupts threads repeatedly until `stop` is set.
 fn interrupt(threads: &[libc::pthread_t], stop: &AtomicBool) {
     // SAFETY: a handler that only annotates.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
@@ -167,11 +167,11 @@ fn interrupt(threads: &[libc::pthread_t], stop: &AtomicBool) {
     }
 }
 
-/// A fast timer, as a sampling profiler has it, while threads get their rings.
+/// A fast timer, like a sampling profiler's, while threads get their rings.
 fn timer(dir: &Path) {
     static STOP: AtomicBool = AtomicBool::new(false);
     // SAFETY: no arguments, cannot fail.
-    let own = unsafe { libc::pthread_self() };
+    let this = unsafe { libc::pthread_self() };
     let timer = std::thread::spawn(move || interrupt(&[own], &STOP));
     for _ in 0..20 {
         start_trace(dir).unwrap();
@@ -184,15 +184,15 @@ fn timer(dir: &Path) {
 }
 
 #[test]
-fn a_fast_timer_does_not_cost_crash_safety() {
-    let _alone = alone();
+fn fast_timer_signals_preserve_crash_safety() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempdir())
         .unwrap();
     run("timer", dir.path());
 }
 
-/// Sessions come and go while threads record and are interrupted.
+/// Sessions start and stop while threads record and are interrupted.
 fn storm(dir: &Path) {
     static STOP: AtomicBool = AtomicBool::new(false);
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
@@ -215,7 +215,7 @@ fn storm(dir: &Path) {
     let seconds = std::env::var("STEPSCOPE_STORM_SECONDS").map_or(3, |text| text.parse().unwrap());
     let begun = std::time::Instant::now();
     let mut sessions = 0_u32;
-    // The machine may stand still meanwhile.
+    // The machine may be suspended meanwhile.
     while begun.elapsed().as_secs() < seconds || sessions <= 10 {
         let options = SessionOptions {
             crash_safe: sessions.is_multiple_of(2),
@@ -238,7 +238,7 @@ fn storm(dir: &Path) {
         std::fs::remove_dir_all(report.path.parent().unwrap()).unwrap();
         sessions += 1;
     }
-    // A thread that was interrupted at the wrong moment still records afterwards.
+    // A thread that was interrupted at a critical point still records afterwards.
     QUIET.store(true, Ordering::Relaxed);
     timer.join().unwrap();
     for millis in [300, 3_000, 30_000] {
@@ -259,14 +259,14 @@ fn storm(dir: &Path) {
 
 #[test]
 fn sessions_may_come_and_go_under_signals() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     run("storm", tempdir().unwrap().path());
 }
 
-/// Killed programs of one machine that share a session's folder.
+/// Several killed programs of one machine share a session's folder.
 #[test]
-fn recoveries_at_once_do_not_meet() {
-    let _alone = alone();
+fn concurrent_recoveries_exclude_each_other() {
+    let _exclusive = exclusive();
     for _ in 0..5 {
         let dir = tempdir().unwrap();
         let session = dir.path().join("plugins/profile/shared");
@@ -293,7 +293,7 @@ fn recoveries_at_once_do_not_meet() {
             .collect();
         for pid in pids {
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: the child of this process.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             assert_eq!(status, 0);
         }
@@ -316,10 +316,10 @@ fn recoveries_at_once_do_not_meet() {
     }
 }
 
-/// A container's program has the same process id each time.
+/// A program in a container has the same process id each time.
 #[test]
-fn a_journal_that_was_left_behind_does_not_cost_crash_safety() {
-    let _alone = alone();
+fn leftover_journal_preserves_crash_safety() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     let session = dir.path().join("plugins/profile/again");
     for number in 0..200 {
@@ -334,10 +334,11 @@ fn a_journal_that_was_left_behind_does_not_cost_crash_safety() {
     assert!(stop_trace().unwrap().crash_safe);
 }
 
-/// In a directory that others may write to, a link must not lead us to another file.
+/// In a directory that others may write to, the recorder does not follow a symbolic link to another
+/// file.
 #[test]
 fn links_in_the_session_are_not_followed() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     let session = dir.path().join("plugins/profile/open");
     std::fs::create_dir_all(&session).unwrap();
@@ -366,10 +367,10 @@ fn links_in_the_session_are_not_followed() {
     assert_eq!(read(&report.path).slices.len(), 1);
 }
 
-/// A kill in the middle of writing leaves a file that nobody wants.
+/// A kill in the middle of an export leaves an unfinished file.
 #[test]
-fn what_killed_programs_were_writing_is_removed() {
-    let _alone = alone();
+fn unfinished_files_of_killed_programs_are_removed() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     let session = dir.path().join("plugins/profile/again");
     std::fs::create_dir_all(&session).unwrap();

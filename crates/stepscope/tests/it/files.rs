@@ -1,14 +1,14 @@
-//! Sessions, their folders, and what can go wrong with them.
+//! Tests of sessions, their folders and their failures.
 
 use std::os::unix::fs::PermissionsExt;
 
 use stepscope::{SessionError, SessionOptions, span, start_trace, start_trace_with, stop_trace};
 
-use crate::{alone, clear, files, obstruct, read};
+use crate::{clear, exclusive, files, obstruct, read};
 
 #[test]
 fn starting_or_stopping_twice_is_an_error_value() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(stop_trace(), Err(SessionError::NotRecording)));
     start_trace(dir.path()).unwrap();
@@ -21,8 +21,8 @@ fn starting_or_stopping_twice_is_an_error_value() {
 }
 
 #[test]
-fn sessions_within_one_second_have_folders_of_their_own() {
-    let _alone = alone();
+fn sessions_within_one_second_have_separate_folders() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         start_trace(dir.path()).unwrap();
@@ -34,7 +34,7 @@ fn sessions_within_one_second_have_folders_of_their_own() {
 
 #[test]
 fn a_session_name_may_be_shared_and_nothing_is_overwritten() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let options = SessionOptions {
         session_name: Some("shared".into()),
@@ -56,8 +56,8 @@ fn a_session_name_may_be_shared_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn what_is_wrong_with_the_log_directory_is_said_at_the_start() {
-    let _alone = alone();
+fn unusable_log_directory_is_reported_at_the_start() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
@@ -79,8 +79,8 @@ fn what_is_wrong_with_the_log_directory_is_said_at_the_start() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
-    let _alone = alone();
+fn unwritable_recording_is_retained_for_a_retry() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     for crash_safe in [true, false] {
         let options = SessionOptions {
@@ -91,7 +91,7 @@ fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
         };
         start_trace_with(dir.path(), &options).unwrap();
         drop(span!("kept"));
-        // Folders in the way of the temporary file: works for root, too.
+        // Folders at the paths of the temporary file: they also stop root.
         let session = dir
             .path()
             .join(format!("plugins/profile/kept {crash_safe}"));
@@ -110,8 +110,8 @@ fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
 }
 
 #[test]
-fn a_log_directory_that_was_removed_meanwhile_is_made_again() {
-    let _alone = alone();
+fn removed_log_directory_is_recreated() {
+    let _exclusive = exclusive();
     for crash_safe in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let log_dir = dir.path().join("logs");
@@ -132,7 +132,7 @@ fn a_log_directory_that_was_removed_meanwhile_is_made_again() {
 
 #[test]
 fn discarding_leaves_nothing() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     drop(span!("x"));
@@ -144,7 +144,7 @@ fn discarding_leaves_nothing() {
 
 #[test]
 fn a_panic_within_trace_still_leaves_a_file() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let (value, report) = stepscope::trace(dir.path(), || {
         let _span = span!("calm");
@@ -165,7 +165,7 @@ fn a_panic_within_trace_still_leaves_a_file() {
 
 #[test]
 fn a_read_only_log_directory_is_refused_at_the_start() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } == 0 {
         println!("not run: root may write everywhere");
@@ -180,7 +180,7 @@ fn a_read_only_log_directory_is_refused_at_the_start() {
 #[cfg(feature = "chrome")]
 #[test]
 fn chrome_json_is_written_on_request_and_holds_the_same() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let options = SessionOptions {
         trace_json: true,

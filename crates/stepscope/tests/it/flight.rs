@@ -1,4 +1,5 @@
-//! The flight recorder: what it keeps, what it saves and when, and what a killed program leaves.
+//! Tests of the flight recorder: the retained time, saves and their triggers, and the files of a
+//! killed program.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +18,7 @@ use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 use tempfile::tempdir;
 
-use crate::{alone, files, read};
+use crate::{exclusive, files, read};
 
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
@@ -40,10 +41,10 @@ fn in_folder(dir: &Path) -> FlightOptions {
     }
 }
 
-/// Waits for something that another thread does.
-fn until(what: &str, mut happens: impl FnMut() -> bool) {
+/// Waits until a condition that another thread fulfils.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !happens() {
+    while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -59,7 +60,7 @@ fn count(probe: &Probe, name: &str) -> usize {
     slices.filter(|slice| slice.name == name).count()
 }
 
-/// The numbers of the spans `work`.
+/// Returns the numbers of the spans `work`.
 fn numbers(probe: &Probe) -> Vec<i64> {
     let work = || probe.slices.iter().filter(|slice| slice.name == "work");
     let numbers: Vec<_> = work()
@@ -74,8 +75,8 @@ fn numbers(probe: &Probe) -> Vec<i64> {
 }
 
 #[test]
-fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
-    let _alone = alone();
+fn last_seconds_are_saved_and_the_flight_recorder_continues() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     start_flight(&in_folder(dir.path())).unwrap();
     assert!(stepscope::is_recording());
@@ -86,7 +87,7 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
     for n in 0..1_000 {
         let _step = stepscope::step(n);
     }
-    // From the begin of what is open and up to a second before, however long all this takes.
+    // Covers the start of the open spans and one more second, however long the test takes.
     let last = begun.elapsed() + Duration::from_secs(1);
     let report = save_last(last).unwrap();
     let probe = read(&report.path);
@@ -149,8 +150,8 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
 }
 
 #[test]
-fn memory_bounds_it_and_what_is_missing_is_said() {
-    let _alone = alone();
+fn memory_limit_holds_and_missing_time_is_reported() {
+    let _exclusive = exclusive();
     for dir in [None, Some(tempdir().unwrap())] {
         let options = match &dir {
             None => in_memory(),
@@ -196,7 +197,7 @@ fn memory_bounds_it_and_what_is_missing_is_said() {
     }
 }
 
-/// Writes the circle over several times.
+/// Overwrites the circular journal several times.
 fn write_over(mut also: impl FnMut()) {
     for n in 0..400_000_i64 {
         let _span = span!("work", n = n);
@@ -209,8 +210,8 @@ fn write_over(mut also: impl FnMut()) {
 }
 
 #[test]
-fn arguments_of_open_spans_survive_what_is_written_over() {
-    let _alone = alone();
+fn arguments_of_open_spans_survive_overwriting() {
+    let _exclusive = exclusive();
     start_flight(&in_memory()).unwrap();
     let named_by_text = "x".repeat(2_000);
     let open = span!(
@@ -253,8 +254,8 @@ fn arguments_of_open_spans_survive_what_is_written_over() {
 
 #[cfg(feature = "tracing")]
 #[test]
-fn fields_of_tracing_spans_survive_what_is_written_over() {
-    let _alone = alone();
+fn fields_of_tracing_spans_survive_overwriting() {
+    let _exclusive = exclusive();
     start_flight(&in_memory()).unwrap();
     let recorder = stepscope::tracing::Recorder::new();
     tracing::subscriber::with_default(recorder, || {
@@ -289,7 +290,7 @@ fn fields_of_tracing_spans_survive_what_is_written_over() {
         let all = args("long lived");
         assert!(!all.is_empty());
         for mut args in all {
-            // What was copied twice may stand in another order.
+            // Arguments copied twice may be in another order.
             args.sort_by_key(|(_, value)| value.clone());
             assert_eq!(args.len(), 2, "{args:?}");
             assert!(
@@ -322,8 +323,8 @@ fn fields_of_tracing_spans_survive_what_is_written_over() {
 }
 
 #[test]
-fn time_that_is_kept_is_all_that_is_kept() {
-    let _alone = alone();
+fn only_the_retained_time_is_saved() {
+    let _exclusive = exclusive();
     let options = FlightOptions {
         keep_last: Duration::from_millis(20),
         max_bytes: 64 << 20,
@@ -343,8 +344,8 @@ fn time_that_is_kept_is_all_that_is_kept() {
 }
 
 #[test]
-fn it_pauses_for_the_program_and_carries_captures() {
-    let _alone = alone();
+fn flight_recorder_pauses_for_the_program_and_serves_captures() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     start_flight(&in_memory()).unwrap();
     assert!(matches!(
@@ -381,7 +382,7 @@ fn it_pauses_for_the_program_and_carries_captures() {
     assert!(matches!(stop_trace(), Err(SessionError::NotYours)));
     assert!(matches!(stop_flight(), Err(SessionError::CaptureRunning)));
     drop(ends_within);
-    // More than the circle holds: it must wait for the capture.
+    // More than the circular journal's size: it must retain everything for the capture.
     for n in 0..100_000_i64 {
         let _span = span!("captured", n = n);
         if n % 20_000 == 0 {
@@ -445,8 +446,8 @@ fn it_pauses_for_the_program_and_carries_captures() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
-    let _alone = alone();
+fn invalid_options_are_refused() {
+    let _exclusive = exclusive();
     let with = |change: fn(&mut FlightOptions)| {
         let mut options = in_memory();
         change(&mut options);
@@ -476,8 +477,8 @@ extern "C" fn chained(_: libc::c_int) {
 }
 
 #[test]
-fn a_signal_saves_and_a_handler_that_was_there_is_called() {
-    let _alone = alone();
+fn signal_saves_and_the_previous_handler_is_called() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     // SAFETY: a handler that counts.
     unsafe { libc::signal(libc::SIGUSR2, chained as *const () as libc::sighandler_t) };
@@ -489,7 +490,7 @@ fn a_signal_saves_and_a_handler_that_was_there_is_called() {
     start_flight(&options).unwrap();
     drop(span!("before the signal"));
     let send = || {
-        // SAFETY: to this process.
+        // SAFETY: sends the signal to this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) };
     };
     send();
@@ -505,7 +506,7 @@ fn a_signal_saves_and_a_handler_that_was_there_is_called() {
     stop_flight().unwrap();
     send();
     until("the handler, alone", || CHAINED.load(Ordering::SeqCst) == 3);
-    // SAFETY: back to what it was at the start.
+    // SAFETY: restores the default action.
     unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
     let found = files(dir.path());
     assert_eq!(found.len(), 1);
@@ -515,8 +516,8 @@ fn a_signal_saves_and_a_handler_that_was_there_is_called() {
 }
 
 #[test]
-fn a_slow_step_is_saved_whole_after_it_happened() {
-    let _alone = alone();
+fn slow_step_is_saved_whole() {
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     let options = FlightOptions {
         slow_step: Some(SlowStep {
@@ -533,7 +534,7 @@ fn a_slow_step_is_saved_whole_after_it_happened() {
         let _inner = span!("inner");
         std::thread::sleep(Duration::from_millis(ms));
     };
-    // The first steps may take as long as they like; the others are told apart on a busy machine, too.
+    // The first steps may take any time; the others differ clearly even on a busy machine.
     round(0, 800);
     for number in 1..20 {
         round(number, 8);
@@ -566,9 +567,9 @@ fn a_slow_step_is_saved_whole_after_it_happened() {
 }
 
 #[test]
-fn steps_are_watched_whether_or_not_anything_is_recorded() {
-    let _alone = alone();
-    // The least and the most that a step can have taken, as it looks from within and from around it.
+fn step_watch_works_with_and_without_a_recording() {
+    let _exclusive = exclusive();
+    // The minimum and the maximum duration of a step, measured inside and around it.
     let round = |ms: u64| {
         let around = Instant::now();
         let step = stepscope::step(1);
@@ -607,7 +608,7 @@ fn steps_are_watched_whether_or_not_anything_is_recorded() {
         times.max >= times.mean && times.mean >= times.min,
         "{times:?}"
     );
-    // The two clocks are set by one another again and again.
+    // The two clocks are converted to each other several times.
     let slack = Duration::from_millis(1);
     let is_between = |time: Duration, (least, most): (Duration, Duration)| {
         time + slack >= least && time <= most + slack
@@ -642,7 +643,7 @@ fn run(case: &str, dir: &Path) -> std::process::ExitStatus {
     output.status
 }
 
-/// The children. Does nothing in the parent.
+/// Runs the child's case. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(case) = std::env::var("STEPSCOPE_FLIGHT_CHILD") else {
@@ -700,7 +701,7 @@ fn child() {
 
 #[test]
 fn a_killed_program_leaves_its_last_seconds() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for case in ["kill", "segv", "failed", "panic"] {
         let dir = tempdir().unwrap();
         assert!(!run(case, dir.path()).success(), "{case}");
@@ -732,7 +733,7 @@ fn a_killed_program_leaves_its_last_seconds() {
 
 #[test]
 fn a_program_that_ends_well_leaves_nothing() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     assert!(run("exit", dir.path()).success());
     assert!(pending(dir.path()).is_empty() && files(dir.path()).is_empty());
@@ -740,7 +741,7 @@ fn a_program_that_ends_well_leaves_nothing() {
 
 #[test]
 fn a_fork_leaves_the_flight_recorder_to_the_parent() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempdir().unwrap();
     assert!(run("fork", dir.path()).success());
 }

@@ -1,4 +1,4 @@
-//! Recordings that reach their limit on the disk.
+//! Tests of recordings that reach their disk limit.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use stepscope::recover::recover_dir;
 use stepscope::{AtLimit, SessionOptions, StopReport, span, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{alone, files, read};
+use crate::{exclusive, files, read};
 
 /// Steps of a recording, each with 1,000 spans in it: 7 MB of records.
 const STEPS: i64 = 300;
@@ -15,14 +15,14 @@ const STEPS: i64 = 300;
 fn options(at_limit: AtLimit) -> SessionOptions {
     SessionOptions {
         max_bytes: 1 << 20,
-        // Nothing here depends on the disk that it runs on.
+        // Makes the test independent of the disk.
         keep_free_bytes: Some(0),
         at_limit,
         ..SessionOptions::default()
     }
 }
 
-/// Records until the end, with one span around everything.
+/// Records to the end, with one span around everything.
 fn work() {
     let _whole = span!("whole", answer = 42);
     for step in 0..STEPS {
@@ -30,12 +30,13 @@ fn work() {
         for _ in 0..1_000 {
             let _span = span!("inside");
         }
-        // The rings never fill up.
+        // Flushes, so that the rings never fill up.
         stepscope::flush_trace();
     }
 }
 
-/// Numbers of the steps in a file. Each one has its number, and `whole` its argument, if it is there.
+/// Returns the numbers of the steps in a file. Checks that each step has its number, and that
+/// `whole`, if present, has its argument.
 fn steps(path: &Path) -> Vec<i64> {
     let probe = read(path);
     let of = |name: &'static str| probe.slices.iter().filter(move |slice| slice.name == name);
@@ -47,13 +48,13 @@ fn steps(path: &Path) -> Vec<i64> {
     steps
 }
 
-fn warning<'r>(report: &'r StopReport, wanted: &str) -> &'r str {
-    let mut found = report.warnings.iter().filter(|text| text.contains(wanted));
+fn warning<'r>(report: &'r StopReport, text: &str) -> &'r str {
+    let mut found = report.warnings.iter().filter(|text| text.contains(text));
     let warning = found
         .next()
         .unwrap_or_else(|| panic!("{:?}", report.warnings));
     assert!(found.next().is_none());
-    // The file says the same.
+    // The file has the same warning.
     let probe = read(&report.path);
     assert!(format!("{:?} {:?}", probe.diagnostics, probe.facts).contains(warning));
     warning
@@ -61,7 +62,7 @@ fn warning<'r>(report: &'r StopReport, wanted: &str) -> &'r str {
 
 #[test]
 fn a_recording_at_its_size_limit_keeps_its_latest_part() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace_with(dir.path(), &options(AtLimit::KeepLatest)).unwrap();
     work();
@@ -108,7 +109,7 @@ fn a_recording_at_its_size_limit_keeps_its_latest_part() {
 
 #[test]
 fn a_recording_that_stops_at_its_limit_keeps_its_first_part() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for full_disk in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let options = SessionOptions {
@@ -138,7 +139,7 @@ fn a_recording_that_stops_at_its_limit_keeps_its_first_part() {
 
 #[test]
 fn a_recording_on_a_full_disk_keeps_its_latest_part() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let options = SessionOptions {
         keep_free_bytes: Some(u64::MAX),
@@ -156,7 +157,7 @@ fn a_recording_on_a_full_disk_keeps_its_latest_part() {
     );
 }
 
-/// The child of the tests below. Does nothing in the parent.
+/// Runs the child's case of the test below. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(dir) = std::env::var("STEPSCOPE_TEST_LIMIT_DIR") else {
@@ -170,8 +171,8 @@ fn child() {
 }
 
 #[test]
-fn a_kill_past_the_limit_leaves_the_latest_part_and_it_was_said_once() {
-    let _alone = alone();
+fn kill_after_the_limit_leaves_the_latest_part_with_one_warning() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "limits::child", "--nocapture"])

@@ -1,4 +1,4 @@
-//! The recorder, from the verbs to the file and back.
+//! Integration tests of the recorder, from recording to reading the file.
 #![allow(
     unsafe_code,
     missing_docs,
@@ -11,20 +11,20 @@
 )]
 
 #[cfg(feature = "tracing")]
-mod beside;
 mod bridge;
 mod calls;
 mod capture;
+mod concurrent_export;
 mod content;
 mod crash;
 mod edges;
 mod files;
 mod flight;
 mod limits;
+mod manual_span;
 mod mirror;
-mod moment;
-mod open;
 mod threads;
+mod virtual_track;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -42,16 +42,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
 }
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: delegates to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(at, layout) };
     }
 }
@@ -59,21 +59,21 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread has allocated.
+/// Returns the number of allocations of this thread.
 fn allocations() -> u32 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// One session at a time in a process, so one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
+/// Serializes the tests: a process can have only one session at a time.
+fn exclusive() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What a failed test has left.
+    // Stops the flight recorder of a failed test.
     let _ = stepscope::stop_flight();
     one
 }
 
-/// Reads a file back with the reader that everybody uses.
+/// Reads a file with the reader of stepscope-formats.
 fn read(path: &Path) -> Probe {
     let bytes = std::fs::read(path).unwrap();
     let mut probe = Probe::new();
@@ -111,7 +111,7 @@ fn names(probe: &Probe) -> Vec<&str> {
     names
 }
 
-/// Folders in the way of a session's temporary files.
+/// Creates folders at the paths of a session's temporary files, so that the export fails.
 fn obstruct(session: &Path, host: &str) -> Vec<PathBuf> {
     let pid = std::process::id();
     let names = (0..1_000).map(|n| session.join(format!(".{host}.xplane.pb.tmp-{pid}-{n}")));
@@ -122,7 +122,7 @@ fn obstruct(session: &Path, host: &str) -> Vec<PathBuf> {
     names
 }
 
-/// Takes them away.
+/// Removes these folders.
 fn clear(obstacles: &[PathBuf]) {
     for obstacle in obstacles {
         std::fs::remove_dir(obstacle).unwrap();

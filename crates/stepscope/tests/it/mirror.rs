@@ -1,6 +1,7 @@
-//! Spans in other tools: a small one of both protocols, in C, tells what it was told.
+//! Tests of mirroring: a small tool in C that implements both protocols prints the calls it
+//! receives.
 //!
-//! A process knows one tool for ever, so each case runs this test binary again as a child.
+//! A process can load only one tool, so each case runs this test binary again as a child.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +12,11 @@ use stepscope::{
     stop_trace,
 };
 
-use crate::{alone, names, read};
+use crate::{exclusive, names, read};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mirrors/tool.c");
 
-/// The tool, compiled; `None` where there is no C compiler.
+/// Compiles the tool; `None` without a C compiler.
 #[allow(clippy::print_stdout, reason = "says what was not run")]
 fn tool(dir: &Path, more: &[&str]) -> Option<PathBuf> {
     let path = dir.join("libtool.so");
@@ -38,8 +39,8 @@ fn tool(dir: &Path, more: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// What the tool was told by a case, one line each.
-fn told(case: &str, variable: &str, tool: &Path, more: &[(&str, &str)]) -> Vec<String> {
+/// Returns the tool's log of a case, one line per call.
+fn tool_log(case: &str, variable: &str, tool: &Path, more: &[(&str, &str)]) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let output = Command::new(std::env::current_exe().unwrap())
@@ -53,18 +54,18 @@ fn told(case: &str, variable: &str, tool: &Path, more: &[(&str, &str)]) -> Vec<S
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{case}: {text}");
-    let told = std::fs::read_to_string(&log).unwrap_or_default();
-    told.lines().map(str::to_owned).collect()
+    let log = std::fs::read_to_string(&log).unwrap_or_default();
+    log.lines().map(str::to_owned).collect()
 }
 
-/// Without what only prepares: texts that are registered.
-fn events(told: &[String]) -> Vec<String> {
+/// Removes the lines that only register texts.
+fn events(log: &[String]) -> Vec<String> {
     let first = |line: &String| !line.contains("register") && !line.starts_with("itt string");
     let of_thread = |line: &String| {
         let (event, _thread) = line.rsplit_once('|').unwrap();
         event.to_owned()
     };
-    told.iter()
+    log.iter()
         .filter(|line| first(line))
         .map(of_thread)
         .collect()
@@ -74,17 +75,17 @@ fn both() -> Mirrors {
     "nvtx, itt".parse().unwrap()
 }
 
-/// The children. Does nothing in the parent.
+/// Runs the child's case. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(case) = std::env::var("STEPSCOPE_MIRROR_CASE") else {
         return;
     };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let dir = std::env::var("STEPSCOPE_TEST_DIR").unwrap();
     match case.as_str() {
         "no session" => {
-            // One of the two is not there.
+            // One of the two tools is absent.
             let missing = set_mirrors(both());
             assert_eq!(missing.len(), 1, "{missing:?}");
             assert!(!stepscope::is_recording());
@@ -130,7 +131,7 @@ fn child() {
             .unwrap();
             let _after = span!("after");
             set_mirrors(Mirrors::default());
-            // Still ends where it began.
+            // Still ends on the thread it started on.
         }
         #[cfg(feature = "tracing")]
         "tracing" | "tracing layer" => {
@@ -178,11 +179,11 @@ fn verbs() {
         instant_with("point", &[("a", ArgValue::Int(1))]);
     }
     let _ = ManualSpan::begin("open", SpanKind::Span, &[]).end();
-    // What a tracer of functions begins is not mirrored.
-    let _ = ManualSpan::begin_known(NameNumber::of("known").unwrap()).end();
+    // Spans of call tracers are not mirrored.
+    let _ = ManualSpan::begin_known(NameNumber::intern("known").unwrap()).end();
 }
 
-/// What a tool hears of [`verbs`].
+/// Calls that a tool receives from [`verbs`].
 const NVTX: [&str; 13] = [
     "nvtx push|stepscope|outer|",
     "nvtx push|stepscope|inner|",
@@ -221,19 +222,19 @@ fn nvtx_with_and_without_a_session() {
         return;
     };
     for case in ["no session", "session"] {
-        let told = told(case, "NVTX_INJECTION64_PATH", &tool, &[]);
-        assert_eq!(events(&told), NVTX[..12], "{case}");
-        // Each text once.
-        let registered = told.iter().filter(|line| line.contains("register")).count();
-        assert_eq!(registered, 8, "{told:?}");
+        let log = tool_log(case, "NVTX_INJECTION64_PATH", &tool, &[]);
+        assert_eq!(events(&log), NVTX[..12], "{case}");
+        // Each text is registered once.
+        let registered = log.iter().filter(|line| line.contains("register")).count();
+        assert_eq!(registered, 8, "{log:?}");
     }
     let plain = [("MIRROR_TOOL_PLAIN", "1")];
-    let told = told("no session", "NVTX_INJECTION64_PATH", &tool, &plain);
+    let log = tool_log("no session", "NVTX_INJECTION64_PATH", &tool, &plain);
     let in_no_domain: Vec<String> = NVTX[..12]
         .iter()
         .map(|line| line.replace("|stepscope|", "||"))
         .collect();
-    assert_eq!(events(&told), in_no_domain);
+    assert_eq!(events(&log), in_no_domain);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn itt_with_and_without_a_session() {
     };
     for case in ["no session", "session"] {
         assert_eq!(
-            events(&told(case, "INTEL_LIBITTNOTIFY64", &new, &[])),
+            events(&tool_log(case, "INTEL_LIBITTNOTIFY64", &new, &[])),
             ITT,
             "{case}"
         );
@@ -252,20 +253,20 @@ fn itt_with_and_without_a_session() {
     let dir = tempfile::tempdir().unwrap();
     if let Some(old) = tool(dir.path(), &["-DOTHER_COLLECTOR"]) {
         assert_eq!(
-            events(&told("no session", "INTEL_LIBITTNOTIFY64", &old, &[])),
+            events(&tool_log("no session", "INTEL_LIBITTNOTIFY64", &old, &[])),
             ITT
         );
     }
 }
 
 #[test]
-fn ranges_nest_whatever_spans_do() {
+fn mirrored_ranges_nest_even_if_spans_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let Some(tool) = tool(dir.path(), &[]) else {
         return;
     };
-    let told = told("order", "NVTX_INJECTION64_PATH", &tool, &[]);
-    let told: Vec<String> = told
+    let log = tool_log("order", "NVTX_INJECTION64_PATH", &tool, &[]);
+    let log: Vec<String> = log
         .iter()
         .filter(|line| !line.contains("register"))
         .map(|line| {
@@ -274,7 +275,7 @@ fn ranges_nest_whatever_spans_do() {
         })
         .collect();
     assert_eq!(
-        told,
+        log,
         [
             "push first",
             "push second",
@@ -284,7 +285,7 @@ fn ranges_nest_whatever_spans_do() {
             "push moved",
             "push there",
             "pop ",
-            // Of what ended on the other thread.
+            // The end of the range whose span ended on the other thread.
             "pop ",
             "push after",
             "pop ",
@@ -294,7 +295,7 @@ fn ranges_nest_whatever_spans_do() {
 
 #[cfg(feature = "tracing")]
 #[test]
-fn spans_of_tracing() {
+fn tracing_spans_are_mirrored() {
     let dir = tempfile::tempdir().unwrap();
     let Some(tool) = tool(dir.path(), &[]) else {
         return;
@@ -305,26 +306,26 @@ fn spans_of_tracing() {
         "nvtx pop|stepscope||",
         "nvtx pop|stepscope||",
         "nvtx push|stepscope|left open|",
-        // Its end may have been while nothing was mirrored.
+        // Its span may have ended while nothing was mirrored.
         "nvtx pop|stepscope||",
         "nvtx push|stepscope|next|",
         "nvtx pop|stepscope||",
     ];
     for case in ["tracing", "tracing layer"] {
-        let told = told(case, "NVTX_INJECTION64_PATH", &tool, &[]);
-        assert_eq!(events(&told), expected, "{case}");
+        let log = tool_log(case, "NVTX_INJECTION64_PATH", &tool, &[]);
+        assert_eq!(events(&log), expected, "{case}");
     }
 }
 
 #[test]
 fn tools_that_cannot_be_loaded_are_warnings() {
     let nowhere = Path::new("/nothing/here.so");
-    let told = told(
+    let log = tool_log(
         "dead tool",
         "NVTX_INJECTION64_PATH",
         nowhere,
         &[("INTEL_LIBITTNOTIFY64", "/nothing/there.so")],
     );
-    assert!(told.is_empty());
+    assert!(log.is_empty());
     assert!("nvtx,vtune".parse::<Mirrors>().is_err());
 }

@@ -1,14 +1,14 @@
-//! Very many threads, each for a moment.
+//! Test of very many short threads.
 
 use std::thread;
 
 use stepscope::{SessionOptions, span, start_trace_with, stop_trace};
 
-use crate::{alone, read};
+use crate::{exclusive, read};
 
 const BATCHES: u64 = 200;
 const AT_ONCE: u64 = 50;
-/// Batches in which nobody waits for the drain thread.
+/// Number of batches between two flushes.
 const UNWATCHED: u64 = 5;
 
 fn maps() -> usize {
@@ -44,7 +44,7 @@ fn ten_thousand(crash_safe: bool) {
     let before = maps();
     for number in BATCHES / 10..BATCHES {
         batch(number * AT_ONCE);
-        // The drain thread gives the rings of ended threads to new ones, when it has its turn.
+        // The drain thread gives the rings of ended threads to new ones, once it runs.
         if number.is_multiple_of(UNWATCHED) {
             assert!(stepscope::flush_trace());
         }
@@ -56,7 +56,7 @@ fn ten_thousand(crash_safe: bool) {
         (2 * BATCHES * AT_ONCE, 0)
     );
     assert_eq!(report.dropped, 0);
-    // At most the rings of the threads between two turns, each in a few mappings.
+    // At most the rings of the threads between two flushes, each in a few mappings.
     let most = usize::try_from(4 * UNWATCHED * AT_ONCE).unwrap();
     assert!(more < most, "{more} more mappings for 9,000 more threads");
     let probe = read(&report.path);
@@ -73,8 +73,8 @@ fn ten_thousand(crash_safe: bool) {
 }
 
 #[test]
-fn ten_thousand_short_ones_lose_nothing_and_leave_nothing() {
-    let _alone = alone();
+fn ten_thousand_short_threads_lose_no_event_and_leak_no_mapping() {
+    let _exclusive = exclusive();
     ten_thousand(true);
     ten_thousand(false);
 }

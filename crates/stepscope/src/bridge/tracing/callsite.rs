@@ -1,8 +1,8 @@
-//! What is kept of each `span!` and `event!` in the program's text: found by its metadata when a
-//! span is made, by its number afterwards.
+//! The table of `span!` and `event!` callsites in the program: looked up by metadata when a span is
+//! created, by index afterwards.
 //!
-//! Nothing here waits: a fork in the middle of an addition leaves the child a number that nobody
-//! uses, and no lock that nobody opens.
+//! Nothing here waits: a fork in the middle of an addition leaves the child an unused index, but no
+//! lock that stays locked.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use tracing_core::field::Field;
 
 use crate::api::names::{self, StaticName};
 
-/// One more than the highest number. Callsites beyond it are not recorded.
+/// One more than the highest index. Callsites beyond it are not recorded.
 pub(super) const MAX: usize = 1 << 15;
 const TABLE: usize = MAX * 2;
 
@@ -24,24 +24,24 @@ pub(super) struct Callsite {
 }
 
 impl Callsite {
-    /// What `tracing` knows of it.
+    /// Returns `tracing`'s metadata.
     pub(super) fn metadata(&self) -> &'static Metadata<'static> {
         self.metadata
     }
 
-    /// Its number, from 1 and below [`MAX`].
+    /// Returns its index, from 1 and below [`MAX`].
     #[inline]
     pub(super) fn index(&self) -> u64 {
         self.index
     }
 
-    /// The number of its name, 0 when there is none now.
+    /// Returns the id of its name, 0 when there is none now.
     #[inline]
     pub(super) fn name(&self) -> u32 {
         self.name.id()
     }
 
-    /// The number of a field's name.
+    /// Returns the id of a field's name.
     #[inline]
     pub(super) fn field_name(&self, field: &Field) -> u32 {
         match self.fields.get(field.index()) {
@@ -56,17 +56,17 @@ static BY_METADATA: [AtomicPtr<Callsite>; TABLE] =
 static BY_INDEX: [AtomicPtr<Callsite>; MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
-/// The callsite with this number.
+/// Returns the callsite with this index.
 #[inline]
 pub(super) fn by_index(index: u64) -> Option<&'static Callsite> {
-    let place = BY_INDEX.get(usize::try_from(index).ok()?)?;
+    let slot = BY_INDEX.get(usize::try_from(index).ok()?)?;
     // SAFETY: published callsites live for ever.
-    unsafe { place.load(Ordering::Acquire).as_ref() }
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-/// The callsite of a metadata, made if it is new; `None` past the most there may be.
+/// Returns the callsite of a metadata, and creates it if it is new; `None` beyond the maximum.
 #[inline]
-pub(super) fn of(metadata: &'static Metadata<'static>) -> Option<&'static Callsite> {
+pub(super) fn from_metadata(metadata: &'static Metadata<'static>) -> Option<&'static Callsite> {
     match find(metadata, place_of(metadata)) {
         Ok(callsite) => Some(callsite),
         Err(free) => add(metadata, free),
@@ -79,13 +79,13 @@ fn place_of(metadata: &'static Metadata<'static>) -> usize {
     (address >> 4).wrapping_mul(0x9e37_79b9) >> 7
 }
 
-/// The callsite, or the first free place of the table from `at` on. The table is never full: it has
-/// twice as many places as there are callsites.
+/// Returns the callsite, or the first free slot of the table from `at` on. The table is never full:
+/// it has twice as many slots as there are callsites.
 #[inline]
 fn find(metadata: &'static Metadata<'static>, mut at: usize) -> Result<&'static Callsite, usize> {
     loop {
         at &= TABLE - 1;
-        // SAFETY: as above.
+        // SAFETY: published callsites live for ever.
         match unsafe { BY_METADATA[at].load(Ordering::Acquire).as_ref() } {
             None => return Err(at),
             Some(callsite) if std::ptr::eq(callsite.metadata, metadata) => return Ok(callsite),
@@ -101,7 +101,7 @@ fn add(metadata: &'static Metadata<'static>, mut free: usize) -> Option<&'static
             (count < MAX).then_some(count + 1)
         })
         .ok()?;
-    let made = Box::into_raw(Box::new(Callsite {
+    let created = Box::into_raw(Box::new(Callsite {
         metadata,
         index: index as u64,
         name: StaticName::new(metadata.name()),
@@ -111,21 +111,22 @@ fn add(metadata: &'static Metadata<'static>, mut free: usize) -> Option<&'static
             .map(|field| StaticName::new(field.name()))
             .collect(),
     }));
-    BY_INDEX[index].store(made, Ordering::Release);
+    BY_INDEX[index].store(created, Ordering::Release);
     loop {
         if BY_METADATA[free]
             .compare_exchange(
                 std::ptr::null_mut(),
-                made,
+                created,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             )
             .is_ok()
         {
             // SAFETY: leaked just now.
-            return Some(unsafe { &*made });
+            return Some(unsafe { &*created });
         }
-        // Another thread was faster, here or with this very callsite; then ours is never found.
+        // Another thread was faster, in this slot or with this callsite; in the second case ours is
+        // never found.
         match find(metadata, free) {
             Ok(callsite) => return Some(callsite),
             Err(next) => free = next,
@@ -167,7 +168,7 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         all.iter()
-                            .map(|metadata| of(metadata).unwrap().index())
+                            .map(|metadata| from_metadata(metadata).unwrap().index())
                             .collect()
                     })
                 })
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_a_thread_that_was_adding_can_add() {
+    fn fork_child_can_add_callsites_while_the_parent_adds() {
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -191,16 +192,16 @@ mod tests {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    assert!(of(leaked()).is_some());
+                    assert!(from_metadata(leaked()).is_some());
                 }
             });
             for _ in 0..30 {
-                // SAFETY: the child adds, and leaves at once; should it wait, the alarm ends it.
+                // SAFETY: the child adds, and exits at once; if it should wait, the alarm ends it.
                 unsafe {
                     let child = libc::fork();
                     if child == 0 {
                         libc::alarm(20);
-                        libc::_exit(i32::from(of(leaked()).is_none()));
+                        libc::_exit(i32::from(from_metadata(leaked()).is_none()));
                     }
                     let mut status = 0;
                     libc::waitpid(child, &raw mut status, 0);

@@ -1,4 +1,4 @@
-//! A layer for programs that have a registry.
+//! A layer for programs that have a `tracing-subscriber` registry.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::callsite::{self, Callsite};
-use super::{IN_USE, SpanId, enter, event, exit, new_span, record, wanted};
-use crate::ring::writer::{STATE, WANTED};
+use super::{IN_USE, SpanId, enter, event, exit, is_level_enabled, new_span, record};
+use crate::ring::writer::{ACTIVE_BITS, STATE};
 
-/// A `tracing-subscriber` layer that records into the session that is running. It disables nothing
-/// for the other layers.
+/// A `tracing-subscriber` layer that records into the running session. It disables nothing for the
+/// other layers.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -30,58 +30,59 @@ impl fmt::Debug for RecorderLayer {
     }
 }
 
-/// Ours, kept with the registry's span when it has fields.
+/// The recorder's id, stored with the registry's span when the span has fields.
 struct OwnId(SpanId);
 
-/// Bits of a place in [`RecorderLayer::seen`]; a callsite's number has as many.
-const PLACE_BITS: u32 = 15;
-const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
-const _: () = assert!(super::callsite::MAX == 1 << PLACE_BITS);
+/// Bits of an index into [`RecorderLayer::seen`]; a callsite's index has as many.
+const INDEX_BITS: u32 = 15;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+const _: () = assert!(super::callsite::MAX == 1 << INDEX_BITS);
 
-/// The place of a registry's id, and the word there that stands for it, less the callsite.
+/// Returns the index of a registry's id in the table, and the word that represents it there,
+/// without the callsite.
 ///
-/// Reversible: the bits above the place are in the word, and tell with the place the ones below.
-/// (Mixed in are the bits in which `tracing-subscriber` keeps the thread, so that threads do not
-/// share cache lines.)
+/// Reversible: the bits above the index are in the word, and together with the index they determine
+/// the ones below. (The bits in which `tracing-subscriber` stores the thread are mixed in, so that
+/// threads do not share cache lines.)
 #[inline]
-fn place_of(id: &Id) -> (usize, u64) {
+fn table_index(id: &Id) -> (usize, u64) {
     let id = id.into_u64();
     let thread = id >> 38 & 0x1fff;
-    let place = (id ^ thread << 6) & PLACE_MASK;
+    let place = (id ^ thread << 6) & INDEX_MASK;
     #[allow(clippy::cast_possible_truncation, reason = "15 bits")]
-    (place as usize, id & !PLACE_MASK)
+    (place as usize, id & !INDEX_MASK)
 }
 
 impl RecorderLayer {
-    /// Makes one.
+    /// Creates the layer.
     #[allow(clippy::new_without_default, reason = "making one has an effect")]
     pub fn new() -> Self {
         IN_USE.store(true, Ordering::Relaxed);
         Self {
-            seen: (0..=PLACE_MASK).map(|_| AtomicU64::new(0)).collect(),
+            seen: (0..=INDEX_MASK).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    /// Keeps the callsite of a new span without fields, `None` for all others: ids are used again,
-    /// so what the place says of an earlier span must go.
+    /// Stores the callsite of a new span without fields, `None` for all others: ids are reused, so
+    /// the entry of an earlier span must be overwritten.
     #[inline]
-    fn keep(&self, id: &Id, callsite: Option<&'static Callsite>) {
-        let (place, word) = place_of(id);
+    fn store_callsite(&self, id: &Id, callsite: Option<&'static Callsite>) {
+        let (place, word) = table_index(id);
         let word = callsite.map_or(0, |callsite| word | callsite.index());
         self.seen[place].store(word, Ordering::Relaxed);
     }
 
-    /// The callsite kept for a span, unless another span took its place. Whoever knows a span's id
-    /// was handed it after the span was made, so it sees what was kept then, or later.
+    /// Returns the callsite stored for a span, unless another span replaced it. The holder of a
+    /// span's id received it after the span was created, so it sees that entry, or a later one.
     #[inline]
-    fn kept(&self, id: &Id) -> Option<&'static Callsite> {
-        let (place, word) = place_of(id);
+    fn stored_callsite(&self, id: &Id) -> Option<&'static Callsite> {
+        let (place, word) = table_index(id);
         let found = self.seen[place].load(Ordering::Relaxed);
-        if found & !PLACE_MASK != word {
+        if found & !INDEX_MASK != word {
             return None;
         }
-        // 0 stands for none, and is no callsite's number.
-        callsite::by_index(found & PLACE_MASK)
+        // 0 represents none; it is not the index of any callsite.
+        callsite::by_index(found & INDEX_MASK)
     }
 
     #[inline]
@@ -90,10 +91,9 @@ impl RecorderLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let state = STATE.load(Ordering::Relaxed);
-        match self.kept(id) {
-            Some(callsite) => {
-                wanted(state, *callsite.metadata().level()).then(|| SpanId::plain(callsite))
-            }
+        match self.stored_callsite(id) {
+            Some(callsite) => is_level_enabled(state, *callsite.metadata().level())
+                .then(|| SpanId::plain(callsite)),
             None => own_id_by_registry(state, id, context),
         }
     }
@@ -104,12 +104,12 @@ fn own_id_by_registry<S>(state: u32, id: &Id, context: &Context<'_, S>) -> Optio
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    if state & WANTED < 2 {
+    if state & ACTIVE_BITS < 2 {
         return None;
     }
     let span = context.span(id)?;
     let metadata = span.metadata();
-    if !wanted(state, *metadata.level()) {
+    if !is_level_enabled(state, *metadata.level()) {
         return None;
     }
     if !metadata.fields().is_empty()
@@ -117,7 +117,7 @@ where
     {
         return Some(own.0);
     }
-    Some(SpanId::plain(callsite::of(metadata)?))
+    Some(SpanId::plain(callsite::from_metadata(metadata)?))
 }
 
 impl<S> Layer<S> for RecorderLayer
@@ -131,9 +131,9 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
         if metadata.fields().is_empty() {
-            return self.keep(id, callsite::of(metadata));
+            return self.store_callsite(id, callsite::from_metadata(metadata));
         }
-        self.keep(id, None);
+        self.store_callsite(id, None);
         let own = new_span(attributes);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(OwnId(own));
@@ -170,38 +170,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_and_word_together_are_the_id() {
+    fn index_and_word_determine_the_id() {
         let mut ids = HashMap::new();
         for bit in 0..64 {
             for low in 1..200_u64 {
                 let id = (1 << bit) ^ (low * 0x9e37) ^ (low << 38);
                 if id != 0 {
-                    let key = place_of(&Id::from_u64(id));
+                    let key = table_index(&Id::from_u64(id));
                     assert_eq!(*ids.entry(key).or_insert(id), id);
-                    assert!(key.0 < 1 << PLACE_BITS && key.1 & PLACE_MASK == 0);
+                    assert!(key.0 < 1 << INDEX_BITS && key.1 & INDEX_MASK == 0);
                 }
             }
         }
     }
 
     #[test]
-    fn what_is_kept_goes_when_the_id_or_the_place_is_used_again() {
+    fn stored_callsite_is_replaced_when_id_or_slot_is_reused() {
         let subscriber = tracing_subscriber::registry();
         let layer = RecorderLayer::new();
         tracing::subscriber::with_default(subscriber, || {
             let span = tracing::info_span!("kept");
-            let callsite = span.metadata().and_then(callsite::of).unwrap();
+            let callsite = span.metadata().and_then(callsite::from_metadata).unwrap();
             let id = Id::from_u64(7);
-            let other = Id::from_u64(7 + (1 << PLACE_BITS));
-            assert_eq!(place_of(&id).0, place_of(&other).0);
-            layer.keep(&id, Some(callsite));
-            assert!(std::ptr::eq(layer.kept(&id).unwrap(), callsite));
-            assert!(layer.kept(&other).is_none());
-            layer.keep(&id, None);
-            assert!(layer.kept(&id).is_none());
-            layer.keep(&id, Some(callsite));
-            layer.keep(&other, Some(callsite));
-            assert!(layer.kept(&id).is_none() && layer.kept(&other).is_some());
+            let other = Id::from_u64(7 + (1 << INDEX_BITS));
+            assert_eq!(table_index(&id).0, table_index(&other).0);
+            layer.store_callsite(&id, Some(callsite));
+            assert!(std::ptr::eq(layer.stored_callsite(&id).unwrap(), callsite));
+            assert!(layer.stored_callsite(&other).is_none());
+            layer.store_callsite(&id, None);
+            assert!(layer.stored_callsite(&id).is_none());
+            layer.store_callsite(&id, Some(callsite));
+            layer.store_callsite(&other, Some(callsite));
+            assert!(
+                layer.stored_callsite(&id).is_none() && layer.stored_callsite(&other).is_some()
+            );
         });
     }
 }

@@ -1,16 +1,17 @@
-//! The bridge from the `tracing` crate: candle, burn, tokio, hyper and the user's own spans appear
+//! The bridge from the `tracing` crate: it records candle, burn, tokio, hyper and the user's spans
 //! without a change to them.
 //!
-//! * [`Recorder`] is a subscriber for programs that have none: no registry, so a span costs little
-//!   more than one of ours.
+//! * [`Recorder`] is a subscriber for programs that have none: it has no registry, so a span costs
+//!   little more than one of this crate.
 //! * [`RecorderLayer`] is for programs that already have a `tracing-subscriber` registry.
 //!
-//! Each stay inside a span (enter to exit) is one slice on the thread that was inside; the span's
+//! Every time a span is entered, one slice is recorded on that thread, until the exit; the span's
 //! fields are the slice's arguments. An event is an instant; its message is the instant's name.
 //! [`HostTracerLevel::Library`](crate::HostTracerLevel::Library) records `INFO` and above,
 //! [`HostTracerLevel::Verbose`](crate::HostTracerLevel::Verbose) everything.
 //!
-//! A span's id says all about it, so nothing has to be kept or freed for a span: see `SpanId`.
+//! A span's id encodes its complete state, so nothing is allocated or freed for a span: see
+//! `SpanId`.
 #![allow(
     unsafe_code,
     reason = "callsites are kept in a table that is read without a lock"
@@ -36,29 +37,29 @@ use crate::ring::layout::{
     FLAG_LINK, FLAG_NAMED_BY_TEXT, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta,
 };
 use crate::ring::writer::{
-    LEVEL_MASK, MIRRORED, STATE, WANTED, Writer, ready_writer, session, with_writer,
+    ACTIVE_BITS, LEVEL_MASK, MIRRORED, STATE, Writer, ready_writer, session, with_writer,
 };
 use crate::span::put_text;
 
-/// A recorder or a layer is in use, so `tracing` must hear of changed levels.
+/// Whether a recorder or a layer is in use, so that `tracing` must be notified of changed levels.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Whether spans of `tracing` may be in a recording.
+/// Returns whether a recording may contain spans of `tracing`.
 pub(crate) fn in_use() -> bool {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// Makes `tracing` ask again which callsites are wanted.
+/// Makes `tracing` query again which callsites are enabled.
 pub(crate) fn levels_changed() {
     if IN_USE.load(Ordering::Relaxed) {
         tracing_core::callsite::rebuild_interest_cache();
     }
 }
 
-/// Whether events of this level are recorded in this state.
+/// Returns whether events of this level are recorded in this state.
 #[inline]
-fn wanted(state: u32, level: Level) -> bool {
-    match state & WANTED {
+fn is_level_enabled(state: u32, level: Level) -> bool {
+    match state & ACTIVE_BITS {
         0 | 1 => false,
         // Level 2, or only mirrored.
         2 | MIRRORED.. if state & LEVEL_MASK < 3 => level <= Level::INFO,
@@ -69,38 +70,38 @@ fn wanted(state: u32, level: Level) -> bool {
 /// A span's id, 64 bits:
 ///
 /// ```text
-/// 48..64   number of the callsite
-///  0..48   odd:  the key under which its arguments lie in the rings
-///          even: it has no fields, and this is twice the number of its name; 0 if it has none
+/// 48..64   index of the callsite
+///  0..48   odd:  the key of its arguments in the rings
+///          even: it has no fields, and this is twice the id of its name; 0 if it has none
 /// ```
 ///
-/// So a span without fields is entered and left without a look-up. Two such spans of one callsite
-/// are the same ([`SpanId::key_of_stay`]): when they overlap on one thread, the one entered last is
-/// taken to end first. Their ids differ when the name got its number in between.
+/// A span without fields is therefore entered and exited without a look-up. Two such spans of one
+/// callsite are equal ([`SpanId::entry_key`]): when they overlap on one thread, the one entered
+/// last is assumed to exit first. Their ids differ when the name got its id in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpanId(u64);
 
-/// Bits of a span's id below the number of its callsite.
+/// Bits of a span's id below the index of its callsite.
 const LOW_BITS: u32 = 48;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 
 impl SpanId {
-    /// Of spans that are not recorded: no callsite has this number.
+    /// Id of spans that are not recorded: no callsite has this index.
     const NONE: Self = Self((callsite::MAX as u64) << LOW_BITS);
 
-    /// Of a span with fields.
+    /// Creates the id of a span with fields.
     #[inline]
     fn with_key(callsite: &Callsite, ticks: u64) -> Self {
         Self(callsite.index() << LOW_BITS | ticks & LOW_MASK | 1)
     }
 
-    /// Of a span without fields.
+    /// Creates the id of a span without fields.
     #[inline]
     fn plain(callsite: &Callsite) -> Self {
         Self(callsite.index() << LOW_BITS | u64::from(callsite.name()) << 1)
     }
 
-    /// Whose name it is, as far as the id itself says.
+    /// Returns the id of its name, if the span id contains it.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a name's number")]
     fn plain_name(self) -> Option<u32> {
@@ -108,8 +109,8 @@ impl SpanId {
         (self.0 & 1 == 0 && name != 0).then_some(name as u32)
     }
 
-    /// What tells apart the spans that a thread is in.
-    fn key_of_stay(self) -> u64 {
+    /// Identifies a span among those that a thread has entered.
+    fn entry_key(self) -> u64 {
         match self.0 & 1 {
             0 => self.0 & !LOW_MASK,
             _ => self.0,
@@ -125,13 +126,14 @@ impl SpanId {
     }
 }
 
-/// A new span: its fields go into the ring, its id says where.
+/// Creates a span: its fields go into the ring, its id refers to them.
 ///
-/// One without fields is nothing but its id, so whether it is wanted is asked when it is entered.
+/// A span without fields consists only of its id, so whether it is enabled is checked when it is
+/// entered.
 #[inline]
 fn new_span(attributes: &Attributes<'_>) -> SpanId {
     let metadata = attributes.metadata();
-    let Some(callsite) = callsite::of(metadata) else {
+    let Some(callsite) = callsite::from_metadata(metadata) else {
         return SpanId::NONE;
     };
     if metadata.fields().is_empty() {
@@ -143,7 +145,7 @@ fn new_span(attributes: &Attributes<'_>) -> SpanId {
 #[inline(never)]
 fn new_span_with_fields(callsite: &'static Callsite, attributes: &Attributes<'_>) -> SpanId {
     let state = STATE.load(Ordering::Relaxed);
-    if !wanted(state, *callsite.metadata().level()) {
+    if !is_level_enabled(state, *callsite.metadata().level()) {
         return SpanId::NONE;
     }
     let state = state & !MIRRORED;
@@ -160,7 +162,7 @@ fn new_span_with_fields(callsite: &'static Callsite, attributes: &Attributes<'_>
     .unwrap_or(SpanId::NONE)
 }
 
-/// Fields that become known later.
+/// Records fields that are set later.
 fn record(id: SpanId, values: &Record<'_>) {
     let state = session();
     if state & LEVEL_MASK == 0 {
@@ -177,7 +179,7 @@ fn record(id: SpanId, values: &Record<'_>) {
 #[inline]
 fn enter(id: SpanId) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED < 2 {
+    if state & ACTIVE_BITS < 2 {
         return;
     }
     if state & MIRRORED != 0 {
@@ -192,32 +194,33 @@ fn enter(id: SpanId) {
     }
 }
 
-/// As [`enter`], in other tools too.
+/// Like [`enter`], in other tools as well.
 #[cold]
 #[inline(never)]
 fn enter_mirrored(state: u32, id: SpanId) {
     let Some(callsite) = id.callsite() else {
         return;
     };
-    mirror::begin_while_mirrored(callsite.metadata().name(), id.key_of_stay());
+    mirror::begin_while_mirrored(callsite.metadata().name(), id.entry_key());
     let state = state & !MIRRORED;
     if state & LEVEL_MASK >= 2 {
         enter_with_look_up(state, id);
     }
 }
 
-/// As [`exit`], in other tools too.
+/// Like [`exit`], in other tools as well.
 #[cold]
 #[inline(never)]
 fn exit_mirrored(state: u32, id: SpanId) {
-    mirror::end(id.key_of_stay());
+    mirror::end(id.entry_key());
     let state = state & !MIRRORED;
     if state & LEVEL_MASK >= 2 {
         exit_by_search(state, id);
     }
 }
 
-/// As [`enter`]: of spans with arguments, or whose name has no number, or first on a thread.
+/// Handles [`enter`] for spans with arguments, for spans whose name has no id, and for a thread's
+/// first span.
 #[inline(never)]
 fn enter_with_look_up(state: u32, id: SpanId) {
     let Some(callsite) = id.callsite() else {
@@ -242,20 +245,20 @@ fn enter_with_look_up(state: u32, id: SpanId) {
 #[inline]
 fn exit(id: SpanId) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & WANTED < 2 {
+    if state & ACTIVE_BITS < 2 {
         return;
     }
     if state & MIRRORED != 0 {
         return exit_mirrored(state, id);
     }
-    // Nearly always the one on top; async code may leave in another order.
+    // Usually the innermost span; async code may exit in another order.
     match ready_writer(state) {
         Some(writer) if writer.close_top(id.0) => {}
         _ => exit_by_search(state, id),
     }
 }
 
-/// As [`exit`], of a span that may be anywhere in the stack, or not at all.
+/// Handles [`exit`] for a span at any position of the stack, or absent from it.
 #[cold]
 fn exit_by_search(state: u32, id: SpanId) {
     if id == SpanId::NONE {
@@ -270,7 +273,7 @@ fn exit_by_search(state: u32, id: SpanId) {
         }
         for index in (0..depth).rev() {
             if let Some([begin, held, meta]) = writer.slot(index)
-                && SpanId(held).key_of_stay() == id.key_of_stay()
+                && SpanId(held).entry_key() == id.entry_key()
             {
                 writer.close(Writer::slot_at(index), begin, end, meta);
                 return;
@@ -279,7 +282,7 @@ fn exit_by_search(state: u32, id: SpanId) {
     });
 }
 
-/// The span that this thread is in, with its metadata.
+/// Returns the span that this thread is in, with its metadata.
 fn current() -> Option<(SpanId, &'static Metadata<'static>)> {
     let state = session();
     if state & LEVEL_MASK < 2 {
@@ -297,7 +300,7 @@ fn current() -> Option<(SpanId, &'static Metadata<'static>)> {
 
 fn event(event: &Event<'_>) {
     let state = STATE.load(Ordering::Relaxed);
-    if !wanted(state, *event.metadata().level()) {
+    if !is_level_enabled(state, *event.metadata().level()) {
         return;
     }
     if state & MIRRORED != 0 {
@@ -314,12 +317,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stay_is_known_again_when_its_name_got_its_number_meanwhile() {
-        let of = |callsite: u64, low: u64| SpanId(callsite << LOW_BITS | low).key_of_stay();
-        // Without a number, with one.
+    fn entered_span_matches_after_its_name_got_an_id() {
+        let of = |callsite: u64, low: u64| SpanId(callsite << LOW_BITS | low).entry_key();
+        // Without a name id, and with one.
         assert_eq!(of(3, 0), of(3, 7 << 1));
         assert_ne!(of(3, 7 << 1), of(4, 7 << 1));
-        // With arguments: the key counts.
+        // With arguments, the key distinguishes spans.
         assert_ne!(of(3, 9), of(3, 11));
         assert_ne!(of(3, 9), of(3, 0));
     }

@@ -7,11 +7,11 @@ use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Dispatch, Event, Level, LevelFilter, Metadata, Subscriber, dispatcher};
 
-use super::{IN_USE, SpanId, current, enter, event, exit, new_span, record, wanted};
+use super::{IN_USE, SpanId, current, enter, event, exit, is_level_enabled, new_span, record};
 use crate::ring::writer::STATE;
 
-/// A `tracing` subscriber that records into the session that is running, and costs next to nothing
-/// while none is.
+/// A `tracing` subscriber that records into the running session, and costs almost nothing while
+/// none runs.
 ///
 /// ```
 /// stepscope::tracing::init()?;
@@ -21,7 +21,7 @@ use crate::ring::writer::STATE;
 pub struct Recorder(());
 
 impl Recorder {
-    /// Makes one, for [`tracing::subscriber::with_default`] and its relatives.
+    /// Creates a recorder, for [`tracing::subscriber::with_default`] and similar functions.
     ///
     /// [`tracing::subscriber::with_default`]: https://docs.rs/tracing/latest/tracing/subscriber/fn.with_default.html
     #[allow(clippy::new_without_default, reason = "making one has an effect")]
@@ -31,12 +31,13 @@ impl Recorder {
     }
 }
 
-/// The program already has a global subscriber: add a [`RecorderLayer`](super::RecorderLayer) to it.
+/// Error: the program already has a global subscriber. Add a
+/// [`RecorderLayer`](super::RecorderLayer) to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a tracing subscriber is installed already; add stepscope::tracing::RecorderLayer to it")]
 pub struct AlreadyInstalled;
 
-/// Makes a [`Recorder`] the program's subscriber.
+/// Installs a [`Recorder`] as the program's global subscriber.
 ///
 /// # Errors
 /// When there is one already.
@@ -51,7 +52,7 @@ fn id_of(id: &Id) -> SpanId {
 
 impl Subscriber for Recorder {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Asked anew whenever a session starts or stops.
+        // `tracing` asks again whenever a session starts or stops.
         if self.enabled(metadata) {
             Interest::always()
         } else {
@@ -60,14 +61,14 @@ impl Subscriber for Recorder {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        wanted(STATE.load(Ordering::Relaxed), *metadata.level())
+        is_level_enabled(STATE.load(Ordering::Relaxed), *metadata.level())
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let state = STATE.load(Ordering::Relaxed);
-        Some(if wanted(state, Level::TRACE) {
+        Some(if is_level_enabled(state, Level::TRACE) {
             LevelFilter::TRACE
-        } else if wanted(state, Level::INFO) {
+        } else if is_level_enabled(state, Level::INFO) {
             LevelFilter::INFO
         } else {
             LevelFilter::OFF

@@ -11,11 +11,11 @@ use crate::ring::layout::{ARG_SHARED, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTAN
 use crate::ring::writer::Writer;
 use crate::span::{ArgValue, put_text, put_value};
 
-/// Longest debug text of a field, bytes; more is cut, and counted.
+/// Maximum length of a field's debug text, bytes; longer ones are truncated and counted.
 const MAX_DEBUG_BYTES: usize = 2_048;
-/// Longest message that is used as a name, bytes.
+/// Maximum length of a message that is used as a name, bytes.
 const MAX_MESSAGE_BYTES: usize = 256;
-/// The field that `tracing` puts an event's text into.
+/// The field that contains an event's text.
 const MESSAGE: &str = "message";
 
 /// Visits fields and writes them under one key.
@@ -24,13 +24,13 @@ pub(super) struct Args<'a> {
     callsite: Option<&'static Callsite>,
     key: u64,
     flags: u8,
-    /// Of an event: whether its message has been written, and whether there are other fields.
+    /// For an event: whether its message has been written, and whether there are other fields.
     message: Option<bool>,
     any: bool,
 }
 
 impl<'a> Args<'a> {
-    /// For a span: any thread may enter it.
+    /// Creates the visitor for a span, which any thread may enter.
     pub(super) fn shared(writer: Writer<'a>, callsite: &'static Callsite, key: u64) -> Self {
         Self {
             writer,
@@ -70,7 +70,7 @@ impl<'a> Args<'a> {
 impl Visit for Args<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = StackText::default();
-        // Fails when the text is full; what fits is kept.
+        // Fails when the text is full; the part that fits is recorded.
         if write!(text, "{value:?}").is_err() {
             self.writer.count_cut();
         }
@@ -101,7 +101,7 @@ impl Visit for Args<'_> {
 /// Writes an event as an instant.
 pub(super) fn put_event(writer: Writer<'_>, event: &Event<'_>) {
     let at = writer.now();
-    let callsite = callsite::of(event.metadata());
+    let callsite = callsite::from_metadata(event.metadata());
     let mut args = Args {
         writer,
         callsite,

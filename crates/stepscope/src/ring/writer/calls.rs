@@ -1,5 +1,5 @@
-//! Calls of functions in the stack of open spans: the slot itself tells which function it is, so a
-//! tracer that hears "this function ends" needs no stack of its own.
+//! Function calls in the stack of open spans. The slot identifies the function, so a tracer that
+//! receives "this function ends" needs no stack.
 #![allow(unsafe_code, reason = "shared rings; see the module `writer`")]
 
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -8,19 +8,19 @@ use super::{FULL, ONE, OpenSlot, Writer, put};
 use crate::ring::layout::{FLAG_CALLED, OPEN_SPANS, meta_flags};
 
 impl Writer<'_> {
-    /// Whether a tracer of calls has told what it knows of this thread.
+    /// Returns whether a call tracer has described this thread in this session.
     #[inline]
-    pub(crate) fn is_greeted(self) -> bool {
-        self.local.greeted.get() == self.state
+    pub(crate) fn is_described(self) -> bool {
+        self.local.described.get() == self.state
     }
 
-    /// The tracer of calls has nothing more to tell of this thread.
+    /// Marks this thread as described by a call tracer.
     #[cold]
-    pub(crate) fn set_greeted(self) {
-        self.local.greeted.set(self.state);
+    pub(crate) fn set_described(self) {
+        self.local.described.set(self.state);
     }
 
-    /// Opens a slot for a call of this function; `false` when there is none left.
+    /// Opens a slot for a call of this function; `false` when no slot is left.
     #[inline]
     pub(crate) fn open_call(self, function: u64, meta: u64) -> bool {
         let depth = self.local.depth.get();
@@ -44,7 +44,7 @@ impl Writer<'_> {
         if top as usize >= OPEN_SPANS {
             return false;
         }
-        // SAFETY: as above.
+        // SAFETY: attached, so it points into the region; the index was checked.
         let slot = unsafe { &*self.local.open.get().add(top as usize) };
         let meta = slot.meta.load(Ordering::Relaxed);
         if slot.value.load(Ordering::Relaxed) != function || meta_flags(meta) & FLAG_CALLED == 0 {
@@ -52,8 +52,8 @@ impl Writer<'_> {
         }
         let key = slot.key.load(Ordering::Relaxed);
         let end = self.now();
-        // The span below is mostly open; `close` does the rest.
-        // SAFETY: as above.
+        // The span below is usually open; `close` handles the other case.
+        // SAFETY: attached, so it points into the region; `top - 1` is below the checked `top`.
         let open_below =
             top == 0 || unsafe { &*self.local.open.get().add(top as usize - 1) }.is_taken();
         self.enter();
@@ -83,14 +83,15 @@ impl Writer<'_> {
         self.close(slot, key, end, meta);
     }
 
-    /// Ends the innermost open call of this function, and the calls inside of it; nothing when there is
-    /// none.
+    /// Ends the innermost open call of this function, and the calls inside it. Does nothing when
+    /// there is none.
     #[cold]
     #[inline(never)]
     pub(crate) fn close_call_below(self, function: u64) {
         let depth = (self.local.depth.get() as usize).min(OPEN_SPANS);
         let call = |index: usize| {
-            // SAFETY: as above, with `index` below `depth`.
+            // SAFETY: attached, so it points into the region; `index` is below `depth`, at most
+            // `OPEN_SPANS`.
             let slot = unsafe { &*self.local.open.get().add(index) };
             let meta = slot.meta.load(Ordering::Relaxed);
             let function = slot.value.load(Ordering::Relaxed);

@@ -1,36 +1,32 @@
-//! Rings beside the threads' own.
+//! Rings in addition to the threads' rings.
 
 use crate::ring::thread_exit;
 
 use super::{Local, Owner, Writer, attach};
 
-/// A ring beside the threads' own, for what one thread records on behalf of another.
-pub(crate) struct Side {
+/// A ring for what one thread records on behalf of another.
+pub(crate) struct ExtraRing {
     local: Local,
 }
 
-impl Side {
+impl ExtraRing {
     pub(crate) const fn new() -> Self {
         Self {
-            local: Local::new(Owner::Side),
+            local: Local::new(Owner::ExtraRing),
         }
     }
 
-    /// As [`with_writer`], for this ring.
-    pub(crate) fn with_writer<T>(
-        &self,
-        state: u32,
-        work: impl FnOnce(Writer<'_>) -> T,
-    ) -> Option<T> {
+    /// Like [`with_writer`](super::with_writer), for this ring.
+    pub(crate) fn with_writer<T>(&self, state: u32, f: impl FnOnce(Writer<'_>) -> T) -> Option<T> {
         let local = &self.local;
         if local.state.get() != state && !attach(local, state) {
             return None;
         }
-        Some(work(Writer { local, state }))
+        Some(f(Writer { local, state }))
     }
 }
 
-impl Drop for Side {
+impl Drop for ExtraRing {
     fn drop(&mut self) {
         if let Some(region) = self.local.region.get() {
             thread_exit::retire(region);

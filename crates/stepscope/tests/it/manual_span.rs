@@ -1,13 +1,13 @@
-//! Spans whose ends are two calls, as bindings to other languages need them.
+//! Tests of manual spans, as bindings to other languages use them.
 
 use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, instant_with, name_thread};
 use stepscope::{ArgValue, SessionOptions, start_trace, start_trace_with, stop_trace};
 
-use crate::{alone, names, read};
+use crate::{exclusive, names, read};
 
 #[test]
-fn begins_and_ends_in_any_order() {
-    let _alone = alone();
+fn manual_spans_end_in_any_order() {
+    let _exclusive = exclusive();
     assert!(!ManualSpan::begin("off", SpanKind::Span, &[]).was_begun());
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
@@ -18,7 +18,7 @@ fn begins_and_ends_in_any_order() {
     second.add(&[("late", ArgValue::Bool(true))]);
     second.end().unwrap();
     step.end().unwrap();
-    ManualSpan::begin_known(NameNumber::of("known").unwrap())
+    ManualSpan::begin_known(NameNumber::intern("known").unwrap())
         .end()
         .unwrap();
     let long = "x".repeat(3_000);
@@ -54,8 +54,8 @@ fn begins_and_ends_in_any_order() {
 }
 
 #[test]
-fn steps_are_watched_whether_or_not_anything_is_recorded() {
-    let _alone = alone();
+fn step_watch_works_with_and_without_a_recording() {
+    let _exclusive = exclusive();
     let step = || ManualSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
     assert!(!step().was_begun());
     let watch = stepscope::StepWatch::start();
@@ -87,8 +87,8 @@ fn steps_are_watched_whether_or_not_anything_is_recorded() {
 }
 
 #[test]
-fn ends_on_another_thread_once_and_there() {
-    let _alone = alone();
+fn span_ended_on_another_thread_is_recorded_once_there() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
     let span = ManualSpan::begin("moved", SpanKind::Span, &[("rows", ArgValue::Int(3))]);
@@ -117,8 +117,8 @@ fn ends_on_another_thread_once_and_there() {
 }
 
 #[test]
-fn the_file_says_what_the_options_say() {
-    let _alone = alone();
+fn file_metadata_matches_the_options() {
+    let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     let options = SessionOptions {
         facts: vec![("kind.Python".to_owned(), "true".to_owned())],

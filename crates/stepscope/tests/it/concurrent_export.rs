@@ -1,4 +1,4 @@
-//! What a recording says of the moment at which it was taken from threads that go on.
+//! Tests of exports while threads continue to record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
-use crate::alone;
+use crate::exclusive;
 
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
@@ -22,7 +22,7 @@ fn parse(bytes: Vec<u8>) -> Probe {
     probe
 }
 
-/// Ends the threads, also when a check fails.
+/// Ends the threads, even when a check fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -31,8 +31,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Threads that do nothing but steps with a span inside, while `look` runs.
-fn among_steps(look: impl FnOnce()) {
+/// Runs `f` while threads record steps with a span inside.
+fn during_steps(f: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -49,11 +49,12 @@ fn among_steps(look: impl FnOnce()) {
             });
         }
         let _stop = Stop(&stop);
-        look();
+        f();
     });
 }
 
-/// Every step has its number, each number is there once, and only the last may be unfinished.
+/// Checks that every step has its number, that each number occurs once, and that only the last step
+/// may be unfinished.
 fn check(bytes: Vec<u8>) {
     let probe = parse(bytes);
     let mut steps: BTreeMap<&str, Vec<(i64, i64, bool)>> = BTreeMap::new();
@@ -80,10 +81,10 @@ fn check(bytes: Vec<u8>) {
 }
 
 #[test]
-fn unfinished_steps_have_their_numbers_in_what_the_flight_recorder_gives() {
-    let _alone = alone();
+fn unfinished_steps_have_their_numbers_in_flight_recorder_output() {
+    let _exclusive = exclusive();
     start_flight(&FlightOptions::default()).unwrap();
-    among_steps(|| {
+    during_steps(|| {
         for _ in 0..60 {
             std::thread::sleep(Duration::from_millis(1));
             let mut bytes = Vec::new();
@@ -98,12 +99,12 @@ fn unfinished_steps_have_their_numbers_in_what_the_flight_recorder_gives() {
 
 #[test]
 fn unfinished_steps_have_their_numbers_in_captures() {
-    let _alone = alone();
-    for ride in [false, true] {
-        if ride {
+    let _exclusive = exclusive();
+    for on_flight_recorder in [false, true] {
+        if on_flight_recorder {
             start_flight(&FlightOptions::default()).unwrap();
         }
-        among_steps(|| {
+        during_steps(|| {
             for _ in 0..40 {
                 let capture = start_capture(&SessionOptions::default()).unwrap();
                 std::thread::sleep(Duration::from_micros(300));
@@ -120,8 +121,8 @@ fn unfinished_steps_have_their_numbers_in_captures() {
 }
 
 #[test]
-fn a_capture_that_rides_has_the_arguments_of_what_was_open_before() {
-    let _alone = alone();
+fn capture_on_flight_recorder_has_arguments_of_spans_open_before_it() {
+    let _exclusive = exclusive();
     start_flight(&FlightOptions::default()).unwrap();
     let write = || {
         for n in 0..100_000_i64 {

@@ -1,37 +1,37 @@
-//! Tracks that one thread records on behalf of others.
+//! Tests of virtual tracks, which one thread records on behalf of others.
 
 use stepscope::manual_span::NameNumber;
 use stepscope::virtual_track::{Timestamp, VirtualTrack};
 use stepscope::{start_trace, stop_trace};
 
-use crate::{alone, read};
+use crate::{exclusive, read};
 
 #[test]
-fn tracks_of_others_stand_beside_those_of_threads() {
-    let _alone = alone();
-    let [outer, inner] = ["outer", "inner"].map(|name| NameNumber::of(name).unwrap());
+fn virtual_tracks_are_separate_from_thread_tracks() {
+    let _exclusive = exclusive();
+    let [outer, inner] = ["outer", "inner"].map(|name| NameNumber::intern(name).unwrap());
     let worker = std::thread::spawn(move || {
         let first = VirtualTrack::new("first (sampled)", Some(4_000_001));
         let second = VirtualTrack::new("second (sampled)", None);
         let off = first.begin(outer, Timestamp::now());
         assert!(off.is_none(), "nothing is being recorded");
-        // Two recordings with the same tracks.
+        // Two recordings use the same tracks.
         let mut reports = Vec::new();
         for _ in 0..2 {
             let dir = tempfile::tempdir().unwrap();
             start_trace(dir.path()).unwrap();
-            let begin = Timestamp::now();
+            let start = Timestamp::now();
             std::thread::sleep(std::time::Duration::from_millis(2));
             let end = Timestamp::now();
-            let around = first.begin(outer, begin).unwrap();
-            let span = first.begin(inner, begin.towards(end, 0.5)).unwrap();
+            let around = first.begin(outer, start).unwrap();
+            let span = first.begin(inner, start.interpolate(end, 0.5)).unwrap();
             first.end(span, end);
             first.end(around, end);
-            let other = second.begin(inner, begin).unwrap();
+            let other = second.begin(inner, start).unwrap();
             let late = first.begin(outer, end).unwrap();
-            stepscope::Span::enter("own").is_recording();
+            stepscope::Span::enter("thread").is_recording();
             let report = stop_trace().unwrap();
-            // Of a recording that has ended.
+            // These spans belong to a recording that has ended.
             second.end(other, end);
             first.end(late, end);
             assert_eq!((report.spans, report.unfinished, report.dropped), (5, 2, 0));
