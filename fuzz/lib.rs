@@ -1,4 +1,4 @@
-//! What the reader targets share: read, then ask for every argument, within bounds.
+//! Shared checks of the reader targets: read the input, then read every argument, within bounds.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::{Format, arg_source, read};
 use stepscope_model::{ArgKeys, Limits, ReadContext, SharedBytes};
 
-/// Most that a reader may hand over per byte of input, beside a constant.
+/// Maximum bytes that a reader may allocate per byte of input, in addition to a constant.
 const HELD_PER_BYTE: usize = 4 << 10;
 
-/// Arguments that are asked for by their names, which readers find in ways of their own.
+/// Arguments that are read by name, for which readers have separate code paths.
 const KEYS: ArgKeys = ArgKeys::new(&["External id", "Input Dims", "n", "note", "a"]);
 
-/// Reads `bytes` as `format`: no panic, no more held than the input justifies, no time that is
-/// not a time, and every argument can be asked for.
+/// Reads `bytes` as `format` and checks: no panic, memory in proportion to the input, valid times,
+/// and every argument readable.
 pub fn check(format: Format, bytes: &[u8]) {
     let mut context = ReadContext::new(Limits {
         max_inflated_bytes: 16 << 20,
@@ -39,7 +39,7 @@ pub fn check(format: Format, bytes: &[u8]) {
     assert!(probe.slices.iter().all(|slice| slice.dur_ps >= 0));
     assert!(probe.samples.iter().all(|sample| sample.2.is_finite()));
 
-    // What a reload from the import cache hands out must read the same arguments.
+    // The argument source of a trace from the import cache must read the same arguments.
     let late = arg_source(format, &shared, &context).expect("it was read a moment ago");
     let is_sound =
         format != Format::ChromeJson || serde_json::from_slice::<serde_json::Value>(bytes).is_ok();
@@ -62,9 +62,9 @@ pub fn check(format: Format, bytes: &[u8]) {
             let _ = late.visit_some(token, KEYS, &mut |key, value| {
                 few.push((key.to_owned(), format!("{value:?}")));
             });
-            // Fields that only stand for arguments may be passed over; nothing else is, comes in
-            // another order, or says something else. Names are looked for in what is taken for sound
-            // JSON: in anything else they may be found where reading it whole passes over them.
+            // The reader may skip fields that only contain arguments; it must not skip, reorder or
+            // change anything else. Names are searched only in JSON assumed to be valid: in invalid
+            // JSON they may be found in a part that a full read skips.
             if !is_sound {
                 continue;
             }
@@ -77,7 +77,7 @@ pub fn check(format: Format, bytes: &[u8]) {
             );
         }
     }
-    // A file that changed under an open trace.
+    // Simulates a file that changes while its trace is open.
     let changed: SharedBytes = Arc::new(bytes[..bytes.len() / 2].to_vec());
     if let Ok(late) = arg_source(format, &changed, &context) {
         for token in (0..bytes.len() as u64 + 8).step_by(1 + bytes.len() / 64) {

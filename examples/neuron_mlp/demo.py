@@ -4,7 +4,7 @@ A small network, profiled as Neuron's guide does it. Data are random; nothing is
     PJRT_DEVICE=CPU python examples/neuron_mlp/demo.py [trace|operator] [PORT]
     stepscope logs
 
-On a Neuron instance, leave PJRT_DEVICE away. Anywhere else the host's rows are recorded, and a warning says
+On a Neuron instance, leave PJRT_DEVICE unset. Anywhere else the host's rows are recorded, and a warning says
 that no device's were found.
 """
 

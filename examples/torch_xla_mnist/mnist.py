@@ -41,7 +41,7 @@ class Digits(nn.Module):
 
 
 def batches(count: int, size: int = 32) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Images whose brightest row tells the digit, with noise."""
+    """Images whose brightest row determines the digit, with noise."""
     generator = torch.Generator().manual_seed(0)
     found = []
     for _ in range(count):

@@ -1,5 +1,5 @@
-//! Writes a starting corpus for every target, with our own writers:
-//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
+//! Writes a seed corpus for every target, with stepscope's writers: `cargo run --manifest-path
+//! fuzz/Cargo.toml --example seeds`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -75,7 +75,7 @@ const ROCPROF: &[u8] = br#"{"rocprofiler-sdk-tool":[{"metadata":{"node":{"hostna
     "thread_id":1,"start_timestamp":5,"end_timestamp":9}],"memory_copy":[{"kind":0,"operation":0,
     "start_timestamp":8,"end_timestamp":9,"dst_agent_id":{"handle":2},"bytes":16}]}}]}"#;
 
-/// A function that calls itself.
+/// Builds statistics of a recursive function.
 fn statistics() -> Vec<u8> {
     let mut out = b"{\xa9\x03z\x04a.pyi\x03\0\0\0z\x01f)\x05i\x01\0\0\0i\x02\0\0\0g".to_vec();
     out.extend(0.25_f64.to_le_bytes());
@@ -87,7 +87,7 @@ fn statistics() -> Vec<u8> {
     out
 }
 
-/// A deflate stream of one stored block, without a trailer: the fuzzer finds the rest.
+/// Builds a deflate stream of one stored block, without a trailer: the fuzzer finds the rest.
 fn stored(bytes: &[u8]) -> Vec<u8> {
     let part = &bytes[..bytes.len().min(60_000)];
     let length = u16::try_from(part.len()).unwrap_or(0);
@@ -98,7 +98,7 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A little of everything.
+/// Emits a few events of every kind.
 fn emit<S: EventSink>(sink: &mut S) {
     sink.epoch(Epoch {
         origin_ns: 1_000_000,

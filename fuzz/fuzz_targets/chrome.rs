@@ -1,4 +1,4 @@
-//! The chrome reader: see `stepscope_fuzz::check`.
+//! Fuzzes the Chrome JSON reader: see `stepscope_fuzz::check`.
 
 #![no_main]
 

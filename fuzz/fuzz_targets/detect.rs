@@ -1,5 +1,5 @@
-//! Detection: any bytes, with and without a name; and one answer, whatever the name, when the
-//! content decides.
+//! Fuzzes format detection with arbitrary bytes, with and without a name; when the content decides,
+//! the result must not depend on the name.
 
 #![no_main]
 

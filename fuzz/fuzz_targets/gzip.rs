@@ -1,4 +1,5 @@
-//! Inflating: bounded, honest about damage, and a prefix is a prefix.
+//! Fuzzes inflating: output is bounded, damage is reported, and a limited read is a prefix of the
+//! full one.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Compiled programs inside XSpace files: no bytes make the reader panic, and what it hands over is
-//! bounded by the input.
+//! Fuzzes the reader of compiled programs inside XSpace files: no input makes it panic, and its
+//! output is bounded by the input.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The perfetto reader: see `stepscope_fuzz::check`.
+//! Fuzzes the Perfetto reader: see `stepscope_fuzz::check`.
 
 #![no_main]
 

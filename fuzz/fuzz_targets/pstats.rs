@@ -1,4 +1,4 @@
-//! The reader of cProfile statistics: see `stepscope_fuzz::check`.
+//! Fuzzes the reader of cProfile statistics: see `stepscope_fuzz::check`.
 
 #![no_main]
 

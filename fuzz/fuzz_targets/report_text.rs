@@ -1,4 +1,4 @@
-//! The reader of report texts: see `stepscope_fuzz::check`.
+//! Fuzzes the reader of report texts: see `stepscope_fuzz::check`.
 
 #![no_main]
 

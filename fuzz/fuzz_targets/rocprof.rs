@@ -1,4 +1,4 @@
-//! The reader of rocprofv3's JSON: see `stepscope_fuzz::check`.
+//! Fuzzes the reader of rocprofv3's JSON: see `stepscope_fuzz::check`.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Traces of arbitrary structure through every report and every export: the generator and the checks
-//! are those of the engine's tests.
+//! Fuzzes every report and every export with traces of arbitrary structure: the generator and the
+//! checks are those of the engine's tests.
 
 #![no_main]
 

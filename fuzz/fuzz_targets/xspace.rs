@@ -1,4 +1,4 @@
-//! The xspace reader: see `stepscope_fuzz::check`.
+//! Fuzzes the XSpace reader: see `stepscope_fuzz::check`.
 
 #![no_main]
 

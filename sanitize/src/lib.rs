@@ -1,4 +1,4 @@
-//! The recorder's own chunk protocol against loom's atomics, which try every order of execution and
+//! The recorder's chunk protocol with loom's atomics, which explore every order of execution and
 //! every value that the memory model allows a load to return.
 //!
 //! `cargo xtask sanitize loom` runs it.
@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "the recorder uses the rest")]
 mod chunk;
 
-/// What the recorder has from `std`.
+/// The module `sync` of the recorder, with loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
@@ -26,9 +26,9 @@ const ROOM: usize = 2;
 /// Records that the owner writes: two chunks and a half.
 const WRITTEN: u64 = 5;
 
-/// What the drain thread remembers, as `drain::Seen`.
-struct Seen {
-    carried: [(u32, u32); 2],
+/// State of the ring in the drain thread, like `RegionState` in `drain/thread.rs`.
+struct RegionState {
+    copied: [(u32, u32); 2],
     next: u32,
 }
 
@@ -58,14 +58,14 @@ impl Ring {
         }
     }
 
-    /// Writes record after record, as `Writer::append` and `Writer::make_room` do. `chunks`: how many it
-    /// may use.
-    fn own(&self, chunks: usize) {
+    /// Writes one record after the other, like `Writer::append` and `Writer::make_room`. `chunks`:
+    /// number of chunks that it may use.
+    fn write_records(&self, chunks: usize) {
         let mut current: Option<(usize, u32)> = None;
         let mut sequence = 0;
         for number in 1..=WRITTEN {
-            // loom looks for other orders at the last access to a place only, and the owner's own are often
-            // the last ones: this makes it try the drain thread here.
+            // loom explores other orders only at the last access to a location, and the last
+            // accesses are often the owner's: this makes it also run the drain thread here.
             thread::yield_now();
             let has_room = current.is_some_and(|(_, used)| used < RECORD * ROOM as u32);
             if !has_room {
@@ -97,15 +97,15 @@ impl Ring {
         self.done.store(1, Ordering::Release);
     }
 
-    /// One pass of the drain thread, as `Drain::carry` makes it.
-    fn drain(&self, seen: &mut Seen, found: &mut Vec<[u64; 3]>) {
-        let Seen { carried, next } = seen;
-        for (chunk, piece) in in_order(&self.heads, *next) {
-            let from = match carried[chunk] {
-                (sequence, bytes) if sequence == piece.sequence => bytes,
+    /// Makes one pass of the drain thread, like `Drain::drain_region`.
+    fn drain(&self, seen: &mut RegionState, found: &mut Vec<[u64; 3]>) {
+        let RegionState { copied, next } = seen;
+        for (chunk, published) in in_order(&self.heads, *next) {
+            let from = match copied[chunk] {
+                (sequence, bytes) if sequence == published.sequence => bytes,
                 _ => 0,
             };
-            for index in from / RECORD..piece.used / RECORD {
+            for index in from / RECORD..published.used / RECORD {
                 let record = &self.records[chunk][index as usize];
                 found.push([
                     record.key.load(Ordering::Relaxed),
@@ -113,31 +113,31 @@ impl Ring {
                     record.meta.load(Ordering::Relaxed),
                 ]);
             }
-            if piece.left {
-                carried[chunk] = (0, 0);
-                *next = piece.sequence + 1;
+            if published.left {
+                copied[chunk] = (0, 0);
+                *next = published.sequence + 1;
                 self.heads[chunk].give_back();
             } else {
-                carried[chunk] = (piece.sequence, piece.used.max(from));
+                copied[chunk] = (published.sequence, published.used.max(from));
             }
         }
     }
 }
 
-/// Every order of an owner and a drain thread that makes `passes` passes at the same time; a last pass
-/// follows.
+/// Explores every order of an owner and a drain thread that makes `passes` concurrent passes; a
+/// final pass follows.
 fn every_order(chunks: usize, passes: usize) {
     loom::model(move || {
         let ring = Arc::new(Ring::new());
         let owner = {
             let ring = ring.clone();
-            thread::spawn(move || ring.own(chunks))
+            thread::spawn(move || ring.write_records(chunks))
         };
         let drain = {
             let ring = ring.clone();
             thread::spawn(move || {
-                let mut seen = Seen {
-                    carried: [(0, 0); 2],
+                let mut seen = RegionState {
+                    copied: [(0, 0); 2],
                     next: 1,
                 };
                 let mut found = Vec::new();
@@ -171,11 +171,11 @@ fn every_order(chunks: usize, passes: usize) {
 }
 
 #[test]
-fn records_of_two_chunks_are_carried_once_each() {
+fn records_of_two_chunks_are_drained_once_each() {
     every_order(2, 2);
 }
 
 #[test]
-fn records_that_find_no_free_chunk_are_counted() {
+fn records_without_a_free_chunk_are_counted() {
     every_order(1, 2);
 }

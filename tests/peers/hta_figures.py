@@ -1,4 +1,4 @@
-"""A small job of four ranks and five steps, and what Holistic Trace Analysis says of it.
+"""Generate a small job of four ranks and five steps, and its figures from Holistic Trace Analysis.
 
 ``python tests/peers/hta_figures.py tests/data/hta`` in an environment with HolisticTraceAnalysis
 0.5.0 writes ``rank0.json`` to ``rank3.json`` (PyTorch's form, made up by arithmetic: always the
@@ -16,7 +16,7 @@ LATE = {1: 2, 2: 2, 3: 1, 4: 3, 5: 2}  # in step: the rank that comes late
 
 
 def noise(*seed: int) -> float:
-    """Give a number from 0 to 1 that depends on the seed alone."""
+    """Return a number from 0 to 1 that depends only on the seed."""
     value = 17
     for part in seed:
         value = (value * 48271 + part * 7919 + 11) % 2147483647
@@ -24,7 +24,7 @@ def noise(*seed: int) -> float:
 
 
 def trace(rank: int) -> dict:
-    """Make the file of one rank."""
+    """Generate the file of one rank."""
     events, number = [], [0]
 
     def add(cat: str, name: str, ts: float, dur: float, tid: int, pid: int = 100, **args: int) -> None:
@@ -68,7 +68,7 @@ def trace(rank: int) -> dict:
             launch(at + 8, f"sgemm_{layer % 3}", at + 20.6 + 3 * noise(layer), dur, 7)
             at += 60
         for bucket in range(2):
-            # All ranks end together: who begins late waits least.
+            # All ranks end together: the last one to start waits least.
             end = clock + 1_300 + 250 * bucket + 9 * noise(step, bucket)
             begin = at - 200 + 170 * bucket + 5 * noise(rank, bucket, step)
             add("cpu_op", "nccl:all_reduce", begin - 40, 30.0, 100)
@@ -76,7 +76,7 @@ def trace(rank: int) -> dict:
         launch(
             clock + 1_600, "ncclKernel_Broadcast_RING_LL", clock + 1_620.25, 40 + 5 * noise(rank, step), 24
         )
-        # Between two microseconds, and one that runs into the next step.
+        # One between two microseconds, and one that extends into the next step.
         launch(clock + 1_700, "tiny", clock + 1_710.2, 0.6, 7)
         launch(clock + 1_900, "optimizer", clock + 1_950.5, 120.25, 7)
         add("cuda_runtime", "cudaDeviceSynchronize", clock + 1_960, 20.0, 100, correlation=0)

@@ -43,7 +43,7 @@ def seen_by_jax(path: str) -> None:
     assert len(worker) == BATCHES, len(worker)
     stats = dict(worker[7].stats)
     assert stats["batch"] == 7, stats
-    # What JAX's own text encoding cuts at a comma or a hash arrives whole.
+    # Texts with a comma or a hash, which JAX's text encoding truncates, are complete.
     assert stats["path"] == "a,b#c=d.csv", stats
     steps = [event for events in lines.values() for event in events if event.name == "train"]
     numbers = sorted(dict(event.stats)["step_num"] for event in steps)
@@ -64,7 +64,7 @@ def seen_by_xprof(path: str) -> None:
     assert names["forward"] == STEPS, names
     threads = {event["args"]["name"] for event in events if event.get("name") == "thread_name"}
     assert any("worker" in thread for thread in threads), threads
-    # Every step is a group of its own: the numbers stand in the displayed names or in group ids.
+    # Every step is a separate group: its number is in the displayed name or in the group id.
     grouped = {event["args"]["group_id"] for event in events if "group_id" in event.get("args", {})}
     assert len(grouped) == STEPS, grouped
 

@@ -1,5 +1,5 @@
 """
-`stepscope capture` against JAX's own profiler server.
+Tests of `stepscope capture` with JAX's profiler server.
 
     STEPSCOPE_BIN=… python capture_jax.py [TEST…]
 """
@@ -51,7 +51,7 @@ class CaptureJax(unittest.TestCase):
             self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "a step is missing")
             python = [name for name in events if re.search(r"jax_program\.py:\d+ next_batch", name)]
             self.assertTrue(python, events.most_common(40))
-            # What the command tells is what is in the file.
+            # The command's output matches the file.
             told = json.loads(ended.out)["hosts"][0]
             self.assertEqual(told["path"], str(path))
             self.assertEqual(told["bytes"], path.stat().st_size)
@@ -158,7 +158,7 @@ class CaptureJax(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             path = one_recording(logdir)
             self.assertGreater(seen_by_jax(path)["load_batch"], 10)
-            # It goes on, and gives the next seconds, too.
+            # The program continues, and can be captured again.
             again = stepscope("capture", address, "--last", "60s", "--logdir", logdir, "--session", "again")
             self.assertEqual(again.code, 0, again)
             self.assertEqual(len(recordings(logdir)), 2)
@@ -169,7 +169,7 @@ class CaptureJax(unittest.TestCase):
 
 class NoProgram(unittest.TestCase):
     def test_a_dead_address_fails_within_its_time(self) -> None:
-        # 192.0.2.0/24 is kept for documentation: nobody answers, or the network says so at once.
+        # 192.0.2.0/24 is reserved for documentation: no host answers, or the network reports that at once.
         for address, stage in [
             (f"localhost:{free_port()}", "refused"),
             ("192.0.2.1:9012", "timed out|failed|refused"),

@@ -1,9 +1,9 @@
 """
-Stock clients capture from our program: JAX's `collect_profile`, and XProf's *Capture profile* button.
+Tests of captures by stock clients from our program: JAX's `collect_profile`, and XProf's *Capture profile* button.
 
     STEPSCOPE_SERVE=… STEPSCOPE_BIN=… python captured_by_clients.py [TEST…]
 
-Every file that a client leaves must open in JAX's `ProfileData` and XProf's converters, with our spans and
+Every file that a client writes must open in JAX's `ProfileData` and XProf's converters, with our spans and
 steps in it.
 """
 
@@ -69,11 +69,11 @@ def xprof(logdir: Path) -> Iterator[str]:
 
 
 def press_capture(address: str, **arguments: object) -> str:
-    """What XProf's front end asks for when its button is pressed; the answer's text."""
+    """Send the request of XProf's capture button; return the response's text."""
     question = urllib.parse.urlencode({"num_retry": 0, "worker_list": "", **arguments})
     url = f"{address}/data/plugin/profile/capture_profile?{question}"
     try:
-        # Writing a file waits for the disk (fsync): over a minute was seen on a virtual one.
+        # Writing a file waits for the disk (fsync), which took over a minute on a virtual disk.
         with urllib.request.urlopen(url, timeout=600) as answer:
             body = answer.read()
     except urllib.error.HTTPError as error:
@@ -103,7 +103,7 @@ class CapturedByClients(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             path = one_recording(logdir)
             self.check_file(path)
-            # What `collect_profile` makes of it for Perfetto.
+            # The file that `collect_profile` derives for Perfetto.
             made = json.loads(gzip.decompress((path.parent / "remote.trace.json.gz").read_bytes()))
             self.assertTrue(any(event.get("name") == "forward" for event in made["traceEvents"]))
             run_facts = info(logdir)["runs"][0]
@@ -158,7 +158,7 @@ class CapturedByClients(unittest.TestCase):
             self.assertTrue(at_one_time(recordings(logdir)), "one interval, not one after the other")
 
     def test_xprof_s_button_with_a_worker_list(self) -> None:
-        # The first address is asked to capture the workers: `ProfileAnalysis.NewSession`.
+        # The first address receives the request to capture the workers: `ProfileAnalysis.NewSession`.
         with (
             scratch() as logdir,
             our_program("--allow", logdir) as (_, one),
@@ -187,7 +187,7 @@ class CapturedByClients(unittest.TestCase):
             self.assertTrue(recordings(logdir) or list(logdir.rglob("*.xplane.pb")), sorted(logdir.rglob("*")))
             self.check_file(sorted(logdir.rglob("*.xplane.pb"))[0])
             continuous.stop_continuous_profiling(address)
-            # After it, an ordinary capture works again.
+            # An ordinary capture works again afterwards.
             ended = collect_profile(port, INTERVAL_MS, logdir)
             self.assertEqual(ended.code, 0, ended)
 

@@ -3,10 +3,10 @@ Lets PyTorch's wheel run on a machine without CUDA, and without 2.8 GB of CUDA l
 
     python cuda_stand_ins.py        (with the interpreter of an environment that has torch)
 
-On Linux, PyPI's torch is linked against CUDA. On the CPU none of it is called, but the loader wants every
-library and every symbol. This makes libraries that have the symbols, each of which ends the program when
-called, and lays them beside torch's own, where its search path looks last. CUDA's runtime is called while
-torch is loaded, so it has to be the real one; it is small.
+On Linux, PyPI's torch is linked against CUDA. On the CPU it calls none of it, but the loader requires every
+library and every symbol. This script builds libraries with the symbols, each of which ends the program when
+called, and puts them next to torch's libraries, at the end of its search path. CUDA's runtime is called while
+torch is loaded, so it must be the real one; it is small.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-# Library -> how the names of its functions begin.
+# Library -> prefix of the names of its functions.
 LIBRARIES = {
     "libcublas.so.12": r"cublas(?!Lt)",
     "libcublasLt.so.12": r"cublasLt",
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def wanted_symbols(folder: Path) -> dict[str, dict[str, set[str]]]:
-    """Library -> version tag, empty when there is none -> symbols that torch wants of it."""
+    """Return library -> version tag (empty without one) -> symbols that torch requires."""
     listing = subprocess.run(
         ["nm", "-D", "--undefined-only", *sorted(folder.glob("libtorch*.so"))],
         capture_output=True,

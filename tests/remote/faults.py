@@ -1,5 +1,5 @@
 """
-Faults on the port of a program that serves: it goes on, its results unchanged, its memory bounded.
+Tests of faults on the port of a capture server: its program continues, with correct results and bounded memory.
 
     STEPSCOPE_SERVE=… STEPSCOPE_BIN=… python faults.py [TEST…]
 
@@ -40,7 +40,7 @@ from programs import (
     wait_for,
 )
 
-# What the program may grow by while it is mistreated: its allocator keeps what a capture took.
+# Allowed growth of the program during faults: its allocator retains the memory of a capture.
 GROWTH_MIB = 96
 QUICK_CONNECTIONS = 10_000
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -74,7 +74,7 @@ class Faults(unittest.TestCase):
 
     @classmethod
     def capture(cls) -> None:
-        """A capture of 100 ms by hand, and a long one where the machine stood still; it must hold spans."""
+        """Capture 100 ms with raw messages, or longer if the machine was suspended; the capture must have spans."""
         for milliseconds in (100, INTERVAL_MS):
             with wire.channel(cls.port) as channel:
                 spans = wire.xspace_of(wire.call(channel, "Profile", wire.profile_request(milliseconds)))
@@ -84,7 +84,7 @@ class Faults(unittest.TestCase):
         raise AssertionError(spans[:200])
 
     def tearDown(self) -> None:
-        """After each fault: it is alive, can be captured, and has given back what it took."""
+        """Check after each fault that the program lives, can be captured, and has released its resources."""
         self.assertTrue(self.program.alive(), self.program.text)
         self.free_again()
         wait_for("descriptors given back", lambda: self.program.descriptors() <= self.descriptors)
@@ -92,7 +92,7 @@ class Faults(unittest.TestCase):
         self.assertLess(self.program.rss_mib(), self.rss_mib + GROWTH_MIB)
 
     def free_again(self) -> None:
-        """A capture succeeds, long before the broken one would have ended."""
+        """Check that a capture succeeds, long before the broken one would have ended."""
 
         def succeeds() -> bool:
             try:
@@ -127,7 +127,7 @@ class Faults(unittest.TestCase):
     def test_a_client_killed_in_the_middle_ends_its_capture(self) -> None:
         for kill in (signal.SIGKILL, signal.SIGTERM):
             with scratch() as logdir:
-                # Whoever looks whether it is busy may be in its way for a millisecond.
+                # A probe for a running capture may block it for a millisecond.
                 command = ("capture", f"localhost:{self.port}", "--duration-ms", FOR_EVER_MS, "--retries", 9)
                 command = (*command, "--logdir", logdir)
                 with Program([stepscope_binary(), *command]) as client:
@@ -145,7 +145,7 @@ class Faults(unittest.TestCase):
     def test_a_deadline_that_passes_ends_its_capture(self) -> None:
         with wire.channel(self.port) as channel, self.assertRaises(grpc.RpcError) as caught:
             wire.call(channel, "Profile", wire.profile_request(FOR_EVER_MS), 0.5)
-        # Both sides count the time; the server says that it gave up, the client that time is over.
+        # Both sides have a timeout; the server reports that it gave up, the client that the deadline expired.
         self.assertIn(caught.exception.code().name, ("CANCELLED", "DEADLINE_EXCEEDED"))
         self.free_again()
 
@@ -163,7 +163,7 @@ class Faults(unittest.TestCase):
         return wire.is_busy(self.port)
 
     def begun(self, channel: grpc.Channel, milliseconds: int, session: str = "wire") -> grpc.Future:
-        """A capture that runs; begun anew when a look was in its way."""
+        """Start a capture; retry when a probe blocked it."""
 
         def begin() -> grpc.Future | None:
             answer = wire.future(channel, "Profile", wire.profile_request(milliseconds, session))
@@ -192,7 +192,7 @@ class Faults(unittest.TestCase):
         for garbage in (b"\xff" * 100, b"\x22\xff\xff\xff\xff\x0f", os.urandom(10_000), b"\x0a" * 65_536):
             error = self.refused_with("Profile", garbage)
             self.assertIn(error.code().name, ("INVALID_ARGUMENT", "INTERNAL"), error)
-        # Larger than any question is.
+        # Larger than any valid request.
         error = self.refused_with("Profile", wire.profile_request(1, "x" * (32 << 20)))
         self.assertIn(error.code().name, ("OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"), error)
 
@@ -277,7 +277,7 @@ class Repeated(unittest.TestCase):
 class ProgramKilled(unittest.TestCase):
     @contextlib.contextmanager
     def capture(self, logdir: Path, port: int) -> Iterator[Program]:
-        """A client whose capture has begun; started anew when a look was in its way."""
+        """Start a client and its capture; retry when a probe blocked it."""
         command = ("capture", f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir)
         for _ in range(9):
             with Program([stepscope_binary(), *command]) as client:

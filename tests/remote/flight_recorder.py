@@ -1,5 +1,5 @@
 """
-The flight recorder: a program that keeps its last seconds gives them when asked, and when it is dead.
+Tests of the flight recorder: the last seconds of a program are available on request, and after a kill.
 
     STEPSCOPE_SERVE=… STEPSCOPE_BIN=… python flight_recorder.py [TEST…]
 """
@@ -46,14 +46,14 @@ class FlightRecorder(unittest.TestCase):
             path = one_recording(logdir)
             steps = self.check_unbroken(path)
             run = info(logdir)["runs"][0]
-            # Not all that is kept.
+            # Not everything that is retained.
             in_time(1.5e9 < run["duration_ns"] < 3.5e9, run)
-            # It is the past: it began two seconds before it was asked, and ends with the question.
+            # It covers the past: it starts two seconds before the request, and ends with it.
             in_time(asked - 3.5e9 < run["start_unix_ns"] < asked - 1.5e9, run)
             shown, groups = seen_by_xprof(path)
             self.assertEqual(shown["forward"], seen_by_jax(path)["forward"])
             self.assertGreaterEqual(groups, len(steps) - 1)
-            # It goes on keeping: the next question gets later steps, as many seconds of them.
+            # It continues: the next request returns later steps of an equal duration.
             time.sleep(2.5)
             again = stepscope("capture", f"localhost:{port}", "--last", "2s", "--logdir", logdir, "--session", "two")
             self.assertEqual(again.code, 0, again)
@@ -69,7 +69,7 @@ class FlightRecorder(unittest.TestCase):
             ended = stepscope("capture", f"localhost:{port}", "--duration-ms", 1_000, "--logdir", logdir)
             self.assertEqual(ended.code, 0, ended)
             self.check_unbroken(one_recording(logdir))
-            # Not all that is kept; a step may have begun before, and taken long.
+            # Not everything that is retained; a step may have started before, and be long.
             run = info(logdir)["runs"][0]
             in_time(run["start_unix_ns"] > asked - 2e9, run)
 
@@ -105,7 +105,7 @@ class FlightRecorder(unittest.TestCase):
             program.process.kill()
             killed = time.time_ns()
             program.process.wait()
-            # A step that took twice as long as others has been saved meanwhile, on a busy machine.
+            # On a busy machine, a step of twice the median has been saved meanwhile.
             saved = set(recordings(logdir))
             recovered = stepscope("recover", logdir)
             self.assertEqual(recovered.code, 0, recovered)
@@ -114,7 +114,7 @@ class FlightRecorder(unittest.TestCase):
             run = info(path)["runs"][0]
             in_time(run["duration_ns"] > 1.5e9, run)
             ended = run["start_unix_ns"] + run["duration_ns"]
-            # All but the last moment.
+            # Everything except the last instant.
             in_time(ended > killed - 2e9, run)
             self.assertGreaterEqual(seen_by_jax(path)["forward"], 2)
 

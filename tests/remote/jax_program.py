@@ -1,10 +1,10 @@
 """
-A JAX program that serves its profiler and trains until it is told to end.
+A JAX program that serves its profiler and trains until SIGTERM.
 
     python jax_program.py PORT [PAUSE_MS]
 
-Pauses for a millisecond in each step, or for so many. Prints `ready` when it can be captured, `recorded` each
-time that a recording holds some twenty steps, and `steps N` when it has been sent SIGTERM.
+Pauses for PAUSE_MS (default 1) in each step. Prints `ready` when it can be captured, `recorded` each time that a
+recording has some twenty steps, and `steps N` after SIGTERM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
 
 
 def next_batch(step: int) -> jax.Array:
-    """A Python function of this file that a capture with Python tracing must show."""
+    """A Python function that a capture with Python tracing must show."""
     with jax.profiler.TraceAnnotation("load_batch", batch=step):
         return jnp.ones((64, 64)) * step
 

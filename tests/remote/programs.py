@@ -1,9 +1,9 @@
 """
-What the capture tests share: programs that run beside a test, and what a capture left on disk.
+Shared functions of the capture tests: programs that run during a test, and the files of a capture.
 
 `STEPSCOPE_BIN` is the `stepscope` command, `STEPSCOPE_SERVE` our program that serves (the example `serve`
-of `stepscope-remote`), `STEPSCOPE_TORCH_XLA_PYTHON` an interpreter with PyTorch/XLA. Nothing here waits for
-longer than it is told, and a test that hangs is ended with a trace of where it stood.
+of `stepscope-remote`), `STEPSCOPE_TORCH_XLA_PYTHON` an interpreter with PyTorch/XLA. Every wait has a timeout, and
+a test that hangs is ended with a stack trace.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 WHOLE_FILE_S = 1_200
-# What should be over at once may wait for the disk (fsync): over a minute was seen on a virtual one.
+# An operation that should end at once may wait for the disk (fsync), which took over a minute on a virtual disk.
 WAIT_S = 120
-# An interval that never ends by itself: whoever is done sooner has been ended.
+# An interval that never ends by itself: a capture that ends sooner has been ended.
 FOR_EVER_MS = 3_600_000
-# One that holds many of a program's steps, of some milliseconds each, though the machine stood still for most
-# of it: a second was seen.
+# An interval with many steps of some milliseconds each, even when the machine is suspended for most of it
+# (a second was observed).
 INTERVAL_MS = 3_000
 
 
@@ -50,14 +50,14 @@ def stepscope_binary() -> str:
 
 
 def run_tests() -> None:
-    """The `main` of a test file: every test by name with its time; ends a run that hangs."""
+    """Run the tests of a file and print each one's name and time; end a run that hangs."""
     faulthandler.dump_traceback_later(WHOLE_FILE_S, exit=True)
     options = {"durations": 0} if sys.version_info >= (3, 12) else {}
     unittest.main(verbosity=2, **options)
 
 
 def free_port() -> int:
-    """A port that nobody listens on; for programs that cannot choose one themselves."""
+    """Return an unused port, for programs that cannot choose one themselves."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -76,7 +76,7 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = WAIT_S
 
 
 class WrongTimeError(AssertionError):
-    """A time is not what was expected: it is, when the machine stood still meanwhile."""
+    """A time is outside the expected range, which happens when the machine was suspended meanwhile."""
 
 
 def in_time(holds: bool, said: object) -> None:
@@ -85,7 +85,7 @@ def in_time(holds: bool, said: object) -> None:
 
 
 def mostly(test: Callable[[unittest.TestCase], None]) -> Callable[[unittest.TestCase], None]:
-    """Up to four attempts where a time was wrong; whatever else is wrong fails at once."""
+    """Make up to four attempts where a time is wrong; any other failure is final."""
 
     @functools.wraps(test)
     def attempts(self: unittest.TestCase) -> None:
@@ -106,7 +106,7 @@ def scratch() -> Iterator[Path]:
 
 
 class Program:
-    """A program that runs beside the test; killed at the end of the block if it has not ended itself."""
+    """A program that runs during the test; killed at the end of the block if it has not ended."""
 
     def __init__(self, arguments: list[object], environment: dict[str, str] | None = None) -> None:
         self.arguments = [str(argument) for argument in arguments]
@@ -132,7 +132,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """What it has printed so far, to both streams."""
+        """Return its output so far, of both streams."""
         self.output.seek(0)
         return self.output.read()
 
@@ -140,7 +140,7 @@ class Program:
         return self.process.poll() is None
 
     def wait_for_line(self, beginning: str, seconds: float = WAIT_S) -> str:
-        """The rest of the first line that begins so."""
+        """Return the rest of the first line with this prefix."""
 
         def find() -> list[str]:
             lines = [line for line in self.text.splitlines() if line.startswith(beginning)]
@@ -163,7 +163,7 @@ class Program:
         return self.wait(seconds)
 
     def status(self, field: str) -> int:
-        """A number of /proc/PID/status: `VmRSS` (KiB), `Threads`."""
+        """Return a number of /proc/PID/status: `VmRSS` (KiB), `Threads`."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             name, _, value = line.partition(":")
             if name == field:
@@ -184,14 +184,14 @@ class Program:
         return int(fields[11]) + int(fields[12])
 
     def work(self, ticks: int = 30) -> None:
-        """Waits until it has worked for so many hundredths of a second."""
+        """Wait until it has used this much CPU time, in hundredths of a second."""
         end = self.cpu_ticks() + ticks
         wait_for(f"work of {self.arguments}", lambda: self.cpu_ticks() >= end)
 
 
 @contextlib.contextmanager
 def jax_program(*options: object) -> Iterator[tuple[Program, int]]:
-    """A JAX program that trains and serves its profiler, and its port."""
+    """Start a JAX program that trains and serves its profiler; return it and its port."""
     port = free_port()
     with Program([sys.executable, HERE / "jax_program.py", port, *options]) as program:
         program.wait_for_line("ready")
@@ -200,7 +200,7 @@ def jax_program(*options: object) -> Iterator[tuple[Program, int]]:
 
 @contextlib.contextmanager
 def torch_xla_program() -> Iterator[tuple[Program, int]]:
-    """A PyTorch/XLA program that trains and serves its profiler, and its port."""
+    """Start a PyTorch/XLA program that trains and serves its profiler; return it and its port."""
     port = free_port()
     with Program([torch_xla_python(), HERE / "torch_xla_program.py", port]) as program:
         program.wait_for_line("ready")
@@ -213,7 +213,7 @@ def torch_xla_python() -> str:
 
 @contextlib.contextmanager
 def our_program(*options: object) -> Iterator[tuple[Program, int]]:
-    """Our `serve` example and the port that it chose."""
+    """Start the `serve` example; return it and its port."""
     with scratch() as folder:
         port_file = folder / "port"
         with Program([os.environ["STEPSCOPE_SERVE"], "--port", 0, "--port-file", port_file, *options]) as program:
@@ -230,7 +230,7 @@ def our_program(*options: object) -> Iterator[tuple[Program, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """Result of a command."""
 
     code: int
     out: str
@@ -260,7 +260,7 @@ def stepscope(*arguments: object, seconds: float = WAIT_S) -> Ended:
 
 
 def info(path: Path) -> dict:
-    """What `stepscope info --json` says; every run must be whole."""
+    """Return the output of `stepscope info --json`; every run must be complete."""
     ended = stepscope("info", "--json", "--no-cache", path)
     assert ended.code == 0, ended
     said = json.loads(ended.out)
@@ -269,13 +269,13 @@ def info(path: Path) -> dict:
 
 
 def interval(path: Path) -> tuple[int, int]:
-    """When the recording begins and ends: Unix nanoseconds."""
+    """Return the start and end of the recording in Unix nanoseconds."""
     (run,) = info(path)["runs"]
     return run["start_unix_ns"], run["start_unix_ns"] + run["duration_ns"]
 
 
 def at_one_time(paths: list[Path]) -> bool:
-    """Whether there is a moment that all the recordings hold."""
+    """Return whether all recordings overlap."""
     begins, ends = zip(*map(interval, paths), strict=True)
     return max(begins) < min(ends)
 
@@ -291,7 +291,7 @@ def one_recording(logdir: Path) -> Path:
 
 
 def seen_by_jax(path: Path) -> Counter[str]:
-    """Event names and how often each occurs, as JAX's own reader finds them."""
+    """Count the event names, as read by JAX's reader."""
     from jax.profiler import ProfileData
 
     planes = ProfileData.from_file(str(path)).planes
@@ -299,7 +299,7 @@ def seen_by_jax(path: Path) -> Counter[str]:
 
 
 def steps_seen_by_jax(path: Path, name: str) -> list[int]:
-    """The `step_num` of each event of that name, ascending."""
+    """Return the `step_num` of each event with that name, ascending."""
     from jax.profiler import ProfileData
 
     found = [
@@ -315,7 +315,7 @@ def steps_seen_by_jax(path: Path, name: str) -> list[int]:
 
 
 def seen_by_xprof(path: Path) -> tuple[Counter[str], int]:
-    """Slice names of XProf's trace viewer, and the number of step groups; its overview must open, too."""
+    """Return the slice names of XProf's trace viewer, and the number of step groups; its overview must open, too."""
     from xprof.convert import raw_to_tool_data
 
     overview, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], "overview_page", {})

@@ -1,10 +1,10 @@
 """
-Runs recorder, captures, server and browser for a given time with faults injected, and shows what it costs.
+Runs recorder, captures, server and browser for a given time with injected faults, and shows the resource usage.
 
     STEPSCOPE_SERVE=… STEPSCOPE_BIN=… python soak.py [--minutes 60] [--seed 1]
 
-Optional: STEPSCOPE_CHROMIUM (a browser), STEPSCOPE_PACKAGE_PYTHON (an interpreter with the package). What is
-missing is reported as not run.
+Optional: STEPSCOPE_CHROMIUM (a browser), STEPSCOPE_PACKAGE_PYTHON (an interpreter with the package). A missing
+one is reported as not run.
 
 Workers share one log directory, which `stepscope view` serves. Faults: killed clients and programs, stalled
 bodies, garbage on both ports, truncated and replaced files, truncated journals of programs that record, stopped
@@ -56,7 +56,7 @@ LOSS_CODES = ("recorder-overflow", "dropped-by-writer")
 
 
 class Soak:
-    """What the workers share."""
+    """State shared by the workers."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder.resolve(strict=True)
@@ -74,7 +74,7 @@ class Soak:
         self.lock = threading.Lock()
 
     def inside(self, path: Path) -> Path:
-        """Returns the path of a file that a fault may write to; refuses links and what lies elsewhere."""
+        """Returns the path of a file that a fault may write to; refuses links and paths outside the soak's folder."""
         if path.is_symlink() or not path.resolve().is_relative_to(self.folder):
             message = f"cannot write to {path}: it is a link or not below {self.folder}"
             raise AssertionError(message)
@@ -160,7 +160,7 @@ def capture_worker(soak: Soak, port: int) -> Callable[[random.Random], None]:
 
 
 def look_for_losses(soak: Soak, path: Path) -> None:
-    """Counts the records that recorders say they dropped."""
+    """Counts the dropped records that recorders report."""
     ended = stepscope("info", "--json", "--no-cache", path)
     if ended.code != 0:
         soak.fail(f"info: {ended}")
@@ -183,7 +183,7 @@ def forget_oldest(profile: Path) -> None:
 
 
 def recorder_worker(soak: Soak) -> Callable[[random.Random], None]:
-    """A program that records itself; now and then it is killed, and the server recovers what it left."""
+    """A program that records itself; it is killed sometimes, and the server recovers its journal."""
 
     def record(noise: random.Random) -> None:
         seconds = noise.choice([0.5, 1, 3])
@@ -218,16 +218,16 @@ def python_worker(soak: Soak, python: str) -> Callable[[random.Random], None]:
 
 
 def templates() -> list[tuple[str, str, str]]:
-    """Method, path and body of every exchange of the interface's page that asks about runs."""
+    """Method, path and body of every request about runs in the documentation of the interface."""
     text = DOCS.read_text()
     found = re.findall(r"```http\n(GET|POST|PUT) (/api/v1/\S+)\n((?:[\w-]+: [^\n]*\n)*)\n?(.*?)```", text, re.DOTALL)
     asked = [(method, path, body.strip()) for method, path, _, body in found]
-    # Captures have a worker of their own, and the server would record into the served folder for minutes.
+    # Another worker makes captures, and the server would record into the served folder for minutes.
     return [one for one in asked if "/capture" not in one[1]]
 
 
 class Client:
-    """A connection that is kept, as browsers keep theirs."""
+    """A persistent connection, as in browsers."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -243,7 +243,7 @@ class Client:
                 answer = self.connection.getresponse()
                 return answer.status, answer.read()
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                # The server ends connections that were idle for long.
+                # The server closes idle connections.
                 self.connection.close()
                 self.connection = self.open()
                 if attempt:
@@ -317,7 +317,7 @@ def network_faults(soak: Soak, ports: list[int]) -> Callable[[random.Random], No
         with connected(ports[0]) as stream:
             stream.sendall(b"GET /api/v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n")
             if noise.random() < 0.5:
-                # Ends by a reset instead of a goodbye.
+                # Closes with a reset instead of a regular shutdown.
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     def stalled_body(_noise: random.Random) -> None:
@@ -346,7 +346,7 @@ def file_faults(soak: Soak) -> Callable[[random.Random], None]:
         path = soak.files / f"f{noise.randrange(12)}.trace.json"
         kind = noise.choice(["write", "write", "truncate", "garbage", "replace", "remove", "link", "cut gzip", "grow"])
         with contextlib.suppress(FileNotFoundError):
-            # Nothing is ever written through a link: it may lead out of the soak's folder.
+            # Never writes through a link: it may lead out of the soak's folder.
             if path.is_symlink():
                 path.unlink()
             soak.inside(path)
@@ -383,7 +383,7 @@ def journal_faults(soak: Soak) -> Callable[[random.Random], None]:
     """Opens and truncates files of journals while their programs record: the recorder moves its rings."""
 
     def fault(noise: random.Random) -> None:
-        # Journals end with their programs, also while they are looked for.
+        # Journals disappear with their programs, even during the search.
         with contextlib.suppress(FileNotFoundError):
             name = noise.choice(["rings", "events"])
             found = list(soak.logs.glob(f"plugins/profile/*/.stepscope-journal-*/{name}"))
@@ -392,7 +392,7 @@ def journal_faults(soak: Soak) -> Callable[[random.Random], None]:
                 truncates = noise.random() < 0.5
                 descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
                 try:
-                    # The path may have been replaced meanwhile: what was opened counts.
+                    # The path may have been replaced meanwhile: the opened file is decisive.
                     opened = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
                     status = os.fstat(descriptor)
                     if not opened.is_relative_to(soak.folder) or not stat.S_ISREG(status.st_mode):
@@ -457,7 +457,7 @@ def browser_worker(soak: Soak, chromium: str, port: int) -> Callable[[random.Ran
             try:
                 page, _ = browser.communicate(timeout=noise.random() * 5 if killed else WAIT_S)
                 soak.count("pages")
-                # What the viewer's script makes.
+                # The elements that the viewer's script creates.
                 if b'class="ss-app"' not in page:
                     soak.fail(f"browser: the page stayed empty: {page[-2_000:]!r}")
             except subprocess.TimeoutExpired:
@@ -477,7 +477,7 @@ def browser_worker(soak: Soak, chromium: str, port: int) -> Callable[[random.Ran
 
 
 class Table:
-    """Memory, handles and threads of the processes, and what was counted."""
+    """Memory, handles and threads of the processes, and the counters."""
 
     def __init__(self, soak: Soak, subjects: dict[str, Program]) -> None:
         self.soak = soak
@@ -489,7 +489,7 @@ class Table:
     def row(
         self, label: str = "", settled: dict[str, tuple[int, int]] | None = None
     ) -> dict[str, tuple[float, int, int]]:
-        """Prints a row and returns its values: `settled` handles and threads, or those of this moment."""
+        """Prints a row and returns its values: `settled` handles and threads, or the current ones."""
         values = {
             name: (program.rss_mib(), *(settled[name] if settled else (program.descriptors(), program.threads())))
             for name, program in self.subjects.items()
@@ -502,7 +502,7 @@ class Table:
         return values
 
     def quiet(self, label: str, most: dict[str, tuple[float, int, int]] | None = None) -> dict[str, tuple[float, int, int]]:
-        """A row while nothing goes on: handles and threads have come down, to `most` if they can."""
+        """Measures while idle, after handles and threads have decreased, to `most` if possible."""
         self.soak.rest()
         lowest: dict[str, tuple[int, int]] = {}
         since = time.monotonic()
@@ -521,13 +521,13 @@ class Table:
             return time.monotonic() - since > 45
 
         wait_for("quiet", settled, 10 * WAIT_S)
-        # Of this moment, one that is open for a moment would count against one that was not.
+        # With current values, a handle that is briefly open would count as a leak.
         return self.row(label, lowest)
 
 
 @contextlib.contextmanager
 def small_cache(folder: Path, soak: Soak) -> Iterator[Path]:
-    """A file system of its own for the cache, so that it can be full."""
+    """A separate file system for the cache, so that it can become full."""
     cache = folder / "cache"
     cache.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={CACHE_MIB}m", "tmpfs", str(cache)]

@@ -1,5 +1,5 @@
 """
-The soak's own rules: which files its faults may write to, and what counts as a leak.
+Tests of the soak's rules: the files that its faults may write to, and the definition of a leak.
 
     python soak_rules.py [TEST…]
 """
@@ -17,7 +17,7 @@ from programs import run_tests, scratch
 
 
 class Counted:
-    """Stands in for a process: the numbers of its handles, one after the other, then the last one again."""
+    """A fake process: returns the given numbers of handles in order, then repeats the last one."""
 
     def __init__(self, *handles: int) -> None:
         self.handles = list(handles)
@@ -34,7 +34,7 @@ class Counted:
 
 class Rules(unittest.TestCase):
     def verdict(self, *handles: int) -> int:
-        """The verdict where a process had five handles after the warm-up."""
+        """Return the verdict for a process with five handles after the warm-up."""
         warm = {"server": (10.0, 5, 4)}
         with scratch() as folder, contextlib.redirect_stdout(io.StringIO()):
             work = soak.Soak(folder, 1)

@@ -1,10 +1,10 @@
 """
-PyTorch/XLA and stepscope, each capturing from the other.
+Tests of captures between PyTorch/XLA and stepscope, in both directions.
 
     STEPSCOPE_TORCH_XLA_PYTHON=… STEPSCOPE_BIN=… STEPSCOPE_SERVE=… python torch_xla_both_ways.py [TEST…]
 
-PyTorch/XLA's server knows an older protocol: it answers no data, but writes a file below the directory that
-the client names. Its client, `xp.trace`, speaks it, too.
+PyTorch/XLA's server uses an older protocol: it returns no data, but writes a file below the directory that
+the client names. Its client, `xp.trace`, uses that protocol, too.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class TorchXlaBothWays(unittest.TestCase):
             steps = steps_seen_by_jax(path, "train")
             self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "a step is missing")
             self.assertEqual(info(logdir)["runs"][0]["steps"], len(steps))
-            # The second capture finds the program as the first did.
+            # The program is in the same state for the second capture.
             again = stepscope("capture", f"localhost:{port}", "--duration-ms", 100, "--logdir", logdir)
             self.assertEqual(again.code, 0, again)
             self.assertEqual(len(recordings(logdir)), 2)
-            # What it cannot do is said so.
+            # An unsupported option is reported.
             past = stepscope("capture", f"localhost:{port}", "--last", "1s", "--logdir", logdir)
             self.assertEqual(past.code, 1, past)
             self.assertRegex(past.out + past.err, "keeps no past")

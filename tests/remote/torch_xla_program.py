@@ -1,9 +1,9 @@
 """
-A PyTorch/XLA program that serves its profiler and trains until it is told to end.
+A PyTorch/XLA program that serves its profiler and trains until SIGTERM.
 
     PJRT_DEVICE=CPU python torch_xla_program.py PORT
 
-Prints `ready` when it can be captured, and `steps N` when it has been sent SIGTERM.
+Prints `ready` when it can be captured, and `steps N` after SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     batch = torch.ones(64, 64, device=device)
     step = 0
     while not ended:
-        # The step's end marks the graph's end, too: no `torch_xla.sync()`.
+        # The end of the step also ends the graph: no `torch_xla.sync()`.
         with xp.StepTrace("train", step_num=step):
             with xp.Trace("forward"):
                 loss = (batch @ weights).tanh().sum()

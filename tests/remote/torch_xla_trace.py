@@ -1,9 +1,9 @@
 """
-PyTorch/XLA's own capture client.
+Runs PyTorch/XLA's capture client.
 
     python torch_xla_trace.py MILLISECONDS ADDRESS LOGDIR [ADDRESS LOGDIR]…
 
-Captures from one address after the other: importing PyTorch/XLA takes longer than that.
+Captures from one address after the other: importing PyTorch/XLA once per address would take longer.
 """
 
 from __future__ import annotations

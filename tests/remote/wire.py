@@ -1,5 +1,5 @@
 """
-The capture protocol by hand, for what no stock client does: messages as bytes, gRPC by Google's library.
+The capture protocol with raw messages, for requests that no stock client sends: gRPC by Google's library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def blob(field: int, value: bytes | str) -> bytes:
 
 
 def profile_request(milliseconds: int, session: str = "wire", *more: bytes, options: bytes = b"") -> bytes:
-    """`ProfileRequest` for an answer with the XSpace in it."""
+    """Encode a `ProfileRequest` whose response contains the XSpace."""
     levels = number(2, 2) + number(3, 1) + number(4, 1)
     asked = number(5, 1) + levels + number(9, milliseconds) + options
     return number(1, milliseconds) + blob(4, asked) + blob(6, session) + number(9, 1) + b"".join(more)
@@ -33,7 +33,7 @@ def terminate_request(session: str) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message, as far as the protocol uses wire types 0 and 2."""
+    """Decode the fields of a message with wire types 0 and 2."""
     at = 0
     while at < len(message):
         tag, at = _read(message, at)
@@ -48,7 +48,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def xspace_of(response: bytes) -> bytes:
-    """The XSpace of a `ProfileResponse`, wherever it lies."""
+    """Return the XSpace of a `ProfileResponse`, in either of its fields."""
     for field, value in fields(response):
         if field == 8 and value:
             return value
@@ -71,7 +71,7 @@ def future(
 
 
 def is_busy(port: int) -> bool:
-    """Whether somebody captures. Looking is a capture of a millisecond."""
+    """Return whether a capture is running. The check itself is a capture of a millisecond."""
     with channel(port) as open_channel:
         try:
             call(open_channel, "Profile", profile_request(1))

@@ -14,11 +14,11 @@ EXPECTED = {
     "profiler_test.ProfilerTest.test_advanced_configuration_getter": "sets the key enableFwThrottleEvent, which "
     "JAX's documentation does not have; ours takes known keys only, and says which is nearest",
 }
-"""Tests that fail with ours alone, and why."""
+"""Tests that fail only with stepscope, and the reasons."""
 
 
 def replace() -> None:
-    """Put our names into JAX's modules."""
+    """Replace names in JAX's modules with stepscope's."""
     import jax._src.profiler as inner
     import jax.profiler as theirs
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 EXPECTED: dict[str, str] = {}
-"""Tests that fail, and why."""
+"""Tests that fail, and the reasons."""
 
 NAMES = (
     "AdvancedProfiler",
@@ -37,7 +37,7 @@ MODULES = (
 
 
 class Replaced:
-    """A pytest plugin: our classes under Lightning's names, also for strings like ``profiler="simple"``."""
+    """A pytest plugin: stepscope's classes with Lightning's names, also for strings like ``profiler="simple"``."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}

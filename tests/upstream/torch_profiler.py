@@ -12,11 +12,11 @@ test fails that is not in `EXPECTED`; the counts stand in docs/reference/compati
 from unittest_files import Upstream, leave
 
 EXPECTED: dict[str, str] = {}
-"""Tests that fail with ours alone, and why."""
+"""Tests that fail only with stepscope, and the reasons."""
 
 
 def replace() -> None:
-    """Put our class into PyTorch's modules."""
+    """Replace the class in PyTorch's modules with stepscope's."""
     import torch.profiler as theirs
     import torch.profiler.profiler as inner
 

@@ -19,13 +19,13 @@ import unittest
 from pathlib import Path
 
 EXPECTED: dict[str, str] = {}
-"""Tests that fail, and why."""
+"""Tests that fail, and the reasons."""
 
 FILES = ("test/test_profiler_session.py", "test/pjrt/test_profiler.py")
 
 
 def replace() -> None:
-    """Put our names into PyTorch/XLA's module."""
+    """Replace names in PyTorch/XLA's module with stepscope's."""
     import torch_xla.debug.profiler as theirs
 
     import stepscope.torch_xla as ours
@@ -37,7 +37,7 @@ def replace() -> None:
 
 
 def run(path: Path) -> int:
-    """Run one file of the tree, as upstream does: in a process of its own. Prints how each test ended."""
+    """Run one file of the tree in a separate process, like upstream. Print the result of each test."""
     from absl import flags
 
     replace()
@@ -76,7 +76,7 @@ def main() -> int:
             [sys.executable, __file__, str(Path(tree, name))], stdout=subprocess.PIPE, text=True, check=False
         )
         lines = [line.split() for line in done.stdout.splitlines() if line.startswith(OUTCOME)]
-        # A process that died has told nothing.
+        # A process that died has reported nothing.
         outcomes.update({test: outcome for _, test, outcome in lines} if lines else {name: "failed"})
     failed = {name for name, outcome in outcomes.items() if outcome == "failed"}
     print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Threads of the tests, and PyTorch/XLA's, may outlive them.
+    # Threads of the tests and of PyTorch/XLA may outlive the tests.
     code = run(Path(sys.argv[1])) if len(sys.argv) > 1 else main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -20,21 +20,21 @@ OUTCOME = "outcome:"
 
 @dataclass(frozen=True)
 class Upstream:
-    """A project, its profiler tests, and how our names get into it."""
+    """A project, its profiler tests, and the function that replaces its names with stepscope's."""
 
     name: str
     variable: str
-    """Names the checkout."""
+    """Environment variable with the path of the checkout."""
     packages: Sequence[str]
-    """Without one of these nothing is run."""
+    """Required modules: without one of them nothing is run."""
     files: Sequence[str]
     replace: Callable[[], None]
     expected: Mapping[str, str] = field(default_factory=dict)
-    """Tests that fail with ours alone, and why."""
+    """Tests that fail only with stepscope, and the reasons."""
     limit_s: float = 900
-    """What a file may take, in seconds."""
+    """Timeout of a file, in seconds."""
     compare: bool = False
-    """Whether a file is run with upstream's own classes, too: what fails then is not ours."""
+    """Whether a file is also run with upstream's classes: a test that fails then is not stepscope's failure."""
 
     def main(self) -> int:
         """Run all, or the file that is named; 1 when something fails that should not."""
@@ -57,7 +57,7 @@ class Upstream:
             path = Path(tree, name)
             ours = self._outcomes("ours", path)
             fails = {test for test, outcome in ours.items() if outcome == "failed"}
-            # With theirs only where there is something to compare.
+            # Also with upstream's classes, where there is something to compare.
             theirs = self._outcomes("theirs", path) if self.compare and fails else {}
             also = {test for test in fails if theirs.get(test) == "failed"}
             counts: dict[str, int] = {}
@@ -86,7 +86,7 @@ class Upstream:
             told = error.stdout or b""
             done = told.decode() if isinstance(told, bytes) else told
         lines = [line.split() for line in done.splitlines() if line.startswith(OUTCOME)]
-        # A process that died has told of what it had begun.
+        # A process that died has reported the tests that it had started.
         found = {test: outcome for _, test, outcome in lines}
         unfinished = {test: "failed" for test, outcome in found.items() if outcome == "begun"}
         return {**found, **unfinished} or {path.name: "failed"}
@@ -96,7 +96,7 @@ class Upstream:
 
         if whose == "ours":
             self.replace()
-        # By its own name: processes that tests start import it again.
+        # Under its real name: processes that tests start import it again.
         sys.path.insert(0, str(path.parent))
         sys.argv = [str(path)]
         module = importlib.import_module(path.stem)
@@ -108,7 +108,7 @@ class Upstream:
 
 
 class _Telling(unittest.TextTestResult):
-    """Prints how each test ended."""
+    """Print the result of each test."""
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)

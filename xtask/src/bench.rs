@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: ratios against peers, measured in one run of this program.
+//! `cargo xtask bench`: ratios to other tools, measured in one run of this program.
 //!
-//! Absolute times of a shared machine say little, so every figure stands beside the same work done
-//! by others, or beside a floor, in the same run. Nothing here gates a test.
+//! Absolute times of a shared machine are not comparable, so every figure is shown with the same
+//! work of other tools, or with a floor, of the same run. No test depends on these figures.
 
 mod capture;
 mod clients;
@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 use crate::part::Parts;
 use results::Results;
 
-/// Every benchmark.
+/// All benchmarks.
 const ALL: [&str; 7] = [
     "spans", "open", "windows", "reports", "large", "capture", "python",
 ];

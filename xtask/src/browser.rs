@@ -1,4 +1,4 @@
-//! Finding a Chromium for the viewer's tests, and installing one where that is possible.
+//! Finds a Chromium for the viewer's tests, or installs one where possible.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ const NAMES: &[&str] = &[
     "google-chrome-stable",
 ];
 
-/// Path of a Chromium, `Err` with the reason and the fix when there is none.
+/// Returns the path of a Chromium, or `Err` with the cause and the remedy.
 ///
-/// `STEPSCOPE_CHROMIUM` wins; then what is on the PATH; then, as root on a Debian system, the
-/// package is installed.
+/// `STEPSCOPE_CHROMIUM` takes precedence; then the PATH is searched; then, as root on a Debian
+/// system, the package is installed.
 pub(crate) fn chromium() -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("STEPSCOPE_CHROMIUM") {
         return Ok(path.into());

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: everything that can be judged without running a test.
+//! `cargo xtask check`: all checks that do not run a test.
 
 use anyhow::Result;
 

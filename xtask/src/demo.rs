@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a clean clone to a picture.
+//! `cargo xtask demo`: records an example and shows it in the viewer, from a clean clone.
 
 use std::path::{Path, PathBuf};
 
@@ -52,13 +52,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     )
 }
 
-/// Builds the `stepscope` command in release and tells where it is.
+/// Builds the `stepscope` command in release mode and returns its path.
 pub(crate) fn release_binary() -> Result<PathBuf> {
     shell::run(shell::cargo().args(["build", "--release", "--package", "stepscope-cli"]))?;
     Ok(shell::target_dir().join("release/stepscope"))
 }
 
-/// Trains the example into a log directory.
+/// Trains the example and records into a log directory.
 pub(crate) fn train(log_directory: &Path) -> Result<()> {
     if log_directory.exists() {
         std::fs::remove_dir_all(log_directory)
@@ -71,7 +71,7 @@ pub(crate) fn train(log_directory: &Path) -> Result<()> {
     )
 }
 
-/// Where the demo and the tests let programs record.
+/// Returns the log directory of recordings by the demo and the tests.
 pub(crate) fn log_directory(name: &str) -> PathBuf {
     shell::target_dir().join("recordings").join(name)
 }

@@ -27,9 +27,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         }
         let limit = format!("-max_total_time={seconds}");
         parts.run(&format!("fuzz {target}"), || {
-            // The instrumentation needs unstable compiler flags; the address sanitizer would need
-            // a nightly toolchain, and our readers' only unsafe code calls functions that are compiled
-            // for wider processors.
+            // The instrumentation needs unstable compiler flags; the address sanitizer would need a
+            // nightly toolchain, and the readers' only unsafe code calls functions that are
+            // compiled for wider processors.
             shell::run(
                 shell::cargo()
                     .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])

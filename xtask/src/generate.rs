@@ -1,5 +1,5 @@
-//! `cargo xtask gen`: the Rust that is made from `proto/`, committed so that nobody needs a
-//! protobuf compiler to build stepscope.
+//! `cargo xtask gen`: generates Rust from `proto/`. The result is committed, so building stepscope
+//! needs no protobuf compiler.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Makes it again elsewhere and compares.
+/// Generates again into another folder and compares.
 pub(crate) fn is_fresh() -> Result<Outcome> {
     let again = shell::target_dir().join("generated");
     std::fs::create_dir_all(&again)?;
@@ -31,7 +31,7 @@ pub(crate) fn is_fresh() -> Result<Outcome> {
     for name in MADE {
         let committed = shell::read(&home().join(name))?;
         if committed != shell::read(&again.join(name))? {
-            bail!("{name} is not what proto/ says: run 'cargo xtask gen' and commit the result");
+            bail!("{name} does not match proto/: run 'cargo xtask gen' and commit the result");
         }
     }
     Ok(Outcome::Ok)

@@ -1,4 +1,4 @@
-//! The laws of the repository, as checks whose message says what to do.
+//! Repository rules, as checks whose messages describe the fix.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ const FENCED: &[(&str, &[&str])] = &[
 /// Crates without any dependency outside the workspace.
 const BARE: &[&str] = &["stepscope-model"];
 
-/// A lower floor never imports a higher one; siblings never import each other.
+/// Checks that no crate imports one of a higher or the same floor.
 pub(crate) fn layers() -> Result<Outcome> {
     let text = shell::output(shell::cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&text)?;
@@ -75,7 +75,7 @@ pub(crate) fn layers() -> Result<Outcome> {
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Tests may look at anything.
+            // Tests may import any crate.
             if dependency["kind"].as_str() == Some("dev") {
                 continue;
             }
@@ -106,7 +106,7 @@ pub(crate) fn layers() -> Result<Outcome> {
     report(faults)
 }
 
-/// Words and things that do not belong where they stand.
+/// Checks sources for forbidden words and misplaced code.
 pub(crate) fn words() -> Result<Outcome> {
     let mut faults = Vec::new();
     let root = shell::root();
@@ -120,7 +120,7 @@ pub(crate) fn words() -> Result<Outcome> {
             continue;
         };
         let is_rust = has_extension(&file, &["rs"]);
-        // This file names the forbidden words; generated code says what made it.
+        // This file contains the forbidden words; generated code names its generator.
         if shown == "xtask/src/laws.rs" || text.starts_with("// This file is @generated") {
             continue;
         }
@@ -165,9 +165,7 @@ pub(crate) fn words() -> Result<Outcome> {
             ));
         }
         if is_rust && shown.contains("/src/") && !text.trim_start().starts_with("//!") {
-            faults.push(format!(
-                "{shown} does not say what it is: begin with a //! line"
-            ));
+            faults.push(format!("{shown} has no description: start with a //! line"));
         }
         let lines = text.lines().count();
         if has_extension(&file, &["rs", "ts", "tsx"])
@@ -181,7 +179,8 @@ pub(crate) fn words() -> Result<Outcome> {
     report(faults)
 }
 
-/// Links between our pages lead somewhere, and the architecture page knows every crate.
+/// Checks that relative links in the pages lead to existing files, and that the architecture page
+/// names every crate.
 pub(crate) fn docs() -> Result<Outcome> {
     let root = shell::root();
     let mut faults = Vec::new();
@@ -232,7 +231,7 @@ pub(crate) fn docs() -> Result<Outcome> {
     report(faults)
 }
 
-/// Targets of relative Markdown links outside code fences.
+/// Lists the targets of relative Markdown links outside code fences.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -292,6 +291,6 @@ fn report(faults: Vec<String>) -> Result<Outcome> {
     for fault in &faults {
         println!("  {fault}");
     }
-    Err(anyhow::anyhow!("{} to mend", faults.len()))
+    Err(anyhow::anyhow!("{} to fix", faults.len()))
         .context(faults.into_iter().next().unwrap_or_default())
 }

@@ -1,7 +1,8 @@
-//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | sanitize | soak | gen | ui`.
+//! The repository's developer commands: `cargo xtask demo | test | check | bench | fuzz | sanitize
+//! | soak | gen | ui`.
 //!
-//! One file per command; [`shell`] runs programs, [`part`] collects what ran and what did not.
-//! xtask keeps few dependencies: it is the first thing that a newcomer compiles.
+//! One file per command; [`shell`] runs programs, [`part`] collects the results of a command's
+//! parts. xtask has few dependencies: it is the first crate that a newcomer compiles.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -28,31 +29,31 @@ mod ui;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-stepscope's own commands
+stepscope's developer commands
 
   cargo xtask demo [--no-serve] [--port N]
       builds the viewer and the release binary, trains the example,
       prints its step report and serves the viewer
   cargo xtask test [--quick] [PART]...
       every test, or those parts whose name contains PART ('capture');
-      installs what it needs. --quick leaves out the
-      browser, the Python frameworks and the captures, and says so
+      installs its requirements. --quick skips the browser, the Python
+      frameworks and the captures, and reports them as not run
   cargo xtask check
       fmt, clippy, layers, words, docs, typos, and lint and types of the viewer and
       of the Python package
   cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
-      ratios against peers measured in the same run; writes
-      benches/RESULTS.md, where what was not measured stays
+      ratios to other tools, measured in the same run; writes
+      benches/RESULTS.md and leaves other sections unchanged
   cargo xtask fuzz [TARGET] [--seconds 600]
       every fuzz target for ten minutes each
   cargo xtask sanitize [loom|thread|miri]
-      the recorder under loom, ThreadSanitizer and Miri; what has not got its tool
-      is not run, and says what would make it run
+      the recorder under loom, ThreadSanitizer and Miri; a part whose tool is
+      missing is not run, and reports the remedy
   cargo xtask soak [--minutes 60] [--seed 1]
       recorder, captures, server and browser for an hour with faults
       injected; memory, handles, threads and losses as a table
   cargo xtask gen [--check]
-      the committed Rust that is made from proto/; --check compares only
+      the committed Rust generated from proto/; --check compares only
   cargo xtask ui [--force]
       builds the viewer (npm ci, vite) when its sources have changed
 ";

@@ -1,4 +1,4 @@
-//! The Python package: built as users build it, tested, and looked at by linters.
+//! The Python package: builds it like users do, tests it and runs linters.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,10 +9,11 @@ use crate::part::Outcome;
 use crate::python::{self, Environment, Interpreter};
 use crate::{demo, peers, shell};
 
-/// The package is installed into it.
-const PACKAGE: Environment = Environment::of("package", &["typing-extensions==4.16.0"]);
-/// What looks at the package's sources, and at the spelling of all.
-const LINTERS: Environment = Environment::of(
+/// The environment into which the package is installed.
+const PACKAGE: Environment =
+    Environment::from_requirements("package", &["typing-extensions==4.16.0"]);
+/// Linters for the package's sources, and the spelling checker for all files.
+const LINTERS: Environment = Environment::from_requirements(
     "lint",
     &[
         "mypy==2.4.1",
@@ -26,8 +27,8 @@ fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
 
-/// Builds the package as `pip install .` does, once for all parts of a run. Always with the same
-/// interpreter: with another one, cargo would build half of it again.
+/// Builds the package like `pip install .`, once for all parts of a run. It always uses the same
+/// interpreter: with another one, cargo would rebuild half of it.
 fn wheel(python: &Path) -> Result<PathBuf> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(built) = BUILT.get() {
@@ -43,7 +44,7 @@ fn wheel(python: &Path) -> Result<PathBuf> {
             .args(["--disable-pip-version-check", "--wheel-dir"])
             .arg(&folder)
             .arg(".")
-            // What the command's own build has made is not made again.
+            // Reuses the results of the command's build.
             .env("CARGO_TARGET_DIR", shell::target_dir()),
     )?;
     let mut built = Vec::new();
@@ -52,7 +53,7 @@ fn wheel(python: &Path) -> Result<PathBuf> {
     Ok(BUILT.get_or_init(|| built).clone())
 }
 
-/// Puts a wheel in place of what is installed.
+/// Replaces the installed wheel.
 fn install(python: &Path, wheel: &Path) -> Result<()> {
     shell::run(
         shell::program(python)
@@ -62,7 +63,8 @@ fn install(python: &Path, wheel: &Path) -> Result<()> {
     )
 }
 
-/// A Python with the package as `pip install .` gives it; why there is none, if not.
+/// Returns a Python with the package as `pip install .` installs it, or the reason why there is
+/// none.
 pub(crate) fn python() -> Result<Result<PathBuf, Outcome>> {
     let Some(python) = PACKAGE.python()? else {
         return Ok(Err(no_python()));
@@ -71,7 +73,7 @@ pub(crate) fn python() -> Result<Result<PathBuf, Outcome>> {
     Ok(Ok(python))
 }
 
-/// The package with its own tests.
+/// Runs the package's tests.
 pub(crate) fn test() -> Result<Outcome> {
     let python = match python()? {
         Ok(python) => python,
@@ -88,13 +90,12 @@ pub(crate) fn test() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// The same wheel in the oldest and in the newest interpreter of this machine, with the package's own
-/// tests.
+/// Tests the same wheel in the oldest and in the newest interpreter of this machine.
 pub(crate) fn test_other_versions() -> Result<Outcome> {
     let Some(builder) = PACKAGE.python()? else {
         return Ok(no_python());
     };
-    let tested = Interpreter::ask(&builder).context("the environment's Python does not start")?;
+    let tested = Interpreter::query(&builder).context("the environment's Python does not start")?;
     let found = python::interpreters();
     let others: Vec<&Interpreter> = ends(&found)
         .filter(|one| one.minor() != tested.minor())
@@ -106,7 +107,7 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
         )));
     }
     let wheel = wheel(&builder)?;
-    // The tests mostly wait: both at once take little longer than one.
+    // The tests mostly wait: running both concurrently takes little longer than one.
     let failed: Vec<String> = std::thread::scope(|scope| {
         let (builder, wheel) = (&builder, &wheel);
         let run = |one| (one, scope.spawn(move || test_with(one, builder, wheel)));
@@ -127,38 +128,38 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// The first and the last.
+/// Returns the first and the last.
 fn ends(found: &[Interpreter]) -> impl Iterator<Item = &Interpreter> {
     let last = found.last().filter(|_| found.len() > 1);
     found.first().into_iter().chain(last)
 }
 
-/// Runs the package's own tests in an environment of nothing but an interpreter and the wheel.
+/// Runs the package's tests in an environment with only an interpreter and the wheel.
 fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
     shell::run(
-        shell::program(alone_with(one, builder, wheel)?)
+        shell::program(environment_with(one, builder, wheel)?)
             .args(["-B", "-m", "unittest", "discover", "--start-directory"])
             .arg("python/tests"),
     )
 }
 
-/// The package in every interpreter of this machine whose minor version is not that of `but`: the
-/// version and the Python of each.
+/// Installs the package in every interpreter of this machine except the minor version of `but`:
+/// returns the version and the Python of each.
 pub(crate) fn in_other_versions(but: &Path) -> Result<Vec<(String, PathBuf)>> {
     let Some(builder) = PACKAGE.python()? else {
         return Ok(Vec::new());
     };
-    let but = Interpreter::ask(but).map(|one| one.minor());
+    let but = Interpreter::query(but).map(|one| one.minor());
     let wheel = wheel(&builder)?;
     python::interpreters()
         .iter()
         .filter(|one| Some(one.minor()) != but)
-        .map(|one| Ok((one.minor(), alone_with(one, &builder, &wheel)?)))
+        .map(|one| Ok((one.minor(), environment_with(one, &builder, &wheel)?)))
         .collect()
 }
 
-/// An environment of nothing but an interpreter and the wheel: its Python.
-fn alone_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<PathBuf> {
+/// Creates an environment with only an interpreter and the wheel; returns its Python.
+fn environment_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<PathBuf> {
     let folder = shell::target_dir()
         .join("venv")
         .join(format!("package-{}", one.minor()));
@@ -168,7 +169,7 @@ fn alone_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<PathBuf
             .arg(&folder),
     )?;
     let python = folder.join("bin/python");
-    // The builder's pip installs into both: making one takes longer than the tests.
+    // The builder's pip installs into both: creating one takes longer than the tests.
     shell::run(
         shell::program(builder)
             .args(["-m", "pip", "--python"])
@@ -184,8 +185,9 @@ fn alone_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<PathBuf
     Ok(python)
 }
 
-/// Puts the package into the environment with all frameworks: its Python; why there is none, if not.
-pub(crate) fn install_beside_frameworks() -> Result<Result<PathBuf, Outcome>> {
+/// Installs the package into the environment with all frameworks: returns its Python, or the reason
+/// why there is none.
+pub(crate) fn install_with_frameworks() -> Result<Result<PathBuf, Outcome>> {
     let python = match peers::frameworks()? {
         Ok(python) => python,
         Err(outcome) => return Ok(Err(outcome)),
@@ -197,9 +199,9 @@ pub(crate) fn install_beside_frameworks() -> Result<Result<PathBuf, Outcome>> {
     Ok(Ok(python))
 }
 
-/// The package beside the frameworks that it stands in for.
+/// Tests the package together with the frameworks that it supports.
 pub(crate) fn test_with_frameworks() -> Result<Outcome> {
-    let python = match install_beside_frameworks()? {
+    let python = match install_with_frameworks()? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
@@ -213,8 +215,8 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
         .filter_map(|file| file.file_stem()?.to_str())
         .filter(|name| name.starts_with("test_"));
     let mut failed = Vec::new();
-    // A process each: frameworks change the environment of whoever imports them (JAX tells others
-    // how to look for TPUs), and not all of them can be in one process without that.
+    // A separate process each: frameworks change the environment of the importing process (JAX sets
+    // variables for the TPU search), and not all of them work in one process without that.
     for name in tests {
         let run = shell::run(
             shell::program(&python)
@@ -231,7 +233,7 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Upstream's own profiler tests, and the variables that name their trees.
+/// Upstream's profiler tests, and the variables that name their source trees.
 const UPSTREAM: [(&str, &str); 4] = [
     ("STEPSCOPE_JAX_TREE", "jax_profiler.py"),
     ("STEPSCOPE_TORCH_TREE", "torch_profiler.py"),
@@ -239,8 +241,9 @@ const UPSTREAM: [(&str, &str); 4] = [
     ("STEPSCOPE_LIGHTNING_TREE", "lightning_profilers.py"),
 ];
 
-/// What those tests need besides the frameworks. In a folder of its own: nobody else pays for it.
-const OF_UPSTREAM: [&str; 11] = [
+/// Requirements of those tests besides the frameworks, in a separate folder, which other tests do
+/// not need.
+const UPSTREAM_REQUIREMENTS: [&str; 11] = [
     "absl-py==2.5.1",
     "attrs==26.1.0",
     "expecttest==0.3.0",
@@ -254,11 +257,11 @@ const OF_UPSTREAM: [&str; 11] = [
     "sortedcontainers==2.4.0",
 ];
 
-/// Where they are, installed when they are not there yet.
-fn of_upstream(python: &Path) -> Result<PathBuf> {
+/// Returns their folder, and installs them first if necessary.
+fn install_upstream_requirements(python: &Path) -> Result<PathBuf> {
     let folder = shell::target_dir().join("venv/of-upstream");
     let stamp = folder.join("requirements.txt");
-    let wanted = OF_UPSTREAM.join("\n");
+    let wanted = UPSTREAM_REQUIREMENTS.join("\n");
     if std::fs::read_to_string(&stamp).unwrap_or_default() == wanted {
         return Ok(folder);
     }
@@ -270,13 +273,13 @@ fn of_upstream(python: &Path) -> Result<PathBuf> {
             .args(["-m", "pip", "install", "--quiet", "--no-compile"])
             .args(["--disable-pip-version-check", "--no-deps", "--target"])
             .arg(&folder)
-            .args(OF_UPSTREAM),
+            .args(UPSTREAM_REQUIREMENTS),
     )?;
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(folder)
 }
 
-/// Runs the tests of the trees that are there, with our names in place of theirs.
+/// Runs the tests of the available trees, with stepscope's names in place of upstream's.
 pub(crate) fn test_upstream() -> Result<Outcome> {
     let asked: Vec<&str> = UPSTREAM
         .iter()
@@ -289,17 +292,17 @@ pub(crate) fn test_upstream() -> Result<Outcome> {
             "no checkout is named by {variables}"
         )));
     }
-    let python = match install_beside_frameworks()? {
+    let python = match install_with_frameworks()? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
-    let packages = match of_upstream(&python) {
+    let packages = match install_upstream_requirements(&python) {
         Ok(packages) => packages,
         Err(error) => {
             return Ok(Outcome::NotRun(format!(
                 "pip could not install what upstream's tests need ({error:#}); make its index reachable and \
                  run it again: {}",
-                OF_UPSTREAM.join(" ")
+                UPSTREAM_REQUIREMENTS.join(" ")
             )));
         }
     };
@@ -321,7 +324,7 @@ pub(crate) fn test_upstream() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Style and types.
+/// Checks style and types.
 pub(crate) fn check() -> Result<Outcome> {
     let Some(python) = LINTERS.python()? else {
         return Ok(no_python());
@@ -340,7 +343,7 @@ pub(crate) fn check() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Spelling, in every text file of the checkout; `_typos.toml` has the words that are right here.
+/// Checks the spelling of every text file of the checkout; `_typos.toml` has the exceptions.
 pub(crate) fn typos() -> Result<Outcome> {
     let Some(python) = LINTERS.python()? else {
         return Ok(no_python());

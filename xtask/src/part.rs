@@ -1,18 +1,19 @@
-//! Parts of a command: each is *ok*, *failed*, or *not run* with its reason; all are listed at the end.
+//! Parts of a command: each is *ok*, *failed*, or *not run* with the reason; all are listed at the
+//! end.
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-/// How a part ended.
+/// Result of a part.
 pub(crate) enum Outcome {
-    /// It ran and all is well.
+    /// The part ran without an error.
     Ok,
-    /// It could not run here; the text says why and what would make it run.
+    /// The part could not run here; the text has the cause and the remedy.
     NotRun(String),
 }
 
-/// Collects the outcomes of parts.
+/// Collects the results of parts.
 #[derive(Default)]
 pub(crate) struct Parts {
     rows: Vec<(String, Result<Outcome>, f64)>,
@@ -20,7 +21,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Collects those parts whose name contains one of the texts; all of them when there are none.
+    /// Creates a collection that runs the parts whose name contains one of the texts; all of them
+    /// when there are none.
     pub(crate) fn only(texts: Vec<String>) -> Self {
         Self {
             rows: Vec::new(),
@@ -28,7 +30,7 @@ impl Parts {
         }
     }
 
-    /// Runs one part, whatever became of those before it.
+    /// Runs one part, also after earlier ones have failed.
     pub(crate) fn run(&mut self, name: &str, part: impl FnOnce() -> Result<Outcome>) {
         if !self.only.is_empty() && !self.only.iter().any(|text| name.contains(text.as_str())) {
             return;
@@ -43,7 +45,7 @@ impl Parts {
             .push((name.to_owned(), outcome, started.elapsed().as_secs_f64()));
     }
 
-    /// Prints one line per part; an error when one failed.
+    /// Prints one line per part; returns an error when one failed.
     pub(crate) fn finish(self) -> Result<()> {
         if self.rows.is_empty() {
             bail!("no part has such a name");

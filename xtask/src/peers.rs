@@ -1,6 +1,6 @@
-//! Tests beside the peers: their readers, their capture clients, their profiler servers.
+//! Tests with other tools: their readers, their capture clients, their profiler servers.
 //!
-//! What is installed, how large it is and how long it takes: docs/reference/peers.md.
+//! `docs/reference/peers.md` lists the installed packages, their sizes and the duration.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::part::Outcome;
 use crate::python::Environment;
 use crate::{demo, shell};
 
-/// The peers' own readers and clients. jax pins jaxlib; xprof brings its own protobuf.
+/// Other tools' readers and clients. jax pins jaxlib; xprof pins its own protobuf.
 const PEERS: Environment =
-    Environment::of("peers", &["jax==0.10.2", "xprof==2.24.2", "grpcio==1.85.1"]);
+    Environment::from_requirements("peers", &["jax==0.10.2", "xprof==2.24.2", "grpcio==1.85.1"]);
 
-/// The peers and the frameworks, side by side: one folder of 3 GB. The wheel of torch asks for
-/// 2.8 GB more, CUDA libraries that are never called on the CPU: three small ones are installed,
-/// stand-ins are made for the others.
+/// Other tools and the frameworks in one folder of 3 GB. The wheel of torch requires 2.8 GB more,
+/// CUDA libraries that are never called on the CPU: three small ones are installed, stubs are
+/// created for the others.
 const FRAMEWORKS: Environment = Environment {
     name: "frameworks",
     requirements: &[
@@ -30,7 +30,7 @@ const FRAMEWORKS: Environment = Environment {
         "requests==2.34.2",
         "typing-extensions==4.16.0",
     ],
-    alone: &[
+    without_dependencies: &[
         "torch==2.9.0",
         "torch_xla==2.9.0",
         "nvidia-cuda-cupti-cu12==12.8.90",
@@ -47,13 +47,13 @@ const FRAMEWORKS: Environment = Environment {
         "torchmetrics==1.9.0",
         "tqdm==4.70.1",
     ],
-    afterwards: Some("tests/remote/cuda_stand_ins.py"),
+    post_install_script: Some("tests/remote/cuda_stand_ins.py"),
 };
 
 /// Whether PyTorch/XLA has wheels for this machine.
 const TORCH_XLA: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
-/// A file of `tests/remote`: its part of `cargo xtask test`.
+/// A file of `tests/remote`, which is one part of `cargo xtask test`.
 pub(crate) struct CaptureTest {
     /// The part's name.
     pub(crate) name: &'static str,
@@ -61,7 +61,7 @@ pub(crate) struct CaptureTest {
     torch_xla: bool,
 }
 
-/// The captures against the real things, in the order in which they run.
+/// The capture tests with other tools, in the order in which they run.
 pub(crate) const CAPTURE_TESTS: &[CaptureTest] = &[
     CaptureTest {
         name: "capture of JAX",
@@ -95,8 +95,8 @@ pub(crate) const CAPTURE_TESTS: &[CaptureTest] = &[
     },
 ];
 
-/// A Python with JAX, XProf and gRPC, and with the frameworks where there are wheels; `None` when
-/// this machine has no Python that is new enough.
+/// Returns a Python with JAX, XProf and gRPC, and with the frameworks where they have wheels;
+/// `None` when this machine's Python is too old.
 pub(crate) fn python() -> Result<Option<PathBuf>> {
     if TORCH_XLA {
         FRAMEWORKS.python()
@@ -105,7 +105,7 @@ pub(crate) fn python() -> Result<Option<PathBuf>> {
     }
 }
 
-/// A Python with every framework; why there is none, if not.
+/// Returns a Python with every framework, or the reason why there is none.
 pub(crate) fn frameworks() -> Result<Result<PathBuf, Outcome>> {
     if !TORCH_XLA {
         return Ok(Err(Outcome::NotRun(
@@ -115,7 +115,8 @@ pub(crate) fn frameworks() -> Result<Result<PathBuf, Outcome>> {
     Ok(FRAMEWORKS.python()?.ok_or_else(no_python))
 }
 
-/// JAX's `ProfileData` and XProf's converters open what our recorder and converters write.
+/// Checks that JAX's `ProfileData` and XProf's converters open the files of stepscope's recorder
+/// and converters.
 pub(crate) fn read_our_files() -> Result<Outcome> {
     let Some(python) = python()? else {
         return Ok(no_python());
@@ -145,7 +146,7 @@ pub(crate) fn read_our_files() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Captures over the network, with the peers at the other end.
+/// Runs a test of captures over the network between stepscope and another tool.
 pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
     let Some(python) = python()? else {
         return Ok(no_python());
@@ -167,7 +168,7 @@ pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Builds the program that the peers capture and tells where it is.
+/// Builds the program to capture and returns its path.
 pub(crate) fn serve_program() -> Result<PathBuf> {
     shell::run(shell::cargo().args([
         "build",
@@ -181,7 +182,7 @@ pub(crate) fn serve_program() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release/examples/serve"))
 }
 
-/// Why a part with Python did not run.
+/// Returns the reason why a part with Python did not run.
 pub(crate) fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Virtual environments for the peers that tests compare with.
+//! Python virtual environments with the tools that tests compare with.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,31 +8,34 @@ use anyhow::{Context as _, Result};
 
 use crate::shell;
 
-/// What an environment consists of; it is made again when any of it changes.
+/// Contents of an environment; a change recreates it.
 pub(crate) struct Environment {
-    /// Its folder's name below the target folder.
+    /// Name of its folder below the target folder.
     pub(crate) name: &'static str,
-    /// Pinned, one package per entry.
+    /// Pinned requirements, one package per entry.
     pub(crate) requirements: &'static [&'static str],
-    /// Installed after the requirements, without what they ask for themselves.
-    pub(crate) alone: &'static [&'static str],
+    /// Packages installed after the requirements, without their dependencies.
+    pub(crate) without_dependencies: &'static [&'static str],
     /// A script of the checkout that the environment's Python runs once, after pip.
-    pub(crate) afterwards: Option<&'static str>,
+    pub(crate) post_install_script: Option<&'static str>,
 }
 
 impl Environment {
-    /// One that pip makes from its requirements alone.
-    pub(crate) const fn of(name: &'static str, requirements: &'static [&'static str]) -> Self {
+    /// Creates an environment from requirements only.
+    pub(crate) const fn from_requirements(
+        name: &'static str,
+        requirements: &'static [&'static str],
+    ) -> Self {
         Self {
             name,
             requirements,
-            alone: &[],
-            afterwards: None,
+            without_dependencies: &[],
+            post_install_script: None,
         }
     }
 
-    /// The environment's Python, installed when it is not there yet; `None` when this machine has no
-    /// Python 3.10 or newer.
+    /// Returns the environment's Python, and creates the environment first if necessary; `None`
+    /// when this machine has no Python 3.10 or newer.
     pub(crate) fn python(&self) -> Result<Option<PathBuf>> {
         let Some(base) = interpreter() else {
             return Ok(None);
@@ -40,8 +43,8 @@ impl Environment {
         let folder = shell::target_dir().join("venv").join(self.name);
         let python = folder.join("bin/python");
         let stamp = folder.join("requirements.txt");
-        let wanted = self.description()?;
-        if python.exists() && std::fs::read_to_string(&stamp).unwrap_or_default() == wanted {
+        let description = self.description()?;
+        if python.exists() && std::fs::read_to_string(&stamp).unwrap_or_default() == description {
             return Ok(Some(python));
         }
         shell::run(
@@ -58,21 +61,23 @@ impl Environment {
             shell::run(&mut pip)
         };
         install(&[], self.requirements)?;
-        if !self.alone.is_empty() {
-            install(&["--no-deps"], self.alone)?;
+        if !self.without_dependencies.is_empty() {
+            install(&["--no-deps"], self.without_dependencies)?;
         }
-        if let Some(script) = self.afterwards {
+        if let Some(script) = self.post_install_script {
             shell::run(shell::program(&python).arg(script))?;
         }
-        std::fs::write(&stamp, wanted)
+        std::fs::write(&stamp, description)
             .with_context(|| format!("cannot write {}", stamp.display()))?;
         Ok(Some(python))
     }
 
-    /// Everything that went into the environment, for "has it changed?".
+    /// Returns all inputs of the environment as a text, to detect changes.
     fn description(&self) -> Result<String> {
-        let mut text = [self.requirements, self.alone].concat().join("\n");
-        if let Some(script) = self.afterwards {
+        let mut text = [self.requirements, self.without_dependencies]
+            .concat()
+            .join("\n");
+        if let Some(script) = self.post_install_script {
             text.push('\n');
             text.push_str(&String::from_utf8_lossy(&shell::read(
                 &shell::root().join(script),
@@ -85,21 +90,21 @@ impl Environment {
 /// A `CPython` of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interpreter {
-    /// 3, 10, 13.
+    /// Major, minor and patch version.
     pub(crate) version: [u32; 3],
-    /// What starts it.
+    /// Path of the executable.
     pub(crate) path: PathBuf,
 }
 
 impl Interpreter {
-    /// `3.10`
+    /// Returns major and minor version, such as `3.10`.
     pub(crate) fn minor(&self) -> String {
         format!("{}.{}", self.version[0], self.version[1])
     }
 
-    /// What one that starts says of itself; `None` for what is no `CPython` 3.10 or newer with
-    /// `venv`, and for builds without the interpreter's lock, which load no stable-ABI library.
-    pub(crate) fn ask(path: &Path) -> Option<Self> {
+    /// Queries an executable; `None` unless it is a `CPython` 3.10 or newer with `venv` and with
+    /// the global interpreter lock (builds without it load no stable-ABI library).
+    pub(crate) fn query(path: &Path) -> Option<Self> {
         let script = "import sys, sysconfig, venv, ensurepip; \
             ours = sys.implementation.name == 'cpython' and not sysconfig.get_config_var('Py_GIL_DISABLED'); \
             print(*sys.version_info[:3]) if ours and sys.version_info >= (3, 10) else sys.exit(1)";
@@ -119,7 +124,7 @@ impl Interpreter {
     }
 }
 
-/// Every minor version of `CPython` that can be found here, oldest first; of several with one, the newest.
+/// Finds the newest `CPython` of every minor version, oldest first.
 pub(crate) fn interpreters() -> Vec<Interpreter> {
     let pyenv = std::env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
@@ -136,7 +141,7 @@ pub(crate) fn interpreters() -> Vec<Interpreter> {
     newest_of_each(
         installed
             .chain(on_path)
-            .filter_map(|path| Interpreter::ask(&path)),
+            .filter_map(|path| Interpreter::query(&path)),
     )
 }
 
@@ -152,7 +157,7 @@ fn newest_of_each(found: impl Iterator<Item = Interpreter>) -> Vec<Interpreter> 
     by_minor.into_values().collect()
 }
 
-/// The first Python of this machine that is new enough.
+/// Returns the first Python of this machine that is new enough.
 fn interpreter() -> Option<&'static str> {
     ["python3", "python"].into_iter().find(|name| {
         Command::new(name)
@@ -170,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_interpreter_of_each_minor_version() {
+    fn newest_interpreter_of_each_minor_version_is_found() {
         let of = |version: [u32; 3], path: &str| Interpreter {
             version,
             path: path.into(),
@@ -189,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_python_has_no_version() {
-        assert_eq!(Interpreter::ask(Path::new("/nothing/here")), None);
-        assert_eq!(Interpreter::ask(Path::new("true")), None);
+    fn other_executables_have_no_python_version() {
+        assert_eq!(Interpreter::query(Path::new("/nothing/here")), None);
+        assert_eq!(Interpreter::query(Path::new("true")), None);
     }
 }

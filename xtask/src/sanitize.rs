@@ -1,8 +1,8 @@
-//! `cargo xtask sanitize`: the recorder's unsafe and lock-free code under the tools that look for
+//! `cargo xtask sanitize`: runs the recorder's unsafe and lock-free code with tools that detect
 //! undefined behaviour and races.
 //!
-//! None of them belongs to the toolchain that builds stepscope, so each part that has not got its tool is
-//! *not run*, and says what would make it run.
+//! None of these tools belongs to the toolchain that builds stepscope. A part whose tool is missing
+//! is *not run*, with the remedy.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::part::{Outcome, Parts};
 use crate::shell;
 
 /// Unit tests of the recorder that Miri can run: those without mappings, files or processes.
-const WITHOUT_THE_SYSTEM: &[&str] = &[
+const MIRI_TESTS: &[&str] = &[
     "circular::",
     "decode::",
     "index::",
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.finish()
 }
 
-/// Every order of the owner of a ring and the drain thread.
+/// Explores every order of a ring's owner and the drain thread with loom.
 fn loom() -> Result<Outcome> {
     let folder = shell::root().join("sanitize");
     shell::run(
@@ -40,7 +40,7 @@ fn loom() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// A recording of eight threads.
+/// Runs a recording of eight threads under `ThreadSanitizer`.
 fn thread_sanitizer() -> Result<Outcome> {
     let sysroot = shell::output(shell::program("rustc").args(["--print", "sysroot"]))?;
     let sysroot = std::path::Path::new(sysroot.trim());
@@ -71,7 +71,8 @@ fn thread_sanitizer() -> Result<Outcome> {
     if has_sources {
         command.arg("-Zbuild-std");
     } else {
-        // The locks of a standard library that was built without it are no synchronisation to it.
+        // `ThreadSanitizer` does not detect the synchronisation of a standard library that was
+        // built without it.
         println!("without rust-src: what std's locks guard is left out (sanitize/tsan.txt)");
         command.env(
             "TSAN_OPTIONS",
@@ -86,7 +87,7 @@ fn is_runtime(file: Option<&std::fs::DirEntry>) -> bool {
     file.is_some_and(|file| file.file_name().to_string_lossy().contains("_rt.tsan"))
 }
 
-/// The rings' words, and the decoding of what is in a journal.
+/// Runs unit tests of the ring layout and of the decoding of journals under Miri.
 fn miri() -> Result<Outcome> {
     let mut command = shell::program("cargo");
     let version = command.args(["+nightly", "miri", "--version"]).output();
@@ -98,7 +99,7 @@ fn miri() -> Result<Outcome> {
     shell::run(
         shell::program("cargo")
             .args(["+nightly", "miri", "test", "-p", "stepscope", "--lib", "--"])
-            .args(WITHOUT_THE_SYSTEM)
+            .args(MIRI_TESTS)
             .env("CARGO_TARGET_DIR", shell::target_dir().join("sanitize")),
     )?;
     Ok(Outcome::Ok)

@@ -1,35 +1,35 @@
-//! Running programs and finding things in the checkout.
+//! Functions that run programs and find files of the checkout.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub(crate) fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target folder.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// A program to run in the root of the checkout.
+/// Creates a command that runs in the root of the checkout.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
     command
 }
 
-/// The cargo that runs us.
+/// Creates a command for the cargo that started this process.
 pub(crate) fn cargo() -> Command {
     program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Prints the command and runs it; an error when it fails.
+/// Prints the command and runs it; returns an error when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     println!("$ {shown}");
@@ -42,7 +42,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command and returns what it printed.
+/// Runs the command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
@@ -55,7 +55,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether the program can be started at all.
+/// Whether the program can be started.
 pub(crate) fn exists(name: &str) -> bool {
     Command::new(name)
         .arg("--version")
@@ -74,7 +74,7 @@ fn show(command: &Command) -> String {
     text
 }
 
-/// Waits until what was built and installed is on the disk, before programs wait for theirs to be.
+/// Waits until built and installed files are on the disk, before programs call fsync.
 pub(crate) fn sync() -> Result<()> {
     if exists("sync") {
         run(&mut program("sync"))?;
@@ -82,8 +82,8 @@ pub(crate) fn sync() -> Result<()> {
     Ok(())
 }
 
-/// A stable hash of the content of files and folders, for "has it changed?".
-pub(crate) fn hash_of(paths: &[PathBuf], skip: &[&str]) -> Result<String> {
+/// Computes a stable hash of the content of files and folders, to detect changes.
+pub(crate) fn hash_files(paths: &[PathBuf], skip: &[&str]) -> Result<String> {
     let mut files = Vec::new();
     for path in paths {
         collect(path, skip, &mut files)?;
@@ -102,7 +102,7 @@ pub(crate) fn hash_of(paths: &[PathBuf], skip: &[&str]) -> Result<String> {
     Ok(format!("{hash:016x}"))
 }
 
-/// A file's bytes.
+/// Reads a file.
 #[allow(
     clippy::disallowed_methods,
     reason = "xtask is no library; it may open files"
@@ -111,7 +111,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Every file below `path`, leaving out folders and files named in `skip`.
+/// Lists every file below `path`, except folders and files named in `skip`.
 pub(crate) fn collect(path: &Path, skip: &[&str], into: &mut Vec<PathBuf>) -> Result<()> {
     let name = path
         .file_name()

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the one test command.
+//! `cargo xtask test`: runs all tests.
 
 use anyhow::Result;
 
@@ -88,7 +88,7 @@ fn on_collected_traces() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// The probes of the viewer, in a real Chromium against the real binary.
+/// Runs the viewer's browser tests, in Chromium with the release binary.
 fn in_a_browser() -> Result<Outcome> {
     if !shell::exists("npm") {
         return Ok(Outcome::NotRun(
@@ -100,7 +100,7 @@ fn in_a_browser() -> Result<Outcome> {
         Err(why) => return Ok(Outcome::NotRun(why)),
     };
     let binary = demo::release_binary()?;
-    // A program to capture from.
+    // Builds a program to capture.
     shell::run(shell::cargo().args([
         "build",
         "--release",

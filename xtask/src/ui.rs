@@ -1,4 +1,4 @@
-//! Building the viewer.
+//! Builds the viewer.
 
 use std::path::PathBuf;
 
@@ -36,10 +36,10 @@ pub(crate) fn build(force: bool) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// `npm ci`, when the lock file has changed since the last one.
+/// Runs `npm ci` when the lock file has changed since the last run.
 pub(crate) fn install() -> Result<()> {
     let stamp = folder().join("node_modules/.lock-hash");
-    let hash = shell::hash_of(&[folder().join("package-lock.json")], &[])?;
+    let hash = shell::hash_files(&[folder().join("package-lock.json")], &[])?;
     if std::fs::read_to_string(&stamp).unwrap_or_default().trim() == hash {
         return Ok(());
     }
@@ -48,20 +48,20 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-/// npm in the viewer's folder.
+/// Creates an npm command in the viewer's folder.
 pub(crate) fn npm() -> std::process::Command {
     let mut command = shell::program("npm");
     command.current_dir(folder());
     command
 }
 
-/// Where the viewer lives.
+/// Returns the viewer's folder.
 pub(crate) fn folder() -> PathBuf {
     shell::root().join("ui")
 }
 
 fn source_hash() -> Result<String> {
-    shell::hash_of(
+    shell::hash_files(
         &[folder()],
         &["node_modules", "dist", "tests-browser", "coverage"],
     )

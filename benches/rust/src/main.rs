@@ -1,11 +1,11 @@
-//! Cost of one span (enter and exit), ours beside the peers', as ratios to the floor.
+//! Cost of one span (enter and exit) of stepscope and other recorders, as ratios to a floor.
 //!
-//! `stepscope-bench` runs each case in a process of its own, because most recorders can be set up
-//! only once, and measures the same floor in each of them. The floor is what any recorder of this
-//! kind must do: read the time-stamp counter twice and store 24 bytes in the thread's own ring.
-//! Figures are CPU time of the measuring thread, the median of nine rounds.
+//! `stepscope-bench` runs each case in a separate process, because most recorders can be set up
+//! only once, and measures the same floor in each of them. The floor is the minimum work of a
+//! recorder of this kind: read the time-stamp counter twice and store 24 bytes in a thread-local
+//! ring. Figures are CPU time of the measuring thread, the median of nine rounds.
 //!
-//! Output: one JSON object a line: `{"case","off_ns","on_ns","floor_ns","floor_off_ns"}`.
+//! Output: one JSON object per line: `{"case","off_ns","on_ns","floor_ns","floor_off_ns"}`.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -49,11 +49,11 @@ fn main() {
         number(off_ns),
         number(on_ns),
     );
-    // Tracy would wait here for a viewer to fetch what it holds.
+    // Tracy would wait here for a viewer that fetches its data.
     exit(0);
 }
 
-/// Off and on, nanoseconds a span; `None` where the recorder has no such state.
+/// Returns nanoseconds per span, off and on; `None` where the recorder lacks that state.
 fn measure(case: &str) -> (Option<f64>, Option<f64>) {
     let scratch = std::env::temp_dir().join(format!("stepscope-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("the temporary directory is writable");
@@ -186,7 +186,8 @@ fn fastrace_case() -> (Option<f64>, Option<f64>) {
     (Some(off), Some(on))
 }
 
-/// Our own recorder in bursts that fit into a ring, drained between them: nothing is dropped.
+/// Measures stepscope in bursts that fit into a ring, which is drained between them: no record is
+/// dropped.
 fn paced(span: impl FnMut()) -> f64 {
     rounds(10_000, span, || {
         stepscope::flush_trace();
@@ -197,7 +198,7 @@ fn median(count: u64, span: impl FnMut()) -> f64 {
     rounds(count, span, || {})
 }
 
-/// Median CPU nanoseconds of one `span` over the rounds; `between` is not measured.
+/// Returns the median CPU nanoseconds of one `span` over the rounds; `between` is not measured.
 fn rounds(count: u64, mut span: impl FnMut(), mut between: impl FnMut()) -> f64 {
     for _ in 0..1_000 {
         span();
@@ -218,7 +219,7 @@ fn rounds(count: u64, mut span: impl FnMut(), mut between: impl FnMut()) -> f64 
     figures[ROUNDS / 2]
 }
 
-/// CPU time of this thread: steadier than the wall clock on a machine that others use too.
+/// Returns CPU time of this thread: steadier than wall-clock time on a shared machine.
 fn thread_cpu_ns() -> f64 {
     #[repr(C)]
     struct Timespec {
@@ -258,7 +259,7 @@ thread_local! {
     });
 }
 
-/// The least that a recorder of this kind can do.
+/// The minimum work of a recorder of this kind.
 struct Floor {
     began: u64,
     on: bool,
@@ -280,7 +281,8 @@ impl Drop for Floor {
         }
         let record = Record { began: self.began, ended: ticks(), name: 1 };
         RING.with(|ring| {
-            // SAFETY: the ring belongs to this thread, and nothing in here calls back.
+            // SAFETY: the ring is thread-local, and this block calls no code that accesses it
+            // again.
             let ring = unsafe { &mut *ring.get() };
             ring.records[ring.next % FLOOR_RECORDS] = record;
             ring.next += 1;

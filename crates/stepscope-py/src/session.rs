@@ -107,7 +107,7 @@ pub(crate) fn external_profiles(gathered: &Gathered, warnings: Vec<String>) -> E
         },
     });
     ExternalProfiles {
-        parts: parts.collect(),
+        profiles: parts.collect(),
         warnings,
     }
 }

@@ -135,7 +135,7 @@ fn remove_abandoned(entry: &fs::DirEntry) {
         .metadata()
         .and_then(|meta| meta.modified())
         .ok()
-        .and_then(|made| made.elapsed().ok());
+        .and_then(|modified| modified.elapsed().ok());
     if age.is_some_and(|age| age > ABANDONED_AFTER) {
         let _ = fs::remove_dir_all(entry.path());
     }
@@ -254,10 +254,10 @@ fn recover_locked(
     let facts = facts(&index, run.dropped);
     let names = Names::Table(table);
     let name = format!("{}.xplane.pb", facts.host);
-    let beside = run.session.join(&name);
+    let output = run.session.join(&name);
     // Does nothing when the file is read-only.
     let mut before = |bytes: u64, path: &Path| mark_written(&mut marker, bytes, path);
-    let (path, written) = match file::write_recovered(&beside, &index, &names, &facts, &mut before)
+    let (path, written) = match file::write_recovered(&output, &index, &names, &facts, &mut before)
     {
         Ok(done) => {
             remove_journal(journal).map_err(failed(journal))?;
@@ -265,7 +265,7 @@ fn recover_locked(
         }
         Err(error) => {
             let Some(cache) = cache_out else {
-                return Err(failed(&beside)(error));
+                return Err(failed(&output)(error));
             };
             run.in_cache = true;
             let path = cache.join(cache_name(journal)).join(&name);
@@ -391,11 +391,12 @@ fn leftover(rings: &[u8], at: usize) -> Option<Leftover<'_>> {
     let mut number = 0;
     for extent in 0..MAX_EXTENTS {
         let entry = at + offset_of!(RegionHead, extents) + extent * size_of::<Extent>();
-        let place = usize::try_from(word(rings, entry + offset_of!(Extent, file_offset))).ok()?;
+        let file_offset =
+            usize::try_from(word(rings, entry + offset_of!(Extent, file_offset))).ok()?;
         let count = usize::try_from(word(rings, entry + offset_of!(Extent, chunks))).ok()?;
         let skip = if extent == 0 { CHUNKS_OFFSET } else { 0 };
         for chunk in 0..count.min(MAX_CHUNKS - number) {
-            let from = place
+            let from = file_offset
                 .saturating_add(skip)
                 .saturating_add(chunk * CHUNK_BYTES);
             let head =

@@ -1,4 +1,4 @@
-//! Digits that the example draws itself, so that nothing is downloaded.
+//! Digits that the example draws, so that it downloads nothing.
 
 use anyhow::Result;
 use candle_core::{Device, Tensor};
@@ -42,12 +42,12 @@ const GLYPHS: [[u8; 7]; 10] = [
     ],
 ];
 
-/// An endless supply of noisy, shifted digits; the same for the same seed.
+/// An infinite sequence of noisy, shifted digits; equal seeds give equal digits.
 pub(crate) struct Digits {
     random: Random,
 }
 
-/// Some digits with their labels.
+/// A batch of digits with their labels.
 pub(crate) struct Batch {
     pixels: Vec<f32>,
     labels: Vec<u32>,
@@ -75,7 +75,7 @@ impl Digits {
         batch
     }
 
-    /// One digit at twice its glyph's height or less, somewhere in the image, under noise.
+    /// Draws one digit at up to twice its glyph's height, at a random position, with noise.
     fn draw(&mut self, digit: usize, pixels: &mut Vec<f32>) {
         let scale = 1 + self.random.below(2);
         let left = self.random.below(SIDE - 5 * scale + 1);
@@ -96,13 +96,13 @@ impl Digits {
 }
 
 impl Batch {
-    /// `[batch, 1, SIDE, SIDE]`, 0 (paper) to 1 (ink).
+    /// Converts the images to `[batch, 1, SIDE, SIDE]`, 0 (paper) to 1 (ink).
     pub(crate) fn images(&self, device: &Device) -> Result<Tensor> {
         let shape = (self.labels.len(), 1, SIDE, SIDE);
         Ok(Tensor::from_slice(&self.pixels, shape, device)?)
     }
 
-    /// `[batch]`, the digits.
+    /// Converts the labels to `[batch]`, the digits.
     pub(crate) fn labels(&self, device: &Device) -> Result<Tensor> {
         Ok(Tensor::from_slice(&self.labels, self.labels.len(), device)?)
     }

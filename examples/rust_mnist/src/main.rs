@@ -26,7 +26,7 @@ use random::Random;
 
 const STEPS: i64 = 120;
 const BATCH_SIZE: usize = 64;
-/// Batches that the loader may be ahead of the trainer.
+/// Number of batches that the loader prefetches.
 const PREFETCH: usize = 2;
 
 fn main() -> Result<()> {
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs loader and trainer to the end; the loss of every step.
+/// Runs loader and trainer to the end; returns the loss of every step.
 fn train() -> Result<Vec<f32>> {
     let (to_trainer, from_loader) = sync_channel(PREFETCH);
     let loader = std::thread::Builder::new()
@@ -71,7 +71,7 @@ fn train() -> Result<Vec<f32>> {
     Ok(losses)
 }
 
-/// Draws batches until the trainer hangs up.
+/// Draws batches until the trainer closes the channel.
 fn load(to_trainer: &SyncSender<Batch>) {
     let mut digits = Digits::new(20_261_121);
     loop {
@@ -86,7 +86,7 @@ fn load(to_trainer: &SyncSender<Batch>) {
     }
 }
 
-/// Learns from `STEPS` batches; the loss of each.
+/// Trains on `STEPS` batches; returns the loss of each.
 fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
     let device = Device::Cpu;
     let mut variables = VarMap::new();
@@ -94,7 +94,7 @@ fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
         let _span = stepscope::span!("model_build");
         let weights = VarBuilder::from_varmap(&variables, DType::F32, &device);
         let network = Network::new(&weights)?;
-        network::settle(&mut variables, &mut Random::new(1))?;
+        network::initialize(&mut variables, &mut Random::new(1))?;
         network
     };
     let mut optimizer = AdamW::new_lr(variables.all_vars(), 2e-3)?;
@@ -138,7 +138,7 @@ fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
     Ok(losses)
 }
 
-/// Share of right answers.
+/// Returns the share of correct answers.
 fn accuracy(logits: &Tensor, labels: &Tensor) -> Result<f32> {
     let _span = stepscope::span!("accuracy");
     let right = logits.argmax(D::Minus1)?.eq(labels)?.to_dtype(DType::F32)?;

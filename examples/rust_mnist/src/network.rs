@@ -31,7 +31,7 @@ impl Network {
         })
     }
 
-    /// `[batch, 1, SIDE, SIDE]` to `[batch, 10]`.
+    /// Computes the logits: `[batch, 1, SIDE, SIDE]` to `[batch, 10]`.
     pub(crate) fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let images = {
             let _span = stepscope::span!("conv1");
@@ -47,19 +47,20 @@ impl Network {
     }
 }
 
-/// Gives every weight a small value that is the same in every run: candle's own are not, and an
-/// unlucky beginning would make the example look as if it had not learned.
-pub(crate) fn settle(variables: &mut VarMap, random: &mut Random) -> Result<()> {
+/// Initializes every weight with a small value that is the same in every run: candle's initial
+/// values differ from run to run, and unlucky ones would make the example look as if it did not
+/// learn.
+pub(crate) fn initialize(variables: &mut VarMap, random: &mut Random) -> Result<()> {
     let mut settled = Vec::new();
     {
-        let data = variables.data().lock().expect("nobody else holds it");
+        let data = variables.data().lock().expect("not locked");
         let all = data.iter();
         settled.extend(all.map(|(name, variable)| (name.clone(), variable.as_tensor().clone())));
     }
     settled.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, before) in settled {
         let shape = before.shape();
-        // He's bound for layers that end in a ReLU; biases begin at nothing.
+        // He's bound for layers that end in a ReLU; biases start at zero.
         let inputs: usize = shape.dims().iter().skip(1).product();
         let bound = if shape.rank() > 1 {
             (6.0 / inputs as f32).sqrt()

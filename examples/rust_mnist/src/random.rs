@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in every run.
+//! Reproducible pseudo-random numbers.
 
-/// xorshift64*: plenty for drawing digits and for weights to begin with.
+/// An xorshift64* generator, sufficient for drawing digits and for initial weights.
 pub(crate) struct Random {
     state: u64,
 }
@@ -10,7 +10,7 @@ impl Random {
         Self { state: seed | 1 }
     }
 
-    /// A number in `0..bound`.
+    /// Returns a number in `0..bound`.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "less than the bound, which is a `usize`"
@@ -19,7 +19,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 39) as f32 / (1_u64 << 24) as f32
     }

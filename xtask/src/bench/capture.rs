@@ -1,4 +1,4 @@
-//! What a capture costs the program that is captured.
+//! Overhead of a capture in the captured program.
 
 use anyhow::Result;
 

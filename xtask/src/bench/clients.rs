@@ -1,4 +1,4 @@
-//! Captures by our client and by the peers' own, of the same programs.
+//! Captures of the same programs by stepscope's client and by other tools' clients.
 
 use anyhow::{Context as _, Result};
 
@@ -9,7 +9,7 @@ use crate::{demo, peers, shell};
 const INTERVAL_MS: u32 = 1_000;
 const ROUNDS: usize = 5;
 
-/// What a capture takes beyond its interval, of JAX's program and of ours.
+/// Measures the time of a capture beyond its interval, for JAX's program and for stepscope's.
 pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     let Some(python) = peers::python()? else {
         return Ok(peers::no_python());

@@ -1,4 +1,4 @@
-//! From a file to the first timeline answer, ours beside the peers'.
+//! Time from a file to the first timeline response, for stepscope and other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ const ROUNDS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 /// Readers that come from PyPI.
 const PEERS: Environment =
-    Environment::of("bench", &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"]);
-/// What a checkout of `TraceLens` imports to load a trace; an environment of its own, so that naming a
-/// checkout does not make the other one anew.
-pub(super) const TRACELENS_IMPORTS: Environment = Environment::of(
+    Environment::from_requirements("bench", &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"]);
+/// Packages that a checkout of `TraceLens` imports to load a trace; a separate environment, so that
+/// a change of it does not recreate the other one.
+pub(super) const TRACELENS_IMPORTS: Environment = Environment::from_requirements(
     "tracelens",
     &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"],
 );
 
-/// 100 MB of XSpace, made from a JAX capture on a CPU.
+/// Measures 100 MB of XSpace, generated from a JAX capture on a CPU.
 pub(super) fn xspace(results: &mut Results) -> Result<Outcome> {
     compare(
         results,
@@ -33,7 +33,7 @@ pub(super) fn xspace(results: &mut Results) -> Result<Outcome> {
     )
 }
 
-/// 300 MB of PyTorch JSON, made from a capture on an H100.
+/// Measures 300 MB of PyTorch JSON, generated from a capture on an H100.
 pub(super) fn json(results: &mut Results) -> Result<Outcome> {
     compare(
         results,
@@ -183,7 +183,8 @@ fn compare(
     Ok(Outcome::Ok)
 }
 
-/// The import cache is written after the answer; a reopening is measured when it is there.
+/// Waits for the import cache, which is written after the response; the benchmark of reopening
+/// needs it.
 fn wait_for_cache(cache: &Path) {
     let finished = |folder: &Path| {
         let mut files = Vec::new();

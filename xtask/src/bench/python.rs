@@ -1,8 +1,9 @@
-//! The Python package beside what it replaces: every `benches/peers/python_*.py`, a process each, in the
-//! environment with all frameworks; what needs none of them also in every other `CPython` of this machine.
+//! The Python package compared with the tools it replaces: every `benches/peers/python_*.py`, in a
+//! separate process, in the environment with all frameworks; scripts without frameworks also run in
+//! every other `CPython` of this machine.
 //!
-//! A script prints lines of JSON, `{"name", "ns", "peer", "peer_ns"}` or `{"name", "s", "peer", "peer_s"}`;
-//! both figures of a line were taken in one process.
+//! A script prints lines of JSON, `{"name", "ns", "peer", "peer_ns"}` or `{"name", "s", "peer",
+//! "peer_s"}`; both figures of a line are from one process.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use crate::part::Outcome;
 use crate::{package, shell};
 
 pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
-    let python = match package::install_beside_frameworks()? {
+    let python = match package::install_with_frameworks()? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
@@ -70,7 +71,7 @@ fn scripts() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Scripts of frameworks print lines of the frameworks' own: those are not ours to read.
+/// Parses a line of a script. Frameworks print other lines, which are ignored.
 fn row(line: &str, version: &str) -> Option<Vec<String>> {
     let case: Value = serde_json::from_str(line).ok()?;
     let in_ns = |ns: &str, s: &str| {

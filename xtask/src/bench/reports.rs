@@ -1,4 +1,4 @@
-//! Reports, ours beside those of the peers, and ours over a trace of 20 million slices.
+//! Time of reports, compared with other tools, and over a trace of 20 million slices.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,11 +13,11 @@ use crate::part::Outcome;
 use crate::python::Environment;
 use crate::{demo, shell};
 
-/// Runs of each program; the fastest counts.
+/// Runs of each program; the fastest is reported.
 const ROUNDS: usize = 5;
-/// Runs of a peer, which takes its time.
+/// Runs of another tool, which is slower.
 const PEER_ROUNDS: usize = 2;
-/// Holistic Trace Analysis with what its import asks for; its package also asks for Jupyter.
+/// Holistic Trace Analysis with the packages that it imports; its package also requires Jupyter.
 const HTA: Environment = Environment {
     name: "hta",
     requirements: &[
@@ -29,8 +29,8 @@ const HTA: Environment = Environment {
         "pydot==4.0.1",
         "pyyaml==6.0.3",
     ],
-    alone: &["HolisticTraceAnalysis==0.5.0"],
-    afterwards: None,
+    without_dependencies: &["HolisticTraceAnalysis==0.5.0"],
+    post_install_script: None,
 };
 
 /// The largest real traces of GPUs, and the largest run of several ranks.
@@ -41,7 +41,7 @@ const RUNS: &[&str] = &[
     "torch_multirank/dlrm8",
 ];
 
-/// A peer's report, and the one of ours that answers the same.
+/// A report of another tool, and stepscope's reports with the same content.
 const PAIRS: &[(&str, &str, &[&str])] = &[
     ("hta", "temporal_breakdown", &["overlap"]),
     ("hta", "comm_comp_overlap", &["overlap"]),
@@ -62,7 +62,7 @@ const PAIRS: &[(&str, &str, &[&str])] = &[
     ("tracelens", "ops_summary", &["ops"]),
 ];
 
-/// Time on the clock and on the processors, seconds; of several runs the least of each.
+/// Wall-clock and processor time, seconds; the minimum of each over several runs.
 #[derive(Clone, Copy)]
 struct Times {
     wall: f64,
@@ -75,7 +75,7 @@ impl Times {
         processor: f64::INFINITY,
     };
 
-    /// `[seconds, processor seconds]`.
+    /// Parses `[seconds, processor seconds]`.
     fn of(value: &Value) -> Option<Self> {
         Some(Self {
             wall: value[0].as_f64()?,
@@ -102,14 +102,14 @@ impl Times {
     }
 }
 
-/// What our program takes for one report.
-struct Ours {
+/// Times of one report of stepscope.
+struct ReportTimes {
     asked: &'static [&'static str],
     cold: Times,
     reopened: Times,
 }
 
-/// Processor time of the programs that this one has started and that have ended.
+/// Returns the processor time of this process's ended child processes.
 fn children_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
@@ -120,7 +120,7 @@ fn children_s() -> f64 {
         / 100.0
 }
 
-/// Whole processes of ours against load and report of the peers'.
+/// Compares whole processes of stepscope with the load and report times of other tools.
 pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
     let traces = traces_folder();
     if !traces.join("torch_gpu").exists() {
@@ -185,8 +185,8 @@ pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Times every report of ours that has a counterpart.
-fn ours(binary: &Path, run: &Path) -> Result<Vec<Ours>> {
+/// Measures every report of stepscope that has a counterpart.
+fn ours(binary: &Path, run: &Path) -> Result<Vec<ReportTimes>> {
     let cache = shell::target_dir().join("bench/reports-cache");
     let once = |asked: &[&str]| -> Result<Times> {
         let (began, used) = (Instant::now(), children_s());
@@ -209,7 +209,7 @@ fn ours(binary: &Path, run: &Path) -> Result<Vec<Ours>> {
             processor: children_s() - used,
         })
     };
-    let mut found: Vec<Ours> = Vec::new();
+    let mut found: Vec<ReportTimes> = Vec::new();
     for (_, _, asked) in PAIRS {
         if found.iter().any(|known| known.asked == *asked) {
             continue;
@@ -222,7 +222,7 @@ fn ours(binary: &Path, run: &Path) -> Result<Vec<Ours>> {
             cold = cold.least(once(asked)?);
             reopened = reopened.least(once(asked)?);
         }
-        found.push(Ours {
+        found.push(ReportTimes {
             asked,
             cold,
             reopened,
@@ -236,7 +236,7 @@ fn compare(
     path: &Path,
     peer: &str,
     python: &Path,
-    ours: &[Ours],
+    ours: &[ReportTimes],
     rows: &mut Vec<Vec<String>>,
     missing: &mut Vec<String>,
 ) -> Result<()> {
@@ -294,7 +294,7 @@ fn compare(
     Ok(())
 }
 
-/// Shapes of large traces: what they are, and the files they are made of.
+/// Shapes of large traces: a description, and the files they are generated from.
 const SHAPES: &[(&str, &str)] = &[
     (
         "JAX on a CPU, with Python functions",
@@ -311,7 +311,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("PyTorch, eight ranks", "torch_multirank/dlrm8"),
 ];
 
-/// What is made of 20 million slices.
+/// Reports that are computed over 20 million slices.
 const KINDS: &[&str] = &[
     "overview",
     "findings",
@@ -327,7 +327,7 @@ const KINDS: &[&str] = &[
     "torch-table",
 ];
 
-/// Every report over 20 million slices.
+/// Measures every report over 20 million slices.
 pub(super) fn large(results: &mut Results) -> Result<Outcome> {
     let traces = traces_folder();
     if !traces.join("torch_gpu").exists() {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use crate::shell;
 
-/// What one run of the benchmarks found.
+/// Results of one run of the benchmarks.
 pub(crate) struct Results {
     sections: Vec<String>,
 }
@@ -18,7 +18,7 @@ impl Results {
         }
     }
 
-    /// Adds a table: a title, a sentence on what was measured, a heading row, rows.
+    /// Adds a table: a title, a sentence about the measurement, a heading row, rows.
     pub(crate) fn table(
         &mut self,
         title: &str,
@@ -52,8 +52,8 @@ impl Results {
         }
     }
 
-    /// Puts what was measured into the file: in the place of the section of the same title, or at the
-    /// end. What was not measured stays.
+    /// Writes the results to the file: each section replaces the section with the same title, or is
+    /// appended. Other sections stay.
     pub(crate) fn write(&self) -> Result<()> {
         let path = shell::root().join("benches/RESULTS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
@@ -68,13 +68,13 @@ impl Results {
     }
 }
 
-/// The median; NaN of nothing.
+/// Returns the median; NaN for no figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// `12.3x`, or a dash where there is nothing to compare.
+/// Formats `12.3x`, or a dash without a comparison.
 pub(crate) fn ratio(theirs: f64, ours: f64) -> String {
     if theirs.is_finite() && ours > 0.0 {
         format!("{:.1}x", theirs / ours)
@@ -83,7 +83,7 @@ pub(crate) fn ratio(theirs: f64, ours: f64) -> String {
     }
 }
 
-/// The sections of a file, those of the same title replaced, new ones at the end.
+/// Merges sections into a file: replaces those with the same title, and appends new ones.
 fn merged(before: &str, measured: &[String]) -> String {
     let title = |section: &str| section.lines().next().unwrap_or_default().to_owned();
     let mut sections: Vec<String> = before
@@ -103,7 +103,7 @@ fn merged(before: &str, measured: &[String]) -> String {
     format!("\n{}", sections.join("\n"))
 }
 
-/// How many programs want the processor, mean over a minute.
+/// Returns the load average over one minute.
 fn load() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or("unknown").to_owned()

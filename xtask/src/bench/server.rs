@@ -1,4 +1,4 @@
-//! A `stepscope view` to measure, spoken to over its own HTTP interface.
+//! A `stepscope view` process for measurements, accessed through its HTTP interface.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves `path` on a port of the system's choice, with `cache` as the user's cache directory.
+    /// Serves `path` on a free port, with `cache` as the user's cache directory.
     pub(super) fn start(binary: &Path, path: &Path, cache: &Path) -> Result<Self> {
         let mut child = Command::new(binary)
             .arg("view")
@@ -38,7 +38,7 @@ impl Server {
         bail!("the server ended before it told its address")
     }
 
-    /// The body of a GET, or an error for any status but 200.
+    /// Returns the body of a GET, or an error for any status but 200.
     pub(super) fn get(&self, path: &str) -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect(&self.address)?;
         write!(
@@ -64,7 +64,8 @@ impl Server {
         Ok(serde_json::from_slice(&self.get(path)?)?)
     }
 
-    /// Opens the only run and asks for the whole of all its tracks: seconds until the last byte.
+    /// Opens the only run and requests the whole range of all its tracks; returns seconds until the
+    /// last byte.
     pub(super) fn first_timeline(&self) -> Result<f64> {
         let runs = self.json("/api/v1/runs")?;
         let run = runs["runs"][0]["id"]
@@ -90,12 +91,12 @@ impl Server {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Most memory that was ever resident, bytes.
+    /// Returns the peak resident memory, bytes.
     pub(super) fn peak_bytes(&self) -> Result<u64> {
         self.status_kib("VmHWM:").map(|kib| kib << 10)
     }
 
-    /// Memory that is resident now, bytes.
+    /// Returns the current resident memory, bytes.
     pub(super) fn resident_bytes(&self) -> Result<u64> {
         self.status_kib("VmRSS:").map(|kib| kib << 10)
     }
@@ -137,7 +138,8 @@ fn unchunk(mut body: &[u8]) -> Result<Vec<u8>> {
     Ok(whole)
 }
 
-/// xprof-rs on the same XSpace: seconds to its first `trace_viewer@` answer, and its peak in MiB.
+/// Measures xprof-rs on the same XSpace: seconds to its first `trace_viewer@` response, and its
+/// peak memory in MiB.
 pub(super) fn xprof_rs(input: &Path, scratch: &Path) -> Result<(f64, f64)> {
     let tools = scratch.join("tools");
     let binary = tools.join("bin/xprof-rs");
@@ -156,7 +158,7 @@ pub(super) fn xprof_rs(input: &Path, scratch: &Path) -> Result<(f64, f64)> {
             .env("CARGO_TARGET_DIR", scratch.join("xprof-rs"));
         shell::run(&mut install)?;
     }
-    // It keeps a cache beside the profile: each run gets a log directory of its own.
+    // It stores a cache next to the profile: each run gets a separate log directory.
     let log_directory = scratch.join("xprof-rs-logs");
     if log_directory.exists() {
         std::fs::remove_dir_all(&log_directory)?;

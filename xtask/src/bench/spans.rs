@@ -1,4 +1,4 @@
-//! One span, ours beside the peers'.
+//! Cost of one span, for stepscope and other recorders.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Any window of a trace of 20 million slices.
+//! Latency of window queries in a trace of 20 million slices.
 
 use anyhow::Result;
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepscope::manual_span::NameNumber;
-use stepscope::virtual_track::{VirtualSpan, Timestamp, VirtualTrack};
+use stepscope::virtual_track::{Timestamp, VirtualSpan, VirtualTrack};
 
 use super::stacks::{Introduction, Sample};
 

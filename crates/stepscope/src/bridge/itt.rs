@@ -4,7 +4,7 @@
 //! library named by `INTEL_LIBITTNOTIFY64` writes its functions into the list.
 #![allow(
     unsafe_code,
-    reason = "calls a C library; each block says why it is sound"
+    reason = "calls a C library; SAFETY comments explain each block"
 )]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -151,25 +151,27 @@ impl Itt {
         use std::mem::transmute;
         // SAFETY: the caller guarantees the types of the slots.
         unsafe {
-            let place = |at: usize| Some(*slots.add(at)).filter(|at| !at.is_null());
-            let create = transmute::<*mut c_void, Create>(place(0)?);
+            let function = |at: usize| Some(*slots.add(at)).filter(|at| !at.is_null());
+            let create = transmute::<*mut c_void, Create>(function(0)?);
             let domain = create(c"stepscope".as_ptr());
             if domain.is_null() {
                 return None;
             }
             Some(Self {
                 domain: domain.cast(),
-                name: transmute::<*mut c_void, Create>(place(1)?),
-                begin: transmute::<*mut c_void, TaskBegin>(place(2)?),
-                end: transmute::<*mut c_void, TaskEnd>(place(3)?),
-                marker: place(4).map(|at| transmute::<*mut c_void, Marker>(at)),
-                metadata: place(5).map(|at| transmute::<*mut c_void, Metadata>(at)),
-                counter: place(6).zip(place(7).or(place(8))).map(|(create, set)| {
-                    (
-                        transmute::<*mut c_void, CounterCreate>(create),
-                        transmute::<*mut c_void, CounterSet>(set),
-                    )
-                }),
+                name: transmute::<*mut c_void, Create>(function(1)?),
+                begin: transmute::<*mut c_void, TaskBegin>(function(2)?),
+                end: transmute::<*mut c_void, TaskEnd>(function(3)?),
+                marker: function(4).map(|at| transmute::<*mut c_void, Marker>(at)),
+                metadata: function(5).map(|at| transmute::<*mut c_void, Metadata>(at)),
+                counter: function(6)
+                    .zip(function(7).or(function(8)))
+                    .map(|(create, set)| {
+                        (
+                            transmute::<*mut c_void, CounterCreate>(create),
+                            transmute::<*mut c_void, CounterSet>(set),
+                        )
+                    }),
                 names: Mutex::default(),
                 counters: Mutex::default(),
             })

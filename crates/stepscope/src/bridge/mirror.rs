@@ -92,25 +92,25 @@ static ITT_TOOL: OnceLock<Result<Itt, String>> = OnceLock::new();
 ///
 /// A missing tool is searched for only once in a process.
 pub fn set_mirrors(mirrors: Mirrors) -> Vec<String> {
-    ask(|asked| asked.0 = mirrors);
+    ask(|requested| requested.0 = mirrors);
     crate::levels_changed();
     missing(mirrors)
 }
 
 /// Like [`set_mirrors`], while a session records. The caller must call `levels_changed`.
 pub(crate) fn set_for_session(mirrors: Mirrors) -> Vec<String> {
-    ask(|asked| asked.1 = mirrors);
+    ask(|requested| requested.1 = mirrors);
     missing(mirrors)
 }
 
 fn ask(change: impl FnOnce(&mut (Mirrors, Mirrors))) {
-    let mut asked = REQUESTED.lock().unwrap_or_else(PoisonError::into_inner);
-    change(&mut asked);
+    let mut requested = REQUESTED.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut requested);
     let mut active = 0;
-    if (asked.0.nvtx || asked.1.nvtx) && NVTX_TOOL.get_or_init(Nvtx::attach).is_ok() {
+    if (requested.0.nvtx || requested.1.nvtx) && NVTX_TOOL.get_or_init(Nvtx::attach).is_ok() {
         active |= NVTX;
     }
-    if (asked.0.itt || asked.1.itt) && ITT_TOOL.get_or_init(Itt::attach).is_ok() {
+    if (requested.0.itt || requested.1.itt) && ITT_TOOL.get_or_init(Itt::attach).is_ok() {
         active |= ITT;
     }
     if ACTIVE.swap(active, Ordering::SeqCst) != 0 && active == 0 {
@@ -273,13 +273,13 @@ fn fetch_ends(stack: &mut Vec<Entry>) {
 }
 
 fn end_in(stack: &mut Vec<Entry>, token: u64) {
-    let place = stack
+    let index = stack
         .iter()
         .rposition(|entry| entry.token == token && !entry.ended);
-    let Some(place) = place else {
+    let Some(index) = index else {
         return;
     };
-    stack[place].ended = true;
+    stack[index].ended = true;
     settle(stack);
 }
 

@@ -5,7 +5,7 @@
 //! returns the tables, and writes its functions into them. Null entries do nothing.
 #![allow(
     unsafe_code,
-    reason = "calls a C library; each block says why it is sound"
+    reason = "calls a C library; SAFETY comments explain each block"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};

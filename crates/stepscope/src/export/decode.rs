@@ -616,19 +616,19 @@ mod tests {
         let all = block(BLOCK_DATA, 1, &content);
         let mut index = Index::default();
         index.add(&all);
-        let begins = |most: u64| {
+        let starts = |most: u64| {
             let cut = ExportLimits {
                 max_events: Some(most),
                 ..ExportLimits::default()
             };
             let batch = only_batch(&index, &cut);
-            let begins: Vec<_> = batch.events.iter().map(|event| event.begin).collect();
-            (begins, batch.cut)
+            let starts: Vec<_> = batch.events.iter().map(|event| event.begin).collect();
+            (starts, batch.cut)
         };
-        assert_eq!(begins(0), (vec![], 4));
-        assert_eq!(begins(1), (vec![10], 3));
-        assert_eq!(begins(3), (vec![10, 20, 22], 1));
-        assert_eq!(begins(4), (vec![10, 20, 22, 22], 0));
+        assert_eq!(starts(0), (vec![], 4));
+        assert_eq!(starts(1), (vec![10], 3));
+        assert_eq!(starts(3), (vec![10, 20, 22], 1));
+        assert_eq!(starts(4), (vec![10, 20, 22, 22], 0));
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn close_to_others(file: &File) -> io::Result<()> {
 
 #[allow(
     clippy::too_many_arguments,
-    reason = "what a recording is made of, and what is done around its writing"
+    reason = "the contents of a recording, and a callback"
 )]
 fn write_with(
     path: &Path,

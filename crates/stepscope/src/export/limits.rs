@@ -75,19 +75,19 @@ impl EventFilter {
 
     /// Finds the start of the first event beyond the maximum.
     fn limit_to(&mut self, index: &Index<'_>, max_events: u64) {
-        let mut begins = Vec::new();
+        let mut starts = Vec::new();
         events(index, |begin, end| {
             if self.overlaps(begin, end) {
-                begins.push(begin);
+                starts.push(begin);
             }
         });
         let Some(first_cut) = usize::try_from(max_events)
             .ok()
-            .filter(|at| *at < begins.len())
+            .filter(|at| *at < starts.len())
         else {
             return;
         };
-        let (earlier, limit, _) = begins.select_nth_unstable(first_cut);
+        let (earlier, limit, _) = starts.select_nth_unstable(first_cut);
         let before = earlier.iter().filter(|begin| **begin < *limit).count();
         self.limit = *limit;
         self.ties = AtomicU64::new(max_events - before as u64);

@@ -43,7 +43,7 @@ pub enum ExternalContent {
 #[derive(Clone, Debug, Default)]
 pub struct ExternalProfiles {
     /// Profiles of other profilers, in the order in which they started.
-    pub parts: Vec<ExternalProfile>,
+    pub profiles: Vec<ExternalProfile>,
     /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -115,22 +115,22 @@ pub(crate) fn spaces<'a>(
     warnings: &mut Vec<String>,
 ) -> Vec<(&'a str, Cow<'a, [u8]>)> {
     let mut spaces = Vec::new();
-    for part in &external.parts {
-        let space: Cow<'_, [u8]> = match &part.content {
+    for profile in &external.profiles {
+        let space: Cow<'_, [u8]> = match &profile.content {
             ExternalContent::XSpace(bytes) => Cow::Borrowed(bytes),
             #[cfg(feature = "chrome")]
             ExternalContent::ChromeJson(bytes) => match from_chrome(bytes) {
                 Ok(space) => Cow::Owned(space),
                 Err(error) => {
                     warnings.push(format!(
-                        "{}: what its profiler gave cannot be read: {error}",
-                        part.name
+                        "{}: cannot read its profile: {error}",
+                        profile.name
                     ));
                     continue;
                 }
             },
         };
-        spaces.push((part.name.as_str(), space));
+        spaces.push((profile.name.as_str(), space));
     }
     spaces
 }
@@ -184,9 +184,9 @@ impl<'a> ExternalPlanes<'a> {
                 None => format!("{name}: {text}"),
             });
             all_merged.warnings.extend(messages);
-            if let Some((at, what)) = merged.fault {
+            if let Some((at, reason)) = merged.fault {
                 all_merged.warnings.push(format!(
-                    "{name}: what its profiler gave is damaged at byte {at} ({what}); what comes before is here"
+                    "{name}: its profile is damaged at byte {at} ({reason}); events before that are included"
                 ));
             }
             all_merged.stop_unix_ns = all_merged

@@ -137,15 +137,15 @@ mod tests {
             })
         });
         assert_eq!(roomy.reached(0, 0), None);
-        let asked = limit(Some(100), |_| {
+        let limit_with_query = limit(Some(100), |_| {
             Some(DiskSpace {
                 free: 1 << 30,
                 total: 8 << 30,
             })
         });
-        assert_eq!(asked.reached(0, 0), None);
+        assert_eq!(limit_with_query.reached(0, 0), None);
         assert_eq!(
-            asked.reached(16 << 30, 0),
+            limit_with_query.reached(16 << 30, 0),
             Some(LimitReached::Size(16 << 30))
         );
         assert_eq!(limit(None, |_| None).reached(0, 0), None);

@@ -5,7 +5,7 @@
 //! truncates a file, or opens it for that, breaks the lease on it: the kernel blocks that process
 //! until the lease is released, or for `/proc/sys/fs/lease-break-time` (45 s). The holder polls
 //! ([`Lease::is_breaking`]), replaces its mappings, and releases the lease. No signal is sent.
-#![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
+#![allow(unsafe_code, reason = "libc calls; SAFETY comments explain each block")]
 
 use std::fs::File;
 use std::io;

@@ -3,7 +3,7 @@
 //! Accessing the mapping of a truncated file would end the program. While the file is mapped we
 //! hold a lease ([`crate::journal::lease`]): when a process breaks it, a copy replaces the mapping
 //! first. A file without a lease is copied at once.
-#![allow(unsafe_code, reason = "mappings; each block says why it is sound")]
+#![allow(unsafe_code, reason = "mappings; SAFETY comments explain each block")]
 #![allow(
     clippy::disallowed_methods,
     reason = "the recorder makes files in the session's folder"

@@ -9,7 +9,7 @@
 )]
 #![allow(
     clippy::cast_ptr_alignment,
-    reason = "mappings begin on pages and all places in them are multiples of 8"
+    reason = "mappings start on pages and all offsets in them are multiples of 8"
 )]
 
 use std::fs::File;

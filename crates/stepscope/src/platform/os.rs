@@ -1,7 +1,7 @@
 //! The operating system calls that the recorder needs, behind safe or named functions.
 //!
 //! Nothing here allocates, so a thread may record for the first time in a signal handler.
-#![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
+#![allow(unsafe_code, reason = "libc calls; SAFETY comments explain each block")]
 
 use std::ffi::CString;
 use std::fs::File;

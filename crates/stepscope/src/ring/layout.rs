@@ -309,15 +309,15 @@ mod tests {
 
     #[test]
     fn meta_fields_do_not_overlap() {
-        let made = meta(u32::MAX, 0, 0, 0) ^ meta(0, u8::MAX, 0, 0);
-        assert_eq!(made ^ meta(0, 0, u8::MAX, u16::MAX), u64::MAX);
-        let made = meta(5, KIND_STEP, FLAG_ARGS, 300);
+        let word = meta(u32::MAX, 0, 0, 0) ^ meta(0, u8::MAX, 0, 0);
+        assert_eq!(word ^ meta(0, 0, u8::MAX, u16::MAX), u64::MAX);
+        let word = meta(5, KIND_STEP, FLAG_ARGS, 300);
         assert_eq!(
             (
-                meta_name(made),
-                meta_kind(made),
-                meta_flags(made),
-                meta_extra(made)
+                meta_name(word),
+                meta_kind(word),
+                meta_flags(word),
+                meta_extra(word)
             ),
             (5, KIND_STEP, FLAG_ARGS, 300)
         );

@@ -1,7 +1,7 @@
 //! Detection of thread exit through a `pthread` key, since registering a Rust destructor allocates.
 #![allow(
     unsafe_code,
-    reason = "a key of the threads library; each block says why it is sound"
+    reason = "a key of the threads library; SAFETY comments explain each block"
 )]
 
 use std::sync::atomic::{AtomicU32, Ordering};

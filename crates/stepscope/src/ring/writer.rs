@@ -35,7 +35,7 @@
 #![allow(unsafe_code, reason = "shared rings; see the module's text")]
 #![allow(
     clippy::cast_ptr_alignment,
-    reason = "mappings begin on pages and all places in them are multiples of 8"
+    reason = "mappings start on pages and all offsets in them are multiples of 8"
 )]
 
 mod calls;
@@ -78,9 +78,9 @@ pub(crate) const WATCHED: u32 = 1 << 31;
 
 /// Sets the session in [`STATE`] and in [`STEP_STATE`].
 pub(crate) fn set_state(state: u32) {
-    for (word, kept) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
+    for (word, mask) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            Some(old & kept | state)
+            Some(old & mask | state)
         });
     }
 }

@@ -134,14 +134,14 @@ static PROCESS: AtomicPtr<Mutex<Process>> = AtomicPtr::new(std::ptr::null_mut())
 fn process() -> Result<MutexGuard<'static, Process>, SessionError> {
     let mut at = PROCESS.load(Ordering::Acquire);
     if at.is_null() {
-        let made = Box::into_raw(Box::default());
+        let created = Box::into_raw(Box::default());
         at = match PROCESS.compare_exchange(
             std::ptr::null_mut(),
-            made,
+            created,
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {
-            Ok(_) => made,
+            Ok(_) => created,
             Err(other) => other,
         };
     }
@@ -156,10 +156,10 @@ fn process() -> Result<MutexGuard<'static, Process>, SessionError> {
 
 /// Like [`process`], for callers that cannot retry later.
 fn process_blocking() -> Result<MutexGuard<'static, Process>, SessionError> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         match process() {
-            Err(SessionError::Busy) if begun.elapsed() < Duration::from_secs(10) => {
+            Err(SessionError::Busy) if start.elapsed() < Duration::from_secs(10) => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             result => return result,

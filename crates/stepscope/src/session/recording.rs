@@ -38,7 +38,7 @@ pub(super) enum Owner {
         folder: PathBuf,
         #[cfg_attr(
             not(feature = "chrome"),
-            allow(dead_code, reason = "asked for by an option")
+            allow(dead_code, reason = "used by an option")
         )]
         trace_json: bool,
     },

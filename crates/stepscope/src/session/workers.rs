@@ -201,7 +201,7 @@ fn journals(folder: &Path, program: &str, being_created: bool) -> Vec<PathBuf> {
 /// user.
 pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
     let mut warnings = Vec::new();
-    let begun = Instant::now();
+    let start = Instant::now();
     let found = journals(folder, program, false);
     // Journals of workers that were killed before they recorded anything.
     for unfinished in journals(folder, program, true) {
@@ -232,7 +232,7 @@ pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
             if !journal.exists() {
                 break;
             }
-            if begun.elapsed() > WORKERS_TIMEOUT {
+            if start.elapsed() > WORKERS_TIMEOUT {
                 late += 1;
                 break;
             }

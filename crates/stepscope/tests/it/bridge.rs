@@ -183,10 +183,10 @@ fn plain_spans(created_before: u64) {
         drop(often);
         // Exited in another order, twice, and with a span of this crate in between.
         let outer = tracing::info_span!("outer").entered();
-        let own = stepscope::span!("own");
+        let native = stepscope::span!("own");
         let inner = tracing::info_span!("inner").entered();
         drop(outer);
-        drop(own);
+        drop(native);
         drop(inner);
         drop(entered);
         before.in_scope(|| {});

@@ -105,11 +105,11 @@ fn durations_match_the_wall_clock() {
     let before = std::time::Instant::now();
     let inside = {
         let _span = span!("wait");
-        let begun = std::time::Instant::now();
-        while begun.elapsed().as_millis() < 30 {
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 30 {
             std::hint::spin_loop();
         }
-        begun.elapsed()
+        start.elapsed()
     };
     let around = before.elapsed();
     let report = stop_trace().unwrap();

@@ -311,8 +311,8 @@ unsafe fn strict(dir: &Path) {
         // SAFETY: ends this thread by the only permitted call.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
-    let begun = std::time::Instant::now();
-    while DONE.load(Ordering::SeqCst) == 0 && begun.elapsed().as_secs() < 30 {
+    let start = std::time::Instant::now();
+    while DONE.load(Ordering::SeqCst) == 0 && start.elapsed().as_secs() < 30 {
         std::thread::yield_now();
     }
     assert_eq!(
@@ -351,8 +351,8 @@ unsafe fn handler(dir: &Path) {
         libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());
     }
     let mut rounds = 0_u64;
-    let begun = std::time::Instant::now();
-    while HANDLED.load(Ordering::Relaxed) < 40 && begun.elapsed().as_secs() < 60 {
+    let start = std::time::Instant::now();
+    while HANDLED.load(Ordering::Relaxed) < 40 && start.elapsed().as_secs() < 60 {
         for _ in 0..100 {
             let _outer = span!("outer");
             let _inner = span!("inner", n = rounds);

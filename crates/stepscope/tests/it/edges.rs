@@ -172,7 +172,7 @@ fn timer(dir: &Path) {
     static STOP: AtomicBool = AtomicBool::new(false);
     // SAFETY: no arguments, cannot fail.
     let this = unsafe { libc::pthread_self() };
-    let timer = std::thread::spawn(move || interrupt(&[own], &STOP));
+    let timer = std::thread::spawn(move || interrupt(&[this], &STOP));
     for _ in 0..20 {
         start_trace(dir).unwrap();
         drop(span!("here"));
@@ -213,10 +213,10 @@ fn storm(dir: &Path) {
     let targets: Vec<_> = threads.iter().map(JoinHandleExt::as_pthread_t).collect();
     let timer = std::thread::spawn(move || interrupt(&targets, &QUIET));
     let seconds = std::env::var("STEPSCOPE_STORM_SECONDS").map_or(3, |text| text.parse().unwrap());
-    let begun = std::time::Instant::now();
+    let start = std::time::Instant::now();
     let mut sessions = 0_u32;
     // The machine may be suspended meanwhile.
-    while begun.elapsed().as_secs() < seconds || sessions <= 10 {
+    while start.elapsed().as_secs() < seconds || sessions <= 10 {
         let options = SessionOptions {
             crash_safe: sessions.is_multiple_of(2),
             buffer_bytes: 64 << 10,
@@ -375,9 +375,9 @@ fn unfinished_files_of_killed_programs_are_removed() {
     let session = dir.path().join("plugins/profile/again");
     std::fs::create_dir_all(&session).unwrap();
     let child = Command::new("true").spawn().unwrap();
-    let gone = child.id();
+    let ended_process = child.id();
     child.wait_with_output().unwrap();
-    let own = std::process::id();
+    let this_process = std::process::id();
     let old = std::time::SystemTime::UNIX_EPOCH;
     let leave = |name: String, is_old: bool| {
         let path = session.join(name);
@@ -387,10 +387,10 @@ fn unfinished_files_of_killed_programs_are_removed() {
         }
         path
     };
-    let orphan = leave(format!(".box.xplane.pb.tmp-{gone}-0"), true);
-    let kept = [
-        leave(format!(".box.xplane.pb.tmp-{gone}-1"), false),
-        leave(format!(".box.xplane.pb.tmp-{own}-0"), true),
+    let orphan = leave(format!(".box.xplane.pb.tmp-{ended_process}-0"), true);
+    let live_files = [
+        leave(format!(".box.xplane.pb.tmp-{ended_process}-1"), false),
+        leave(format!(".box.xplane.pb.tmp-{this_process}-0"), true),
         leave("box.tmp-1-1".to_owned(), true),
         leave(".box.tmp-x-1".to_owned(), true),
     ];
@@ -401,9 +401,9 @@ fn unfinished_files_of_killed_programs_are_removed() {
         session_name: Some("again".to_owned()),
         ..SessionOptions::default()
     };
-    let orphan = leave(format!(".box.xplane.pb.tmp-{gone}-0"), true);
+    let orphan = leave(format!(".box.xplane.pb.tmp-{ended_process}-0"), true);
     start_trace_with(dir.path(), &options).unwrap();
     stop_trace().unwrap();
     assert!(!orphan.exists());
-    assert!(kept.iter().all(|path| path.exists()));
+    assert!(live_files.iter().all(|path| path.exists()));
 }

@@ -43,9 +43,9 @@ fn in_folder(dir: &Path) -> FlightOptions {
 
 /// Waits until a condition that another thread fulfils.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -82,13 +82,13 @@ fn last_seconds_are_saved_and_the_flight_recorder_continues() {
     assert!(stepscope::is_recording());
     drop(span!("long ago"));
     std::thread::sleep(Duration::from_millis(1_200));
-    let begun = Instant::now();
+    let start = Instant::now();
     let outer = span!("open", why = "still");
     for n in 0..1_000 {
         let _step = stepscope::step(n);
     }
     // Covers the start of the open spans and one more second, however long the test takes.
-    let last = begun.elapsed() + Duration::from_secs(1);
+    let last = start.elapsed() + Duration::from_secs(1);
     let report = save_last(last).unwrap();
     let probe = read(&report.path);
     assert_eq!(
@@ -726,8 +726,8 @@ fn a_killed_program_leaves_its_last_seconds() {
         );
         assert_eq!(facts(&probe, "recording"), ["Str(\"flight recorder\")"]);
         assert!(!facts(&probe, "stepscope.recovered").is_empty());
-        let told = format!("{:?} {:?}", probe.diagnostics, probe.facts);
-        assert!(told.contains("its last seconds, at most 30"), "{told}");
+        let text = format!("{:?} {:?}", probe.diagnostics, probe.facts);
+        assert!(text.contains("its last seconds, at most 30"), "{text}");
     }
 }
 

@@ -48,8 +48,8 @@ fn steps(path: &Path) -> Vec<i64> {
     steps
 }
 
-fn warning<'r>(report: &'r StopReport, text: &str) -> &'r str {
-    let mut found = report.warnings.iter().filter(|text| text.contains(text));
+fn warning<'r>(report: &'r StopReport, pattern: &str) -> &'r str {
+    let mut found = report.warnings.iter().filter(|text| text.contains(pattern));
     let warning = found
         .next()
         .unwrap_or_else(|| panic!("{:?}", report.warnings));
@@ -180,10 +180,10 @@ fn kill_after_the_limit_leaves_the_latest_part_with_one_warning() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let said = text
+    let count = text
         .matches("limit of 1 MiB (max_bytes): it goes on")
         .count();
-    assert_eq!(said, 1, "{text}");
+    assert_eq!(count, 1, "{text}");
     let runs = recover_dir(dir.path(), None);
     let file = runs[0].file.as_ref().unwrap();
     assert_eq!(files(dir.path()), std::slice::from_ref(file));
@@ -195,7 +195,7 @@ fn kill_after_the_limit_leaves_the_latest_part_with_one_warning() {
         slices.any(|slice| slice.flags & SliceFlags::UNFINISHED.0 != 0)
     };
     assert!(is_open("open"));
-    let said = format!("{:?} {:?}", probe.diagnostics, probe.facts);
-    assert!(said.contains("this is its latest part, and "), "{said}");
-    assert!(!said.contains("damaged"), "{said}");
+    let text = format!("{:?} {:?}", probe.diagnostics, probe.facts);
+    assert!(text.contains("this is its latest part, and "), "{text}");
+    assert!(!text.contains("damaged"), "{text}");
 }

@@ -48,9 +48,9 @@ const _: () = assert!(super::callsite::MAX == 1 << INDEX_BITS);
 fn table_index(id: &Id) -> (usize, u64) {
     let id = id.into_u64();
     let thread = id >> 38 & 0x1fff;
-    let place = (id ^ thread << 6) & INDEX_MASK;
+    let index = (id ^ thread << 6) & INDEX_MASK;
     #[allow(clippy::cast_possible_truncation, reason = "15 bits")]
-    (place as usize, id & !INDEX_MASK)
+    (index as usize, id & !INDEX_MASK)
 }
 
 impl RecorderLayer {
@@ -67,17 +67,17 @@ impl RecorderLayer {
     /// the entry of an earlier span must be overwritten.
     #[inline]
     fn store_callsite(&self, id: &Id, callsite: Option<&'static Callsite>) {
-        let (place, word) = table_index(id);
+        let (index, word) = table_index(id);
         let word = callsite.map_or(0, |callsite| word | callsite.index());
-        self.seen[place].store(word, Ordering::Relaxed);
+        self.seen[index].store(word, Ordering::Relaxed);
     }
 
     /// Returns the callsite stored for a span, unless another span replaced it. The holder of a
     /// span's id received it after the span was created, so it sees that entry, or a later one.
     #[inline]
     fn stored_callsite(&self, id: &Id) -> Option<&'static Callsite> {
-        let (place, word) = table_index(id);
-        let found = self.seen[place].load(Ordering::Relaxed);
+        let (index, word) = table_index(id);
+        let found = self.seen[index].load(Ordering::Relaxed);
         if found & !INDEX_MASK != word {
             return None;
         }
@@ -113,9 +113,9 @@ where
         return None;
     }
     if !metadata.fields().is_empty()
-        && let Some(own) = span.extensions().get::<OwnId>()
+        && let Some(span_id) = span.extensions().get::<OwnId>()
     {
-        return Some(own.0);
+        return Some(span_id.0);
     }
     Some(SpanId::plain(callsite::from_metadata(metadata)?))
 }
@@ -134,31 +134,31 @@ where
             return self.store_callsite(id, callsite::from_metadata(metadata));
         }
         self.store_callsite(id, None);
-        let own = new_span(attributes);
+        let span_id = new_span(attributes);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(OwnId(own));
+            span.extensions_mut().insert(OwnId(span_id));
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(own) = own_id_by_registry(STATE.load(Ordering::Relaxed), id, &context) {
-            record(own, values);
+        if let Some(span_id) = own_id_by_registry(STATE.load(Ordering::Relaxed), id, &context) {
+            record(span_id, values);
         }
     }
 
-    fn on_event(&self, what: &Event<'_>, _context: Context<'_, S>) {
-        event(what);
+    fn on_event(&self, data: &Event<'_>, _context: Context<'_, S>) {
+        event(data);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        if let Some(own) = self.own_id(id, &context) {
-            enter(own);
+        if let Some(span_id) = self.own_id(id, &context) {
+            enter(span_id);
         }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
-        if let Some(own) = self.own_id(id, &context) {
-            exit(own);
+        if let Some(span_id) = self.own_id(id, &context) {
+            exit(span_id);
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         let subscriber = tracing_subscriber::registry();
         let layer = RecorderLayer::new();
         tracing::subscriber::with_default(subscriber, || {
-            let span = tracing::info_span!("kept");
+            let span = tracing::info_span!("stored");
             let callsite = span.metadata().and_then(callsite::from_metadata).unwrap();
             let id = Id::from_u64(7);
             let other = Id::from_u64(7 + (1 << INDEX_BITS));

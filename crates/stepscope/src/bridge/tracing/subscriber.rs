@@ -86,8 +86,8 @@ impl Subscriber for Recorder {
 
     fn record_follows_from(&self, _id: &Id, _follows: &Id) {}
 
-    fn event(&self, what: &Event<'_>) {
-        event(what);
+    fn event(&self, data: &Event<'_>) {
+        event(data);
     }
 
     fn enter(&self, id: &Id) {
