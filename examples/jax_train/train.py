@@ -52,24 +52,24 @@ def load(step: int) -> tuple[jax.Array, jax.Array]:
 
 
 def train(parameters: Parameters, steps: range) -> tuple[Parameters, float]:
-    """Train; the loss at the end."""
+    """Train; return the final loss."""
     value = jnp.inf
     for n in steps:
         with profiler.StepTraceAnnotation("train", step_num=n):
             images, labels = load(n)
             with profiler.TraceAnnotation("update", rows=labels.size):
                 parameters, value = update(parameters, images, labels)
-                # Without this, the step ends before the device is done.
+                # Without this, the step would end before the device has finished.
                 value.block_until_ready()
     return parameters, float(value)
 
 
 def main() -> None:
-    """Train, and say where the profile is."""
+    """Train, and print the path of the profile."""
     log_dir = sys.argv[1] if len(sys.argv) > 1 else "logs"
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     port = int(sys.argv[3]) if len(sys.argv) > 3 else None
-    # What is compiled before the recording is not in it.
+    # Compiles before the recording, so that compilation is not in it.
     parameters, before = train(initial(jax.random.key(0)), range(1))
     if port is not None:
         with profiler.start_server(port) as server:

@@ -17,7 +17,7 @@ from stepscope.lightning import AdvancedProfiler, PassThroughProfiler, PyTorchPr
 
 
 class Classifier(LightningModule):
-    """Tells which half of the numbers is larger."""
+    """Classifies which half of the numbers is larger."""
 
     def __init__(self, profiler=None):
         super().__init__()
@@ -25,7 +25,7 @@ class Classifier(LightningModule):
         self.net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 2))
 
     def custom_processing_step(self, batch):
-        """Be an action of one's own."""
+        """Run as a user-defined action."""
         with self.profiler.profile("my_custom_action"):
             left, right = batch.chunk(2, dim=1)
             return (left.sum(1) > right.sum(1)).long()
@@ -41,7 +41,7 @@ class Classifier(LightningModule):
 
 
 def numbers(count):
-    """Make batches that are the same in every run."""
+    """Generate reproducible batches."""
     data = torch.randn(count, 32, generator=torch.Generator().manual_seed(7))
     return torch.utils.data.DataLoader(data, batch_size=16)
 

@@ -40,11 +40,11 @@ class Layers(nn.Module):
 
 
 def main(profile_type: str, port: int) -> None:
-    """Train a few epochs, and tell where the profile is."""
+    """Train a few epochs, and print the path of the profile."""
     torch.manual_seed(0)
     device = torch_xla.device()
     with profiler.profile(port=port, profile_type=profile_type, ms_duration=15_000) as profiling:
-        # Inside of the block, so that what is compiled for the device carries names.
+        # Inside the block, so that the compiled operations have names.
         model = Layers().to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         label = torch.tensor([1]).to(device)
@@ -57,7 +57,7 @@ def main(profile_type: str, port: int) -> None:
                 loss.backward()
             with xp.Trace("optimizer_step"):
                 optimizer.step()
-            # Runs what was collected.
+            # Runs the collected operations.
             torch_xla.sync()
     for path in profiling.report.files:
         print(path)

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-# was: from torch.profiler import ProfilerActivity, profile, record_function, schedule
+# before: from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from stepscope.torch import ProfilerActivity, profile, record_function, schedule
 
 

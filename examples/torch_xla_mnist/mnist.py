@@ -53,7 +53,7 @@ def batches(count: int, size: int = 32) -> list[tuple[torch.Tensor, torch.Tensor
 
 
 def train(steps: int) -> float:
-    """Train; the last loss."""
+    """Train; return the last loss."""
     device = torch_xla.device()
     torch.manual_seed(0)
     model = Digits().to(device)
@@ -76,7 +76,7 @@ def train(steps: int) -> float:
 if __name__ == "__main__":
     log_dir = sys.argv[1] if len(sys.argv) > 1 else "logs"
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    # While this lives, `stepscope capture localhost:9012` and the viewer can record the program, too.
+    # While this server exists, `stepscope capture localhost:9012` and the viewer can record the program, too.
     server = xp.start_server(int(sys.argv[3]) if len(sys.argv) > 3 else 9012)
     xp.start_trace(log_dir)
     loss = train(steps)

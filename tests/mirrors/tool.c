@@ -1,10 +1,10 @@
-/* A tool that takes NVTX ranges and ITT tasks, for tests: it writes a line for each thing that it is told
- * into the file that MIRROR_TOOL_LOG names.
+/* A test tool that receives NVTX ranges and ITT tasks: it writes a line for each call to the file that
+ * MIRROR_TOOL_LOG names.
  *
  *     cc -shared -fPIC -o libtool.so tool.c
  *
  * NVTX_INJECTION64_PATH or INTEL_LIBITTNOTIFY64 name the result. With MIRROR_TOOL_PLAIN set it is an NVTX tool
- * that knows no domains.
+ * without domains.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t))
     if (!callbacks->get(1, &core, &core_size) || !callbacks->get(5, &core2, &core2_size) ||
         !callbacks->get(6, &sync, &sync_size) || core_size != 16 || core2_size != 16 || sync_size != 7)
         return 0;
-    /* Number 0 is no function, and the table ends with null. */
+    /* Function 0 is unused, and the table ends with null. */
     if (core[0] || core[core_size] || sync[sync_size])
         return 0;
     put(core, core_size, 1, plain_mark);
@@ -189,7 +189,7 @@ void __itt_api_init(struct program *program, int groups)
     static const unsigned char magic[8] = {0xED, 0xAB, 0xAB, 0xEC, 0x0D, 0xEE, 0xDA, 0x30};
     if (memcmp(program->magic, magic, 8) || program->major != 3 || groups != -1 || !program->has_mutex)
         abort();
-    /* As the reference collector does, though the program holds it. */
+    /* Like the reference collector, even while the program holds it. */
     pthread_mutex_lock(&program->mutex);
     for (struct function *f = program->functions; f->name; f++)
         *f->place = dlsym(program->library, f->name);

@@ -100,7 +100,7 @@ class CaptureJax(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 5)
 
-    def test_what_came_is_kept_and_who_failed_is_named(self) -> None:
+    def test_received_data_is_kept_and_failed_hosts_are_named(self) -> None:
         nobody = free_port()
         with scratch() as logdir, jax_program() as (_, port):
             ended = stepscope(
@@ -113,7 +113,7 @@ class CaptureJax(unittest.TestCase):
             self.assertRegex(said, rf"localhost:{nobody}.*refused")
             self.assertRegex(said, r"no-such-machine\.invalid:9012.*name not found")
 
-    def test_who_is_recording_already_is_busy(self) -> None:
+    def test_while_recording_the_program_is_busy(self) -> None:
         with scratch() as logdir, jax_program() as (program, port):
             first = ("capture", f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir)
             with Program([stepscope_binary(), *first, "--session", "first"]) as running:
@@ -135,7 +135,7 @@ class CaptureJax(unittest.TestCase):
                 self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 10, running.text)
             self.assertTrue(program.alive())
 
-    def test_that_the_program_died_is_told(self) -> None:
+    def test_that_the_program_died_is_reported(self) -> None:
         with scratch() as logdir, jax_program() as (program, port):
             command = ("capture", f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir)
             with Program([stepscope_binary(), *command]) as running:

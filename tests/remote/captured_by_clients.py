@@ -125,7 +125,7 @@ class CapturedByClients(unittest.TestCase):
             self.assertIn("tpu_trace_mode", said, "the nearest known option is named")
             self.assertTrue(program.alive())
 
-    def test_answers_beyond_the_4_mib_that_grpc_begins_with(self) -> None:
+    def test_answers_beyond_the_default_limit_of_grpc_of_4_mib(self) -> None:
         with scratch() as logdir, our_program("--extra-spans", 100_000, "--pause-ms", 20) as (program, port):
             ended = collect_profile(port, INTERVAL_MS, logdir)
             self.assertEqual(ended.code, 0, ended)

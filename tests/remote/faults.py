@@ -112,15 +112,15 @@ class Faults(unittest.TestCase):
             wire.call(channel, method, message, service=service)
         return caught.exception
 
-    def test_terminate_in_the_middle_gives_what_there_is(self) -> None:
+    def test_terminate_in_the_middle_returns_the_recorded_part(self) -> None:
         with wire.channel(self.port) as channel:
-            answer = self.begun(channel, FOR_EVER_MS, "middle")
+            answer = self.start_capture(channel, FOR_EVER_MS, "middle")
             self.program.work()
             wire.call(channel, "Terminate", wire.terminate_request("middle"))
             spans = wire.xspace_of(answer.result(timeout=WAIT_S))
             self.assertIn(b"matmul_block", spans)
 
-    def test_a_terminate_of_nothing_says_so(self) -> None:
+    def test_a_terminate_without_a_capture_is_an_error(self) -> None:
         for message in (wire.terminate_request("nobody"), b""):
             self.assertEqual(self.refused_with("Terminate", message).code(), grpc.StatusCode.NOT_FOUND)
 
@@ -138,7 +138,7 @@ class Faults(unittest.TestCase):
 
     def test_a_call_that_is_cancelled_ends_its_capture(self) -> None:
         with wire.channel(self.port) as channel:
-            answer = self.begun(channel, FOR_EVER_MS)
+            answer = self.start_capture(channel, FOR_EVER_MS)
             answer.cancel()
             self.free_again()
 
@@ -149,9 +149,9 @@ class Faults(unittest.TestCase):
         self.assertIn(caught.exception.code().name, ("CANCELLED", "DEADLINE_EXCEEDED"))
         self.free_again()
 
-    def test_two_at_once_one_is_told_that_it_is_busy(self) -> None:
+    def test_two_at_once_one_of_them_gets_busy(self) -> None:
         with wire.channel(self.port) as channel:
-            first = self.begun(channel, FOR_EVER_MS, "first")
+            first = self.start_capture(channel, FOR_EVER_MS, "first")
             with scratch() as logdir:
                 second = stepscope("capture", f"localhost:{self.port}", "--duration-ms", 50, "--logdir", logdir)
                 self.assertEqual(second.code, 1, second)
@@ -162,7 +162,7 @@ class Faults(unittest.TestCase):
     def is_busy(self) -> bool:
         return wire.is_busy(self.port)
 
-    def begun(self, channel: grpc.Channel, milliseconds: int, session: str = "wire") -> grpc.Future:
+    def start_capture(self, channel: grpc.Channel, milliseconds: int, session: str = "wire") -> grpc.Future:
         """Start a capture; retry when a probe blocked it."""
 
         def begin() -> grpc.Future | None:
@@ -239,7 +239,7 @@ class Faults(unittest.TestCase):
         print(f" ({QUICK_CONNECTIONS} in {time.monotonic() - begin:.1f} s, at most {busiest} open) ", end="", file=sys.stderr)
         self.assertLess(busiest, self.descriptors + 1_200)
 
-    def test_connections_that_say_nothing_keep_nobody_out(self) -> None:
+    def test_connections_without_requests_block_no_client(self) -> None:
         silent = [self.connect() for _ in range(300)]
         try:
             for stream in silent[::2]:
@@ -288,7 +288,7 @@ class ProgramKilled(unittest.TestCase):
                 self.assertRegex(client.text, "busy")
         self.fail("no capture began")
 
-    def test_a_client_is_told_that_the_program_died(self) -> None:
+    def test_a_client_reports_that_the_program_died(self) -> None:
         with scratch() as logdir, our_program() as (program, port):
             with self.capture(logdir, port) as client:
                 program.process.kill()

@@ -74,7 +74,7 @@ class FlightRecorder(unittest.TestCase):
             in_time(run["start_unix_ns"] > asked - 2e9, run)
 
     @mostly
-    def test_more_than_is_kept_gives_what_there_is(self) -> None:
+    def test_more_than_is_retained_returns_everything(self) -> None:
         with scratch() as logdir, our_program("--keep-last", 1_000) as (_, port):
             time.sleep(2)
             ended = stepscope("capture", f"localhost:{port}", "--last", "60s", "--logdir", logdir)
@@ -83,7 +83,7 @@ class FlightRecorder(unittest.TestCase):
             run = info(logdir)["runs"][0]
             in_time(0.8e9 < run["duration_ns"] < 3e9, run)
 
-    def test_a_program_without_it_says_so(self) -> None:
+    def test_a_program_without_it_reports_that(self) -> None:
         with scratch() as logdir, our_program() as (_, port):
             ended = stepscope("capture", f"localhost:{port}", "--last", "1s", "--logdir", logdir)
             self.assertEqual(ended.code, 1, ended)

@@ -41,7 +41,7 @@ class Rules(unittest.TestCase):
             last = soak.Table(work, {"server": Counted(*handles)}).quiet("end", warm)
             return soak.verdict(work, {"server": (True, "")}, warm, last)
 
-    def test_a_handle_that_is_open_for_a_moment_is_no_leak(self) -> None:
+    def test_a_handle_that_is_briefly_open_is_no_leak(self) -> None:
         self.assertEqual(self.verdict(6, 5, 6), 0)
 
     def test_a_fault_writes_to_no_link_and_to_no_file_outside_the_folder(self) -> None:

@@ -65,11 +65,11 @@ class Upstream:
                 kind = "failed with upstream's own, too" if test in also else outcome
                 counts[kind] = counts.get(kind, 0) + 1
                 ended[kind] = ended.get(kind, 0) + 1
-            print(f"{name}: {_told(counts)}", flush=True)
+            print(f"{name}: {_format_counts(counts)}", flush=True)
             for test in sorted(also):
                 print(f"  failed with upstream's own, too: {test}", flush=True)
             failed |= fails - also
-        print(_told(ended))
+        print(_format_counts(ended))
         for test in sorted(failed & self.expected.keys()):
             print(f"expected: {test}: {self.expected[test]}")
         for test in sorted(failed - self.expected.keys()):
@@ -138,7 +138,7 @@ class _Telling(unittest.TextTestResult):
         print(OUTCOME, test.id(), outcome, flush=True)
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "no test"
 
 
