@@ -329,6 +329,11 @@ def recorded(test, code, ranks=1):
     }
 
 
+def plain(parts):
+    """Join the parts of a sentence."""
+    return "".join(part["text"] for part in parts)
+
+
 def findings(path, lengths):
     """
     The findings of a recording, of which the program's own clock gives the lengths of the steps of each rank.
@@ -389,7 +394,7 @@ class TorchPrograms(CausesTest):
                     self.assertEqual(WAITS & {row["kind"] for row in found}, set())
                 elif recorder in RECORD_CALLS:
                     first = self.assert_first(found, "host_bound", r"\bcollect\b")
-                    self.assertNotIn("device", first["title"])
+                    self.assertNotIn("device", plain(first["title"]))
 
     def test_growing_memory_is_found(self):
         for name, (_path, found) in recorded(self, TORCH + LEAK).items():
@@ -399,7 +404,7 @@ class TorchPrograms(CausesTest):
                     self.assert_first(found, "device_bound", PRODUCT)
                     continue
                 first = self.assert_first(found, "memory_growth", r"^aten::(relu|clamp_min)$")
-                self.assertIn("4.00 MiB per step", first["title"])
+                self.assertIn("4.00 MiB per step", plain(first["title"]))
                 if name == "leak/stepscope_torch":
                     self.assert_first(found, "memory_growth", r"train\.py\(\d+\): forward")
 

@@ -132,7 +132,8 @@ class Profiles(unittest.TestCase):
         self.assertEqual(
             [(row["action"], row["rank"]) for row in found["rows"]], [("outer", 1), ("inner", 1)]
         )
-        self.assertTrue(any("rounded to 1.00 ms" in note for note in found["notes"]), found["notes"])
+        notes = ["".join(part["text"] for part in note) for note in found["notes"]]
+        self.assertTrue(any("rounded to 1.00 ms" in note for note in notes), notes)
 
     def test_actions_of_a_timeline_are_summed(self):
         profiler = SimpleProfiler(log_dir=self.folder)

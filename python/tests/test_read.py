@@ -267,7 +267,14 @@ class Reports(Recorded):
                 self.assertEqual(report.kind, kind.name)
                 self.assertTrue(report.sentence)
                 self.assertIn(report.sentence.split()[0], str(report))
-                self.assertEqual(report.to_dict()["rows"], report.rows)
+                parts = [report.sentence_parts, *report.note_parts]
+                joined = tuple("".join(part["text"] for part in sentence) for sentence in parts)
+                self.assertEqual(joined, (report.sentence, *report.notes))
+                sentences = {column["key"] for column in report.columns if column["unit"] == "sentence"}
+                for row, shown in zip(report.to_dict()["rows"], report.rows, strict=True):
+                    for key, cell in row.items():
+                        plain = "".join(part["text"] for part in cell) if key in sentences else cell
+                        self.assertEqual(shown[key], plain)
                 for row in report.rows:
                     self.assertEqual(set(row), {column["key"] for column in report.columns})
                 self.assertIn("<b>", report._repr_html_())

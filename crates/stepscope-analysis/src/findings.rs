@@ -122,6 +122,8 @@ pub enum Detail {
     Rank {
         /// `rank 2`, or the host.
         who: String,
+        /// Its number, where `who` is a rank of the job.
+        rank: Option<u32>,
         /// The kind of work that it does more of than the others.
         extra_work: Option<ExtraWork>,
         /// How much more per step, nanoseconds.

@@ -170,7 +170,7 @@ pub enum Format {
     Table,
     /// For spreadsheets; units in the titles.
     Csv,
-    /// `{"report","rows":[…],"notes":[…]}`, units in the keys.
+    /// `{"report","sentence":[…],"rows":[…],"notes":[…]}`, units in the keys.
     Json,
     /// For issues and pages.
     Md,

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::steps::range_of;
-use stepscope_engine::report::report::{Report, run_start};
+use stepscope_engine::report::report::{Report, Sentence, run_start};
 use stepscope_engine::report::reports::{self, Options, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
@@ -82,6 +82,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         ReportError::Damaged => CliError::failed(error.to_string()),
         error => usage(&error),
     })?);
+    let notes = notes.into_iter().map(Sentence::from);
     report.notes.splice(0..0, notes);
     write(&opened.name, &report, &options, asked.format, out)?;
     if asked.format == Format::Csv {

@@ -4,9 +4,10 @@
 //! command line, the HTTP interface and Python print this and nothing else. As JSON (by `serde`):
 //!
 //! ```text
-//! {"report", "sentence", "summary": {key: value}, "columns": [{"key", "title", "unit", "short_of"?}],
+//! {"report", "sentence": [part], "summary": {key: value}, "columns": [{"key", "title", "unit", "short_of"?}],
 //!  "rows": [{key: value}], "left_out", "sections": [{"name", "title", "columns", "rows", "left_out"}],
-//!  "text": null | "…", "notes": ["…"], "missing": null | {"reason", "fix"}}
+//!  "text": null | "…", "notes": [[part]], "missing": null | {"reason", "fix"}}
+//! part: {"text", "value"?, "unit"?, "link"?, "code"?: true}
 //! ```
 //!
 //! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
@@ -14,11 +15,14 @@
 
 mod brief;
 pub mod html;
+mod sentence;
 mod wire;
 mod words;
 
 pub use brief::{brief, shorter};
-pub use words::{bytes, duration, grouped, in_sentence, plain, share, significant};
+pub(crate) use sentence::sentence;
+pub use sentence::{Link, Sentence, SentencePart, placeholders};
+pub use words::{bytes, count, duration, grouped, in_sentence, plain, share, significant};
 
 use std::borrow::Cow;
 
@@ -48,6 +52,8 @@ pub enum Unit {
     Event,
     /// Yes or no.
     Flag,
+    /// A [`Sentence`] in parts.
+    Sentence,
 }
 
 impl Unit {
@@ -64,6 +70,7 @@ impl Unit {
             Self::Share => "share",
             Self::Event => "event",
             Self::Flag => "flag",
+            Self::Sentence => "sentence",
         }
     }
 }
@@ -84,6 +91,8 @@ pub enum Cell {
     Flag(bool),
     /// Several: event ids, stack frames, shapes.
     List(Vec<Cell>),
+    /// A sentence whose values have links.
+    Sentence(Sentence),
 }
 
 impl From<f64> for Cell {
@@ -136,6 +145,12 @@ impl From<String> for Cell {
 impl From<&str> for Cell {
     fn from(value: &str) -> Self {
         Self::Text(value.to_owned())
+    }
+}
+
+impl From<Sentence> for Cell {
+    fn from(value: Sentence) -> Self {
+        Self::Sentence(value)
     }
 }
 
@@ -303,7 +318,7 @@ pub struct Report {
     /// The registry's name of it.
     pub kind: &'static str,
     /// The answer in one sentence.
-    pub sentence: String,
+    pub sentence: Sentence,
     /// The figures behind the sentence.
     pub summary: Vec<Scalar>,
     /// The rows.
@@ -313,7 +328,7 @@ pub struct Report {
     /// The report as another profiler prints it, where that is the point of it.
     pub text: Option<String>,
     /// What a reader of the figures must know, one sentence each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Sentence>,
     /// Set when there is nothing to report; everything else may then be empty.
     pub missing: Option<Missing>,
 }
@@ -334,10 +349,15 @@ impl Report {
             fix: String::new(),
         };
         Self {
-            sentence: format!("Not recorded: {}.", missing.reason.trim_end_matches('.')),
+            sentence: sentence!("Not recorded: {}.", missing.reason.trim_end_matches('.')),
             missing: Some(missing),
             ..Self::new(kind)
         }
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, note: impl Into<Sentence>) {
+        self.notes.push(note.into());
     }
 
     /// Adds a figure.
@@ -387,7 +407,7 @@ mod tests {
     #[test]
     fn json_has_rows_as_objects_and_no_number_that_is_none() {
         let mut report = Report::new("demo");
-        report.sentence = "Two rows.".to_owned();
+        report.sentence = "Two rows.".into();
         report.scalar("mean_ns", "Mean", Unit::Ns, f64::NAN);
         report.table = Table::new(vec![
             Column::new("name", "Name", Unit::Text),

@@ -26,7 +26,7 @@ use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
-use crate::report::Report;
+use crate::report::{Report, Sentence, sentence};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::AnalysisScope;
 
@@ -331,7 +331,7 @@ fn lack_of(kind: &str, by: Option<&str>) -> Lack {
 }
 
 /// Which report has what a run of sums holds; `None` of a run with a timeline.
-fn without_timeline(trace: &Trace) -> Option<String> {
+fn without_timeline(trace: &Trace) -> Option<Sentence> {
     if !trace.is_without_timeline() {
         return None;
     }
@@ -344,8 +344,9 @@ fn without_timeline(trace: &Trace) -> Option<String> {
         true => "reports 'lightning' and 'cprofile' show",
         false => "report 'lightning' shows",
     };
-    Some(format!(
-        "This run holds aggregates without a timeline: the {found} them."
+    Some(sentence!(
+        "This run holds aggregates without a timeline: the {} them.",
+        found
     ))
 }
 
@@ -400,7 +401,11 @@ mod tests {
             builder.add(sink);
             let trace = builder.finish();
             let report = make(&trace, kind, &Options::default(), &Cancel::default()).unwrap();
-            report.notes.first().cloned().unwrap_or_default()
+            report
+                .notes
+                .first()
+                .map(Sentence::to_string)
+                .unwrap_or_default()
         };
         let of = |kind: ProfileKind, name: &str| Profile {
             kind,

@@ -4,49 +4,64 @@ use stepscope_analysis::steps::StepNote;
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hints};
+use crate::report::{Link, Sentence, SentencePart, count, sentence};
 
 /// Writes each note as sentences, with the line of code that would mark steps where none are marked.
-pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<String> {
+pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<Sentence> {
+    // The viewer has a panel of its own for a run without steps.
+    let not_marked =
+        || SentencePart::text("No steps are marked in this run").link(Link::scalar("steps"));
     let mut out = Vec::new();
     for note in notes {
         match note {
             StepNote::NotMarked => {
                 let lines = hints(trace, Lack::Steps);
-                out.push(
-                    if lines.is_empty() {
-                        "No steps are marked in this run."
-                    } else {
-                        "No steps are marked in this run; this line, around the body of the loop, marks them:"
-                    }
-                    .to_owned(),
-                );
+                let rest = if lines.is_empty() {
+                    "."
+                } else {
+                    "; this line, around the body of the loop, marks them:"
+                };
+                out.push(sentence!("{}{}", not_marked(), rest));
                 let lines = lines.into_iter();
-                out.extend(lines.map(|(framework, line)| format!("{framework}: {line}")));
+                out.extend(lines.map(|(framework, line)| {
+                    sentence!("{}: {}", framework, SentencePart::code(line))
+                }));
             }
             StepNote::Derived { name } => {
-                out.push(format!(
-                    "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly."
+                out.push(sentence!(
+                    "{}; these are derived: each run of {}, which repeats most regularly.",
+                    not_marked(),
+                    format!("{name:?}")
                 ));
                 let lines = hints(trace, Lack::Steps).into_iter();
                 out.extend(lines.map(|(framework, line)| {
-                    format!("{framework}: this line, around the body of the loop, marks steps: {line}")
+                    sentence!(
+                        "{}: this line, around the body of the loop, marks steps: {}",
+                        framework,
+                        SentencePart::code(line)
+                    )
                 }));
             }
-            StepNote::SeveralRanks { steps, ranks } => out.push(format!(
-                "The figures are of {steps} steps: those of {ranks} ranks or hosts, each with steps of its own."
+            StepNote::SeveralRanks { steps, ranks } => out.push(sentence!(
+                "The figures are of {} steps: those of {} ranks or hosts, each with steps of its own.",
+                count(*steps),
+                count(*ranks).link(Link::page("ranks"))
             )),
-            StepNote::Unfinished { unfinished, steps } => out.push(format!(
-                "{unfinished} of {steps} steps were still open when the recording ended; they are listed, but no figure uses them."
+            StepNote::Unfinished { unfinished, steps } => out.push(sentence!(
+                "{} of {} steps were still open when the recording ended; they are listed, but no figure uses them.",
+                count(*unfinished),
+                count(*steps)
             )),
             StepNote::AlsoMarkedOn { track, group } => {
-                let of = group.as_ref().map(|group| format!(" of {group:?}"));
-                out.push(format!(
-                    "Steps of the same numbers are also marked on the track {track:?}{}; they count once.",
-                    of.unwrap_or_default()
+                out.push(sentence!(
+                    "Steps of the same numbers are also marked on the track {}{}; they count once.",
+                    format!("{track:?}"),
+                    group.as_ref().map(|group| format!(" of {group:?}"))
                 ));
             }
-            StepNote::FunctionsLeftOut { functions } => out.push(format!(
-                "{functions} Python functions are not among the labels: 'ops --by python' has them"
+            StepNote::FunctionsLeftOut { functions } => out.push(sentence!(
+                "{} Python functions are not among the labels: 'ops --by python' has them",
+                count(*functions).link(Link::page("ops"))
             )),
         }
     }

@@ -392,6 +392,7 @@ impl Assembly<'_, '_> {
                     .into_iter()
                     .collect(),
                 detail: Detail::Rank {
+                    rank: self.rank_number(*late),
                     who,
                     extra_work,
                     extra_ns,
@@ -407,14 +408,18 @@ impl Assembly<'_, '_> {
 
     fn name_of(&self, who: Participant) -> String {
         let files = self.run_profile.trace.files();
-        let spec = files.get(who.file).map(|file| &file.spec);
-        match spec {
-            Some(spec) if files.len() > 1 => match spec.rank {
-                Some(rank) => format!("rank {rank}"),
-                None => format!("host {}", spec.host),
-            },
+        match (self.rank_number(who), files.get(who.file)) {
+            (Some(rank), _) => format!("rank {rank}"),
+            (None, Some(file)) if files.len() > 1 => format!("host {}", file.spec.host),
             _ => format!("device {}", who.device),
         }
+    }
+
+    /// The rank of a participant; `None` in a run of one file, whose participants are its devices.
+    fn rank_number(&self, who: Participant) -> Option<u32> {
+        let files = self.run_profile.trace.files();
+        let file = files.get(who.file).filter(|_| files.len() > 1)?;
+        file.spec.rank
     }
 
     /// Idle time of devices by cause, and copies.

@@ -29,7 +29,7 @@ pub(super) enum Units {
 /// How the values of a unit stand in their column.
 pub(super) const fn side(unit: Unit) -> Align {
     match unit {
-        Unit::Text | Unit::Flag => Align::Left,
+        Unit::Text | Unit::Sentence | Unit::Flag => Align::Left,
         _ => Align::Right,
     }
 }
@@ -38,6 +38,8 @@ pub(super) const fn side(unit: Unit) -> Align {
 pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
     match (cell, units) {
         (Cell::Text(text), Units::InTitles) => text.clone(),
+        (Cell::Sentence(sentence), Units::InTitles) => sentence.to_string(),
+        (Cell::Sentence(sentence), Units::InCells) => short_within(&sentence.to_string(), WIDEST),
         (Cell::Text(text), Units::InCells) => short_within(&brief(text), WIDEST),
         (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
         (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),

@@ -134,6 +134,7 @@ fn says_nothing(cell: &Cell) -> bool {
         Cell::Empty | Cell::Flag(false) => true,
         Cell::Text(text) => text.is_empty(),
         Cell::List(cells) => cells.is_empty(),
+        Cell::Sentence(sentence) => sentence.is_empty(),
         _ => false,
     }
 }

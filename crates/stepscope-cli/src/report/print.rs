@@ -47,7 +47,7 @@ pub(super) fn text(
 ) -> Result<(), CliError> {
     writeln!(out, "{}", short(name, LINE))?;
     if !report.sentence.is_empty() {
-        page.say("", &report.sentence, out)?;
+        page.say("", &report.sentence.to_string(), out)?;
     }
     if let Some(missing) = report
         .missing
@@ -85,7 +85,7 @@ pub(super) fn text(
         writeln!(out)?;
     }
     for note in &report.notes {
-        page.say("note: ", note, out)?;
+        page.say("note: ", &note.to_string(), out)?;
     }
     Ok(())
 }
@@ -269,7 +269,7 @@ pub(super) fn missing(report: &Report, out: &mut dyn Write) -> Result<(), CliErr
     let Some(missing) = &report.missing else {
         return Ok(());
     };
-    writeln!(out, "{}", clean(&report.sentence))?;
+    writeln!(out, "{}", clean(&report.sentence.to_string()))?;
     if !missing.fix.is_empty() {
         writeln!(out, "To record it: {}", clean(&missing.fix))?;
     }
@@ -279,7 +279,11 @@ pub(super) fn missing(report: &Report, out: &mut dyn Write) -> Result<(), CliErr
 /// For issues and pages.
 pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     if !report.sentence.is_empty() {
-        writeln!(out, "{}\n", text::markdown_cell(&report.sentence))?;
+        writeln!(
+            out,
+            "{}\n",
+            text::markdown_cell(&report.sentence.to_string())
+        )?;
     }
     if let Some(missing) = report
         .missing
@@ -296,7 +300,7 @@ pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliEr
         grid(&section.table, Units::InCells).print_markdown(out)?;
     }
     for note in &report.notes {
-        writeln!(out, "\n> {}", text::markdown_cell(note))?;
+        writeln!(out, "\n> {}", text::markdown_cell(&note.to_string()))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::reports::report;
+use crate::reports::{plain, report};
 use crate::traces::open;
 
 /// What one scenario came to.
@@ -34,10 +34,9 @@ fn words(value: &Value) -> Vec<String> {
 
 /// Texts of a finding that may name what causes it.
 fn texts(row: &Value) -> Vec<String> {
-    ["title", "where", "advice"]
-        .iter()
-        .flat_map(|key| words(&row[*key]))
-        .collect()
+    let title = plain(&row["title"]).to_lowercase();
+    let others = ["where", "advice"].iter().flat_map(|key| words(&row[*key]));
+    std::iter::once(title).chain(others).collect()
 }
 
 fn judge(path: &Path) -> Score {
@@ -86,7 +85,7 @@ fn judge(path: &Path) -> Score {
         forbidden: words(&truth["must_not_say"])
             .iter()
             .any(|word| word == kinds[0]),
-        told: report["sentence"].as_str().unwrap_or_default().to_owned(),
+        told: plain(&report["sentence"]),
     }
 }
 

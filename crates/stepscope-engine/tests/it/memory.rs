@@ -212,7 +212,7 @@ fn the_report_says_who_and_when() {
         };
         let report = reports::make(&run.trace, "memory", &options, &Cancel::default()).unwrap();
         assert!(
-            report.sentence.starts_with("CUDA 0 peaked at "),
+            report.sentence.to_string().starts_with("CUDA 0 peaked at "),
             "{}",
             report.sentence
         );
@@ -274,11 +274,10 @@ fn what_memory_is_for_agrees_with_torch() {
         close(at_peak("temporary"), temporary + detail + unknown),
         "{report:?}"
     );
+    let sentence = report.sentence.to_string();
     assert!(
-        report.sentence.contains("(backward pass, ")
-            && report.sentence.contains("activations (estimated)"),
-        "{}",
-        report.sentence
+        sentence.contains("(backward pass, ") && sentence.contains("activations (estimated)"),
+        "{sentence}"
     );
 }
 

@@ -12,6 +12,12 @@ use stepscope_model::Dur;
 
 use crate::traces::{below, folder, open};
 
+/// The plain text of a sentence: its parts joined.
+pub(crate) fn plain(sentence: &Value) -> String {
+    let parts = sentence.as_array().into_iter().flatten();
+    parts.filter_map(|part| part["text"].as_str()).collect()
+}
+
 pub(crate) fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
     let options = Options {
         by: by.map(str::to_owned),
@@ -90,6 +96,7 @@ fn every_report_of_every_trace_is_whole() {
                     for title in rows.iter().filter_map(|row| row.get("title")) {
                         begins_a_sentence(title, &what);
                     }
+                    links_lead_somewhere(&run, &found, &what);
                     // One has an operation of that name.
                     if !path.ends_with("nan_infinity.json") {
                         is_plain(&found, &what);
@@ -127,9 +134,51 @@ fn costliest_first(rows: &[Value], what: &str) {
     assert!(sorted, "{what} is out of order");
 }
 
+/// Links of values name events, figures, tables and rows that are there.
+fn links_lead_somewhere(run: &Run, found: &Value, what: &str) {
+    let rows = found["rows"].as_array().unwrap();
+    let titles = rows.iter().filter_map(|row| row.get("title"));
+    let notes = found["notes"].as_array().into_iter().flatten();
+    let sentences = std::iter::once(&found["sentence"])
+        .chain(notes)
+        .chain(titles);
+    let parts = sentences.filter_map(Value::as_array).flatten();
+    for part in parts.filter(|part| part.get("value").is_some()) {
+        let Some(link) = part.get("link").and_then(Value::as_object) else {
+            continue;
+        };
+        let (kind, target) = link.iter().next().unwrap();
+        let exists = match kind.as_str() {
+            "event" => target.as_u64() < Some(run.trace.event_count().into()),
+            "scalar" => found["summary"].get(target.as_str().unwrap()).is_some(),
+            "section" => {
+                let mut sections = found["sections"].as_array().unwrap().iter();
+                sections.any(|section| section["name"] == *target)
+            }
+            "row" => {
+                let (key, name) = target.as_object().unwrap().iter().next().unwrap();
+                rows.iter().any(|row| row[key] == *name)
+            }
+            "range" => number(&target["start_ns"]) <= number(&target["end_ns"]),
+            "step" => run
+                .trace
+                .step_marks()
+                .iter()
+                .any(|mark| *target == mark.number),
+            "rank" => {
+                let mut files = run.trace.files().iter();
+                files.any(|file| file.spec.rank.is_some_and(|rank| *target == rank))
+            }
+            "page" => target.is_string(),
+            _ => false,
+        };
+        assert!(exists, "{what}: {part}");
+    }
+}
+
 /// Sentences begin with a capital letter, or a number.
 fn begins_a_sentence(said: &Value, what: &str) {
-    let first = said.as_str().and_then(|said| said.chars().next());
+    let first = plain(said).chars().next();
     let begins = first.is_some_and(|letter| letter.is_uppercase() || letter.is_ascii_digit());
     assert!(begins, "{what}: {said}");
 }

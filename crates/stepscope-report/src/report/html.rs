@@ -52,7 +52,7 @@ pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
         let _ = writeln!(
             out,
             "<p class=\"lead\">{}</p>",
-            escape(&first.report.sentence)
+            escape(&first.report.sentence.to_string())
         );
     }
     if !head.facts.is_empty() {
@@ -110,7 +110,7 @@ fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
         escape(part.question)
     );
     if !told && !report.sentence.is_empty() {
-        let _ = writeln!(out, "<p>{}</p>", escape(&report.sentence));
+        let _ = writeln!(out, "<p>{}</p>", escape(&report.sentence.to_string()));
     }
     cards(out, &report.summary);
     let steps = report
@@ -138,7 +138,7 @@ fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
     if !report.notes.is_empty() {
         out.push_str("<ul class=\"notes\">");
         for note in &report.notes {
-            let _ = write!(out, "<li>{}</li>", escape(note));
+            let _ = write!(out, "<li>{}</li>", escape(&note.to_string()));
         }
         out.push_str("</ul>\n");
     }
@@ -271,7 +271,7 @@ fn cell(out: &mut String, row: &[Cell], said: DisplayColumn<'_>, is_name: bool) 
             (share * 100.0).clamp(0.0, 100.0)
         ),
         (Some(number), _) => write!(out, "<td class=\"n\" data-v=\"{number}\">{text}</td>"),
-        (None, Unit::Text) if is_name || whole != text || text.len() > LONG => {
+        (None, Unit::Text | Unit::Sentence) if is_name || whole != text || text.len() > LONG => {
             let class = if is_name { "name" } else { "long" };
             if whole.len() > LONG || whole != text {
                 write!(
@@ -287,7 +287,7 @@ fn cell(out: &mut String, row: &[Cell], said: DisplayColumn<'_>, is_name: bool) 
 }
 
 const fn is_numeric(unit: Unit) -> bool {
-    !matches!(unit, Unit::Text | Unit::Event | Unit::Flag)
+    !matches!(unit, Unit::Text | Unit::Sentence | Unit::Event | Unit::Flag)
 }
 
 fn is_blank(cell: &Cell) -> bool {
@@ -295,6 +295,7 @@ fn is_blank(cell: &Cell) -> bool {
         Cell::Empty | Cell::Flag(false) => true,
         Cell::Text(text) => text.is_empty(),
         Cell::List(cells) => cells.is_empty(),
+        Cell::Sentence(sentence) => sentence.is_empty(),
         _ => false,
     }
 }
@@ -305,6 +306,7 @@ fn shown_cell(cell: &Cell, unit: Unit) -> String {
         Cell::Empty | Cell::Flag(false) => String::new(),
         Cell::Flag(true) => "yes".to_owned(),
         Cell::Text(text) => text.clone(),
+        Cell::Sentence(sentence) => sentence.to_string(),
         Cell::Int(number) => shown_number(*number as f64, Some(*number), unit),
         Cell::Number(number) => shown_number(*number, None, unit),
         Cell::List(cells) => {
@@ -316,12 +318,12 @@ fn shown_cell(cell: &Cell, unit: Unit) -> String {
 
 fn shown_number(number: f64, whole: Option<i64>, unit: Unit) -> String {
     match unit {
-        Unit::Ns => super::duration(number),
-        Unit::Us => super::duration(number * 1e3),
-        Unit::Bytes => super::bytes(number),
+        Unit::Ns => super::duration(number).text,
+        Unit::Us => super::duration(number * 1e3).text,
+        Unit::Bytes => super::bytes(number).text,
         Unit::BytesPerSecond => format!("{}/s", super::bytes(number)),
-        Unit::Share => super::share(number),
-        Unit::Count => whole.map_or_else(|| significant(number), grouped),
+        Unit::Share => super::share(number).text,
+        Unit::Count => whole.map_or_else(|| significant(number), |whole| grouped(whole).text),
         _ => whole.map_or_else(|| plain(number), |whole| whole.to_string()),
     }
 }
@@ -357,7 +359,7 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::new("ops");
-        report.sentence = "One & only.".to_owned();
+        report.sentence = "One & only.".into();
         report.scalar("self_ns", "Self time", Unit::Ns, 1_500.0);
         report.table = Table::new(vec![
             Column::new("name", "Name", Unit::Text),

@@ -4,7 +4,7 @@ use serde::ser::{
     Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer,
 };
 
-use super::{Cell, Column, Missing, Report, Scalar, Section, Table};
+use super::{Cell, Column, Link, Missing, Report, Scalar, Section, Sentence, SentencePart, Table};
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -15,7 +15,79 @@ impl Serialize for Cell {
             Self::Number(number) => to.serialize_f64(*number),
             Self::Flag(flag) => to.serialize_bool(*flag),
             Self::List(cells) => to.collect_seq(cells),
+            Self::Sentence(sentence) => sentence.serialize(to),
         }
+    }
+}
+
+impl Serialize for Sentence {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.parts())
+    }
+}
+
+impl Serialize for SentencePart {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_map(None)?;
+        fields.serialize_entry("text", &self.text)?;
+        if let Some((number, unit)) = self.value {
+            fields.serialize_entry("value", &Cell::from(number))?;
+            fields.serialize_entry("unit", unit.as_str())?;
+        }
+        if let Some(link) = &self.link {
+            fields.serialize_entry("link", link)?;
+        }
+        if self.is_code {
+            fields.serialize_entry("code", &true)?;
+        }
+        fields.end()
+    }
+}
+
+impl Serialize for Link {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut link = to.serialize_map(Some(1))?;
+        match self {
+            Self::Event(event) => link.serialize_entry("event", &event.0)?,
+            Self::Range {
+                start_ns,
+                end_ns,
+                host,
+            } => link.serialize_entry("range", &Range(*start_ns, *end_ns, host.as_deref()))?,
+            Self::Step(number) => link.serialize_entry("step", number)?,
+            Self::Rank(rank) => link.serialize_entry("rank", rank)?,
+            Self::Row { column, name } => link.serialize_entry("row", &RowName(column, name))?,
+            Self::Scalar(key) => link.serialize_entry("scalar", key)?,
+            Self::Section(name) => link.serialize_entry("section", name)?,
+            Self::Page(id) => link.serialize_entry("page", id)?,
+        }
+        link.end()
+    }
+}
+
+/// Start and end of a time range, and its host.
+struct Range<'a>(f64, f64, Option<&'a str>);
+
+impl Serialize for Range<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_map(None)?;
+        fields.serialize_entry("start_ns", &self.0)?;
+        fields.serialize_entry("end_ns", &self.1)?;
+        if let Some(host) = self.2 {
+            fields.serialize_entry("host", host)?;
+        }
+        fields.end()
+    }
+}
+
+/// Key of a column, and the text of a row in it.
+struct RowName<'a>(&'a str, &'a str);
+
+impl Serialize for RowName<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_map(Some(1))?;
+        fields.serialize_entry(self.0, self.1)?;
+        fields.end()
     }
 }
 

@@ -8,7 +8,8 @@ use stepscope_model::{Cancelled, Dur, Time};
 use stepscope_store::Trace;
 
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+    Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, run_start,
+    sentence, share, since_start_ns,
 };
 use crate::reports::Options;
 use crate::reports::kernels::{nothing, range_of};
@@ -90,30 +91,28 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     if !found.clocks.is_empty() {
         report.section("clocks", "Clocks of the ranks", clocks(trace, &found));
-        report.notes.push(clock_note(&found, &chosen));
+        report.note(clock_note(&found, &chosen));
     }
     if !found.unmatched.is_empty() {
-        report.notes.push(format!(
+        report.note(sentence!(
             "Not matched across participants, since they have different numbers of them: {}.",
             found.unmatched.join(", ")
         ));
     }
     if chosen.iter().any(|(_, part)| part.bytes.is_none()) {
-        report
-            .notes
-            .push("Collectives without a recorded size have no bandwidth.".to_owned());
+        report.note("Collectives without a recorded size have no bandwidth.");
     }
     Ok(report)
 }
 
-fn clock_note(found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) -> String {
+fn clock_note(found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) -> Sentence {
     let errors: Option<Vec<Dur>> = found.clocks.iter().map(Clock::arrival_error).collect();
     let error = errors.and_then(|errors| errors.into_iter().max());
     let Some(error) = error else {
         return "Clocks of the ranks are not aligned (error unknown): arrival times cannot be compared."
-            .to_owned();
+            .into();
     };
-    let error = duration(error.as_ns_f64());
+    let error = duration(error.as_ns_f64()).link(Link::section("clocks"));
     let moved = found
         .clocks
         .iter()
@@ -121,23 +120,54 @@ fn clock_note(found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) ->
     let several = || chosen.iter().filter(|(one, _)| one.spread.is_some());
     let compared = several().filter(|(one, _)| found.comparable(one)).count();
     let how = match moved.count() {
-        0 => "by the timestamps of their files".to_owned(),
-        count => format!(
-            "by common collectives: the clocks of {count} files could not be right, and were moved so \
-             that these end together"
+        0 => "by the timestamps of their files".into(),
+        moved => sentence!(
+            "by common collectives: the clocks of {} files could not be right, and were moved so \
+             that these end together",
+            count(moved).link(Link::section("clocks"))
         ),
     };
+    let aligned = sentence!(
+        "Clocks of the ranks are aligned {} (error up to {}).",
+        how,
+        error
+    );
     match (compared, several().count()) {
-        (0, _) => format!(
-            "Clocks of the ranks are aligned {how} (error up to {error}). No arrival spread exceeds the \
-             error: who came last cannot be told."
+        (0, _) => sentence!(
+            "{} No arrival spread exceeds the error: who came last cannot be told.",
+            aligned
         ),
-        (compared, all) if compared < all => format!(
-            "Clocks of the ranks are aligned {how} (error up to {error}). Who came last is shown for the \
-             {compared} of {all} collectives whose arrival spread exceeds the error."
+        (compared, all) if compared < all => sentence!(
+            "{} Who came last is shown for the {} of {} collectives whose arrival spread exceeds the error.",
+            aligned,
+            count(compared).link(Link::section("participants")),
+            count(all)
         ),
-        _ => format!("Clocks of the ranks are aligned {how} (error up to {error})."),
+        _ => aligned,
     }
+}
+
+/// A participant in a sentence, with a link to its rank.
+fn straggler(trace: &Trace, participant: Participant) -> SentencePart {
+    let name = who(trace, participant);
+    let file = trace.files().get(participant.file);
+    match file.and_then(|file| file.spec.rank) {
+        Some(rank) => SentencePart::value(name, rank.into(), Unit::Number).link(Link::Rank(rank)),
+        None => SentencePart::text(name),
+    }
+}
+
+/// The call by which a participant delayed the others most.
+fn latest_arrival<'a>(
+    found: &Collectives,
+    compared: impl Iterator<Item = &'a (&'a Collective, &'a CollectiveCall)>,
+    latest: Participant,
+) -> Option<Link> {
+    let of_latest = compared.filter(|(one, _)| one.last == Some(latest));
+    let (longest, _) = of_latest.max_by_key(|(one, _)| one.spread)?;
+    let mut calls = longest.parts.iter().map(|place| &found.parts[*place]);
+    let call = calls.find(|call| call.who == latest)?;
+    Some(Link::Event(call.event))
 }
 
 fn summary(
@@ -166,26 +196,24 @@ fn summary(
         .iter()
         .max_by_key(|(who, ps)| (**ps, std::cmp::Reverse(**who)));
     let mean_spread = mean_ns(spreads().map(Dur::ps));
+    let all = count(chosen.len()).link(Link::scalar("collectives"));
+    let total_time = duration(total as f64 / 1e3).link(Link::scalar("total_ns"));
     report.sentence = match (worst, mean_spread) {
-        (Some((latest, ps)), Some(spread)) if *ps > 0 => format!(
+        (Some((latest, ps)), Some(spread)) if *ps > 0 => sentence!(
             "{} collectives; arrivals are {} apart on average, and {} delays the others most \
              ({} in total).",
-            chosen.len(),
-            duration(spread),
-            who(trace, *latest),
-            duration(*ps as f64 / 1e3)
+            all,
+            duration(spread).link(Link::scalar("mean_spread_ns")),
+            straggler(trace, *latest),
+            duration(*ps as f64 / 1e3).link(latest_arrival(found, compared(), *latest))
         ),
-        _ if several().next().is_some() && bounded().next().is_none() => format!(
+        _ if several().next().is_some() && bounded().next().is_none() => sentence!(
             "{} collectives took {} in all. Clocks of the ranks are not aligned (error unknown): arrival \
              times cannot be compared.",
-            chosen.len(),
-            duration(total as f64 / 1e3)
+            all,
+            total_time
         ),
-        _ => format!(
-            "{} collectives took {} in total.",
-            chosen.len(),
-            duration(total as f64 / 1e3)
-        ),
+        _ => sentence!("{} collectives took {} in total.", all, total_time),
     };
     report.scalar("collectives", "Collectives", Unit::Count, chosen.len());
     report.scalar(
@@ -542,12 +570,13 @@ pub(super) fn overlap(
     }
     let exposed = all.exposed_communication().as_ns_f64();
     let total = all.communication().as_ns_f64();
-    report.sentence = format!(
+    let is_exposed = || Link::scalar("exposed_ns");
+    report.sentence = sentence!(
         "Of {} of communication {} ({}) is exposed: {} of the devices' time.",
-        duration(total),
-        duration(exposed),
-        share(ratio(exposed, total).unwrap_or(0.0)),
-        share(ratio(exposed, all.range.as_ns_f64()).unwrap_or(0.0)),
+        duration(total).link(Link::scalar("communication_ns")),
+        duration(exposed).link(is_exposed()),
+        share(ratio(exposed, total).unwrap_or(0.0)).link(is_exposed()),
+        share(ratio(exposed, all.range.as_ns_f64()).unwrap_or(0.0)).link(is_exposed()),
     );
     report.scalar("communication_ns", "Communication", Unit::Ns, total);
     report.scalar("hidden_ns", "Hidden", Unit::Ns, all.hidden_communication());
@@ -603,11 +632,10 @@ pub(super) fn overlap(
         report.section("kinds", "Kinds of collectives", kinds);
     }
     report.table.cut(options.top);
-    report.notes.push(
+    report.note(
         "Without a range, a device's time is from its first work to its last. HTA's overlap is the \
          same part of the communication, of all devices of a file, in whole microseconds and hundredths \
-         of a percent; of several profiler steps it leaves out the last."
-            .to_owned(),
+         of a percent; of several profiler steps it leaves out the last.",
     );
     Ok(report)
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use stepscope_model::{Cancelled, Profile, ProfileKind, ProfileRow};
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Report, Table, Unit, duration, grouped};
+use crate::report::{Cell, Column, Link, Report, Table, Unit, duration, grouped, sentence};
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::timeline_query::statistics_tree::distinct_names;
@@ -26,17 +26,16 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let mut report = report_of(&from_files, options);
         if options.range.is_some() {
             let note = "The file has aggregates of the whole run only: the range has no effect.";
-            report.notes.push(note.to_owned());
+            report.note(note);
         }
         return Ok(report);
     }
     match python_profile::profile(trace, options.range.as_ref(), cancel)? {
         Some(profile) => {
             let mut report = report_of(&[&profile], options);
-            report.notes.push(
+            report.note(
                 "Made from the calls in the trace: what was running before the recording began is left out, and \
-                 the tracer's own cost is in the times."
-                    .to_owned(),
+                 the tracer's own cost is in the times.",
             );
             Ok(report)
         }
@@ -77,21 +76,21 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
         sum(|profile| profile.primitive_calls),
     );
     report.scalar("total_ns", "Total", Unit::Ns, ns(total_s));
-    report.sentence = format!(
+    report.sentence = sentence!(
         "{} function calls in {}.",
-        grouped(calls),
-        duration(ns(total_s))
+        grouped(calls).link(Link::scalar("calls")),
+        duration(ns(total_s)).link(Link::scalar("total_ns"))
     );
     if profiles.len() > 1 {
-        report.notes.push(
-            "Several profiles: of actions that nest, the calls of the inner one are in the outer one, too.".to_owned(),
+        report.note(
+            "Several profiles: of actions that nest, the calls of the inner one are in the outer one, too.",
         );
     }
     if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
         report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));
-        report.notes.push(format!(
+        report.note(sentence!(
             "The file's times are rounded to {}: sums of them are no better than that.",
-            duration(ns(rounded))
+            duration(ns(rounded)).link(Link::scalar("rounded_to_ns"))
         ));
     }
     report.table.cut(options.top);

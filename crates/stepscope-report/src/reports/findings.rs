@@ -7,7 +7,7 @@ mod title;
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Report, Table, Unit};
+use crate::report::{Cell, Column, Report, Sentence, Table, Unit, sentence};
 use crate::reports::Options;
 use platform::Platform;
 use stepscope_analysis::findings::{Cause, Diagnosis, Finding, MOST, diagnose};
@@ -30,7 +30,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     let found = diagnose(&run_profile, &memory, cancel)?;
     let mut report = Report::new(KIND);
-    report.sentence = sentence(trace, &found);
+    report.sentence = sentence_of(trace, &found);
     report.scalar("findings", "Findings", Unit::Count, found.findings.len());
     report.table = table(trace, &found);
     report.table.cut(options.top.min(MOST));
@@ -40,21 +40,19 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             (0, Some(_)) => "No steps are marked: times are those of the range",
             _ => "No whole step lies in the range: times are those of the range",
         };
-        report.notes.push(what.to_owned());
+        report.note(what);
     } else if run_profile.steps.derived.is_some() {
-        report
-            .notes
-            .push("No steps are marked: times are those of derived steps".to_owned());
+        report.note("No steps are marked: times are those of derived steps");
     }
     Ok(report)
 }
 
 /// The first finding in a sentence, or that nothing is worth doing.
-pub(super) fn sentence(trace: &Trace, found: &Diagnosis) -> String {
+pub(super) fn sentence_of(trace: &Trace, found: &Diagnosis) -> Sentence {
     let platform = Platform::new(trace);
     match found.findings.first() {
-        Some(first) => format!("{}.", title::title(first, found, &platform)),
-        None => "Nothing is worth doing: no cause takes 3 % of the time.".to_owned(),
+        Some(first) => sentence!("{}.", title::title(first, found, &platform)),
+        None => "Nothing is worth doing: no cause takes 3 % of the time.".into(),
     }
 }
 
@@ -64,7 +62,7 @@ pub(super) fn table(trace: &Trace, found: &Diagnosis) -> Table {
     let mut table = Table::new(vec![
         Column::new("rank", "Rank", Unit::Count),
         Column::new("kind", "Kind", Unit::Text),
-        Column::new("title", "Finding", Unit::Text),
+        Column::new("title", "Finding", Unit::Sentence),
         Column::new("where", "Where", Unit::Text),
         Column::new("saving_per_step_ns", "Potential saving per step", Unit::Ns),
         Column::new("saving_ns", "Potential saving", Unit::Ns),

@@ -6,7 +6,8 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+    Cell, Column, Link, Report, SentencePart, Table, Unit, count, duration, run_start, sentence,
+    share, since_start_ns,
 };
 use crate::reports::Options;
 use crate::reports::kernels::nothing;
@@ -41,20 +42,24 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         .zip(causes)
         .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
     report.sentence = match worst {
-        Some((cause, dur)) if total > Dur::ZERO => format!(
+        Some((cause, dur)) if total > Dur::ZERO => sentence!(
             "{} ({} of the time); the main cause ({}) is {}.",
             match devices.list.len() {
-                0 | 1 => format!("The device was idle for {}", duration(total_ns)),
-                count => format!(
-                    "The {count} devices were idle for {} each on average",
-                    duration(total_ns / count as f64)
+                0 | 1 => sentence!(
+                    "The device was idle for {}",
+                    duration(total_ns).link(Link::scalar("idle_ns"))
+                ),
+                all => sentence!(
+                    "The {} devices were idle for {} each on average",
+                    count(all),
+                    duration(total_ns / all as f64).link(Link::scalar("idle_ns"))
                 ),
             },
-            share(part(total_ns, found.range).unwrap_or(0.0)),
-            share(dur.as_ns_f64() / total_ns),
+            share(part(total_ns, found.range).unwrap_or(0.0)).link(Link::scalar("idle_share")),
+            share(dur.as_ns_f64() / total_ns).link(longest(trace, &devices, &found, cause)),
             cause.as_str()
         ),
-        _ => "The devices were never idle.".to_owned(),
+        _ => "The devices were never idle.".into(),
     };
     report.scalar("idle_ns", "Idle", Unit::Ns, total_ns);
     report.scalar(
@@ -81,19 +86,27 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "HTA's temporal breakdown",
             temporal(trace, &ranks),
         );
-        report.notes.push(
-            "A device waits when none of its queues has work; HTA looks at each stream alone, so that \
-             a stream waits while others work, and always at the whole recording."
-                .to_owned(),
-        );
+        report.note(sentence!(
+            "A device waits when none of its queues has work; {} looks at each stream alone, so that \
+             a stream waits while others work, and always at the whole recording.",
+            SentencePart::text("HTA").link(Link::section("hta"))
+        ));
         if ranks.iter().any(|rank| rank.left_out > 0) {
-            report.notes.push(
-                "HTA leaves out what was called in the last of several profiler steps; our figures have it."
-                    .to_owned(),
-            );
+            report.note(sentence!(
+                "{} leaves out what was called in the last of several profiler steps; our figures have it.",
+                SentencePart::text("HTA").link(Link::section("hta_temporal"))
+            ));
         }
     }
     Ok(report)
+}
+
+/// The longest gap of a cause, on the tracks of its host.
+fn longest(trace: &Trace, devices: &Devices<'_>, found: &Idle, cause: Cause) -> Option<Link> {
+    let of_cause = found.gaps.iter().filter(|gap| gap.cause() == cause);
+    let gap = of_cause.max_by_key(|gap| gap.dur())?;
+    let file = trace.files().get(devices.list.get(gap.device)?.file)?;
+    Some(Link::range(trace, gap.start, gap.end, &file.spec.host))
 }
 
 fn part(ns: f64, range: Dur) -> Option<f64> {

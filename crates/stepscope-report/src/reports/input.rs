@@ -5,7 +5,10 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
-use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
+use crate::report::{
+    Column, Link, Report, SentencePart, Table, Unit, duration, run_start, sentence, share,
+    since_start_ns,
+};
 use crate::reports::Options;
 use stepscope_analysis::input::{Verdict, input};
 use stepscope_analysis::parallel::Cancel;
@@ -24,24 +27,30 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let mut report = Report::new(KIND);
     report.sentence = match found.verdict {
         Verdict::CannotTell => {
-            "Cannot tell whether the program waits for input: no input stage was recorded."
-                .to_owned()
+            "Cannot tell whether the program waits for input: no input stage was recorded.".into()
         }
-        verdict if sum.input == Dur::ZERO => format!(
+        verdict if sum.input == Dur::ZERO => sentence!(
             "The program is {}: nothing waits for input.",
             verdict.as_str()
         ),
-        verdict => format!(
+        verdict => sentence!(
             "The program {} {}: {} of {} waits for input ({}).",
             if found.inferred { "may be" } else { "is" },
             verdict.as_str(),
-            duration(found.per_step_ns),
+            // The stage that takes most of it, where it was longest.
+            duration(found.per_step_ns).link(
+                found
+                    .stages
+                    .iter()
+                    .max_by_key(|stage| stage.in_steps)
+                    .map(|stage| Link::Event(stage.longest))
+            ),
             if run_profile.has_steps() {
                 "each step"
             } else {
                 "the recording"
             },
-            share(found.share)
+            share(found.share).link(Link::scalar("input_share"))
         ),
     };
     report.scalar("verdict", "Verdict", Unit::Text, found.verdict.as_str());
@@ -102,14 +111,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if found.verdict == Verdict::CannotTell {
         match hint(trace, Lack::Input) {
             "" => {}
-            line => report.notes.push(format!("Mark the input stage: {line}")),
+            line => report.note(sentence!(
+                "{}: {}",
+                SentencePart::text("Mark the input stage").link(Link::scalar("input_share")),
+                SentencePart::code(line)
+            )),
         }
     }
     if found.inferred && found.verdict != Verdict::CannotTell {
-        report.notes.push(
+        report.note(
             "No thread marks the steps, so waiting is inferred from input stages of all threads: those that \
-             prefetch in the background count too."
-                .to_owned(),
+             prefetch in the background count too.",
         );
     }
     report

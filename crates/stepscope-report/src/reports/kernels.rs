@@ -12,8 +12,8 @@ use stepscope_store::Trace;
 
 use crate::demangle::demangled;
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, grouped, in_sentence, run_start, share,
-    since_start_ns,
+    Cell, Column, Link, Report, Table, Unit, count, duration, grouped, in_sentence, run_start,
+    sentence, share, since_start_ns,
 };
 use crate::reports::Options;
 use stepscope_analysis::device::{Devices, Work};
@@ -82,19 +82,18 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             graphs(trace, &found, options.top),
         );
     }
-    report.notes.push(
-        "Totals are sums over all devices and streams: concurrent work counts more than once."
-            .to_owned(),
+    report.note(
+        "Totals are sums over all devices and streams: concurrent work counts more than once.",
     );
     let ran: u64 = found.rows.iter().map(|row| row.count).sum();
     let launched = found.delays.len() as u64;
     // Where nothing has a launch, the platform or its profiler records none.
     if (1..ran).contains(&launched) {
-        report.notes.push(format!(
+        report.note(sentence!(
             "{} of {} have no launch in the file: they were launched before the recording began, \
              or its writer did not record them.",
-            grouped(ran - launched),
-            grouped(ran)
+            grouped(ran - launched).link(Link::section("streams")),
+            grouped(ran).link(Link::scalar("launches"))
         ));
     }
     Ok(report)
@@ -106,22 +105,22 @@ fn total_ps(found: &Kernels) -> i128 {
 
 fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) {
     let total_ns = total_ps(found) as f64 / 1e3;
-    let count: u64 = found.rows.iter().map(|row| row.count).sum();
+    let launches: u64 = found.rows.iter().map(|row| row.count).sum();
     report.sentence = match found.rows.first() {
-        Some(first) if total_ns > 0.0 => format!(
-            "{} kernels and copies took {} of device time{}; the largest is {} ({}).",
-            grouped(count),
-            duration(total_ns),
-            match devices {
-                0 | 1 => String::new(),
-                count => format!(", summed over {count} devices"),
-            },
-            in_sentence(&label(trace, found, first)),
-            share(first.total_ps as f64 / 1e3 / total_ns)
-        ),
-        _ => "Nothing ran on the devices in this range.".to_owned(),
+        Some(first) if total_ns > 0.0 => {
+            let name = label(trace, found, first);
+            sentence!(
+                "{} kernels and copies took {} of device time{}; the largest is {} ({}).",
+                grouped(launches).link(Link::scalar("launches")),
+                duration(total_ns).link(Link::scalar("total_ns")),
+                (devices > 1).then(|| sentence!(", summed over {} devices", count(devices))),
+                in_sentence(&name),
+                share(first.total_ps as f64 / 1e3 / total_ns).link(Link::row("name", name))
+            )
+        }
+        _ => "Nothing ran on the devices in this range.".into(),
     };
-    report.scalar("launches", "Launches", Unit::Count, count);
+    report.scalar("launches", "Launches", Unit::Count, launches);
     report.scalar("total_ns", "Total", Unit::Ns, total_ns);
     for (key, title, part) in [
         ("launch_delay_p50_ns", "Launch latency p50", 0.5),

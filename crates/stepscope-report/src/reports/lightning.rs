@@ -7,7 +7,9 @@ use rustc_hash::FxHashSet;
 use stepscope_model::{Cancelled, Profile, ProfileKind};
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::report::{
+    Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, sentence,
+};
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::lightning_actions;
@@ -26,7 +28,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let mut report = report_of(&from_files, options);
         if options.range.is_some() {
             let note = "The file has aggregates of the whole run only: the range has no effect.";
-            report.notes.push(note.to_owned());
+            report.note(note);
         }
         return Ok(report);
     }
@@ -37,10 +39,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         ));
     };
     let mut report = report_of(&[&profile], options);
-    report.notes.push(
+    report.note(
         "Made from labels; the whole is the time from the run's first to its last moment, so shares differ \
-         from those that SimpleProfiler prints, which counts from its own making."
-            .to_owned(),
+         from those that SimpleProfiler prints, which counts from its own making.",
     );
     Ok(report)
 }
@@ -104,12 +105,12 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
         .filter_map(|profile| profile.total_s)
         .reduce(f64::max);
     report.scalar("whole_ns", "Whole", Unit::Ns, whole.map(ns));
-    report.sentence = sentence(profiles, largest);
+    report.sentence = sentence_of(profiles, largest);
     if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
         report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));
-        report.notes.push(format!(
+        report.note(sentence!(
             "The file's times are rounded to {}: sums of them are no better than that.",
-            duration(ns(rounded))
+            duration(ns(rounded)).link(Link::scalar("rounded_to_ns"))
         ));
     }
     report.text = (!text.is_empty()).then_some(text);
@@ -133,7 +134,7 @@ fn push_rows(table: &mut Table, profile: &Profile) {
     }
 }
 
-fn sentence(profiles: &[&Profile], rows: usize) -> String {
+fn sentence_of(profiles: &[&Profile], rows: usize) -> Sentence {
     let longest_of = |kind| {
         let all = profiles.iter().filter(move |profile| profile.kind == kind);
         all.flat_map(|profile| &profile.rows).max_by(|a, b| {
@@ -143,31 +144,40 @@ fn sentence(profiles: &[&Profile], rows: usize) -> String {
         })
     };
     match longest_of(ProfileKind::Actions) {
-        Some(row) => format!(
-            "{rows} actions; the longest is {} with {}{}.",
-            row.name,
-            duration(ns(row.total_s.unwrap_or(0.0))),
-            row.calls
-                .map_or_else(String::new, |calls| format!(" in {calls} calls")),
+        Some(row) => sentence!(
+            "{} actions; the longest is {} with {}{}.",
+            count(rows).link(Link::scalar("actions")),
+            &*row.name,
+            duration(ns(row.total_s.unwrap_or(0.0))).link(Link::row("action", &*row.name)),
+            row.calls.map(|calls| sentence!(
+                " in {} calls",
+                SentencePart::value(calls.to_string(), calls as f64, Unit::Count)
+                    .link(Link::row("action", &*row.name))
+            )),
         ),
         None => of_functions(profiles, rows),
     }
 }
 
 /// Of reports that hold the functions of each action.
-fn of_functions(profiles: &[&Profile], rows: usize) -> String {
+fn of_functions(profiles: &[&Profile], rows: usize) -> Sentence {
     let longest = profiles
         .iter()
         .filter(|profile| profile.kind == ProfileKind::Functions)
         .filter_map(|profile| Some((profile.total_s.filter(|total| *total > 0.0)?, profile)))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match longest {
-        Some((total, profile)) => format!(
-            "{rows} actions; the longest is {} with {}.",
-            profile.name,
-            duration(ns(total))
+        Some((total, profile)) => sentence!(
+            "{} actions; the longest is {} with {}.",
+            count(rows).link(Link::scalar("actions")),
+            &profile.name,
+            duration(ns(total)).link(Link::row("action", &*profile.name))
         ),
-        None => format!("{rows} rows of {} profiles.", profiles.len()),
+        None => sentence!(
+            "{} rows of {} profiles.",
+            count(rows).link(Link::scalar("actions")),
+            count(profiles.len())
+        ),
     }
 }
 

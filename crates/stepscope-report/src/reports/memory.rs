@@ -12,7 +12,8 @@ use stepscope_store::Trace;
 use self::stacks::{Finder, Stacks, numbered};
 use crate::hints::{Lack, hint};
 use crate::report::{
-    Column, Report, Table, Unit, bytes, duration, grouped, run_start, since_start_ns,
+    Column, Link, Report, Sentence, SentencePart, Table, Unit, bytes, duration, grouped, run_start,
+    sentence, since_start_ns,
 };
 use crate::reports::Options;
 use stepscope_analysis::memory::owners::{Category, MODULE, Owners, Phase};
@@ -48,7 +49,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if let Some((at, usage)) = fullest {
         summarise(&mut report, trace, &memory, at, usage);
     } else if !memory.records.is_empty() {
-        "Nothing was allocated in this range, nor before it.".clone_into(&mut report.sentence);
+        report.sentence = "Nothing was allocated in this range, nor before it.".into();
     }
     report.table = match options.by.as_deref() {
         Some("stack") => {
@@ -119,37 +120,42 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         Some(Phase::Optimizer) => "optimiser step",
         _ => "",
     };
-    let in_step = step.map_or_else(String::new, |step| format!("step {step}"));
-    let places: Vec<&str> = [in_step.as_str(), phase, op]
-        .into_iter()
-        .filter(|place| !place.is_empty())
-        .collect();
-    let place = if record.is_none() {
-        " (at the start of the range)".to_owned()
-    } else if places.is_empty() {
-        String::new()
+    let in_step = step.map(|step| {
+        SentencePart::value(format!("step {step}"), step as f64, Unit::Number)
+            .link(Link::Step(step))
+    });
+    let locations: [Sentence; 3] = [in_step.into(), phase.into(), op.into()];
+    let location = Sentence::join(locations.into_iter().filter(|text| !text.is_empty()), ", ");
+    let location = if record.is_none() {
+        " (at the start of the range)".into()
+    } else if location.is_empty() {
+        location
     } else {
-        format!(" ({})", places.join(", "))
+        sentence!(" ({})", location)
     };
+    let at_peak_event = || Link::Event(usage.peak_event);
     let most = at_peak(trace, memory, &owners, allocator, usage)
         .first()
         .filter(|(_, size)| *size > 0)
-        .map_or_else(String::new, |(category, size)| {
-            let (size, title) = (bytes(*size as f64), category.title());
-            format!("; {size} of it is {title} (estimated)")
+        .map(|(category, size)| {
+            sentence!(
+                "; {} of it is {} (estimated)",
+                bytes(*size as f64).link(at_peak_event()),
+                category.title()
+            )
         });
-    report.sentence = format!(
-        "{} peaked at {}, {} into the trace{place}{most}. {} allocations, {} in total.",
-        allocator.name,
-        bytes(usage.peak as f64),
-        duration(since_start_ns(start, usage.peak_at)),
-        grouped(usage.allocations),
-        bytes(usage.allocated as f64),
-    );
+    report.sentence = sentence!(
+        "{} peaked at {}, {} into the trace{}{}. {} allocations, {} in total.",
+        &allocator.name,
+        bytes(usage.peak as f64).link(at_peak_event()),
+        duration(since_start_ns(start, usage.peak_at)).link(at_peak_event()),
+        location,
+        most,
+        grouped(usage.allocations).link(Link::scalar("allocations")),
+        bytes(usage.allocated as f64).link(Link::scalar("allocated_bytes")),
+    )
     // Allocators are named by the file: `device 1`.
-    if let Some(first) = report.sentence.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
+    .capitalised();
     report.scalar(
         "allocator",
         "Allocator",
@@ -533,20 +539,21 @@ fn notes(report: &mut Report, trace: &Trace, memory: &Memory) {
     for (at, allocator) in memory.allocators.iter().enumerate() {
         let name = named(memory, at);
         if !allocator.absolute {
-            report.notes.push(format!(
+            report.note(format!(
                 "The file does not say what {name} had in use; the sizes of its allocations and frees are summed up"
             ));
         }
         if !allocator.addressed {
-            report.notes.push(format!(
+            report.note(format!(
                 "The file gives no addresses for {name}, so that no free finds its allocation: what was alive or never freed is not known"
             ));
-        } else if let Some(before) = memory.records_of(allocator).next() {
-            let before = before.in_use.saturating_sub(before.bytes);
+        } else if let Some(first) = memory.records_of(allocator).next() {
+            let before = first.in_use.saturating_sub(first.bytes);
             if before > 0 {
-                report.notes.push(format!(
-                    "Of {name} {} were in use before the first recorded allocation, by whom is not known",
-                    bytes(before as f64)
+                report.note(sentence!(
+                    "Of {} {} were in use before the first recorded allocation, by whom is not known",
+                    name,
+                    bytes(before as f64).link(Link::Event(first.event))
                 ));
             }
         }
@@ -554,10 +561,11 @@ fn notes(report: &mut Report, trace: &Trace, memory: &Memory) {
     if report.table.rows.is_empty() && memory.records.is_empty() {
         match hint(trace, Lack::Memory) {
             "" => {}
-            line => report
-                .notes
-                .push(format!("This records each allocation: {line}")),
+            line => report.note(sentence!(
+                "This records each allocation: {}",
+                SentencePart::code(line)
+            )),
         }
-        "Only memory counters were recorded.".clone_into(&mut report.sentence);
+        report.sentence = "Only memory counters were recorded.".into();
     }
 }

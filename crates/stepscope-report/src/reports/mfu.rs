@@ -3,8 +3,10 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::report::{Report, Unit, duration, grouped, share, significant};
-use crate::reports::Options;
+use crate::report::{
+    Link, Report, Sentence, SentencePart, Unit, duration, grouped, sentence, share, significant,
+};
+use crate::reports::{Options, steps as steps_report};
 use stepscope_analysis::mfu::{Counted, Mfu, PeakSource, mfu};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::RunProfile;
@@ -30,34 +32,24 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     let analysis_windows = run_profile.analysis_windows.len().max(1) as f64;
     let headline = found.is_covered();
-    report.sentence = match found.counted_share() {
-        Some(part) => {
-            let most = if part < 0.001 {
-                "less than 0.1 %".to_owned()
-            } else {
-                share(part)
-            };
-            if found.uncounted > 0 {
-                format!("The counted FLOPs are {most} of the devices' peak")
-            } else if part < 0.001 {
-                "FLOPs utilisation (MFU) is below 0.1 %".to_owned()
-            } else {
-                format!("FLOPs utilisation (MFU) is {}", share(part))
-            }
-        }
-        None => "The peak of the devices is unknown".to_owned(),
+    report.sentence = if headline {
+        let mean_ns = found.time.as_ns_f64() / analysis_windows;
+        sentence!(
+            "{}: {}, {} in a {} of {}, {}.",
+            utilisation(&found),
+            operations(rate, "/s").link(Link::scalar("teraflops_per_second")),
+            operations(found.flops / analysis_windows, "").link(
+                run_profile
+                    .has_steps()
+                    .then_some(Link::scalar("teraflop_per_step"))
+            ),
+            per,
+            duration(mean_ns).link(steps_report::nearest(&run_profile, mean_ns)),
+            counted.as_str(),
+        )
+    } else {
+        unknown(&found)
     };
-    report.sentence = format!(
-        "{}: {}/s, {} in a {per} of {}, {}.",
-        report.sentence,
-        operations(rate),
-        operations(found.flops / analysis_windows),
-        duration(found.time.as_ns_f64() / analysis_windows),
-        counted.as_str(),
-    );
-    if !headline {
-        report.sentence = unknown(&found);
-    }
     report.scalar("mfu_share", "MFU", Unit::Share, found.share());
     report.scalar(
         "covered_share",
@@ -96,63 +88,88 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             Unit::Count,
             found.uncounted,
         );
-        report.notes.push(format!(
+        report.note(sentence!(
             "{} convolutions or products do not say their shapes and strides: what they did is not counted, and \
              more of the arithmetic is used than this.",
-            grouped(found.uncounted)
+            grouped(found.uncounted).link(Link::scalar("uncounted_calls"))
         ));
     }
     report.notes.extend(found.peaks.iter().map(|peak| {
         let (device, teraflops) = (&peak.device, peak.flops_per_second / 1e12);
-        match peak.source {
+        Sentence::from(match peak.source {
             PeakSource::File => format!("{device}: {teraflops} TFLOP/s, as the file says"),
             PeakSource::DataSheet => format!(
                 "{device}: {teraflops} TFLOP/s, as its maker states for dense products in 16 bits"
             ),
-        }
+        })
     }));
     if counted == Counted::FromShapes {
-        report.notes.push(
+        report.note(
             "Operations are computed from the shapes of products of matrices, convolutions and attention, as \
              torch.utils.flop_counter counts them. Kernels that no such operator launched (of Triton, of compiled \
-             graphs) are not counted."
-                .to_owned(),
+             graphs) are not counted.",
         );
     }
     if found.possible.is_none() {
-        report.notes.push(
-            "The peak of the devices is not in the files, and their names are not among those that are known."
-                .to_owned(),
+        report.note(
+            "The peak of the devices is not in the files, and their names are not among those that are known.",
         );
     }
     Ok(report)
 }
 
-/// Why there is no figure.
-fn unknown(found: &Mfu) -> String {
-    let covered = share(found.covered);
+/// The share of the devices' peak that is used, as far as it is known.
+fn utilisation(found: &Mfu) -> Sentence {
+    let Some(part) = found.counted_share() else {
+        return "The peak of the devices is unknown".into();
+    };
+    let is_tiny = part < 0.001;
+    let shown = |tiny: &str| {
+        let part = if is_tiny {
+            SentencePart::value(tiny, part, Unit::Share)
+        } else {
+            share(part)
+        };
+        part.link(Link::scalar("mfu_share"))
+    };
     if found.uncounted > 0 {
-        format!(
-            "MFU is unknown: {} of {} products have no shapes; those with shapes hold {covered} of the \
-             products' time.",
-            grouped(found.uncounted),
-            grouped(found.products)
+        sentence!(
+            "The counted FLOPs are {} of the devices' peak",
+            shown("less than 0.1 %").link(Link::scalar("teraflops_per_second"))
         )
     } else {
-        format!(
-            "MFU is unknown: operators with shapes launched only {covered} of the products' time; the \
-             others are kernels of compiled or custom code."
+        sentence!("FLOPs utilisation (MFU) is {}", shown("below 0.1 %"))
+    }
+}
+
+/// Why there is no figure.
+fn unknown(found: &Mfu) -> Sentence {
+    let covered = share(found.covered).link(Link::scalar("covered_share"));
+    if found.uncounted > 0 {
+        sentence!(
+            "MFU is unknown: {} of {} products have no shapes; those with shapes hold {} of the \
+             products' time.",
+            grouped(found.uncounted).link(Link::scalar("uncounted_calls")),
+            grouped(found.products),
+            covered
+        )
+    } else {
+        sentence!(
+            "MFU is unknown: operators with shapes launched only {} of the products' time; the \
+             others are kernels of compiled or custom code.",
+            covered
         )
     }
 }
 
-/// A number of operations in a sentence: `1.81 TFLOP`.
-fn operations(number: f64) -> String {
+/// A number of operations in a sentence: `1.81 TFLOP`, or a rate of them with `/s` at its end.
+fn operations(number: f64, per: &str) -> SentencePart {
     let (scale, prefix) = match number {
         size if size >= 1e15 => (1e15, "P"),
         size if size >= 1e12 => (1e12, "T"),
         size if size >= 1e9 => (1e9, "G"),
         _ => (1e6, "M"),
     };
-    format!("{} {prefix}FLOP", significant(number / scale))
+    let text = format!("{} {prefix}FLOP{per}", significant(number / scale));
+    SentencePart::value(text, number, Unit::Number)
 }

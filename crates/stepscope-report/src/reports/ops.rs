@@ -3,7 +3,10 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Report, Table, Unit, duration, grouped, in_sentence, share};
+use crate::report::{
+    Cell, Column, Link, Report, Sentence, Table, Unit, duration, grouped, in_sentence, sentence,
+    share,
+};
 use crate::reports::Options;
 use stepscope_analysis::ops::rates::Bound;
 use stepscope_analysis::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
@@ -44,7 +47,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(missing(asked));
     }
     let mut report = Report::new(KIND);
-    report.sentence = sentence(by, &found);
+    report.sentence = sentence_of(by, &found);
     report.scalar("by", "Operations", Unit::Text, by.as_str());
     report.scalar("ops", "Rows", Unit::Count, found.rows.len());
     report.scalar("count", "Occurrences", Unit::Count, found.count);
@@ -58,9 +61,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.table.cut(options.top);
     }
     if found.arguments_lost {
-        report.notes.push(
-            "The file is not what it was when it was opened: programs and origins of some operations are not known"
-                .to_owned(),
+        report.note(
+            "The file is not what it was when it was opened: programs and origins of some operations are not known",
         );
     }
     Ok(report)
@@ -74,31 +76,34 @@ pub(super) fn costliest(found: &OpReport) -> Vec<&OpRow> {
     rows
 }
 
-fn sentence(by: By, found: &OpReport) -> String {
+fn sentence_of(by: By, found: &OpReport) -> Sentence {
     let rows = costliest(found);
     let Some(first) = rows.first() else {
-        return String::new();
+        return Sentence::default();
     };
+    let count = grouped(rows.len() as u64).link(Link::scalar("ops"));
+    let self_time = duration(ns(found.self_ps)).link(Link::scalar("self_ns"));
+    let row = Link::row("name", &*first.name);
     let launched: i128 = rows.iter().filter_map(|row| row.launched_self_ps).sum();
     if launched > 0 {
         let own = first.launched_self_ps.unwrap_or(0);
-        return format!(
+        return sentence!(
             "{} {} took {} on the host and launched {} of device work; the largest is {} ({}).",
-            grouped(rows.len() as u64),
+            count,
             by.title_of(rows.len()),
-            duration(ns(found.self_ps)),
-            duration(ns(launched)),
+            self_time,
+            duration(ns(launched)).link(Link::page("kernels")),
             in_sentence(&first.name),
-            share(own as f64 / launched as f64)
+            share(own as f64 / launched as f64).link(row)
         );
     }
-    format!(
+    sentence!(
         "{} {} took {}; the largest is {} ({}).",
-        grouped(found.rows.len() as u64),
-        by.title_of(found.rows.len()),
-        duration(ns(found.self_ps)),
+        count,
+        by.title_of(rows.len()),
+        self_time,
         in_sentence(&first.name),
-        share(first.share)
+        share(first.share).link(row)
     )
 }
 

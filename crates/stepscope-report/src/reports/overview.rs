@@ -1,15 +1,15 @@
 //! The first page of a run: cards, step times, where the time goes, top operations, findings,
 //! environment.
 
-use std::fmt::Write as _;
-
 use crate::step_notes::step_notes;
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, TrackId};
 use stepscope_store::Trace;
 
 use super::{environment, findings as findings_report, ops as ops_report, steps as steps_report};
-use crate::report::{Column, Report, Table, Unit, duration, grouped, share};
+use crate::report::{
+    Column, Link, Report, Sentence, Table, Unit, count, duration, grouped, sentence, share,
+};
 use crate::reports::Options;
 use stepscope_analysis::device::Times;
 use stepscope_analysis::findings::{Diagnosis, MOST, diagnose};
@@ -50,7 +50,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let all = sum.sum().as_ns_f64();
     let times = &run_profile.steps.times;
     let mut report = Report::new(KIND);
-    report.sentence = sentence(&run_profile, &found);
+    report.sentence = sentence_of(&run_profile, &found);
     report.scalar("steps", "Steps", Unit::Count, run_profile.steps.count());
     report.scalar(
         "ranks",
@@ -149,9 +149,9 @@ fn is_of_no_framework(trace: &Trace) -> bool {
 /// What is in a run in which nothing of a framework is known: its slices by name and track.
 fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let mut report = Report::new(KIND);
-    report.sentence = format!(
+    report.sentence = sentence!(
         "No ML activity is recognised in these {} events.",
-        grouped(u64::from(trace.event_count()))
+        grouped(u64::from(trace.event_count())).link(Link::scalar("events"))
     );
     let span = options.range.clone().unwrap_or_else(|| trace.span());
     report.scalar(
@@ -205,7 +205,7 @@ fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Rep
     Ok(report)
 }
 
-fn sentence(run_profile: &RunProfile<'_>, found: &Diagnosis) -> String {
+fn sentence_of(run_profile: &RunProfile<'_>, found: &Diagnosis) -> Sentence {
     let times = &run_profile.steps.times;
     let mut text = match times.p50_ns {
         Some(p50) => {
@@ -214,16 +214,21 @@ fn sentence(run_profile: &RunProfile<'_>, found: &Diagnosis) -> String {
             } else {
                 "Steps"
             };
-            let tail = steps_report::tail(run_profile);
-            format!("{what} take {}{tail}.", duration(p50))
+            sentence!(
+                "{} take {}{}.",
+                what,
+                duration(p50).link(steps_report::nearest(run_profile, p50)),
+                steps_report::tail(run_profile)
+            )
         }
         None => match run_profile.steps.steps.len() {
-            0 if run_profile.steps.outside > 0 => "No whole step lies in this range.".to_owned(),
-            0 => "No steps are marked.".to_owned(),
-            1 => "The recording is shorter than a step: the one that began did not end.".to_owned(),
+            0 if run_profile.steps.outside > 0 => "No whole step lies in this range.".into(),
+            0 => "No steps are marked.".into(),
+            1 => "The recording is shorter than a step: the one that began did not end.".into(),
             began => {
-                format!(
-                    "The recording is shorter than a step: of the {began} that began none ended."
+                sentence!(
+                    "The recording is shorter than a step: of the {} that began none ended.",
+                    count(began)
                 )
             }
         },
@@ -234,14 +239,16 @@ fn sentence(run_profile: &RunProfile<'_>, found: &Diagnosis) -> String {
         } else {
             "the recording"
         };
-        let busy = share(busy);
-        let _ = match run_profile.times.len() {
-            0 | 1 => write!(text, " The device is busy {busy} of {whole}"),
-            count => write!(
-                text,
-                " The {count} devices are busy {busy} of {whole} on average"
+        let busy = share(busy).link(Link::scalar("device_busy_share"));
+        text.push(match run_profile.times.len() {
+            0 | 1 => sentence!(" The device is busy {} of {}", busy, whole),
+            devices => sentence!(
+                " The {} devices are busy {} of {} on average",
+                count(devices),
+                busy,
+                whole
             ),
-        };
+        });
         let waits = if run_profile.times.len() > 1 {
             "wait"
         } else {
@@ -249,21 +256,18 @@ fn sentence(run_profile: &RunProfile<'_>, found: &Diagnosis) -> String {
         };
         match run_profile.device_share(Times::awaiting) {
             Some(awaiting) if awaiting >= 0.01 => {
-                let awaiting = share(awaiting);
-                let _ = write!(
-                    text,
-                    ", and {waits} for asynchronous copies or collectives {awaiting}."
-                );
+                text.push(sentence!(
+                    ", and {} for asynchronous copies or collectives {}.",
+                    waits,
+                    share(awaiting).link(Link::page("kernels"))
+                ));
             }
-            _ => text.push('.'),
+            _ => text.push("."),
         }
     }
     if run_profile.has_steps() || !found.findings.is_empty() {
-        let _ = write!(
-            text,
-            " {}",
-            findings_report::sentence(run_profile.trace, found)
-        );
+        let first = findings_report::sentence_of(run_profile.trace, found);
+        text.push(sentence!(" {}", first));
     }
     text
 }

@@ -7,7 +7,8 @@ use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
 use crate::report::{
-    Column, Report, Table, Unit, duration, in_sentence, run_start, since_start_ns,
+    Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, in_sentence,
+    run_start, sentence, since_start_ns,
 };
 use crate::reports::Options;
 use crate::reports::kernels::range_of;
@@ -42,10 +43,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     let mut report = Report::new(KIND);
     let summaries = found.summaries();
-    report.sentence = sentence(&found, &summaries);
-    if report.sentence.starts_with("rank ") {
-        report.sentence.replace_range(..1, "R");
-    }
+    report.sentence = sentence_of(trace, &found, &summaries);
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
     let steps = summaries.iter().map(|rank| rank.steps).max();
     report.scalar("steps", "Steps per rank", Unit::Count, steps);
@@ -74,40 +72,74 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "HTA's potential stragglers",
             by_hta(&found, &stragglers),
         );
-        report.notes.push(format!(
-            "HTA names the two ranks at which {} on stream {} begins last most often, in {} of the steps. It \
+        report.note(sentence!(
+            "{} names the two ranks at which {} on stream {} begins last most often, in {} of the steps. It \
              knows only kernels of NCCL before 2.19, and of several steps leaves out the last.",
+            SentencePart::text("HTA").link(Link::section("hta_stragglers")),
             in_sentence(trace.name(stragglers.kernel)),
-            stragglers.stream,
-            stragglers.steps.len()
+            stragglers.stream.to_string(),
+            count(stragglers.steps.len())
         ));
     }
     if found.every > 1 {
-        report.notes.push(format!(
+        report.note(sentence!(
             "Steps times ranks are far more than what was recorded: of the steps of each rank, one in {} is measured.",
-            found.every
+            count(found.every)
         ));
     }
     if found.cells.iter().any(|cell| cell.step.is_none()) {
-        report
-            .notes
-            .push("Ranks without marked steps are measured over their whole recording.".to_owned());
+        report.note("Ranks without marked steps are measured over their whole recording.");
     }
     if found.cells.iter().all(|cell| cell.peak_bytes.is_none()) {
-        report.notes.push(match hint(trace, Lack::Memory) {
-            "" => "No allocations are in this run.".to_owned(),
-            line => format!("No allocations are in this run; this records them: {line}"),
+        report.note(match hint(trace, Lack::Memory) {
+            "" => "No allocations are in this run.".into(),
+            line => sentence!(
+                "No allocations are in this run; this records them: {}",
+                SentencePart::code(line)
+            ),
         });
     }
-    report.notes.push(
+    report.note(
         "A value is an outlier when it is farther from the median of the ranks at this step than \
-         three scaled median deviations and 5 % of the step."
-            .to_owned(),
+         three scaled median deviations and 5 % of the step.",
     );
     Ok(report)
 }
 
-fn sentence(found: &Ranks, summaries: &[RankSummary]) -> String {
+/// The name of a rank in a sentence, with a link to it.
+fn named(trace: &Trace, rank: &Rank) -> SentencePart {
+    let file = trace.files().get(rank.file);
+    // A process or one device of several is less than the rank.
+    let number = file
+        .and_then(|file| file.spec.rank)
+        .filter(|number| rank.name == format!("rank {number}"));
+    match number {
+        Some(number) => {
+            SentencePart::value(&*rank.name, number.into(), Unit::Number).link(Link::Rank(number))
+        }
+        None => SentencePart::text(&*rank.name),
+    }
+}
+
+/// The step of a rank in which a measure is nearest to a value.
+fn step_with(
+    trace: &Trace,
+    found: &Ranks,
+    rank: usize,
+    measure: Measure,
+    value: Dur,
+) -> Option<Link> {
+    let of_rank = found.cells.iter().filter(|cell| cell.rank == rank);
+    let cell =
+        of_rank.min_by_key(|cell| cell.values[measure as usize].ps().abs_diff(value.ps()))?;
+    let end = cell
+        .start
+        .saturating_add(cell.values[Measure::Step as usize]);
+    let file = trace.files().get(found.ranks[rank].file)?;
+    Some(Link::range(trace, cell.start, end, &file.spec.host))
+}
+
+fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sentence {
     // The slowest makes the others wait: it computes longest, or communicates least.
     let extremes = |measure: Measure| {
         let medians = medians(summaries, measure);
@@ -116,27 +148,44 @@ fn sentence(found: &Ranks, summaries: &[RankSummary]) -> String {
     };
     let step = extremes(Measure::Step).map_or(0.0, |(_, (dur, _))| dur.as_ns_f64());
     let Some(((low, least), (high, most))) = extremes(Measure::ExposedCommunication) else {
-        return "Nothing was measured.".to_owned();
+        return "Nothing was measured.".into();
     };
     let apart = high.as_ns_f64() - low.as_ns_f64();
     if apart > step * 0.05 {
-        return format!(
+        let text = sentence!(
             "{} is probably the straggler: {} waits {} per step longer in collectives.",
-            found.ranks[least].name,
-            found.ranks[most].name,
-            duration(apart)
+            named(trace, &found.ranks[least]),
+            named(trace, &found.ranks[most]),
+            duration(apart).link(step_with(
+                trace,
+                found,
+                most,
+                Measure::ExposedCommunication,
+                high
+            ))
         );
+        // Names of hosts keep their spelling.
+        return if found.ranks[least].name.starts_with("rank ") {
+            text.capitalised()
+        } else {
+            text
+        };
     }
     match extremes(Measure::Step) {
-        Some(((low, _), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => format!(
-            "The slowest is {} with {} per step; the fastest takes {}.",
-            found.ranks[slowest].name,
-            duration(high.as_ns_f64()),
-            duration(low.as_ns_f64())
-        ),
+        Some(((low, fastest), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => {
+            let of_rank = |rank, time: Dur| {
+                duration(time.as_ns_f64()).link(step_with(trace, found, rank, Measure::Step, time))
+            };
+            sentence!(
+                "The slowest is {} with {} per step; the fastest takes {}.",
+                named(trace, &found.ranks[slowest]),
+                of_rank(slowest, high),
+                of_rank(fastest, low)
+            )
+        }
         _ => {
             "The ranks are balanced: median step time and communication differ by less than 5 % of a step."
-                .to_owned()
+                .into()
         }
     }
 }

@@ -4,13 +4,14 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+    Cell, Column, Link, Report, Sentence, Table, Unit, duration, run_start, sentence, share,
+    since_start_ns,
 };
 use crate::reports::Options;
 use crate::step_notes::step_notes;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::{Iteration, RunProfile};
-use stepscope_analysis::steps::{StepOptions, StepReport, step_report};
+use stepscope_analysis::steps::{StepOptions, StepReport, StepRow, step_report};
 use stepscope_compat::xprof_steps;
 
 const KIND: &str = "steps";
@@ -39,27 +40,30 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         Some(p50) => {
             let sum = run_profile.sum();
             let buckets = sum.buckets();
-            let most = buckets.iter().max_by_key(|(_, dur)| *dur);
+            let most = BUCKETS.iter().zip(&buckets);
+            let most = most.max_by_key(|(_, (_, dur))| *dur);
             let all = sum.sum().as_ns_f64();
             // Shares are of all steps together (but warm-up), which the median is not.
-            let most = most.filter(|_| all > 0.0).map(|(name, dur)| {
-                let name = name.replace('_', " ");
-                let most = share(dur.as_ns_f64() / all);
-                format!(" Of the steps after warm-up, {most} is {name}.")
+            let most = most.filter(|_| all > 0.0).map(|((key, _), (name, dur))| {
+                sentence!(
+                    " Of the steps after warm-up, {} is {}.",
+                    share(dur.as_ns_f64() / all).link(Link::scalar(*key)),
+                    name.replace('_', " ")
+                )
             });
-            format!(
+            sentence!(
                 "{} take {}{}.{}",
                 if found.derived.is_some() {
                     "Derived steps"
                 } else {
                     "Steps"
                 },
-                duration(p50),
+                duration(p50).link(nearest(&run_profile, p50)),
                 tail(&run_profile),
-                most.unwrap_or_default()
+                most
             )
         }
-        None => "No step was finished when the recording ended.".to_owned(),
+        None => "No step was finished when the recording ended.".into(),
     };
     report.scalar("steps", "Steps", Unit::Count, found.count());
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks());
@@ -108,26 +112,34 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.table = by_label(&labelled);
         report.notes = step_notes(trace, &labelled.notes);
         if labelled.labels.iter().any(|row| row.share > 1.0) {
-            report.notes.push(
+            report.note(
                 "A label's time is summed over all devices and threads: what ran side by side counts each time, so \
-                 that its share of the steps may pass 100 %."
-                    .to_owned(),
+                 that its share of the steps may pass 100 %.",
             );
         }
     }
     if found.of_each.len() > 1 && (times.outlier_ns.is_some() || times.trend.is_some()) {
-        report.notes.push(
+        report.note(
             "Outliers and the trend are judged within each rank: the lowest of the ranks' limits stands here, and the \
-             median of their trends."
-                .to_owned(),
+             median of their trends.",
         );
     }
     Ok(report)
 }
 
-/// What the median step does not tell, ` (mean 957 us, p90 12 ms)`: the mean of the iterations that
-/// count, to which all shares relate, and the 90th percentile where there are steps enough for it.
-pub(super) fn tail(run_profile: &RunProfile<'_>) -> String {
+/// The finished step whose length is nearest to a figure of step lengths.
+pub(super) fn nearest(run_profile: &RunProfile<'_>, ns: f64) -> Option<Link> {
+    let steps = run_profile.steps.steps.iter();
+    let finished = steps.filter(|step| !step.unfinished);
+    let away = |step: &StepRow| (step.dur.as_ns_f64() - ns).abs();
+    let step = finished.min_by(|a, b| away(a).total_cmp(&away(b)))?;
+    let end = step.start.saturating_add(step.dur);
+    Some(Link::range(run_profile.trace, step.start, end, &step.host))
+}
+
+/// The mean of the counted iterations, to which all shares relate, and the 90th percentile where there
+/// are enough steps: ` (mean 957 µs, p90 12.0 ms)`. Empty where the median says as much.
+pub(super) fn tail(run_profile: &RunProfile<'_>) -> Sentence {
     let times = &run_profile.steps.times;
     let mean = run_profile.mean_ns();
     let pauses = run_profile
@@ -135,22 +147,22 @@ pub(super) fn tail(run_profile: &RunProfile<'_>) -> String {
         .map(|place| run_profile.pauses[place].sum());
     let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / run_profile.count();
     let p50 = times.p50_ns.unwrap_or(mean);
-    let mut told = Vec::new();
+    let time = |ns| duration(ns).link(nearest(run_profile, ns));
+    let mut further = Vec::new();
     if (mean - p50).abs() > 0.05 * p50 {
         let is_warm = run_profile.iterations.iter().all(Iteration::counts);
         let after = if is_warm { "" } else { " after warm-up" };
-        let mean = duration(mean);
-        told.push(if pause > 0.01 * run_profile.mean_ns() {
-            format!("one begins every {mean}{after}")
+        further.push(if pause > 0.01 * run_profile.mean_ns() {
+            sentence!("one begins every {}{}", time(mean), after)
         } else {
-            format!("mean{after} {mean}")
+            sentence!("mean{} {}", after, time(mean))
         });
     }
-    told.extend(times.p90_ns.map(|p90| format!("p90 {}", duration(p90))));
-    if told.is_empty() {
-        return String::new();
+    further.extend(times.p90_ns.map(|p90| sentence!("p90 {}", time(p90))));
+    if further.is_empty() {
+        return Sentence::default();
     }
-    format!(" ({})", told.join(", "))
+    sentence!(" ({})", Sentence::join(further, ", "))
 }
 
 /// Keys and titles of the buckets, in their order.

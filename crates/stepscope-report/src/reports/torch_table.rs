@@ -3,7 +3,10 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Report, Table, Unit, duration, in_sentence};
+use crate::report::{
+    Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, in_sentence,
+    sentence,
+};
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
@@ -51,19 +54,19 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
     let on_device = averages.self_device_time_total();
     let first = averages.rows.first();
     report.sentence = match (first, averages.has_device_time()) {
-        (Some(row), true) => format!(
+        (Some(row), true) => sentence!(
             "On the device, {} took {} of {}.",
             in_sentence(&row.key),
-            duration(row.self_device_time_total * 1e3),
-            duration(on_device * 1e3)
+            duration(row.self_device_time_total * 1e3).link(Link::row("key", &*row.key)),
+            duration(on_device * 1e3).link(Link::scalar("self_device_time_total_us"))
         ),
-        (Some(row), false) => format!(
+        (Some(row), false) => sentence!(
             "On the host, {} took {} of {}.",
             in_sentence(&row.key),
-            duration(row.self_cpu_time_total * 1e3),
-            duration(on_cpu * 1e3)
+            duration(row.self_cpu_time_total * 1e3).link(Link::row("key", &*row.key)),
+            duration(on_cpu * 1e3).link(Link::scalar("self_cpu_time_total_us"))
         ),
-        (None, _) => String::new(),
+        (None, _) => Sentence::default(),
     };
     report.scalar(
         "self_cpu_time_total_us",
@@ -84,15 +87,17 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
 }
 
 fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
-    report.notes.extend_from_slice(&events.notes);
+    report.notes.extend(events.notes.iter().map(Sentence::from));
     if events.files.len() > 1 {
-        report.notes.push(format!(
+        report.note(sentence!(
             "{} files of the run are summed up",
-            events.files.len()
+            count(events.files.len())
         ));
     }
     if events.with_flops {
-        report.notes.push("FLOPs are counted here from input shapes, by torch's formulas; they are not in the file".to_owned());
+        report.note(
+            "FLOPs are counted here from input shapes, by torch's formulas; they are not in the file",
+        );
     }
     let rows = &report.table;
     let empty = |key: &str| {
@@ -115,8 +120,10 @@ fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
         (grouping.stack > 0, "stack", "Stacks", "with_stack=True"),
     ] {
         if wanted && empty(key) {
-            report.notes.push(format!(
-                "{what} were not recorded: torch.profiler.profile({fix})"
+            report.notes.push(sentence!(
+                "{} were not recorded: {}",
+                what,
+                SentencePart::code(format!("torch.profiler.profile({fix})"))
             ));
         }
     }

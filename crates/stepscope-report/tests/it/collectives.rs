@@ -7,7 +7,7 @@ use stepscope_report::reports;
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
 /// Builds a run from the starts and ends of each rank's all-reduces, microseconds.
-fn run(ranks: &[&[(i64, i64)]]) -> Trace {
+pub(crate) fn run(ranks: &[&[(i64, i64)]]) -> Trace {
     let mut builder = TraceBuilder::new();
     for (rank, times) in (0..).zip(ranks) {
         let mut sink = builder.file(FileSpec {
@@ -59,9 +59,10 @@ fn arrivals_within_the_clock_error_have_no_delay() {
         section("participants").rows[1][1..3],
         [Cell::Int(0), Cell::Empty]
     );
-    let note = &report.notes[0];
+    let note = report.notes[0].to_string();
     assert!(note.ends_with("who came last cannot be told."), "{note}");
-    assert!(!report.sentence.contains("caused"), "{}", report.sentence);
+    let sentence = report.sentence.to_string();
+    assert!(!sentence.contains("caused"), "{sentence}");
 }
 
 /// A walk for each rank over all the others would take minutes here.

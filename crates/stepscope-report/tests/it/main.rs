@@ -2,3 +2,4 @@
 
 mod collectives;
 mod ranges;
+mod sentences;

@@ -39,7 +39,7 @@ fn begun() -> Trace {
 fn overview_of_an_open_step_says_that_the_recording_is_shorter() {
     let trace = begun();
     let overview = reports::make(&trace, "overview", &Options::default(), &Cancel::default());
-    let sentence = overview.unwrap().sentence;
+    let sentence = overview.unwrap().sentence.to_string();
     assert!(
         sentence.starts_with("The recording is shorter than a step: the one that began"),
         "{sentence}"
@@ -75,7 +75,7 @@ fn range_without_a_whole_step_is_not_a_run_without_marks() {
     // One that is cut does not hide one that is whole.
     let overview = asked("overview", 2, 23);
     assert!(
-        overview.sentence.starts_with("Steps take "),
+        overview.sentence.to_string().starts_with("Steps take "),
         "{}",
         overview.sentence
     );

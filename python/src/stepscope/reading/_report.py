@@ -81,6 +81,9 @@ class Report:
         Which report it is.
     sentence
         The answer in one sentence.
+    sentence_parts
+        The same in parts: dictionaries with ``text``, and with ``value``, ``unit`` and ``link`` where the
+        text is a value (``docs/reference/reports.md``).
     summary
         The figures behind it; keys wear their units.
     table
@@ -89,6 +92,8 @@ class Report:
         Further tables, by name.
     notes
         What a reader of the figures must know.
+    note_parts
+        The same in parts, as in ``sentence_parts``.
     missing
         None, or why there is nothing to report (``reason``) and what would record it (``fix``).
     text
@@ -100,16 +105,15 @@ class Report:
         self._printed = printed
         found = self._answer
         self.kind: str = found["report"]
-        self.sentence: str = found["sentence"]
+        self.sentence_parts: list[dict[str, Any]] = found["sentence"]
+        self.sentence: str = _plain(found["sentence"])
         self.summary: dict[str, Any] = found["summary"]
-        self.table = Table(found["columns"], found["rows"], found.get("left_out", 0))
+        self.table = _table(found, "")
         self.sections: dict[str, Table] = {
-            section["name"]: Table(
-                section["columns"], section["rows"], section.get("left_out", 0), section["title"]
-            )
-            for section in found["sections"]
+            section["name"]: _table(section, section["title"]) for section in found["sections"]
         }
-        self.notes: tuple[str, ...] = tuple(found["notes"])
+        self.note_parts: list[list[dict[str, Any]]] = found["notes"]
+        self.notes: tuple[str, ...] = tuple(_plain(note) for note in found["notes"])
         self.missing: dict[str, str] | None = found["missing"]
         self.text: str | None = found.get("text")
 
@@ -145,6 +149,23 @@ class Report:
         notes = "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
         shown = "".join(table._repr_html_() for table in tables if len(table))
         return f"<p><b>{html.escape(self.sentence)}</b></p><p>{figures}</p>{text}{shown}{notes}"
+
+
+def _plain(parts: list[dict[str, Any]]) -> str:
+    """Join the parts of a sentence."""
+    return "".join(part["text"] for part in parts)
+
+
+def _table(found: dict[str, Any], title: str) -> Table:
+    """Make a table whose sentences are plain text; ``to_dict`` of the report keeps their parts."""
+    rows = found["rows"]
+    keys = {column["key"] for column in found["columns"] if column["unit"] == "sentence"}
+    if keys:
+        rows = [
+            {key: _plain(cell) if key in keys and cell is not None else cell for key, cell in row.items()}
+            for row in rows
+        ]
+    return Table(found["columns"], rows, found.get("left_out", 0), title)
 
 
 def _cell(value: Any) -> str:

@@ -70,10 +70,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let report = case.report("findings", None);
     let rows = report["rows"].as_array().into_iter().flatten();
     for row in rows {
-        let texts = ["kind", "title", "advice", "confidence", "page"];
+        let texts = ["kind", "advice", "confidence", "page"];
         let whole = texts
             .iter()
-            .all(|key| row[*key].as_str().is_some_and(|text| !text.is_empty()));
+            .all(|key| row[*key].as_str().is_some_and(|text| !text.is_empty()))
+            && row["title"]
+                .as_array()
+                .is_some_and(|parts| !parts.is_empty());
         found.holds("rows are whole", whole, || format!("{}: {row}", what()));
     }
 }

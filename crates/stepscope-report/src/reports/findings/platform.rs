@@ -22,6 +22,8 @@ pub(super) struct Platform {
     pub(super) framework: Framework,
     /// AMD's runtime.
     pub(super) is_rocm: bool,
+    /// The program marked its steps.
+    pub(super) has_step_marks: bool,
     /// Kernels are launched by graphs.
     pub(super) replays_graphs: bool,
 }
@@ -57,6 +59,7 @@ impl Platform {
         Self {
             framework,
             is_rocm: names().any(is_hip_call),
+            has_step_marks: !trace.step_marks().is_empty(),
             replays_graphs: names().any(launches_graph),
         }
     }

@@ -1,50 +1,79 @@
-//! What a finding says in one sentence.
+//! The title of a finding: one sentence whose values lead to the evidence.
 
 use super::platform::Platform;
-use crate::report::{bytes, duration, grouped, in_sentence, plain, share};
+use crate::report::{
+    Link, Sentence, SentencePart, Unit, bytes, duration, grouped, in_sentence, plain, sentence,
+    share,
+};
 use stepscope_analysis::findings::{Cause, Detail, Diagnosis, ExtraWork, Finding};
 
 /// Names of steps that a title lists.
 const MOST_STEPS: usize = 5;
 
-pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) -> String {
+/// Writes the title. A value without a link of its own leads to the strongest event, or to the page
+/// of the cause.
+pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) -> Sentence {
+    let evidence = finding.evidence.first();
+    let link = evidence.map_or_else(
+        || Link::page(finding.cause.page()),
+        |event| Link::Event(*event),
+    );
+    sentence_of(finding, diagnosis, platform).or_link(&link)
+}
+
+fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) -> Sentence {
     let cost = cost(finding, diagnosis);
     let at = location(finding);
     match finding.cause {
-        Cause::InputBound => format!("The program waits for input{at}: {cost}"),
-        Cause::Straggler => straggler(finding, &cost),
+        Cause::InputBound => sentence!("The program waits for input{}: {}", at, cost),
+        Cause::Straggler => straggler(finding, cost),
         Cause::LoadImbalance => {
             let of_devices =
                 matches!(&finding.detail, Detail::Rank { who, .. } if who.starts_with("device"));
-            format!(
-                "Work is shared unevenly between the {}; they wait for the last one in {}: {cost}",
+            sentence!(
+                "Work is shared unevenly between the {}; they wait for the last one in {}: {}",
                 if of_devices { "devices" } else { "ranks" },
-                first(finding, "collectives")
+                first(finding, "collectives"),
+                cost
             )
         }
-        Cause::ExposedCommunication => format!("Exposed communication{at}: {cost}"),
-        Cause::ExposedCopy => format!("Exposed copies{at}: {cost}"),
+        Cause::ExposedCommunication => sentence!("Exposed communication{}: {}", at, cost),
+        Cause::ExposedCopy => sentence!("Exposed copies{}: {}", at, cost),
         Cause::LaunchBound => {
-            format!("The host launches more slowly than the device computes{at}: {cost}")
+            sentence!(
+                "The host launches more slowly than the device computes{}: {}",
+                at,
+                cost
+            )
         }
-        Cause::SmallKernels => small_kernels(finding, &cost),
+        Cause::SmallKernels => small_kernels(finding, cost),
         Cause::HostBound if matches!(finding.detail, Detail::None) => {
-            format!("Garbage collection holds the program up{at}: {cost}")
+            sentence!("Garbage collection holds the program up{}: {}", at, cost)
         }
-        Cause::HostBound => format!("The device waits while the host works{at}: {cost}"),
-        Cause::Synchronization => format!(
-            "The host waits for the device ({} per step) and cannot run ahead{at}: {cost}",
-            calls(finding)
+        Cause::HostBound => sentence!("The device waits while the host works{}: {}", at, cost),
+        Cause::Synchronization => sentence!(
+            "The host waits for the device ({} per step) and cannot run ahead{}: {}",
+            calls(finding),
+            at,
+            cost
         ),
         Cause::MisplacedOp => {
-            format!("An operator runs on the CPU while the device waits{at}: {cost}")
+            sentence!(
+                "An operator runs on the CPU while the device waits{}: {}",
+                at,
+                cost
+            )
         }
         Cause::Compilation => match &finding.detail {
-            Detail::Steps { numbers, .. } => {
-                format!("{} compile{}{at}: {cost}", steps(numbers), verb(numbers))
-            }
-            _ if diagnosis.are_steps => format!("Compilation within steps{at}: {cost}"),
-            _ => format!("Compilation{at}: {cost}"),
+            Detail::Steps { numbers, .. } => sentence!(
+                "{} compile{}{}: {}",
+                steps(numbers, platform),
+                verb(numbers),
+                at,
+                cost
+            ),
+            _ if diagnosis.are_steps => sentence!("Compilation within steps{}: {}", at, cost),
+            _ => sentence!("Compilation{}: {}", at, cost),
         },
         Cause::AllocatorThrash => {
             let within = if diagnosis.are_steps {
@@ -52,14 +81,21 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             } else {
                 ""
             };
-            format!("Memory is taken from the driver and given back{within}{at}: {cost}")
+            sentence!(
+                "Memory is taken from the driver and given back{}{}: {}",
+                within,
+                at,
+                cost
+            )
         }
-        Cause::Fragmentation => format!(
-            "Allocations find no free block that is large enough, and the allocator asks the driver{at}: {cost}"
+        Cause::Fragmentation => sentence!(
+            "Allocations find no free block that is large enough, and the allocator asks the driver{}: {}",
+            at,
+            cost
         ),
-        Cause::MemoryGrowth => growth(finding, &at),
+        Cause::MemoryGrowth => growth(finding, at),
         Cause::NearMemoryLimit => limit(finding),
-        Cause::OutlierSteps => outliers(finding, &at, &cost),
+        Cause::OutlierSteps => outliers(finding, at, cost, platform),
         Cause::WarmUpOnly => match &finding.detail {
             Detail::WarmUp {
                 numbers,
@@ -67,37 +103,52 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
                 loading_ns,
             } => {
                 let compile = if *compile_ns > 0.0 {
-                    format!(", {} of compilation", duration(*compile_ns))
+                    sentence!(", {} of compilation", duration(*compile_ns))
                 } else if *loading_ns > 0.0 {
-                    let more = duration(*loading_ns);
-                    format!(", {more} to compile and load the graph in StepMarker")
+                    sentence!(
+                        ", {} to compile and load the graph in StepMarker",
+                        duration(*loading_ns)
+                    )
                 } else {
-                    String::new()
+                    Sentence::default()
                 };
-                format!(
-                    "Only the first steps are slow ({}{compile}), as in every healthy program",
-                    steps(numbers)
+                sentence!(
+                    "Only the first steps are slow ({}{}), as in every healthy program",
+                    steps(numbers, platform),
+                    compile
                 )
             }
-            _ => "Only the first steps are slow".to_owned(),
+            _ => "Only the first steps are slow".into(),
         },
         Cause::PipelineBubble => {
-            format!("The devices take turns: each waits for another one, {cost}")
+            sentence!(
+                "The devices take turns: each waits for another one, {}",
+                cost
+            )
         }
         Cause::IdleUnknown => {
-            format!("The device is idle, and the trace does not tell why: {cost}")
+            sentence!(
+                "The device is idle, and the trace does not tell why: {}",
+                cost
+            )
         }
         Cause::ClockSkew => clocks(finding),
-        Cause::ProfilerOverhead => format!("The profiler itself delays the program{at}: {cost}"),
+        Cause::ProfilerOverhead => {
+            sentence!("The profiler itself delays the program{}: {}", at, cost)
+        }
         Cause::LowPrecisionOpportunity => {
-            format!("Matrix products in 32-bit precision{at}: {cost}")
+            sentence!("Matrix products in 32-bit precision{}: {}", at, cost)
         }
         Cause::MemoryBoundKernels => match finding.detail {
-            Detail::Chains { attention: true } => format!(
-                "Attention is computed as products and softmax, kernel by kernel{at}: {cost}"
+            Detail::Chains { attention: true } => sentence!(
+                "Attention is computed as products and softmax, kernel by kernel{}: {}",
+                at,
+                cost
             ),
-            _ => format!(
-                "Element-wise kernels in a row move memory that one fused kernel would not{at}: {cost}"
+            _ => sentence!(
+                "Element-wise kernels in a row move memory that one fused kernel would not{}: {}",
+                at,
+                cost
             ),
         },
         Cause::DeviceBound => busy(finding, platform),
@@ -105,18 +156,18 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
 }
 
 /// `4.43 ms per step (31.0 %)`, or of the recording.
-fn cost(finding: &Finding, diagnosis: &Diagnosis) -> String {
+fn cost(finding: &Finding, diagnosis: &Diagnosis) -> Sentence {
     let Some(ns) = finding.saving_ns else {
-        return share(finding.share);
+        return share(finding.share).into();
     };
     if diagnosis.are_steps {
-        format!(
+        sentence!(
             "{} per step ({})",
             duration(ns / diagnosis.steps),
             share(finding.share)
         )
     } else {
-        format!(
+        sentence!(
             "{} of the recording ({})",
             duration(ns),
             share(finding.share)
@@ -145,54 +196,61 @@ fn location(finding: &Finding) -> String {
     }
 }
 
-fn calls(finding: &Finding) -> String {
+fn calls(finding: &Finding) -> Sentence {
     match finding.detail {
         Detail::Calls { per_step } => {
             let text = plain((per_step * 10.0).round() / 10.0);
             let times = if text == "1" { "time" } else { "times" };
-            format!("{text} {times}")
+            sentence!(
+                "{} {}",
+                SentencePart::value(text, per_step, Unit::Number),
+                times
+            )
         }
-        _ => "several times".to_owned(),
+        _ => "several times".into(),
     }
 }
 
-fn straggler(finding: &Finding, cost: &str) -> String {
+fn straggler(finding: &Finding, cost: Sentence) -> Sentence {
     let Detail::Rank {
         who,
+        rank,
         extra_work,
         extra_ns,
     } = &finding.detail
     else {
-        return format!("One rank is late: {cost}");
+        return sentence!("One rank is late: {}", cost);
     };
-    let mut letters = who.chars();
-    let who: String = letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .chain(letters)
-        .collect();
-    let why = extra_work.map_or(String::new(), |work| {
+    let who = match rank {
+        Some(rank) => {
+            SentencePart::value(who, (*rank).into(), Unit::Number).link(Link::Rank(*rank))
+        }
+        None => SentencePart::text(who),
+    };
+    let who = Sentence::from(who).capitalised();
+    let why = extra_work.map(|work| {
         let verb = match work {
             ExtraWork::Compute => "computes",
             ExtraWork::Input => "fetches input",
             ExtraWork::Host => "works on its host",
             ExtraWork::Copy => "copies",
         };
-        format!(" (it {verb} {} longer per step)", duration(*extra_ns))
+        sentence!(" (it {} {} longer per step)", verb, duration(*extra_ns))
     });
-    format!("{who} is the straggler{why}: the others wait {cost}")
+    sentence!("{} is the straggler{}: the others wait {}", who, why, cost)
 }
 
-fn small_kernels(finding: &Finding, cost: &str) -> String {
+fn small_kernels(finding: &Finding, cost: Sentence) -> Sentence {
     let at = location(finding);
     match finding.detail {
-        Detail::Kernels { small, all } => format!(
-            "{} of {} kernels per step are shorter than 5 µs{at}; the gaps between them: {cost}",
+        Detail::Kernels { small, all } => sentence!(
+            "{} of {} kernels per step are shorter than 5 µs{}; the gaps between them: {}",
             whole(small),
-            whole(all)
+            whole(all),
+            at,
+            cost
         ),
-        _ => format!("Very many small kernels{at}: {cost}"),
+        _ => sentence!("Very many small kernels{}: {}", at, cost),
     }
 }
 
@@ -200,22 +258,36 @@ fn small_kernels(finding: &Finding, cost: &str) -> String {
     clippy::cast_possible_truncation,
     reason = "a count of kernels in a step"
 )]
-fn whole(number: f64) -> String {
+fn whole(number: f64) -> SentencePart {
     grouped(number.round() as i64)
 }
 
 /// `Step 8`, `Steps 3 and 7`, `Steps 1, 2, 3 and 4 more`.
-fn steps(numbers: &[i64]) -> String {
-    let shown: Vec<String> = numbers
-        .iter()
-        .take(MOST_STEPS)
-        .map(i64::to_string)
+fn steps(numbers: &[i64], platform: &Platform) -> Sentence {
+    // Derived steps have numbers only within their report.
+    let step = |text: String, number: i64| {
+        if platform.has_step_marks {
+            SentencePart::value(text, number as f64, Unit::Number).link(Link::Step(number))
+        } else {
+            SentencePart::text(text)
+        }
+    };
+    if let [number] = numbers {
+        return step(format!("Step {number}"), *number).into();
+    }
+    let shown = numbers.iter().take(MOST_STEPS);
+    let mut shown: Vec<Sentence> = shown
+        .map(|number| step(number.to_string(), *number).into())
         .collect();
-    match (&*shown, numbers.len() - shown.len()) {
-        ([], _) => "Some steps".to_owned(),
-        ([one], 0) => format!("Step {one}"),
-        ([rest @ .., last], 0) => format!("Steps {} and {last}", rest.join(", ")),
-        (all, more) => format!("Steps {} and {more} more", all.join(", ")),
+    let more = numbers.len() - shown.len();
+    let last = if more > 0 {
+        Some(sentence!("{} more", more.to_string()))
+    } else {
+        shown.pop()
+    };
+    match last {
+        Some(last) => sentence!("Steps {} and {}", Sentence::join(shown, ", "), last),
+        None => "Some steps".into(),
     }
 }
 
@@ -223,95 +295,92 @@ const fn verb(numbers: &[i64]) -> &'static str {
     if numbers.len() == 1 { "s" } else { "" }
 }
 
-fn outliers(finding: &Finding, at: &str, cost: &str) -> String {
+fn outliers(finding: &Finding, at: String, cost: Sentence, platform: &Platform) -> Sentence {
     let Detail::Steps { numbers, of } = &finding.detail else {
-        return format!("Some steps are much longer than the others{at}: {cost}");
+        return sentence!("Some steps are much longer than the others{}: {}", at, cost);
     };
     let be = if numbers.len() == 1 { "is" } else { "are" };
-    format!(
-        "{} of {} {be} much longer than the others{at}: {cost}, spread over all steps",
-        steps(numbers),
-        grouped(*of as u64)
+    sentence!(
+        "{} of {} {} much longer than the others{}: {}, spread over all steps",
+        steps(numbers, platform),
+        grouped(*of as u64).link(Link::page("steps")),
+        be,
+        at,
+        cost
     )
 }
 
-fn growth(finding: &Finding, at: &str) -> String {
+fn growth(finding: &Finding, at: String) -> Sentence {
     let Detail::Growth {
         allocator,
         bytes_per_step,
         steps_left,
     } = &finding.detail
     else {
-        return "Memory grows from step to step".to_owned();
+        return "Memory grows from step to step".into();
     };
-    let left = steps_left.map_or(String::new(), |steps| {
-        format!("; the device is full after {} more steps", grouped(steps))
-    });
-    format!(
-        "Memory of {allocator} grows by {} per step{at}{left}",
-        bytes(*bytes_per_step as f64)
+    let left = steps_left
+        .map(|steps| sentence!("; the device is full after {} more steps", grouped(steps)));
+    sentence!(
+        "Memory of {} grows by {} per step{}{}",
+        allocator,
+        bytes(*bytes_per_step as f64),
+        at,
+        left
     )
 }
 
-fn limit(finding: &Finding) -> String {
+fn limit(finding: &Finding) -> Sentence {
     let Detail::Limit {
         reserved,
         capacity,
         unused,
     } = finding.detail
     else {
-        return "Device memory is nearly full".to_owned();
+        return "Device memory is nearly full".into();
     };
     let part = reserved as f64 / capacity.max(1) as f64;
-    let spare = if unused * 10 > capacity {
-        format!("; {} of it are never used", bytes(unused as f64))
-    } else {
-        String::new()
-    };
-    format!(
-        "Memory of {} is nearly full: {} of {} ({}){spare}",
+    let spare = (unused * 10 > capacity)
+        .then(|| sentence!("; {} of it are never used", bytes(unused as f64)));
+    sentence!(
+        "Memory of {} is nearly full: {} of {} ({}){}",
         first(finding, "the device"),
         bytes(reserved as f64),
         bytes(capacity as f64),
-        share(part)
+        share(part),
+        spare
     )
 }
 
-fn clocks(finding: &Finding) -> String {
+fn clocks(finding: &Finding) -> Sentence {
     match finding.detail {
-        Detail::Clocks { skew_ns } => format!(
+        Detail::Clocks { skew_ns } => sentence!(
             "The clocks of the ranks differ by {}; the timeline shows them aligned by their collectives",
             duration(skew_ns)
         ),
-        _ => "The clocks of the ranks differ".to_owned(),
+        _ => "The clocks of the ranks differ".into(),
     }
 }
 
-fn busy(finding: &Finding, platform: &Platform) -> String {
+fn busy(finding: &Finding, platform: &Platform) -> Sentence {
     let Detail::Busy { device, heaviest } = &finding.detail else {
-        return "The device is busy".to_owned();
+        return "The device is busy".into();
     };
-    let most: Vec<String> = heaviest
-        .iter()
-        .take(2)
-        .map(|(name, part)| format!("{} {}", in_sentence(name), share(*part)))
-        .collect();
-    let most = if most.is_empty() {
-        String::new()
-    } else {
-        format!("; most of it is {}", most.join(", "))
-    };
+    let heaviest = heaviest.iter().take(2);
+    let heaviest = heaviest.map(|(name, part)| sentence!("{} {}", in_sentence(name), share(*part)));
+    let heaviest = Sentence::join(heaviest, ", ");
+    let most = (!heaviest.is_empty()).then(|| sentence!("; most of it is {}", heaviest));
     match device {
-        Some(part) => format!("The device computes {} of the time{most}", share(*part)),
-        None if platform.framework == super::platform::Framework::Other => {
-            format!(
-                "The program is busy {} of the time{most}",
-                share(finding.share)
-            )
-        }
-        None => format!(
-            "The CPU computes {} of the time{most}",
-            share(finding.share)
+        Some(part) => sentence!("The device computes {} of the time{}", share(*part), most),
+        None if platform.framework == super::platform::Framework::Other => sentence!(
+            "The program is busy {} of the time{}",
+            share(finding.share),
+            most
+        ),
+        None => sentence!(
+            "The CPU computes {} of the time{}",
+            share(finding.share),
+            most
         ),
     }
 }
