@@ -31,6 +31,9 @@ export const asked = (page, run, kind, query = '') =>
     [run, kind, query],
   );
 
+/** The plain text of a sentence: its parts joined. */
+export const plainText = (parts) => parts.map(({ text }) => text).join('');
+
 /** Opens a page of the run whose id holds the word, and waits until its report is drawn. */
 export async function visit({ pages, browser }, word, rest, options = {}) {
   const { origin } = await pages();

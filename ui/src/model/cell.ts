@@ -1,8 +1,12 @@
 // cell.ts: a report's values as people read them, as they sort, and as files hold them. Pure.
 import { exactTime, formatBytes, formatCount, formatDuration, formatShare, significant } from '../base/format.ts';
-import type { Cell, Unit } from './report.ts';
+import { type Cell, isSentence, type Unit } from './report.ts';
+import { plainText } from './sentence.ts';
 
-export const isNumeric = (unit: Unit): boolean => unit !== 'text' && unit !== 'event' && unit !== 'flag';
+/** Whether people read its values as words. */
+export const isText = (unit: Unit): boolean => unit === 'text' || unit === 'sentence';
+
+export const isNumeric = (unit: Unit): boolean => !isText(unit) && unit !== 'event' && unit !== 'flag';
 
 function numberText(value: number, unit: Unit): string {
   switch (unit) {
@@ -29,6 +33,7 @@ export function cellText(cell: Cell, unit: Unit): string {
   if (typeof cell === 'boolean') return cell ? 'yes' : 'no';
   if (typeof cell === 'number') return numberText(cell, unit);
   if (typeof cell === 'string') return cell;
+  if (isSentence(cell)) return plainText(cell);
   return cell.map((item) => cellText(item, unit)).join(', ');
 }
 
@@ -55,6 +60,7 @@ export function cellExact(cell: Cell, unit: Unit): string | undefined {
 export function cellValue(cell: Cell): string | number {
   if (cell === undefined) return '';
   if (typeof cell === 'boolean') return cell ? 'true' : 'false';
+  if (isSentence(cell)) return plainText(cell);
   if (typeof cell === 'object') return cell.map((item) => String(cellValue(item))).join('; ');
   return cell;
 }

@@ -15,7 +15,7 @@ import {
 
 const BODY = {
   report: 'demo',
-  sentence: 'Two rows.',
+  sentence: [{ text: 'Two rows.' }],
   summary: { mean_ns: 1500, steps: null },
   summary_columns: [
     { key: 'mean_ns', title: 'Mean', unit: 'ns' },
@@ -35,7 +35,7 @@ const BODY = {
   left_out: 7,
   sections: [{ name: 'more', title: 'More', columns: [], rows: [] }, { title: 'nameless' }],
   text: null,
-  notes: ['One.', 2],
+  notes: [[{ text: 'One.' }], 2],
   missing: null,
 };
 

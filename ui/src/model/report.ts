@@ -1,5 +1,6 @@
 // report.ts: the one shape of every analysis: a sentence, figures, tables with typed columns, notes, and why it is empty.
 import { asArray, asNumber, asObject, asText, asTexts, type Json } from '../base/json.ts';
+import { plainText, type Sentence, sentenceOf } from './sentence.ts';
 
 export const UNITS = [
   'text',
@@ -12,13 +13,14 @@ export const UNITS = [
   'share',
   'event',
   'flag',
+  'sentence',
 ] as const;
 
 /** What a column's values are. */
 export type Unit = (typeof UNITS)[number];
 
 /** A value; `undefined` is not known, or does not apply. */
-export type Cell = undefined | string | number | boolean | readonly Cell[];
+export type Cell = undefined | string | number | boolean | readonly Cell[] | Sentence;
 
 export interface ReportColumn {
   /** With its unit: `total_ns`. */
@@ -49,13 +51,13 @@ export interface ReportScalar extends ReportColumn {
 
 export interface Report {
   readonly kind: string;
-  readonly sentence: string;
+  readonly sentence: Sentence;
   readonly summary: readonly ReportScalar[];
   readonly table: ReportTable;
   readonly sections: readonly ReportSection[];
   /** The report as another profiler prints it. */
   readonly text: string | undefined;
-  readonly notes: readonly string[];
+  readonly notes: readonly Sentence[];
   readonly missing: { readonly reason: string; readonly fix: string } | undefined;
 }
 
@@ -68,20 +70,15 @@ export interface ReportKind {
   readonly by: readonly string[];
 }
 
-/** Sentences of the server spell microseconds as terminals can; here they look like the cells beside them. */
-const spelt = (text: string): string => text.replace(/(\d) us\b/g, '$1 µs');
+/** Whether a cell holds a sentence in parts. */
+export const isSentence = (cell: Cell): cell is Sentence => typeof cell === 'object' && 'parts' in cell;
 
-/** Columns of sentences. */
-const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
-
-function cellOf(value: Json): Cell {
+function cellOf(value: Json, unit: Unit): Cell {
+  if (unit === 'sentence') return Array.isArray(value) ? sentenceOf(value) : undefined;
   if (typeof value === 'string' || typeof value === 'boolean') return value;
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
-  return Array.isArray(value) ? value.map(cellOf) : undefined;
+  return Array.isArray(value) ? value.map((item) => cellOf(item, unit)) : undefined;
 }
-
-const spellCell = (key: string, cell: Cell): Cell =>
-  typeof cell === 'string' && SENTENCES.has(key) ? spelt(cell) : cell;
 
 function columnOf(value: Json): ReportColumn | undefined {
   const fields = asObject(value);
@@ -99,9 +96,7 @@ function tableOf(fields: Readonly<Record<string, unknown>>): ReportTable {
   const columns = asArray(fields['columns']).flatMap((item) => columnOf(item) ?? []);
   const rows = asArray(fields['rows']).flatMap((item): readonly ReportRow[] => {
     const row = asObject(item);
-    return row === undefined
-      ? []
-      : [Object.fromEntries(columns.map(({ key }) => [key, spellCell(key, cellOf(row[key]))]))];
+    return row === undefined ? [] : [Object.fromEntries(columns.map(({ key, unit }) => [key, cellOf(row[key], unit)]))];
   });
   return { columns, rows, leftOut: asNumber(fields['left_out']) ?? 0 };
 }
@@ -113,10 +108,10 @@ export function reportOf(body: Json): Report {
   const missing = asObject(fields['missing']);
   return {
     kind: asText(fields['report']) ?? '',
-    sentence: spelt(asText(fields['sentence']) ?? ''),
+    sentence: sentenceOf(fields['sentence']),
     summary: asArray(fields['summary_columns']).flatMap((item) => {
       const column = columnOf(item);
-      return column === undefined ? [] : [{ ...column, value: cellOf(values[column.key]) }];
+      return column === undefined ? [] : [{ ...column, value: cellOf(values[column.key], column.unit) }];
     }),
     table: tableOf(fields),
     sections: asArray(fields['sections']).flatMap((item) => {
@@ -126,7 +121,7 @@ export function reportOf(body: Json): Report {
       return [{ ...tableOf(section), name, title: asText(section['title']) ?? name }];
     }),
     text: asText(fields['text']),
-    notes: asTexts(fields['notes']).map(spelt),
+    notes: asArray(fields['notes']).map(sentenceOf),
     missing:
       missing === undefined
         ? undefined
@@ -157,6 +152,7 @@ export const numberAt = (row: ReportRow, key: string): number | undefined => {
 
 export const textAt = (row: ReportRow, key: string): string | undefined => {
   const cell = row[key];
+  if (isSentence(cell)) return plainText(cell);
   return typeof cell === 'string' ? cell : undefined;
 };
 
@@ -218,6 +214,7 @@ const FOREIGN_FRAME = /^(<|torch\/|nn\.Module)/;
 /** What a row of that column says, short enough to stand beside a name: of a stack its first frame of the program, without folders. */
 export function tellingText(row: ReportRow, column: ReportColumn): string {
   const cell = row[column.key];
+  if (isSentence(cell)) return plainText(cell);
   if (typeof cell !== 'object') return cell === undefined ? '' : String(cell);
   const frames = cell.filter((frame) => typeof frame === 'string');
   const own = frames.find((frame) => !FOREIGN_FRAME.test(frame)) ?? frames[0] ?? '';

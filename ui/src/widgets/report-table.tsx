@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../base/format.ts';
-import { cellExact, cellText, cellValue, isNumeric } from '../model/cell.ts';
+import { cellExact, cellText, cellValue, isNumeric, isText } from '../model/cell.ts';
 import { type Cuts, cutsOf } from '../model/elide.ts';
 import { parseFilter } from '../model/filter.ts';
 import {
@@ -69,6 +69,7 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
   share: 124,
   event: 92,
   flag: 84,
+  sentence: 150,
 };
 const NAME_PX = 220;
 const LETTER_PX = 7;
@@ -91,7 +92,7 @@ function widthOf(table: Data, column: ReportColumn): number {
     const letters = Math.max(0, ...ids.map((some) => some.map((id) => `#${id}`).join(', ').length));
     return Math.max(WIDTHS.event, title, letters * LETTER_PX + 20);
   }
-  if (column.unit !== 'text') return Math.max(WIDTHS[column.unit], title);
+  if (!isText(column.unit)) return Math.max(WIDTHS[column.unit], title);
   const { key } = shortColumn(table, column.key) ?? column;
   const letters = Math.max(0, ...table.rows.slice(0, SAMPLE).map((row) => cellText(row[key], 'text').length));
   const most = SENTENCES.has(column.key) ? SENTENCE_MOST_PX : TEXT_MOST_PX;
@@ -115,7 +116,7 @@ export const formatSort = (sort: SortOrder): string => `${sort.column}:${sort.de
 
 /** What a filter looks at in a row; each is put together once. */
 export function wordsOf(table: Data): (row: ReportRow) => string {
-  const words = table.columns.filter((column) => column.unit === 'text').map((column) => column.key);
+  const words = table.columns.filter((column) => isText(column.unit)).map((column) => column.key);
   const made = new WeakMap<ReportRow, string>();
   const textOf = (cell: Cell): string => String(cellValue(cell));
   return (row) => {
@@ -181,7 +182,7 @@ function drawn(
     return <Elided text={label} cut={cutsIn(column).get(label)} title={textAt(row, column.key) ?? label} />;
   }
   const text = cellText(cell, column.unit);
-  if (column.unit === 'text') return <Elided text={text} cut={cutsIn(column).get(text)} />;
+  if (isText(column.unit)) return <Elided text={text} cut={cutsIn(column).get(text)} />;
   return <span title={cellExact(cell, column.unit)}>{text}</span>;
 }
 

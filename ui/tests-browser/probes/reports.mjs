@@ -4,7 +4,7 @@ import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COPY_SIZES, LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
 import { axe, openPage, PATIENCE_MS, settled, stateOf, timelineOf } from '../harness.mjs';
-import { address, answered, asked, firstRow, runOf } from '../report-pages.mjs';
+import { address, answered, asked, firstRow, plainText, runOf } from '../report-pages.mjs';
 
 export const reports = [
   {
@@ -172,7 +172,7 @@ export const reports = [
       await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: PATIENCE_MS });
       await answered(page);
       const report = await asked(page, id, 'overview');
-      assert.equal(await page.getByTestId('page-summary').textContent(), report.sentence);
+      assert.equal(await page.getByTestId('page-summary').textContent(), plainText(report.sentence));
       const bars = page.getByTestId('chart-steps').locator('[data-bar]');
       assert.equal(await bars.count(), 3);
       await page.getByTestId('chart-steps').getByRole('button', { name: 'Show as table' }).click();
@@ -455,7 +455,7 @@ export const reports = [
       await page.getByRole('heading', { level: 1, name: 'Input pipeline' }).waitFor();
       await answered(page);
       const report = await asked(page, id, 'input');
-      assert.equal(await page.getByTestId('page-summary').textContent(), report.sentence);
+      assert.equal(await page.getByTestId('page-summary').textContent(), plainText(report.sentence));
       const isUntold = report.summary.verdict === 'cannot tell';
       assert.equal((await page.getByTestId('input-advice').locator('code').count()) > 0, isUntold);
       // The chart has what waits for input alone: where nothing does there is none.

@@ -5,6 +5,7 @@ import { cellText } from '../../model/cell.ts';
 import type { Layer } from '../../model/label-stack.ts';
 import { numberAt, type Report, scalarOf, textAt } from '../../model/report.ts';
 import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
+import { codeIn, isAbout, type Sentence } from '../../model/sentence.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
@@ -12,19 +13,22 @@ import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf, nameView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { StepBars } from '../shared/steps.tsx';
 import { TabbedTables, tabsOf } from '../shared/tables.tsx';
-import { Notes, summaryOf } from '../shared/told.tsx';
 
 const TOP = 2000;
 const MOST_STAGES = 12;
 
-/** How the note begins that has this line. */
-const MARKER = 'Mark the input stage: ';
+/** Whether a note is about input: it has the line that would mark an input stage. */
+const isAboutInput = (note: Sentence): boolean =>
+  isAbout(note, (link) => link.kind === 'scalar' && link.key === 'input_share');
 
 /** The line that would mark an input stage, where the report knows none. */
-export const markerOf = (notes: readonly string[]): string | undefined =>
-  notes.find((note) => note.startsWith(MARKER))?.slice(MARKER.length);
+export const markerOf = (notes: readonly Sentence[]): string | undefined => {
+  const note = notes.find(isAboutInput);
+  return note === undefined ? undefined : codeIn(note)?.code;
+};
 
 export default function InputPage(page: PageProps): JSX.Element {
   const { store, run } = page;
@@ -55,7 +59,7 @@ export default function InputPage(page: PageProps): JSX.Element {
                   table={() => ({ eventLink: eventLinkOf(store, run) })}
                 />
               </div>
-              <Notes page={page} report={report} notes={report.notes.filter((note) => !note.startsWith(MARKER))} />
+              <Notes page={page} report={report} notes={report.notes.filter((note) => !isAboutInput(note))} />
             </>
           )}
         </WithReport>

@@ -7,8 +7,8 @@ import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
-import { Notes, summaryOf } from '../shared/told.tsx';
 import { CopyRates } from './copies.tsx';
 import { KernelTable } from './kernels.tsx';
 

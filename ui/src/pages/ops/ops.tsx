@@ -18,6 +18,7 @@ import {
   tellingText,
   textAt,
 } from '../../model/report.ts';
+import { textSentence } from '../../model/sentence.ts';
 import { inSight, type Placed, type TreeNode } from '../../model/tree.ts';
 import { isFolded, setFolded } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
@@ -27,7 +28,7 @@ import { Icon } from '../../widgets/icon.tsx';
 import { parseSort, ReportTable, Share, wordsOf } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
-import { Notes } from '../shared/told.tsx';
+import { Notes } from '../shared/sentence.tsx';
 import { NoCallTree } from './calls.tsx';
 import { ByChoice, type Choice, Layout } from './choice.tsx';
 import { Chosen } from './chosen.tsx';
@@ -222,7 +223,11 @@ export function Ops({
   // The bars repeat two columns of the table: they stand beside it only where nothing else needs the room.
   const hasBars = widthPx >= BARS_FROM_PX;
   const notes = (
-    <Notes page={page} report={report} notes={[...report.notes, ...treeNotes(callTree, roots !== undefined)]} />
+    <Notes
+      page={page}
+      report={report}
+      notes={[...report.notes, ...treeNotes(callTree, roots !== undefined).map(textSentence)]}
+    />
   );
   const hasSide = chosen !== undefined || hasBars;
   return (
@@ -356,7 +361,7 @@ function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Dat
 const Frames = ({ row, column }: { readonly row: ReportRow; readonly column: ReportColumn }): JSX.Element => {
   const cell = row[column.key];
   return (
-    <span title={typeof cell === 'object' ? cell.map(String).join('\n') : String(cell ?? '')}>
+    <span title={Array.isArray(cell) ? cell.map(String).join('\n') : String(cell ?? '')}>
       {tellingText(row, column)}
     </span>
   );

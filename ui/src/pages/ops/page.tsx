@@ -15,7 +15,7 @@ import {
   useScope,
   WithReport,
 } from '../shared/report.tsx';
-import { summaryOf } from '../shared/told.tsx';
+import { summaryOf } from '../shared/sentence.tsx';
 import { byLabel, type Choice } from './choice.tsx';
 import { idOf, modeOf } from './mode.ts';
 import { Ops } from './ops.tsx';

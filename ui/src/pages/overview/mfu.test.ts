@@ -30,6 +30,10 @@ it('says no share without a peak, and nothing without a count', () => {
 });
 
 it('says in the card why the MFU is unknown, without repeating that it is', () => {
-  expect(whyUnknown('MFU is unknown: 3 of 4 products have no shapes.')).toBe('3 of 4 products have no shapes.');
-  expect(whyUnknown('No operation was counted.')).toBe('No operation was counted.');
+  expect(whyUnknown(made({ covered_share: 0.25, uncounted_calls: 3 }))).toBe(
+    '3 products without shapes; those with shapes hold 25.0 % of the products’ time.',
+  );
+  expect(whyUnknown(made({ covered_share: 0.125 }))).toBe(
+    'Operators with shapes launched only 12.5 % of the products’ time.',
+  );
 });

@@ -2,11 +2,12 @@
 import type { JSX } from 'preact';
 import { formatShare, formatValue, plural } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
+import { plainText } from '../../model/sentence.ts';
 import { Badge } from '../../widgets/badge.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
-import { pageOfFigure } from '../shared/told.tsx';
+import { pageOfScalar } from '../shared/sentence.tsx';
 
 export interface MfuTold {
   /** Part of what the devices can do; `undefined`: their peak is not known. */
@@ -44,8 +45,15 @@ export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | un
 /** `1.81 TFLOP/s` of a number of them in TFLOP/s. */
 const rateText = (rate: number): string => formatValue(rate * 1e12, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
 
-/** The reason alone: the card says the rest. Pure. */
-export const whyUnknown = (sentence: string): string => sentence.replace(/^MFU is unknown: /, '');
+/** Why the MFU is unknown, from the figures of the report. Pure. */
+export function whyUnknown(report: Report): string {
+  const covered = scalarOf(report, 'covered_share');
+  const uncounted = scalarOf(report, 'uncounted_calls');
+  const share = typeof covered === 'number' ? formatShare(covered) : 'a part';
+  return typeof uncounted === 'number' && uncounted > 0
+    ? `${plural(uncounted, 'product')} without shapes; those with shapes hold ${share} of the products’ time.`
+    : `Operators with shapes launched only ${share} of the products’ time.`;
+}
 
 const isTyped = (text: string): boolean => Number.isFinite(Number(text)) && Number(text) > 0;
 
@@ -78,12 +86,12 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         class="ss-figure-card"
         data-testid="mfu"
         data-state="not-recorded"
-        title={[report.sentence, missing?.fix ?? ''].filter((text) => text !== '').join('\n')}
+        title={[plainText(report.sentence), missing?.fix ?? ''].filter((text) => text !== '').join('\n')}
       >
         <span class="ss-card-title">MFU</span>
         <span class="ss-card-value ss-card-unknown">unknown</span>
         {missing === undefined ? (
-          <span class="ss-card-beside ss-card-two">{whyUnknown(report.sentence)}</span>
+          <span class="ss-card-beside ss-card-two">{whyUnknown(report)}</span>
         ) : missing.fix === '' ? (
           <span class="ss-card-beside">the trace has no FLOP counts</span>
         ) : (
@@ -99,6 +107,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
     );
   }
   const { share, rate, peak, counted, isOwnPeak } = told;
+  const texts = [report.sentence, ...report.notes].map(plainText);
   const uncounted = scalarOf(report, 'uncounted_calls');
   const figure = share === undefined ? rateText(rate) : formatShare(share);
   const [, value = figure, unit = ''] = /^(.*\d) (.+)$/.exec(figure) ?? [];
@@ -107,16 +116,18 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       class="ss-figure-card"
       data-testid="mfu"
       data-state={share === undefined ? 'no-peak' : isOwnPeak ? 'own-peak' : 'known'}
-      title={[report.sentence, ...report.notes].join('\n')}
+      title={texts.join('\n')}
     >
       <span class="ss-card-title">
         {share === undefined ? 'Arithmetic rate' : 'MFU'}{' '}
-        <Badge
-          word="est."
-          why={[report.sentence, ...report.notes].map((text) => text.replace(/\.?$/, '.')).join(' ')}
-        />
+        <Badge word="est." why={texts.map((text) => text.replace(/\.?$/, '.')).join(' ')} />
       </span>
-      <PageLink {...page} tool={pageOfFigure(page.run, 'ops')} class="ss-card-value" title={report.sentence}>
+      <PageLink
+        {...page}
+        tool={pageOfScalar(page.run, 'mfu_share')}
+        class="ss-card-value"
+        title={plainText(report.sentence)}
+      >
         {value}
         <small> {unit}</small>
       </PageLink>

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { textSentence } from '../../model/sentence.ts';
 import { stepColumns } from '../shared/steps.tsx';
 import { cardsOf, markersOf } from './page.tsx';
 import { factOf, savingOf } from './parts.tsx';
@@ -39,13 +40,19 @@ it('draws nothing for a step of which the given layers are empty, and the whole 
 });
 
 it('tells lines of code from other notes', () => {
-  const notes = [
-    'No steps are marked in this run; this line marks them:',
-    'PyTorch: profiler.step()',
-    'The clock is odd.',
-  ];
-  expect(markersOf(notes)).toEqual({ lines: ['PyTorch: profiler.step()'], rest: ['The clock is odd.'] });
-  expect(markersOf(['a: b()'])).toEqual({ lines: [], rest: ['a: b()'] });
+  const marker = { parts: [{ text: 'PyTorch: ' }, { text: 'profiler.step()', isCode: true }] };
+  const odd = textSentence('The clock is odd.');
+  const notMarked = {
+    parts: [
+      { text: 'No steps are marked in this run', link: { kind: 'scalar', key: 'steps' } as const },
+      { text: '; this line marks them:' },
+    ],
+  };
+  expect(markersOf([notMarked, marker, odd])).toEqual({
+    lines: [{ before: 'PyTorch: ', code: 'profiler.step()' }],
+    rest: [odd],
+  });
+  expect(markersOf([marker])).toEqual({ lines: [], rest: [marker] });
 });
 
 it('puts what explains a figure below it, and makes no card of what is not there', () => {
@@ -86,8 +93,11 @@ it('says once what is the same on every host, and who differs', () => {
 
 it('names what a finding saves once, and nothing where it saves nothing', () => {
   const row = { saving_per_step_ns: 8_100_000, share: 0.834 };
-  expect(savingOf(row, 'The device waits for input')).toBe('8.10 ms per step · 83.4 %');
-  expect(savingOf(row, 'Input: 8.10 ms per step')).toBeUndefined();
-  expect(savingOf({ saving_per_step_ns: 0, share: 0 }, 'Memory is nearly full')).toBeUndefined();
-  expect(savingOf({ stake_ns: 2_000_000_000 }, 'Compilation')).toBe('2.00 s');
+  expect(savingOf(row, textSentence('The device waits for input'))).toBe('8.10 ms per step · 83.4 %');
+  const title = {
+    parts: [{ text: 'Input: ' }, { text: '8.10 ms', value: 8_100_000, unit: 'ns' }, { text: ' per step' }],
+  };
+  expect(savingOf(row, title)).toBeUndefined();
+  expect(savingOf({ saving_per_step_ns: 0, share: 0 }, textSentence('Memory is nearly full'))).toBeUndefined();
+  expect(savingOf({ stake_ns: 2_000_000_000 }, textSentence('Compilation'))).toBe('2.00 s');
 });

@@ -4,11 +4,12 @@ import { OVERVIEW } from '../../api/reports.ts';
 import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
 import { type Cell, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
+import { codeIn, isAbout, type Sentence } from '../../model/sentence.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
-import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
+import { Notes, pageOfScalar, summaryOf } from '../shared/sentence.tsx';
+import { type MarkerLine, NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { useLabels } from './labels.tsx';
 import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, SliceNames, TimeParts, TopOps } from './parts.tsx';
@@ -60,7 +61,7 @@ function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): 
   return (
     <PageLink
       {...page}
-      tool={pageOfFigure(page.run, scalar.key)}
+      tool={pageOfScalar(page.run, scalar.key)}
       class="ss-figure-card"
       title={cellExact(scalar.value, scalar.unit) ?? `Show what is behind ${scalar.title}`}
     >
@@ -74,15 +75,17 @@ function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): 
   );
 }
 
-/** The lines of code that mark steps, and the notes that are something else. */
-export function markersOf(notes: readonly string[]): {
-  readonly lines: readonly string[];
-  readonly rest: readonly string[];
+/** The lines of code that mark steps, and the notes about other things than missing steps. */
+export function markersOf(notes: readonly Sentence[]): {
+  readonly lines: readonly MarkerLine[];
+  readonly rest: readonly Sentence[];
 } {
-  const at = notes.findIndex((note) => note.startsWith('No steps are marked'));
-  if (at < 0) return { lines: [], rest: notes };
-  const lines = notes.slice(at + 1).filter((note) => /^[\w/ ]+: .*\(/.test(note));
-  return { lines, rest: notes.filter((note, index) => index !== at && !lines.includes(note)) };
+  const isAboutSteps = (note: Sentence) => isAbout(note, (link) => link.kind === 'scalar' && link.key === 'steps');
+  if (!notes.some(isAboutSteps)) return { lines: [], rest: notes };
+  return {
+    lines: notes.flatMap((note) => codeIn(note) ?? []),
+    rest: notes.filter((note) => !isAboutSteps(note) && codeIn(note) === undefined),
+  };
 }
 
 const wordOf = (cell: Cell): string | undefined => (typeof cell === 'string' && cell !== '' ? cell : undefined);

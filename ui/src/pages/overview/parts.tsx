@@ -2,10 +2,10 @@
 import type { JSX } from 'preact';
 import { formatBytes, formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import type { Evidence } from '../../model/evidence.ts';
 import { OTHER_COLOUR } from '../../model/label-stack.ts';
 import {
   eventsAt,
+  isSentence,
   labelAt,
   nameColumn,
   numberAt,
@@ -20,6 +20,7 @@ import {
 } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
 import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
+import { type Sentence, textSentence } from '../../model/sentence.ts';
 import { toolOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
@@ -27,7 +28,7 @@ import { BarList, WholeBar } from '../../widgets/charts.tsx';
 import { ReportTable as DataTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
-import { ToldBy } from '../shared/told.tsx';
+import { SentenceText } from '../shared/sentence.tsx';
 import type { ByLabel } from './labels.tsx';
 
 const isFilled = (run: RunDetail, id: string): boolean =>
@@ -45,24 +46,18 @@ const PAGES: Readonly<Record<string, readonly [string, Partial<View>]>> = {
 
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
-  const title = textAt(row, 'title') ?? '';
+  const cell = row['title'];
+  const title = isSentence(cell) ? cell : textSentence(textAt(row, 'title') ?? '');
   const tool = toolOf(textAt(row, 'page') ?? '');
   const events = eventsAt(row, 'evidence').slice(0, 3);
   const link = eventLinkOf(store, run);
-  const [first] = events;
-  const evidence: Evidence | undefined =
-    first !== undefined
-      ? { kind: 'event', id: first }
-      : tool === undefined
-        ? undefined
-        : { kind: 'figure', key: tool.id };
   const confidence = textAt(row, 'confidence');
   const advice = textAt(row, 'advice');
   const saving = savingOf(row, title);
   return (
     <li data-finding={textAt(row, 'kind') ?? textAt(row, 'name')}>
       <h3>
-        <ToldBy page={page} text={title} evidence={evidence} />
+        <SentenceText page={page} sentence={title} />
       </h3>
       {advice === undefined ? undefined : <p>{advice}</p>}
       <span class="ss-row">
@@ -90,12 +85,12 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
 }
 
 /** What removing the cause would save; `undefined` where that is nothing, or where the title says it. Pure. */
-export function savingOf(row: ReportRow, title: string): string | undefined {
+export function savingOf(row: ReportRow, title: Sentence): string | undefined {
   const perStep = numberAt(row, 'saving_per_step_ns') ?? numberAt(row, 'per_step_ns');
   const saving = perStep ?? numberAt(row, 'saving_ns') ?? numberAt(row, 'stake_ns');
   if (saving === undefined || saving <= 0) return undefined;
+  if (title.parts.some(({ value, unit }) => unit === 'ns' && value === saving)) return undefined;
   const text = formatDuration(saving);
-  if (title.includes(text)) return undefined;
   const share = numberAt(row, 'share');
   return [
     `${text}${perStep === undefined ? '' : ' per step'}`,
@@ -162,7 +157,7 @@ export function TimeParts({
             value,
             text,
             shown: (
-              <span class="ss-told">
+              <span class="ss-value-link">
                 <PageLink
                   {...page}
                   tool={isThere ? tool : 'timeline'}
@@ -204,7 +199,7 @@ function LabelParts({
             text,
             colour,
             shown: isLabel ? (
-              <span class="ss-told">
+              <span class="ss-value-link">
                 <PageLink
                   {...page}
                   tool="timeline"

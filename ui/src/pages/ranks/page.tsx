@@ -5,6 +5,7 @@ import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import { farthest, pairText, rankFilter, rankRows, shortRanks, stepColumnsOf } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
+import { isAbout, type SentenceLink } from '../../model/sentence.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
 import { goTo } from '../../state/store.ts';
@@ -13,9 +14,13 @@ import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
 import { stepView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Notes, SentenceText, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
-import { Notes, summaryOf, Told } from '../shared/told.tsx';
 import { measured, Pair } from './pair.tsx';
+
+/** Tables of another profiler's figures: the page shows neither them nor the notes about them. */
+const COMPARISONS: ReadonlySet<string> = new Set(['hta_stragglers']);
+const isHidden = (link: SentenceLink): boolean => link.kind === 'section' && COMPARISONS.has(link.name);
 
 const TOP = 100_000;
 const COLLECTIVES = 5000;
@@ -94,7 +99,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
             <>
               <RankMap page={page} report={report} />
               {isAlone ? undefined : collectives}
-              <Notes page={page} report={report} notes={report.notes.filter((note) => !note.startsWith('HTA '))} />
+              <Notes page={page} report={report} notes={report.notes.filter((note) => !isAbout(note, isHidden))} />
             </>
           )}
         </WithReport>
@@ -288,7 +293,7 @@ function Collectives({
     ...(kinds === undefined ? [] : [{ id: 'kinds', title: 'By kind', table: kinds.table }]),
     ...[
       ...one.sections,
-      ...further.filter((section) => !known.has(section.name) && !section.name.startsWith('hta')),
+      ...further.filter((section) => !known.has(section.name) && !COMPARISONS.has(section.name)),
     ].map((section) => ({
       id: section.name,
       title: section.title,
@@ -301,7 +306,7 @@ function Collectives({
         <h2>Collectives</h2>
         {ranks?.missing === undefined ? (
           <span class="ss-quiet">
-            <Told page={page} report={one} text={one.sentence} />
+            <SentenceText page={page} report={one} sentence={one.sentence} />
           </span>
         ) : undefined}
       </div>

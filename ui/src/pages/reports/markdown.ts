@@ -11,6 +11,7 @@ import {
   shortColumn,
   textAt,
 } from '../../model/report.ts';
+import { plainText } from '../../model/sentence.ts';
 
 /** Rows of a table in a text. */
 const TEXT_ROWS = 40;
@@ -37,14 +38,14 @@ export function markdownTable(table: Data, most = TEXT_ROWS): string {
 
 /** The whole report as markdown. */
 export function markdownOf(report: Report, title: string): string {
-  const parts = [`# ${title}`, report.sentence];
+  const parts = [`# ${title}`, plainText(report.sentence)];
   parts.push(figuresOf(report));
   if (report.missing !== undefined) parts.push(report.missing.fix);
   if (report.table.rows.length > 0) parts.push(markdownTable(report.table));
   for (const section of report.sections) {
     if (section.rows.length > 0) parts.push(`## ${section.title}`, markdownTable(section));
   }
-  if (report.notes.length > 0) parts.push(report.notes.map((note) => `> ${note}`).join('\n'));
+  if (report.notes.length > 0) parts.push(report.notes.map((note) => `> ${plainText(note)}`).join('\n'));
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
 }
 
@@ -91,12 +92,12 @@ export function summaryMarkdown(overview: Report, title: string): string {
     const name = textAt(row, 'title') ?? textAt(row, 'name') ?? '';
     return `${at + 1}. **${name}**${sure === undefined ? '' : ` (confidence: ${sure})`}${advice === undefined ? '' : `\n   ${advice}`}`;
   });
-  const parts = [`# ${title}`, overview.sentence, figuresOf(overview)];
+  const parts = [`# ${title}`, plainText(overview.sentence), figuresOf(overview)];
   if (findings.length > 0) parts.push('## What to look at first', findings.join('\n'));
   for (const section of overview.sections) {
     if (section.rows.length > 0)
       parts.push(`## ${section.title}`, markdownTable(told(shortened(section)), SUMMARY_ROWS));
   }
-  if (overview.notes.length > 0) parts.push(overview.notes.map((note) => `> ${note}`).join('\n'));
+  if (overview.notes.length > 0) parts.push(overview.notes.map((note) => `> ${plainText(note)}`).join('\n'));
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
 }

@@ -9,8 +9,8 @@ import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, type Scope, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Notes, SentenceText } from '../shared/sentence.tsx';
 import { TabbedTables, tabsOf } from '../shared/tables.tsx';
-import { Notes, Told } from '../shared/told.tsx';
 import { type Entry, entriesOf, firstOf, GROUPS } from './entries.ts';
 import { markdownOf } from './markdown.ts';
 import { PerfettoPanel } from './perfetto.tsx';
@@ -177,7 +177,7 @@ function OneReport({
                 </button>
               </div>
               <p>
-                <Told page={page} report={report} text={report.sentence} />
+                <SentenceText page={page} report={report} sentence={report.sentence} />
               </p>
               {report.text === undefined ? (
                 <div class="ss-report-tables">

@@ -118,15 +118,15 @@ it('reads the whole file, says how far it is, and takes no error for a trace', a
 it('sums a run up on a page, findings first', () => {
   const overview = reportOf({
     report: 'overview',
-    sentence: 'Steps take 1.00 ms.',
+    sentence: [{ text: 'Steps take ' }, { text: '1.00 ms', value: 1e6, unit: 'ns' }, { text: '.' }],
     summary: { steps: 3 },
     summary_columns: [{ key: 'steps', title: 'Steps', unit: 'count' }],
     columns: [
-      { key: 'title', title: 'Finding', unit: 'text' },
+      { key: 'title', title: 'Finding', unit: 'sentence' },
       { key: 'advice', title: 'Advice', unit: 'text' },
       { key: 'confidence', title: 'Confidence', unit: 'text' },
     ],
-    rows: [{ title: 'Waiting for input', advice: 'More workers.', confidence: 'high' }],
+    rows: [{ title: [{ text: 'Waiting for input' }], advice: 'More workers.', confidence: 'high' }],
     sections: [
       {
         name: 'time',
@@ -161,7 +161,7 @@ it('begins with the summary, or with the text of a run without times', () => {
 it('writes a report as markdown', () => {
   const report = reportOf({
     report: 'steps',
-    sentence: 'Steps take 1.00 ms.',
+    sentence: [{ text: 'Steps take ' }, { text: '1.00 ms', value: 1e6, unit: 'ns' }, { text: '.' }],
     summary: { mean_ns: 1e6 },
     summary_columns: [{ key: 'mean_ns', title: 'mean', unit: 'ns' }],
     columns: [
@@ -170,7 +170,7 @@ it('writes a report as markdown', () => {
       { key: 'event', title: 'Event', unit: 'event' },
     ],
     rows: [{ label: 'a|b', total_ns: 2500, event: 7 }],
-    notes: ['One.'],
+    notes: [[{ text: 'One.' }]],
   });
   expect(markdownOf(report, 'Steps')).toBe(
     '# Steps\n\nSteps take 1.00 ms.\n\n- mean: 1.00 ms\n\n| Label | Total |\n| --- | ---: |\n| a\\|b | 2.50 µs |\n\n> One.\n',
@@ -179,7 +179,7 @@ it('writes a report as markdown', () => {
 
 it('writes what explains a figure behind it', () => {
   const report = reportOf({
-    sentence: '',
+    sentence: [],
     summary: { peak_bytes: 1024, memory_bytes: 4096 },
     summary_columns: [
       { key: 'peak_bytes', title: 'Peak memory', unit: 'bytes' },

@@ -181,6 +181,12 @@ export function StepBars({
   );
 }
 
+/** A line of code that marks steps, and the framework that it is for. */
+export interface MarkerLine {
+  readonly before: string;
+  readonly code: string;
+}
+
 /** Which marker would make steps, and what works without one. */
 export function NoSteps({
   store,
@@ -188,7 +194,7 @@ export function NoSteps({
   lines,
   pattern,
 }: PageProps & {
-  readonly lines: readonly string[];
+  readonly lines: readonly MarkerLine[];
   /** What repeats and could stand for steps. */
   readonly pattern: string | undefined;
 }): JSX.Element {
@@ -219,16 +225,13 @@ export function NoSteps({
           Select a range by hand
         </PageLink>
       </div>
-      {lines.map((line) => {
-        const [, kind = '', code = line] = /^([\w/ ]+): (.*)$/.exec(line) ?? [];
-        return (
-          <div key={line} class="ss-marker">
-            <span class="ss-quiet">{kind}</span>
-            <code>{code}</code>
-            <CopyButton text={code} />
-          </div>
-        );
-      })}
+      {lines.map(({ before, code }) => (
+        <div key={code} class="ss-marker">
+          <span class="ss-quiet">{before.replace(/: $/, '')}</span>
+          <code>{code}</code>
+          <CopyButton text={code} />
+        </div>
+      ))}
     </section>
   );
 }
