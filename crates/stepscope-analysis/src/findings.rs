@@ -1,8 +1,8 @@
-//! What bounds the steps of a run, and what removing it would give.
+//! Diagnosis: the causes that limit the speed of a run's steps, each with its potential saving.
 //!
-//! The diagnosis walks the device timeline of typical steps (without a device, the thread that marks them):
-//! busy with what, and idle for which cause. Every moment is charged to one cause, so a cause is reported once and
-//! the savings never add up to more than the step:
+//! The diagnosis reads the device timeline of typical steps (without a device, the thread that marks the steps):
+//! what the device computes, and why it is idle. All time is charged to exactly one cause, so a cause is reported
+//! once and the savings never add up to more than the step:
 //!
 //! ```text
 //! step = computation + exposed communication (wait for the last rank + transfer) + exposed copies
@@ -11,7 +11,7 @@
 //!                   (outliers: the time by which all steps exceed the median; warm-up is left out)
 //! ```
 //!
-//! A wait for the device that drains its queue makes the device wait for whatever the host does next. That is
+//! A wait for the device that drains its queue makes the device wait for the next host activity. That time is
 //! charged to the wait as far as the host could have been ahead without it:
 //!
 //! ```text
@@ -19,8 +19,8 @@
 //! H = step - time in which the launching threads wait for the device        D = time the device is busy
 //! ```
 //!
-//! What kernels of a busy device could save is a part of computation. Modules: `windows` (which steps),
-//! `device_time` and `cpu` (what they consist of), `exchange` (ranks), `kernels`, `memory`, `outliers`.
+//! The potential saving of the kernels of a busy device is a part of computation. Modules: `windows` (which
+//! steps), `device_time` and `cpu` (breakdown of the steps), `exchange` (ranks), `kernels`, `memory`, `outliers`.
 //! Definitions: `docs/reference/findings.md`.
 
 mod assemble;
@@ -46,29 +46,29 @@ use crate::memory::Memory;
 use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 
-/// Findings that take at least this part of the steps come before everything that costs less.
+/// Findings that take at least this fraction of the steps rank before all cheaper ones.
 pub const LEADS: f64 = 0.1;
-/// Below this part of the steps a cause is not worth a finding.
+/// Causes below this fraction of the steps give no finding.
 pub const LISTED: f64 = 0.03;
 
-/// One thing to look at.
+/// One diagnosed problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What it is.
+    /// The cause.
     pub cause: Cause,
-    /// What names it in the program: a label, an operator, a line, a rank; the closest first.
+    /// Names in the program, the closest first: a label, an operator, a source line, a rank.
     pub subjects: Vec<String>,
-    /// What the steps of the run would lose without the cause, nanoseconds of all steps of one rank;
-    /// `None` where no time is saved, or nobody knows how much.
+    /// Time that the steps of the run would save without the cause, nanoseconds of all steps of one rank; `None`
+    /// where no time is saved, or the saving is unknown.
     pub saving_ns: Option<f64>,
-    /// The saving as a part of the steps; the part that the cause takes where nothing is known to be saved.
+    /// The saving as a fraction of the steps; the fraction that the cause takes where no saving is known.
     pub share: f64,
-    /// How sure it is.
+    /// Confidence in the cause.
     pub confidence: Confidence,
-    /// Events that show it, the strongest first.
+    /// Events that show the cause, the strongest first.
     pub evidence: Vec<EventId>,
-    /// Of a function that was compiled more than once, the shapes of its inputs that differ; empty where
-    /// that is not known.
+    /// The input shapes that differ, for a function that was compiled more than once; empty where they are
+    /// unknown.
     pub shapes: Vec<String>,
     /// Figures of this cause.
     pub detail: Detail,
@@ -89,54 +89,54 @@ impl Finding {
     }
 }
 
-/// Work of which one rank does more than the others.
+/// Kind of work that one rank does more of than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraWork {
     /// Computation on its device.
     Compute,
     /// Fetching input.
     Input,
-    /// Work of its host threads.
+    /// Activity of its host threads.
     Host,
     /// Copies.
     Copy,
 }
 
-/// Figures that one cause alone has.
+/// Figures that only one cause has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Detail {
     /// None.
     #[default]
     None,
-    /// How often something happens in a step.
+    /// Frequency per step.
     Calls {
         /// Mean over the steps.
         per_step: f64,
     },
-    /// Where batches are made.
+    /// Where batches are prepared.
     Input {
-        /// By the thread of the loop itself, not by workers.
+        /// True if the thread of the loop prepares them, false if workers do.
         in_process: bool,
     },
-    /// Which rank makes the others wait.
+    /// The rank that delays the others.
     Rank {
-        /// `rank 2`, or the host.
+        /// `rank 2`, or the host's name.
         who: String,
         /// Its number, where `who` is a rank of the job.
         rank: Option<u32>,
         /// The kind of work that it does more of than the others.
         extra_work: Option<ExtraWork>,
-        /// How much more per step, nanoseconds.
+        /// Additional time per step, nanoseconds.
         extra_ns: f64,
     },
-    /// Which steps are long.
+    /// Long steps.
     Steps {
         /// Their numbers.
         numbers: Vec<i64>,
-        /// Steps of the run.
+        /// Number of steps of the run.
         of: usize,
     },
-    /// Which first steps are slow.
+    /// Slow first steps.
     WarmUp {
         /// Their numbers.
         numbers: Vec<i64>,
@@ -145,22 +145,22 @@ pub enum Detail {
         /// By how much the calls that compile, load and run a graph are longer than usual, nanoseconds.
         loading_ns: f64,
     },
-    /// Memory that grows.
+    /// Growing memory.
     Growth {
-        /// Whose memory.
+        /// Name of the allocator.
         allocator: String,
-        /// Growth of a step.
+        /// Growth per step, bytes.
         bytes_per_step: i64,
         /// Steps until the device is full, where its size is known.
         steps_left: Option<i64>,
     },
-    /// Memory that is nearly full.
+    /// Nearly full memory.
     Limit {
-        /// What the allocator holds.
+        /// Bytes that the allocator holds.
         reserved: i64,
-        /// What the device has.
+        /// Bytes that the device has.
         capacity: i64,
-        /// What of it is never used.
+        /// Reserved bytes that are never used.
         unused: i64,
     },
     /// Many small kernels.
@@ -170,31 +170,31 @@ pub enum Detail {
         /// All kernels of a step.
         all: f64,
     },
-    /// A faster unit.
+    /// A faster arithmetic unit.
     Precision {
         /// Its name: `TF32`, `bf16`, `fp16`.
         unit: &'static str,
     },
-    /// Kernels in a row, of attention or not.
+    /// Consecutive memory-bound kernels.
     Chains {
-        /// Whether attention is computed by products and softmax.
+        /// Whether the chains are attention, computed by products and softmax.
         attention: bool,
     },
-    /// What keeps a device busy.
+    /// The work of a busy device.
     Busy {
-        /// Part of the steps in which the device computes; `None` for a program without a device.
+        /// Fraction of the steps in which the device computes; `None` for a program without a device.
         device: Option<f64>,
-        /// Operations and labels that take most, with their part of that time.
+        /// Operations and labels that take most time, with their fraction of it.
         heaviest: Vec<(String, f64)>,
     },
-    /// Communication of which the other ranks' files are missing.
+    /// Communication for which the files of the other ranks are missing.
     OneRank {
         /// Size of the group.
         of: u32,
     },
     /// Clocks that disagree.
     Clocks {
-        /// By how much.
+        /// Largest difference, nanoseconds.
         skew_ns: f64,
     },
 }
@@ -202,21 +202,21 @@ pub enum Detail {
 /// The findings of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagnosis {
-    /// The dominant one first.
+    /// Findings, the dominant one first.
     pub findings: Vec<Finding>,
-    /// Steps that savings are counted over, warm-up left out; at least 1.
+    /// Number of steps that savings are counted over, warm-up left out; at least 1.
     pub steps: f64,
-    /// Whether they are steps, not the recording.
+    /// Whether the windows are steps; false if they are the whole recording.
     pub are_steps: bool,
 }
 
-/// Most findings that are worth reading at once.
+/// Maximum number of findings in a report.
 pub const MOST: usize = 5;
 
 /// Diagnoses a run: the dominant cause first.
 ///
-/// Cost: one walk over sampled steps, at most some ten thousand slices of device queues, and over what the
-/// host did in the gaps between them; the links of all kernels where ranks are compared.
+/// Cost: one pass over sampled steps (at most some ten thousand slices of device queues) and over the host
+/// activity in the gaps between them; the links of all kernels where ranks are compared.
 pub fn diagnose(
     run_profile: &RunProfile<'_>,
     memory: &Memory,
@@ -232,8 +232,8 @@ pub fn diagnose(
     })
 }
 
-/// Sorts by weight: what costs a tenth of the steps, risks, what a busy device does, smaller costs, and last
-/// what is said for completeness.
+/// Sorts by weight: causes that take a tenth of the steps, risks, the work of a busy device, smaller costs, then
+/// notes.
 fn rank(findings: &mut [Finding]) {
     let class = |finding: &Finding| match finding.cause {
         Cause::WarmUpOnly | Cause::ClockSkew => 4,

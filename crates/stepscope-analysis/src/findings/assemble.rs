@@ -1,4 +1,4 @@
-//! Turns the sums of the analyses into findings.
+//! Assembly of findings from the sums of the analyses.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 use crate::steps::StepRank;
 
-/// Part of a rank's waits that one other rank must cause to be the straggler.
+/// Fraction of a rank's waits that one other rank must cause to be a straggler.
 const STRAGGLES: f64 = 0.65;
-/// Part of a transfer that computation can hide: its last piece ends after everything else.
+/// Fraction of a transfer that computation can hide: its last chunk ends after everything else.
 const HIDEABLE: f64 = 0.9;
 
 pub(super) fn findings(
@@ -73,7 +73,7 @@ pub(super) fn findings(
     Ok(all)
 }
 
-/// Adds what outliers cost: to the finding of the same cause, where steady steps have it too.
+/// Adds the cost of outliers: to the finding of the same cause, where steady steps have it too.
 fn add_outliers(all: &mut Vec<Finding>, outliers: Option<Finding>) {
     let Some(outliers) = outliers else {
         return;
@@ -95,7 +95,7 @@ fn steady_ns(windows: &Windows, ranks: usize) -> f64 {
     steady.map(|window| window.dur().as_ns_f64()).sum::<f64>() / ranks.max(1) as f64
 }
 
-/// Keeps the sum of the savings within the steps: causes of different ranks may overlap.
+/// Limits the sum of the savings to the steps: causes of different ranks may overlap.
 fn limit_savings(found: &mut Vec<Finding>) {
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     let mut left = 1.0;
@@ -120,7 +120,7 @@ fn limit_savings(found: &mut Vec<Finding>) {
     found.retain(|finding| finding.saving_ns.is_none_or(|saving| saving > 0.0));
 }
 
-/// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
+/// Moves the cost of waits for the device out of the other losses; returns it, picoseconds.
 fn synchronization(whole: &mut Account, times: &[RankTime]) -> f64 {
     let mut moved = 0.0;
     let mut scales = [0.0; AFTER_DRAIN.len()];
@@ -144,7 +144,7 @@ fn synchronization(whole: &mut Account, times: &[RankTime]) -> f64 {
     moved
 }
 
-/// What a loss is called.
+/// Returns the cause that a loss is reported as.
 pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
     Some(match loss {
         Loss::Input => Cause::InputBound,
@@ -163,7 +163,7 @@ pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
     })
 }
 
-/// The closest name first, then what encloses it; each once, and frames that only call others left out.
+/// Lists the closest name first, then the enclosing ones; each once, without frames that only call others.
 pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let texts = || {
@@ -176,9 +176,9 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     let mut told: Vec<&str> = texts()
         .filter(|name| !telling || !only_calls(name))
         .collect();
-    // What a program calls its function tells more than the parts of the compiler that it enters.
+    // The program's name of a function is more specific than the stages of the compiler that it enters.
     told.sort_by_key(|name| !is_compiled_function(name));
-    // So does the loader of batches, however deep it waits.
+    // The same holds for the loader of batches, at any depth.
     let loader = told.iter().position(|name| name.contains("DataLoader"));
     if let Some(loader) = loader.filter(|place| *place >= MOST_WORDS) {
         told.swap(MOST_WORDS - 1, loader);
@@ -192,11 +192,11 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     words
 }
 
-/// Names that say where a cause is.
+/// Maximum number of names that locate a cause.
 const MOST_WORDS: usize = 4;
 
-/// `<built-in method poll of select.poll object>` of a name that ends in `at 0x7fdb…>`: the address is
-/// another one in each process.
+/// Removes the address of a name that ends in `at 0x7fdb…>`, which differs between processes: the result is
+/// `<built-in method poll of select.poll object>`.
 fn without_address(name: &str) -> String {
     match name.split_once(" at 0x") {
         Some((before, after)) => {
@@ -207,12 +207,12 @@ fn without_address(name: &str) -> String {
     }
 }
 
-/// `PjitFunction(train_step)`: a function that JAX compiles.
+/// Returns whether JAX compiles this function: `PjitFunction(train_step)`.
 fn is_compiled_function(name: &str) -> bool {
     name.starts_with("PjitFunction(")
 }
 
-/// Whether a Python frame does nothing but call what the program is about.
+/// Returns whether a Python frame only calls the code of interest.
 fn only_calls(name: &str) -> bool {
     const FRAMES: [&str; 15] = [
         "$traceback_util.py:",
@@ -251,7 +251,7 @@ struct Assembly<'a, 'b> {
 }
 
 impl Assembly<'_, '_> {
-    /// A finding that takes this part of the steady steps, if that is enough.
+    /// Adds a finding that takes `part` of the steady steps, if that is above the threshold.
     fn add(&mut self, part: f64, finding: Finding) {
         let saving = part * self.steady_ns;
         let share = if self.total_ns > 0.0 {
@@ -268,7 +268,7 @@ impl Assembly<'_, '_> {
         }
     }
 
-    /// Communication: a straggler, uneven work, or the transfer itself.
+    /// Adds findings of communication: a straggler, load imbalance, or the transfer itself.
     fn exchange(
         &mut self,
         whole: &Account,
@@ -343,7 +343,7 @@ impl Assembly<'_, '_> {
         }
     }
 
-    /// Waiting for the last rank: always the same one, or changing ones.
+    /// Adds a finding of waiting for the last rank: always the same one, or changing ones.
     fn waits(&mut self, exchange: &Exchange, mean_wait: f64, times: &[RankTime]) {
         let caused: f64 = exchange.caused_ps.values().sum();
         let worst = exchange.caused_ps.iter().max_by(|a, b| a.1.total_cmp(b.1));
@@ -375,7 +375,7 @@ impl Assembly<'_, '_> {
             (mean_wait, Cause::LoadImbalance)
         };
         let (extra_work, extra_ns) = extra_work(self.rank_of(*late), times);
-        // What explains little of the wait is not its reason.
+        // A cause that explains little of the wait is not reported.
         let extra_work = extra_work.filter(|_| extra_ns * 1_000.0 >= 0.5 * typical_ps);
         let mut subjects = Vec::new();
         if straggles {
@@ -422,7 +422,7 @@ impl Assembly<'_, '_> {
         file.spec.rank
     }
 
-    /// Idle time of devices by cause, and copies.
+    /// Adds findings of idle time of devices by cause, and of copies.
     fn losses(
         &mut self,
         whole: &Account,
@@ -494,7 +494,7 @@ impl Assembly<'_, '_> {
         self.launches(whole, kernels, steps);
     }
 
-    /// Launching: one part of the program made of tiny kernels, or all of it.
+    /// Adds findings of launching: one label of the program made of tiny kernels, or all of it.
     fn launches(&mut self, whole: &Account, kernels: &Kernels, steps: f64) {
         let trace = self.run_profile.trace;
         let (launch, dispatch) = (whole.share(Loss::Launch), whole.share(Loss::Dispatch));
@@ -539,7 +539,7 @@ impl Assembly<'_, '_> {
         }
     }
 
-    /// What computing could save, and what it consists of.
+    /// Adds findings of the device's computation: potential savings, and its heaviest operations.
     fn kernels(&mut self, whole: &Account, kernels: &Kernels) {
         let trace = self.run_profile.trace;
         let length = kernels.length_ps.max(1.0);
@@ -602,7 +602,7 @@ impl Assembly<'_, '_> {
         });
     }
 
-    /// A program without a device.
+    /// Adds findings of a program without a device.
     fn cpu(&mut self, whole: &Account) {
         let trace = self.run_profile.trace;
         for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead] {
@@ -638,7 +638,8 @@ impl Assembly<'_, '_> {
                 .total_cmp(&a.1.ps)
                 .then_with(|| a.0.index().cmp(&b.0.index()))
         });
-        // What encloses nearly all says nothing, and frames of Python less than labels and operators.
+        // A name that encloses nearly all time is not specific; frames of Python are less specific than labels
+        // and operators.
         let length = whole.length_ps.max(1.0);
         let tells = |name: &NameId, named: &Named| {
             let name = trace.name(*name);
@@ -648,10 +649,10 @@ impl Assembly<'_, '_> {
         if sums.iter().any(|(name, named)| tells(name, named)) {
             sums.retain(|(name, named)| tells(name, named));
         }
-        // Garbage collection and the profiler have findings of their own, but lie in the host's bucket.
+        // Garbage collection and the profiler have findings of their own, but count in the host's bucket.
         let told = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
         let share = whole.busy_share() + (whole.share(Loss::Host) - told).max(0.0);
-        // Operations tell more than what calls them, where they are what takes the time.
+        // Operations are more specific than their callers where they take most of the time.
         let mut all_ps = length;
         let operations = whole.operations();
         if whole.busy_share() > whole.share(Loss::Host) && !operations.is_empty() {
@@ -681,8 +682,8 @@ impl Assembly<'_, '_> {
     }
 }
 
-/// Whether torch's `DataLoader` makes the batches itself (`num_workers=0`): its iterator says so, and
-/// so does fetching, which is otherwise the workers'.
+/// Returns whether torch's `DataLoader` makes the batches itself (`num_workers=0`): the name of its iterator
+/// shows it, and so does fetching on this thread, which workers do otherwise.
 fn input_detail(trace: &Trace, names: &[(NameId, Named)]) -> Detail {
     let tells = |name: &str| {
         let fetches = name.contains("fetch.py") && name.ends_with(" fetch");
@@ -705,8 +706,8 @@ fn is_optimizer(name: &str) -> bool {
     name.contains("optim") || name.contains("adam") || name.contains("sgd")
 }
 
-/// Part of the steps that a well-filled pipeline still leaves empty: with four micro-batches for each of
-/// `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
+/// Computes the fraction of the steps that a well-filled pipeline still leaves empty: with four micro-batches for
+/// each of `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
 fn remaining_bubble(whole: &Account, times: &[RankTime]) -> f64 {
     let stages = times
         .iter()
@@ -718,10 +719,10 @@ fn remaining_bubble(whole: &Account, times: &[RankTime]) -> f64 {
     (whole.busy_share() * bubble).min(whole.share(Loss::OtherDevice))
 }
 
-/// What a rank may do more of, and how much of it an account has.
+/// A kind of extra work, and its time in an account.
 type Kind<'a> = (ExtraWork, &'a dyn Fn(&Account) -> f64);
 
-/// What a rank does more of than the median rank, and how much per step.
+/// Finds the kind of work that a rank does more of than the median rank, and the additional time per step.
 fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<ExtraWork>, f64) {
     let step = |time: &RankTime| {
         let steady = time

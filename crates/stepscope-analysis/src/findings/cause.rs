@@ -1,11 +1,11 @@
-//! The causes that a finding can name, and how sure it is.
+//! Causes that a finding can name, and its confidence.
 
-/// What makes a run slower than it could be, or puts it at risk.
+/// A cause that slows a run down or puts it at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// The device waits for batches.
     InputBound,
-    /// One rank is later than the others, and they wait for it.
+    /// One rank is later than the others, which wait for it.
     Straggler,
     /// Work is shared unevenly between ranks, and the late rank changes.
     LoadImbalance,
@@ -13,9 +13,9 @@ pub enum Cause {
     ExposedCommunication,
     /// Copies that computation does not hide.
     ExposedCopy,
-    /// Kernels are shorter than the time that it takes to launch them.
+    /// Kernels are shorter than their launches.
     LaunchBound,
-    /// One part of the program consists of very many tiny kernels.
+    /// One label of the program consists of very many tiny kernels.
     SmallKernels,
     /// The host keeps the launching thread busy or waiting.
     HostBound,
@@ -25,13 +25,13 @@ pub enum Cause {
     MisplacedOp,
     /// Steps compile.
     Compilation,
-    /// Memory is taken from the driver and given back within steps.
+    /// Memory is allocated from the driver and freed within steps.
     AllocatorThrash,
     /// Enough memory is free, but no block is large enough.
     Fragmentation,
-    /// More memory is held from step to step.
+    /// Live memory grows from step to step.
     MemoryGrowth,
-    /// Nearly all of a device's memory is held.
+    /// Nearly all memory of a device is reserved.
     NearMemoryLimit,
     /// Single steps are long.
     OutlierSteps,
@@ -39,11 +39,11 @@ pub enum Cause {
     WarmUpOnly,
     /// Devices of one job take turns.
     PipelineBubble,
-    /// The device waits, and the trace does not tell for what.
+    /// The device waits for an unknown reason.
     IdleUnknown,
     /// The clocks of the ranks disagree.
     ClockSkew,
-    /// The profiler itself takes the time.
+    /// The profiler itself takes time.
     ProfilerOverhead,
     /// Matrix products run in a precision for which the device has no fast units.
     LowPrecisionOpportunity,
@@ -54,7 +54,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The word in reports; stable.
+    /// Returns the stable identifier that reports use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InputBound => "input_bound",
@@ -84,12 +84,12 @@ impl Cause {
         }
     }
 
-    /// Whether it threatens the run instead of costing time.
+    /// Returns whether the cause threatens the run instead of costing time.
     pub const fn is_risk(self) -> bool {
         matches!(self, Self::MemoryGrowth | Self::NearMemoryLimit)
     }
 
-    /// Page of the viewer that shows more.
+    /// Returns the page of the viewer that shows details.
     pub const fn page(self) -> &'static str {
         match self {
             Self::InputBound => "input",
@@ -118,7 +118,7 @@ impl Cause {
     }
 }
 
-/// How sure a finding is.
+/// Confidence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// A rule of thumb: the trace fits other causes too.
@@ -130,7 +130,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// The word in reports.
+    /// Returns the word that reports use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -1,4 +1,4 @@
-//! Steps of programs without a device: what their threads did.
+//! Breakdown of the steps of programs without a device, by the activity of their threads.
 
 use stepscope_model::{Cancelled, TrackId};
 
@@ -10,7 +10,8 @@ use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 use crate::steps::{StepRank, ThreadRows};
 
-/// Breaks down the time of ranks without a device: buckets of the steps, named by what the step's thread did.
+/// Breaks down the time of ranks without a device: buckets of the steps, named by the activity of the step's
+/// thread.
 pub(super) fn cpu_time(
     run_profile: &RunProfile<'_>,
     windows: &Windows,
@@ -57,7 +58,7 @@ pub(super) fn cpu_time(
     Ok(found)
 }
 
-/// Names what the thread of a step did.
+/// Names the activity of a step's thread.
 fn walk(
     host: &mut Host<'_>,
     thread: TrackId,
@@ -77,7 +78,7 @@ fn walk(
             HostClass::Wait => Loss::Unknown,
             HostClass::Allocator | HostClass::Step | HostClass::Other => Loss::Host,
         };
-        // Of the buckets below only these have no time of their own.
+        // Of the losses charged here, only these have a finding of their own.
         if matches!(loss, Loss::Collector | Loss::Overhead) {
             account.add(loss, dur.ps() as f64);
         }
@@ -105,7 +106,7 @@ fn name_operations(
     });
 }
 
-/// Names the collectives of another thread, as XLA's and Gloo's threads run them.
+/// Names the collectives of other threads, such as those of XLA and Gloo.
 fn name_collectives(
     host: &mut Host<'_>,
     track: TrackId,
@@ -126,7 +127,7 @@ fn name_collectives(
     }
 }
 
-/// Takes the times of the steps from their buckets, which know all threads of the file.
+/// Adds the times of the steps from their buckets, which include all threads of the file.
 fn add_buckets(run_profile: &RunProfile<'_>, windows: &Windows, time: &mut RankTime) {
     for role in [Role::Steady, Role::Outlier] {
         let account = match role {
@@ -141,7 +142,7 @@ fn add_buckets(run_profile: &RunProfile<'_>, windows: &Windows, time: &mut RankT
         if length <= 0.0 || account.length_ps <= 0.0 {
             continue;
         }
-        // The buckets are of all windows, the names of those that were sampled.
+        // The buckets cover all windows, the names only the sampled ones.
         let scale = account.length_ps / length;
         for window in all {
             let parts = run_profile.parts(window.iteration);

@@ -1,18 +1,18 @@
-//! The device timeline of typical and of outlying steps: busy with what, and idle for which cause.
+//! Device timeline of typical and of outlying steps: what a device is busy with, and the causes of its idle time.
 //!
-//! A gap between pieces of device work is explained by the work that ends it:
+//! The kernel or copy that ends a gap explains the gap:
 //!
 //! ```text
-//! launched after the gap began     what the host did from the begin of the gap to the launch: host side
-//!                                  from the launch to the begin of the work, up to 50 us: launch
-//! queued before the gap began      up to 30 us: dispatch
-//! what is left                     another device of the process worked: other device
-//!                                  nothing of this device was recorded before: backlog
-//!                                  else: unknown
+//! launched after the gap started    host activity from the start of the gap to the launch: host side
+//!                                   from the launch to the start of the kernel, up to 50 us: launch
+//! queued before the gap started     up to 30 us: dispatch
+//! rest                              another device of the process worked: other device
+//!                                   nothing of this device was recorded before: backlog
+//!                                   else: unknown
 //! ```
 //!
-//! The host side is read off the launching thread, and where that does nothing, off the thread that
-//! marks the steps. Without any event of the host, all of a gap is unknown.
+//! The host side is read from the launching thread, and where that thread is idle, from the thread that marks the
+//! steps. Without any host event, all of a gap is unknown.
 
 use std::ops::Range;
 
@@ -30,31 +30,32 @@ use crate::parallel::Cancel;
 use crate::run_profile::{RunProfile, is_of_program};
 use crate::steps::StepRank;
 
-/// From a launch to the begin of its work on an idle device, at most; longer ones have another cause.
+/// Maximum time from a launch to the start of its kernel on an idle device; longer ones have another cause.
 const LAUNCH_LATENCY: Dur = Dur::from_ps(50_000_000);
-/// One activity of the host that keeps it from launching for this long is no part of launching.
+/// One host activity that takes at least this long counts as its own cause instead of launching.
 const LONG_ACTIVITY: Dur = Dur::from_ps(100_000_000);
-/// How far the clocks of a host and its device may disagree.
+/// Tolerated difference between the clocks of a host and its device.
 const CLOCKS: Dur = Dur::from_ps(20_000_000);
-/// Slices that may begin between a wait and the end of the work that it waits for.
+/// Maximum number of slices that may start between a wait and the end of the kernel it waits for.
 const MOST_AFTER_WAIT: usize = 64;
-/// Slices without work (labels on a device's row) that a search for the next work passes over at most.
+/// Maximum number of slices without device work (labels on a device's row) that a search for the next kernel
+/// skips.
 const MOST_NO_WORK: usize = 1_000;
 
-/// What the devices of one rank did.
+/// Time of the devices of one rank.
 #[derive(Clone, Debug)]
 pub(super) struct RankTime {
     pub(super) rank: StepRank,
-    /// Devices with work in the windows, or all where none has.
+    /// Devices with work in the windows, or all where none has any.
     pub(super) devices: Vec<Device>,
     pub(super) steady: Account,
     pub(super) outlying: Account,
-    /// Windows that were looked at.
+    /// Windows that were read.
     pub(super) sampled: Vec<Window>,
 }
 
 impl RankTime {
-    /// Nothing so far.
+    /// Creates an empty record.
     pub(super) fn new(rank: StepRank, devices: Vec<Device>, sampled: Vec<Window>) -> Self {
         Self {
             rank,
@@ -65,7 +66,7 @@ impl RankTime {
         }
     }
 
-    /// How many outlying windows were looked at.
+    /// Returns how many outlying windows were read.
     pub(super) fn outliers(&self) -> usize {
         let sampled = self.sampled.iter();
         sampled
@@ -133,8 +134,8 @@ pub(super) fn device_time<'a>(
     Ok(found)
 }
 
-/// The devices of a rank that work in any of the windows; all of them where none does, or where the host
-/// launches far ahead of them. A device that others of the process leave out waits for nothing.
+/// Returns the devices of a rank that work in any of the windows; all of them where none does, or where the host
+/// launches far ahead of them. A device that the other devices of the process do not use waits for nothing.
 fn taking_part(
     devices: &Devices<'_>,
     own: &[&Device],
@@ -155,13 +156,13 @@ fn taking_part(
     Ok(working)
 }
 
-/// Reads the windows of one rank.
+/// Reader of the windows of one rank.
 struct Reader<'a, 'b> {
     trace: &'a Trace,
     devices: &'b Devices<'a>,
     host: &'b mut Host<'a>,
     launch_of: &'b mut LaunchOf<'a>,
-    /// When the profiler itself worked.
+    /// Intervals in which the profiler itself worked.
     overhead: &'b IntervalSet,
     has_host: bool,
     /// The busiest thread.
@@ -172,9 +173,9 @@ struct Reader<'a, 'b> {
 struct Gap<'a> {
     device: &'a Device,
     whole: Range<Time>,
-    /// What of it lies in the window that is looked at.
+    /// The part of the gap inside the window.
     part: Range<Time>,
-    /// When devices of the rank worked: in a gap of this one, others.
+    /// Intervals in which devices of the rank worked; within a gap of this device, others.
     working: &'a IntervalSet,
     /// The thread that marks the steps, or the busiest one.
     main: Option<TrackId>,
@@ -217,7 +218,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
             return Ok(());
         };
-        // A gap may begin before the first window and end after the last one.
+        // A gap may start before the first window and end after the last one.
         let around = first.dur().max(last.dur());
         let from = first.range.start.saturating_sub(around);
         let range = from..last.range.end.saturating_add(around);
@@ -277,7 +278,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         Ok(())
     }
 
-    /// Explains a part of a gap; answers the thread that launched what ends it.
+    /// Explains a part of a gap; returns the thread that launched the work that ends it.
     fn gap(&mut self, gap: &Gap<'_>, account: &mut Account) -> Option<TrackId> {
         let part = &gap.part;
         if !self.has_host {
@@ -288,7 +289,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let launch = next.and_then(|(track, index)| self.launch_of.get(track, index));
         let call = launch.and_then(|launch| self.trace.place_of_slice(launch));
         let Some((thread, index)) = call else {
-            // The recording ends in the gap, or links no launches: the loop's own thread tells.
+            // The recording ends in the gap, or has no launch links: read the loop's thread.
             self.host_side(gap, part.clone(), gap.main, account);
             return None;
         };
@@ -312,14 +313,14 @@ impl<'a, 'b> Reader<'a, 'b> {
         Some(thread)
     }
 
-    /// From a call of the runtime to the begin of what it launches.
+    /// Charges the time from a runtime call to the start of the work it launches.
     fn launching(&self, range: &Range<Time>, account: &mut Account) {
         let profiler = self.overhead.within(range).ps() as f64;
         account.add(Loss::Overhead, profiler);
         account.add(Loss::Launch, (length(range) - profiler).max(0.0));
     }
 
-    /// A device with something in its queue that does not begin.
+    /// Charges the time in which the queue of an idle device is not empty.
     fn queued(&self, gap: &Gap<'_>, range: &Range<Time>, account: &mut Account) {
         let waiting = length(range);
         if waiting <= 0.0 {
@@ -337,7 +338,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         account.add(Loss::Unknown, waiting - profiler - elsewhere);
     }
 
-    /// The first work that begins at a moment or later.
+    /// Finds the first work that starts at or after a timestamp.
     fn next_work(&self, device: &Device, at: Time) -> Option<(TrackId, usize)> {
         let of_queue = |track: TrackId| {
             let start = self.trace.slices(track).start;
@@ -355,7 +356,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         first.map(|(_, track, index)| (track, index))
     }
 
-    /// Charges what the host did while the device waited.
+    /// Charges the host activity while the device waited.
     fn host_side(
         &mut self,
         gap: &Gap<'_>,
@@ -391,7 +392,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         run.close(account);
     }
 
-    /// Whether the host waited for the work that ended when a gap began, and notes what surrounds the wait.
+    /// Returns whether the host waited for the work that ended when a gap started, and records the slices around
+    /// the wait.
     fn drain(
         &mut self,
         begin: Time,
@@ -411,8 +413,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         false
     }
 
-    /// The last wait for a device that began before a moment and lasted until it. Clocks of hosts and devices
-    /// agree to some microseconds, and durations to some percent.
+    /// Finds the last wait for a device that started before a timestamp and lasted until it. Clocks of hosts and
+    /// devices agree to some microseconds, and durations to some percent.
     fn wait_until(&mut self, thread: TrackId, at: Time) -> Option<usize> {
         let slices = self.trace.slices(thread);
         let begun = slices.start.partition_point(|start| *start < at);
@@ -425,7 +427,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             })
     }
 
-    /// When the device waits for its infeed, as TPUs record it.
+    /// Returns the intervals in which the device waits for its infeed, as TPUs record it.
     fn infeed(&mut self, device: &Device, range: &Range<Time>) -> IntervalSet {
         let mut found = Vec::new();
         for queue in &device.queues {
@@ -441,7 +443,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         IntervalSet::from_intervals(found)
     }
 
-    /// Notes the names of copies and collectives while they are exposed, and of infeeds.
+    /// Records the names of exposed copies and collectives, and of infeeds.
     fn name_exposed(
         &mut self,
         device: &Device,
@@ -478,7 +480,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Time in which any of these threads waited for the device.
+    /// Returns the time in which any of these threads waited for the device.
     fn waited(&mut self, threads: &[TrackId], range: &Range<Time>) -> f64 {
         let mut waits = Vec::new();
         for thread in threads {
@@ -494,17 +496,17 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 }
 
-/// Consecutive segments of a gap in which the host does the same one thing.
+/// Consecutive segments of a gap in which the host has one activity.
 struct Run<'a> {
-    /// When devices of the rank worked: other ones, since the gap is this one's.
+    /// Intervals in which other devices of the rank worked.
     others: &'a IntervalSet,
-    /// Whether the gap began while the host waited for the device.
+    /// Whether the gap started while the host waited for the device.
     drained: bool,
-    /// Thread and innermost slice; `None` inside: nothing is open.
+    /// Thread and innermost slice; the inner `None`: no slice is open.
     what: Option<(TrackId, Option<usize>)>,
     class: Option<HostClass>,
     dur: Dur,
-    /// Of that, while another device worked.
+    /// The part of it in which another device worked.
     elsewhere: Dur,
 }
 
@@ -546,7 +548,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Charges what was gathered.
+    /// Charges the collected time.
     fn close(&mut self, account: &mut Account) {
         let dur = std::mem::take(&mut self.dur);
         let elsewhere = std::mem::take(&mut self.elsewhere);
@@ -569,7 +571,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What an activity of the host costs a device that waits for it.
+/// Returns the loss of a device that waits for a host activity.
 const fn loss_of(class: HostClass, is_long: bool) -> Loss {
     match class {
         HostClass::Compile => Loss::Compile,
@@ -579,7 +581,7 @@ const fn loss_of(class: HostClass, is_long: bool) -> Loss {
         HostClass::Overhead => Loss::Overhead,
         HostClass::Collective => Loss::HostCollective,
         HostClass::Operator if is_long => Loss::HostOperator,
-        // The host waits for a device that has nothing to do: something else is under way.
+        // The host waits for an idle device: the cause is unknown.
         HostClass::Wait if is_long => Loss::Unknown,
         HostClass::Wait => Loss::Launch,
         _ if is_long => Loss::Host,
@@ -587,7 +589,7 @@ const fn loss_of(class: HostClass, is_long: bool) -> Loss {
     }
 }
 
-/// Time in which a device does something.
+/// Charges the time in which a device is active.
 fn busy_part(part: &Range<Time>, set: u8, infeed: &IntervalSet, account: &mut Account) {
     let waiting = infeed.within(part).ps() as f64;
     account.add(Loss::Input, waiting);
@@ -608,7 +610,7 @@ fn account_of<'t>(time: &'t mut RankTime, window: &Window) -> &'t mut Account {
     }
 }
 
-/// What two ranges have in common; empty ranges begin where they end, or later.
+/// Intersects two ranges; an empty result ends at or before its start.
 fn cut(range: &Range<Time>, other: Range<Time>) -> Range<Time> {
     range.start.max(other.start)..range.end.min(other.end)
 }
@@ -622,7 +624,7 @@ fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> IntervalS
     IntervalSet::from_intervals(parts.map(|(range, _)| (range.start, range.end)).collect())
 }
 
-/// When the profiler itself worked, as kineto records it in the category `overhead`.
+/// Returns the intervals in which the profiler itself worked, which kineto records in the category `overhead`.
 fn overhead(trace: &Trace, file: usize) -> IntervalSet {
     let categories = trace.by_category();
     let mut known = categories.iter().filter(|(_, count)| *count > 0);

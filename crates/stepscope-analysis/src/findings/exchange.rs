@@ -1,14 +1,14 @@
-//! Communication between ranks, split into waiting for the last rank and the transfer itself.
+//! Communication between ranks, split into waiting for the last rank and the transfer.
 //!
-//! A collective ends everywhere when the last rank has come and the data have been moved, so the rank that
-//! spends the least time in it came last, and that time is the transfer. No clock of another rank is
+//! A collective ends everywhere when the last rank has arrived and the data has been moved. The rank that spends
+//! the least time in it therefore arrived last, and that time is the transfer. No clock of another rank is
 //! needed:
 //!
 //! ```text
-//! transfer = min over ranks of (end - begin)      wait of a rank = its (end - begin) - transfer
+//! transfer = min over ranks of (end - start)      wait of a rank = its (end - start) - transfer
 //! ```
 //!
-//! One rank's file alone cannot tell the two apart.
+//! The file of one rank alone cannot separate the two.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 use crate::steps::StepRank;
 
-/// What one participant spent in collectives while it computed nothing, picoseconds.
+/// Exposed time of one participant in collectives, picoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exposed {
     pub(super) wait_ps: f64,
@@ -33,17 +33,17 @@ pub(super) struct Exposed {
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) by_rank: BTreeMap<Participant, Exposed>,
-    /// How long others waited for each participant.
+    /// Time that others waited for each participant.
     pub(super) caused_ps: BTreeMap<Participant, f64>,
-    /// Collectives that several participants have in common.
+    /// Number of collectives that several participants have in common.
     pub(super) matched: usize,
-    /// Steady steps of each rank.
+    /// Number of steady steps of each rank.
     pub(super) steps: BTreeMap<StepRank, f64>,
-    /// What is most of the wait, and of the transfer: words for the collective, and an event.
+    /// Exposed time of each kind of collective, and its first event.
     pub(super) names: BTreeMap<String, (f64, EventId)>,
     /// Largest difference between the clocks of two files, nanoseconds, where the collectives show one.
     pub(super) skew_ns: f64,
-    /// Size of the job as the files say it.
+    /// Size of the job according to the files.
     pub(super) group_size: u32,
 }
 
@@ -115,8 +115,8 @@ impl Exchange {
         }
     }
 
-    /// Part of the exposed time of a rank's participants in which they wait for the last one. `devices`:
-    /// ordinals of the rank's devices, in a file of several ranks.
+    /// Computes the fraction of the exposed time of a rank's participants in which they wait for the last one.
+    /// `devices`: ordinals of the rank's devices, in a file of several ranks.
     pub(super) fn wait_share(&self, rank: StepRank, devices: impl Iterator<Item = u32>) -> f64 {
         let file = rank.file;
         let participant = |device| Participant { file, device };
@@ -137,7 +137,7 @@ impl Exchange {
         if all > 0.0 { sum.wait_ps / all } else { 0.0 }
     }
 
-    /// The collective that takes most exposed time.
+    /// Returns the collective with the most exposed time.
     pub(super) fn largest(&self) -> Option<(&str, EventId)> {
         let most = self.names.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
         Some((most.0, most.1.1))

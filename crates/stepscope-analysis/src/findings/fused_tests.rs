@@ -1,5 +1,4 @@
-//! Files into which a tool fused the traces of several ranks: each process has its own steps and its own
-//! device.
+//! Tests with files that contain the traces of several ranks: each process has its own steps and its own device.
 
 use stepscope_model::{
     ArgValue, Dur, Epoch, EventSink as _, FlowDirection, FlowKey, NameId, SliceFlow, SliceIn, Time,
@@ -19,7 +18,7 @@ use crate::steps::{LabelThread, StepOptions, step_report};
 const US: i64 = 1_000_000;
 const STEPS: i64 = 3;
 
-/// A file of `ranks` processes. Each marks three steps of 100 us at the same times, calls `label of RANK`
+/// Builds a file of `ranks` processes. Each marks three steps of 100 us at the same times, calls `label of RANK`
 /// in each, and launches a kernel of 40 us on its own device.
 fn fused(ranks: u32) -> Trace {
     let mut builder = TraceBuilder::new();

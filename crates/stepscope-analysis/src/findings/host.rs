@@ -1,4 +1,4 @@
-//! What a host thread does at each moment.
+//! Activity of a host thread over time.
 
 #![allow(
     clippy::similar_names,
@@ -15,7 +15,7 @@ use crate::input::is_input;
 use crate::ops::is_operator;
 use crate::steps::STEP_MARKER;
 
-/// What a slice of a host thread is about.
+/// Class of a slice of a host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostClass {
     /// Compiles.
@@ -26,24 +26,24 @@ pub(super) enum HostClass {
     Collector,
     /// Takes memory from the driver or gives it back.
     Allocator,
-    /// The profiler's own work.
+    /// Profiler overhead.
     Overhead,
     /// Communicates.
     Collective,
     /// Waits for a device.
     Wait,
-    /// An operator of a framework.
+    /// A framework operator.
     Operator,
     /// Any other call of a device's runtime.
     Runtime,
-    /// The mark of a step, which holds everything and says nothing.
+    /// A step marker, which encloses everything and explains nothing.
     Step,
     /// Anything else: a Python function, a label.
     Other,
 }
 
 impl HostClass {
-    /// What decides when slices lie inside one another, the strongest first.
+    /// Classes that decide the class of nested slices, the strongest first.
     const DECIDE: [Self; 7] = [
         Self::Compile,
         Self::Input,
@@ -55,19 +55,19 @@ impl HostClass {
     ];
 }
 
-/// What a thread does between two moments.
+/// Slices that are open on a thread between two timestamps.
 pub(super) struct Segment<'a> {
     pub(super) range: Range<Time>,
     /// Indexes of the open slices, the outermost first.
     pub(super) open: &'a [usize],
 }
 
-/// Reads host threads.
+/// Reader of host threads.
 pub(super) struct Host<'a> {
     pub(super) trace: &'a Trace,
     overlapping: FxHashMap<TrackId, Option<Overlapping>>,
     classes: FxHashMap<(NameId, NameId), HostClass>,
-    /// Whether slices of a name and category compute.
+    /// Slices of a name and category that compute.
     computing: FxHashMap<(NameId, NameId), bool>,
     step_names: FxHashSet<NameId>,
 }
@@ -89,7 +89,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// What a slice is about.
+    /// Classifies a slice.
     pub(super) fn class(&mut self, track: TrackId, index: usize) -> HostClass {
         let slices = self.trace.slices(track);
         let Some(name) = slices.name.get(index).copied() else {
@@ -109,7 +109,7 @@ impl<'a> Host<'a> {
         class
     }
 
-    /// Whether a slice is an operation that computes.
+    /// Returns whether a slice is an operation that computes.
     pub(super) fn computes(&mut self, track: TrackId, index: usize) -> bool {
         let slices = self.trace.slices(track);
         let key = (slices.name[index], slices.category.get(index));
@@ -129,7 +129,7 @@ impl<'a> Host<'a> {
         computes
     }
 
-    /// What the open slices come to, and the slice that decides it.
+    /// Returns the class of the open slices, and the slice that decides it.
     pub(super) fn decide(&mut self, track: TrackId, open: &[usize]) -> (HostClass, Option<usize>) {
         let mut strongest: Option<(usize, usize)> = None;
         for index in open {
@@ -148,7 +148,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Slices that are open at a moment, the outermost first.
+    /// Lists the slices that are open at a timestamp, the outermost first.
     pub(super) fn open_at(&mut self, track: TrackId, at: Time) -> Vec<usize> {
         let trace = self.trace;
         let others = self
@@ -160,8 +160,8 @@ impl<'a> Host<'a> {
         open
     }
 
-    /// Indexes of the slices of a track that touch a range: what is open when it begins, and what begins in it.
-    /// A slice around the whole recording costs no more than any other.
+    /// Lists the indexes of the slices of a track that overlap a range: those open at its start, and those that
+    /// start in it. A slice around the whole recording costs no more than any other.
     pub(super) fn touching(&mut self, track: TrackId, range: &Range<Time>) -> Vec<usize> {
         let mut found = self.open_at(track, range.start);
         let start = self.trace.slices(track).start;
@@ -171,7 +171,7 @@ impl<'a> Host<'a> {
         found
     }
 
-    /// Visits what a thread does, moment by moment.
+    /// Visits the segments of a thread in order.
     pub(super) fn walk(
         &mut self,
         track: TrackId,
@@ -195,7 +195,7 @@ impl<'a> Host<'a> {
         self.advance(track, &mut open, &mut now, range.end, visit);
     }
 
-    /// Closes what ends before `until`, and visits what lies between.
+    /// Closes slices that end before `until`, and visits the segments between.
     fn advance(
         &mut self,
         track: TrackId,
@@ -222,7 +222,7 @@ impl<'a> Host<'a> {
             }
             open.pop();
         }
-        // What overlaps without nesting may have ended below the innermost one.
+        // Slices that overlap without nesting may have ended below the innermost one.
         open.retain(|index| slices.end(*index) > *now);
         if until > *now {
             visit(
@@ -264,7 +264,8 @@ fn classify(kind: SliceKind, category: &str, name: &str) -> HostClass {
     }
 }
 
-/// Whether an operator works on data: one that only moves it, makes room for it or calls others does not.
+/// Returns whether an operation computes on data; one that only moves data, allocates memory or calls others does
+/// not.
 fn computes(name: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "autograd::",
@@ -283,7 +284,7 @@ fn computes(name: &str) -> bool {
     !OTHERS.iter().any(|other| name.starts_with(other))
 }
 
-/// Whether a call takes memory from the driver, or gives it back.
+/// Returns whether a call allocates memory from the driver, or frees it.
 fn is_allocation(name: &str) -> bool {
     const CALLS: [&str; 10] = [
         "cudaMalloc",
@@ -300,7 +301,7 @@ fn is_allocation(name: &str) -> bool {
     CALLS.iter().any(|call| name.starts_with(call)) || name.contains("empty_cache")
 }
 
-/// Whether a slice is Python's garbage collector at work.
+/// Returns whether a slice is a run of Python's garbage collector.
 pub(super) fn is_collector(name: &str) -> bool {
     name == "gc"
         || name.starts_with("$gc ")
@@ -313,7 +314,7 @@ pub(super) fn is_collector(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-/// Frames of torch's compiler that run only while it compiles.
+/// Returns whether a frame of torch's compiler runs only while it compiles.
 fn is_compiler(name: &str) -> bool {
     [
         "torch/_dynamo/convert_frame.py",
@@ -324,7 +325,7 @@ fn is_compiler(name: &str) -> bool {
     .any(|file| name.starts_with(file))
 }
 
-/// Calls in which a host waits for a device without being a call of its runtime.
+/// Returns whether the host waits for a device in a call that is no runtime call.
 fn waits_for_device(name: &str) -> bool {
     [
         "block_until_ready",

@@ -1,5 +1,5 @@
-//! What the kernels of busy devices could do faster: products in a slow precision, memory that is moved
-//! more often than needed, and otherwise the heaviest operations.
+//! Potential savings of the kernels of busy devices: matrix products in a slow precision, memory traffic that
+//! fusion avoids, and otherwise the heaviest operations.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId};
@@ -13,9 +13,9 @@ use crate::mfu::is_called;
 use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 
-/// A kernel below this is small: launching it takes as long.
+/// Kernels shorter than this are small: launching one takes as long.
 const SMALL: Dur = Dur::from_ps(5_000_000);
-/// Between neighbours in a run of kernels that could be one; longer gaps have a cause of their own.
+/// Maximum gap between neighbours in a chain of fusible kernels; longer gaps have a cause of their own.
 const NEIGHBOURS: Dur = Dur::from_ps(20_000_000);
 
 /// Time of one operation on the devices.
@@ -35,24 +35,24 @@ pub(super) struct Kernels {
     pub(super) count: u64,
     pub(super) small: u64,
     pub(super) compute_ps: f64,
-    /// By the operation that launched them, else by their own name.
+    /// Sums by the operation that launched the kernels, else by the name of the kernel.
     pub(super) operations: FxHashMap<NameId, Heavy>,
     /// Products in full 32-bit precision.
     pub(super) single_precision: FxHashMap<NameId, Heavy>,
     pub(super) single_precision_saving_ps: f64,
     /// The unit that would compute them faster.
     pub(super) faster_unit: Option<&'static str>,
-    /// Memory-bound kernels in a row, by operation.
+    /// Consecutive memory-bound kernels, by operation.
     pub(super) chains: FxHashMap<NameId, Heavy>,
     pub(super) chains_saving_ps: f64,
-    /// Whether such rows stand between the two products of attention.
+    /// Whether such chains lie between the two products of attention.
     pub(super) attention: bool,
-    /// Batched products, which attention consists of where it is not one kernel.
+    /// Batched products; attention that is not one kernel consists of them.
     batched_products_ps: f64,
 }
 
-/// Part of the time of attention's products that goes into writing and reading scores, which a fused kernel
-/// keeps on the chip. An estimate: it depends on the length of the sequence and the size of the heads.
+/// Fraction of the time of attention's products that goes into writing and reading scores, which a fused kernel
+/// holds on the chip. An estimate: it depends on the length of the sequence and the size of the heads.
 const SCORES: f64 = 0.5;
 
 /// One kernel that moves memory.
@@ -119,7 +119,7 @@ struct QueueReader<'a, 'b> {
     launch_of: &'b mut LaunchOf<'a>,
     found: &'b mut Kernels,
     chain: Vec<Link>,
-    /// Whether a batched product came right before the chain.
+    /// Whether a batched product ran directly before the chain.
     after_product: bool,
 }
 
@@ -179,8 +179,8 @@ impl QueueReader<'_, '_> {
         self.after_product = product;
     }
 
-    /// Counts what one fused kernel would save of kernels in a row: all but the longest of them, and all of
-    /// them where they stand between the two products of attention, which a fused kernel never writes out.
+    /// Counts the potential saving of fusing consecutive kernels: all but the longest of them, and all of them
+    /// where they lie between the two products of attention, which a fused kernel never writes out.
     fn end_chain(&mut self, before_product: bool) {
         let links = std::mem::take(&mut self.chain);
         let attention =
@@ -226,7 +226,7 @@ fn note(
     }
 }
 
-/// The heaviest first.
+/// Sorts the operations, the heaviest first.
 pub(super) fn heaviest(sums: &FxHashMap<NameId, Heavy>) -> Vec<(NameId, Heavy)> {
     let mut all: Vec<(NameId, Heavy)> = sums.iter().map(|(name, heavy)| (*name, *heavy)).collect();
     all.sort_by(|(a_name, a), (b_name, b)| {
@@ -236,17 +236,17 @@ pub(super) fn heaviest(sums: &FxHashMap<NameId, Heavy>) -> Vec<(NameId, Heavy)> 
     all
 }
 
-/// Whether one kernel already does the work of many: optimizers over lists of tensors, and what a compiler
-/// generated.
+/// Returns whether one kernel already does the work of many: optimizers over lists of tensors, and kernels that a
+/// compiler generated.
 fn is_fused(kernel: &str) -> bool {
     ["multi_tensor_apply", "fusion", "triton_", "fused", "Fused"]
         .iter()
         .any(|part| kernel.contains(part))
 }
 
-/// Whether the name of a product's kernel says that it multiplies 32-bit floats without the units for
-/// shorter ones. Names of cuBLAS, cuDNN and CUTLASS (`sgemm`, `ffma`, `f32f32_f32f32_f32`), of Tensile
-/// (`SB`, `S_B` as its type) and of `MIOpen` (`fp32`).
+/// Returns whether the name of a product's kernel shows that it multiplies 32-bit floats without the units for
+/// shorter ones. Names of cuBLAS, cuDNN and CUTLASS (`sgemm`, `ffma`, `f32f32_f32f32_f32`), of Tensile (`SB`,
+/// `S_B` as its type) and of `MIOpen` (`fp32`).
 fn is_single_precision(kernel: &str) -> bool {
     if kernel.contains("tf32") || kernel.contains("s1688") || kernel.contains("tensorop") {
         return false;
@@ -260,15 +260,15 @@ fn is_single_precision(kernel: &str) -> bool {
         .any(|part| kernel.contains(part))
 }
 
-/// The unit of a device that multiplies matrices faster than its 32-bit units.
+/// A unit of a device that multiplies matrices faster than its 32-bit units.
 struct FastUnit {
     name: &'static str,
     speedup: f64,
 }
 
-/// Dense peaks of makers' data sheets, TFLOP/s: 32-bit floats without matrix units of shorter types, and the
-/// fastest type that needs no other change of a program (TF32), or bfloat16, or half precision on devices that
-/// know no bfloat16. The first name whose words are in the device's counts. Sources: `docs/reference/peaks.md`.
+/// Dense peaks from makers' data sheets, TFLOP/s: 32-bit floats without matrix units of shorter types, and the
+/// fastest type that needs no other change of a program (TF32), or bfloat16, or half precision on devices without
+/// bfloat16. The first entry whose words are in the device's name counts. Sources: `docs/reference/peaks.md`.
 const UNITS: &[(&str, &str, f64, f64)] = &[
     ("H20", "TF32", 44.0, 74.0),
     ("H100 PCIe", "TF32", 51.0, 378.0),

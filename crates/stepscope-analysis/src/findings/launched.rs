@@ -1,4 +1,4 @@
-//! The host call that launched a piece of device work, asked one at a time.
+//! Search of the host call that launched one kernel or copy.
 
 #![allow(
     clippy::similar_names,
@@ -13,7 +13,7 @@ use crate::device::Devices;
 use crate::launch::{Config, Launches, launches_graph};
 use crate::parallel::Cancel;
 
-/// Finds launches by the links of the trace, by the numbers of graph launches, or in a trace without any
+/// Finder of launches by the links of the trace, by the numbers of graph launches, or in a trace without any
 /// links by the numbers of all calls.
 pub(super) struct LaunchOf<'a> {
     trace: &'a Trace,
@@ -45,7 +45,7 @@ impl<'a> LaunchOf<'a> {
         })
     }
 
-    /// The launch of a slice of a device queue.
+    /// Returns the launch of a slice of a device queue.
     pub(super) fn get(&mut self, track: TrackId, index: usize) -> Option<EventId> {
         if let Some(all) = &self.all {
             return all.get(track, index);
@@ -73,7 +73,7 @@ fn is_on_thread(trace: &Trace, id: EventId) -> bool {
     track.is_some_and(|track| track.kind == TrackKind::Thread)
 }
 
-/// Calls that launch graphs, by file and correlation number.
+/// Maps file and correlation number to the calls that launch graphs.
 fn graph_launches(trace: &Trace) -> FxHashMap<(usize, i64), EventId> {
     let is_graph: Vec<bool> = (0..trace.name_count())
         .map(|name| launches_graph(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))

@@ -1,4 +1,4 @@
-//! Where a device's time goes besides computation, summed by cause and by name.
+//! Time of a device besides computation, summed by cause and by name.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use stepscope_store::EventId;
 
 use super::host::{Host, HostClass};
 
-/// Time of a device in which it does not compute, by what keeps it from computing.
+/// Reason for which a device does not compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Loss {
     /// The host fetches or prepares input, or the device waits for its infeed.
@@ -17,54 +17,54 @@ pub(super) enum Loss {
     Compile,
     /// The host collects garbage.
     Collector,
-    /// The host takes memory from the driver, or gives it back.
+    /// The host allocates memory from the driver, or frees it.
     Allocator,
     /// The profiler works.
     Overhead,
-    /// An operator runs on the host for long.
+    /// A long operator runs on the host.
     HostOperator,
     /// The host communicates.
     HostCollective,
-    /// The host does one other thing for long.
+    /// The host has one other long activity.
     Host,
     /// The host launches, one short call after the other.
     Launch,
-    /// From one kernel to the next that was in the queue already.
+    /// Time from one kernel to the next that was already in the queue.
     Dispatch,
-    /// Another device of the process works, and the next work here was in the queue already.
+    /// Another device of the process works, and the next work of this one was already in the queue.
     OtherDevice,
-    /// The trace does not tell.
+    /// The trace does not show the cause.
     Unknown,
-    /// Work that began before the recording holds the queue: the device is busy.
+    /// Work that started before the recording occupies the queue: the device is busy.
     Backlog,
-    /// Copies that nothing hides.
+    /// Exposed copies.
     Copy,
-    /// Communication that nothing hides.
+    /// Exposed communication.
     Communication,
 }
 
 pub(super) const LOSSES: usize = 15;
 
-/// Host activities for which a drained queue makes the device wait: without the wait for the device that
-/// drained it, the host would have been ahead. Input stays what it is: it has a remedy of its own.
+/// Host activities for which a drained queue makes the device wait: without the wait for the device that drained
+/// it, the host would have been ahead. Input is not among them: it has a remedy of its own.
 pub(super) const AFTER_DRAIN: [Loss; 2] = [Loss::Host, Loss::Launch];
 
-/// What is known of one name within one loss.
+/// Sums of one name within one loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Named {
     /// Time in which slices of the name were open, picoseconds.
     pub(super) ps: f64,
-    /// Sum of nesting level times time, to tell inner names from outer ones.
+    /// Sum of nesting level times time, which separates inner names from outer ones.
     depth_ps: f64,
-    /// How often.
+    /// Number of slices.
     pub(super) count: u64,
-    /// The slice of the name that cost most.
+    /// The slice of the name with the most time.
     pub(super) longest: EventId,
     longest_ps: f64,
 }
 
-/// What time is charged to: a loss, the waits that drained the queue, or operations of a program
-/// without a device.
+/// Key that time is charged to: a loss, the waits that drained the queue, or operations of a program without a
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Charge {
     Loss(Loss),
@@ -77,16 +77,16 @@ enum Charge {
 pub(super) struct Account {
     /// Length of the windows.
     pub(super) length_ps: f64,
-    /// Computation, and backlog.
+    /// Time of computation and backlog.
     pub(super) busy_ps: f64,
-    /// By [`Loss`], mean over the devices.
+    /// Time by [`Loss`], mean over the devices.
     pub(super) by: [f64; LOSSES],
     /// The part of each loss that followed a wait which drained the queue.
     pub(super) drained: [f64; LOSSES],
     /// Time in which the launching threads waited for the device.
     pub(super) waited_ps: f64,
     names: FxHashMap<(Charge, NameId), Named>,
-    /// By the innermost slice that was open, until [`Account::seal`] adds them up by name.
+    /// Time by the innermost open slice, until [`Account::seal`] adds it up by name.
     innermost: FxHashMap<(Charge, TrackId, usize), (f64, u64)>,
 }
 
@@ -99,7 +99,7 @@ impl Account {
         self.by[loss as usize] += ps;
     }
 
-    /// Part of the windows.
+    /// Returns a loss as a fraction of the windows.
     pub(super) fn share(&self, loss: Loss) -> f64 {
         if self.length_ps > 0.0 {
             self.get(loss) / self.length_ps
@@ -108,7 +108,7 @@ impl Account {
         }
     }
 
-    /// Part of the windows in which the device computes.
+    /// Returns the fraction of the windows in which the device computes.
     pub(super) fn busy_share(&self) -> f64 {
         if self.length_ps > 0.0 {
             self.busy_ps / self.length_ps
@@ -129,7 +129,7 @@ impl Account {
         named.add(dur.ps() as f64, 1, 0, event);
     }
 
-    /// Charges time to the innermost open slice of a thread, and so to all that enclose it.
+    /// Charges time to the innermost open slice of a thread, and thereby to all that enclose it.
     pub(super) fn add_slice(&mut self, loss: Loss, track: TrackId, index: usize, dur: Dur) {
         self.add_innermost(Charge::Loss(loss), track, index, dur);
     }
@@ -145,7 +145,8 @@ impl Account {
         sums.1 += 1;
     }
 
-    /// Adds up by name what was charged to innermost slices: each slice once, however many it holds.
+    /// Adds up by name the time that was charged to innermost slices: each slice once, whatever its number of
+    /// children.
     pub(super) fn seal(&mut self, host: &mut Host<'_>) {
         let mut by_track: BTreeMap<(TrackId, usize), Vec<Slot>> = BTreeMap::new();
         let mut charges: Vec<Charge> = Vec::new();
@@ -169,7 +170,7 @@ impl Account {
         }
     }
 
-    /// Hands the time of each slice on to the one that encloses it, which comes before it in the track's order.
+    /// Passes the time of each slice to the one that encloses it, which comes before it in the track's order.
     fn add_up(&mut self, host: &mut Host<'_>, charge: Charge, track: TrackId, slots: Vec<Slot>) {
         let slices = host.trace.slices(track);
         let mut open: BTreeMap<usize, (f64, u64)> = slots
@@ -187,7 +188,7 @@ impl Account {
                 let named = self.names.entry((charge, slices.name[index])).or_default();
                 named.add(ps, count, depth, slices.id(index));
             }
-            // What encloses the mark of a step, the loop for one, says nothing about the step.
+            // A slice that encloses the step marker, such as the loop, does not explain the step.
             if let Some(parent) = parent.filter(|_| !is_step) {
                 let sums = open.entry(parent).or_default();
                 sums.0 += ps;
@@ -196,7 +197,7 @@ impl Account {
         }
     }
 
-    /// Adds what another file lost.
+    /// Adds the losses of another file.
     pub(super) fn merge(&mut self, other: &Self) {
         self.length_ps += other.length_ps;
         self.busy_ps += other.busy_ps;
@@ -215,19 +216,19 @@ impl Account {
         });
     }
 
-    /// Names that explain a loss: the innermost that covers much of it first, then what encloses it.
+    /// Names that explain a loss: the innermost that covers much of it first, then the enclosing ones.
     pub(super) fn names_of(&self, loss: Loss) -> Vec<(NameId, Named)> {
         rank(self.named(Charge::Loss(loss)), self.get(loss))
     }
 
-    /// Names of the waits that drained the queue, and of what encloses them.
+    /// Names of the waits that drained the queue, and of the slices that enclose them.
     pub(super) fn names_of_waits(&self) -> Vec<(NameId, Named)> {
         let all = self.named(Charge::Wait);
         let most = all.iter().map(|(_, named)| named.ps).fold(0.0, f64::max);
         rank(all, most)
     }
 
-    /// Operations of threads, by self time.
+    /// Lists operations of threads, by self time.
     pub(super) fn operations(&self) -> Vec<(NameId, Named)> {
         rank(self.named(Charge::Operation), f64::MAX)
     }
@@ -267,7 +268,7 @@ impl Named {
     }
 }
 
-/// Part of a loss that a name must cover to explain it.
+/// Fraction of a loss that a name must cover to explain it.
 const EXPLAINS: f64 = 0.45;
 
 fn rank(mut names: Vec<(NameId, Named)>, whole_ps: f64) -> Vec<(NameId, Named)> {

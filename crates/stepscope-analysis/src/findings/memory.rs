@@ -1,4 +1,4 @@
-//! Memory: growth from step to step, a full device, free memory that does not fit.
+//! Memory risks: growth from step to step, a full device, fragmentation.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::{Allocator, Memory};
 
-/// Part of the capacity that is too much.
+/// Fraction of the capacity above which a device counts as nearly full.
 const FULL: f64 = 0.9;
-/// Growth below this does not matter.
+/// Growth below this many bytes is ignored.
 const LEAST_GROWTH: i64 = 16 << 20;
-/// Steps that show a growth, at least.
+/// Minimum number of steps that show growth.
 const LEAST_STEPS: usize = 4;
-/// Part of the steps that must grow.
+/// Fraction of the steps that must grow.
 const GROWING: f64 = 0.8;
-/// What must be free and unused before an allocation that fails is called fragmentation.
+/// Reserved but unused bytes above which a failed allocation counts as fragmentation.
 const LEAST_UNUSED: i64 = 256 << 20;
 
-/// Looks at every allocator; of each cause the worst one counts.
+/// Checks every allocator; returns the worst one of each cause.
 pub(super) fn risks(trace: &Trace, windows: &Windows, memory: &Memory) -> Vec<Finding> {
     let mut found = Vec::new();
     let growths = memory.allocators.iter().filter_map(|allocator| {
@@ -47,7 +47,7 @@ fn growth_of(finding: &Finding) -> i64 {
     }
 }
 
-/// Live bytes that grow in nearly every steady step.
+/// Finds live bytes that grow in nearly every steady step.
 fn growth(
     trace: &Trace,
     windows: &Windows,
@@ -63,7 +63,7 @@ fn growth(
         .filter(|window| window.role != Role::WarmUp)
         .collect();
     let records: Vec<_> = memory.records_of(allocator).collect();
-    // At the end of each step: what lives only within a step is gone.
+    // Live bytes at the end of each step: temporary allocations are already freed.
     let held: Vec<i64> = steps
         .iter()
         .filter_map(|window| {
@@ -101,8 +101,8 @@ fn growth(
     })
 }
 
-/// Who allocated what was not freed, the largest sum first: the operator, and the labels and Python functions
-/// around it.
+/// Lists who allocated the memory that was not freed, the largest sum first: the operator, and the labels and
+/// Python functions around it.
 fn sites(
     trace: &Trace,
     memory: &Memory,
@@ -123,7 +123,7 @@ fn sites(
     (around(trace, *event), vec![*event])
 }
 
-/// Names of what is open around an event on its thread, the innermost first, steps left out.
+/// Lists the names of the open slices around an event on its thread, the innermost first, without steps.
 fn around(trace: &Trace, event: EventId) -> Vec<String> {
     let Some(found) = trace.event(event) else {
         return Vec::new();
@@ -150,7 +150,7 @@ fn around(trace: &Trace, event: EventId) -> Vec<String> {
     if !own.is_empty() {
         return own;
     }
-    // Memory records may stand on a row of their own beside the thread that allocated.
+    // Memory records may have their own row next to the thread that allocated.
     let tid = trace
         .tracks()
         .get(found.track.index())
@@ -184,7 +184,8 @@ fn near_limit(memory: &Memory, allocator: &Allocator) -> Option<(f64, Finding)> 
     })
 }
 
-/// Whether an allocator of a file holds enough unused memory that a failed allocation means fragmentation.
+/// Returns whether an allocator of a file holds enough unused memory that a failed allocation means
+/// fragmentation.
 pub(super) fn is_fragmented(memory: &Memory, file: usize) -> bool {
     let mut of_file = memory
         .allocators

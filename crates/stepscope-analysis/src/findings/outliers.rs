@@ -1,4 +1,4 @@
-//! Steps that are longer than the others: warm-up, and what makes later ones long.
+//! Steps that are longer than the others: warm-up, and the causes of later ones.
 
 use stepscope_model::Dur;
 use stepscope_store::Trace;
@@ -28,7 +28,7 @@ const LOSSES: [Loss; 11] = [
     Loss::Copy,
 ];
 
-/// Explains the outlying steps of each rank; of several ranks the one that loses most.
+/// Explains the outlying steps of each rank; returns the rank that loses most.
 pub(super) fn outliers(
     trace: &Trace,
     windows: &Windows,
@@ -59,7 +59,7 @@ fn of_rank(trace: &Trace, windows: &Windows, time: &RankTime, memory: &Memory) -
     }
     let (loss, part) = explain(time);
     let loss = match (loss, is_periodic(&long)) {
-        // Longer work at a regular pace is the program's own, as when gradients are accumulated.
+        // Longer steps at a regular pace are part of the program, as when gradients are accumulated.
         (None, true) => return None,
         (loss, _) => loss,
     };
@@ -67,7 +67,7 @@ fn of_rank(trace: &Trace, windows: &Windows, time: &RankTime, memory: &Memory) -
         Some(Loss::Compile) => Cause::Compilation,
         Some(Loss::Allocator) if is_fragmented(memory, time.rank.file) => Cause::Fragmentation,
         Some(Loss::Allocator) => Cause::AllocatorThrash,
-        // Workers that make batches side by side let the loop wait for every few of them.
+        // Parallel workers that make batches let the loop wait once every few batches.
         Some(Loss::Input) if is_periodic(&long) => Cause::InputBound,
         _ => Cause::OutlierSteps,
     };
@@ -116,8 +116,8 @@ fn counted(windows: &[Window]) -> impl Iterator<Item = &Window> + Clone {
     windows.iter().filter(|window| window.role != Role::WarmUp)
 }
 
-/// By how much the steps of a rank exceed the median together, picoseconds. A step after a long one is often
-/// shorter, since the host is no longer held back by the device: that counts too.
+/// Sums up by how much the steps of a rank exceed the median, picoseconds. A step after a long one is often
+/// shorter, since the device no longer delays the host: that counts too.
 fn excess(windows: &[Window]) -> Option<f64> {
     let usual = median(
         windows
@@ -133,7 +133,7 @@ fn excess(windows: &[Window]) -> Option<f64> {
     Some(all.clamp(0.0, long.sum::<f64>().max(0.0)))
 }
 
-/// Keeps the steps that lose at least a fifth of what the worst one loses: others are barely outliers.
+/// Retains the steps that lose at least a fifth of the loss of the worst one: the others are barely outliers.
 fn name_the_longest(all: &[Window], long: &mut Vec<&Window>) {
     let usual = median(
         all.iter()
@@ -149,7 +149,8 @@ fn name_the_longest(all: &[Window], long: &mut Vec<&Window>) {
     long.retain(|window| (window.dur().ps() - usual).saturating_mul(5) >= worst);
 }
 
-/// What outlying steps have more of than steady ones, and which part of all that they have more.
+/// Finds the loss that outlying steps have more of than steady ones, and its fraction of all their additional
+/// losses.
 fn explain(time: &RankTime) -> (Option<Loss>, f64) {
     let steady = time
         .sampled
@@ -176,7 +177,7 @@ fn explain(time: &RankTime) -> (Option<Loss>, f64) {
     }
 }
 
-/// Whether at least two long steps come at a regular pace.
+/// Returns whether at least two long steps come at a regular pace.
 fn is_periodic(long: &[&Window]) -> bool {
     let numbers: Vec<i64> = long
         .iter()
@@ -192,7 +193,7 @@ fn is_periodic(long: &[&Window]) -> bool {
     first > 1 && paces.all(|pace| pace == first)
 }
 
-/// Tells that the first steps are slow, where they are.
+/// Reports slow first steps, where there are any.
 pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option<Finding> {
     let slow: Vec<&Window> = windows
         .list
@@ -241,8 +242,8 @@ pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option
     })
 }
 
-/// How much longer the slow steps' `StepMarker`s are than usual: the call runs what a program traced, and
-/// compiles and loads it first where it is new. 0 where other things mark the steps.
+/// Computes how much longer the slow steps' `StepMarker`s are than usual: the call runs the graph that a
+/// program traced, and first compiles and loads it if it is new. 0 where other events mark the steps.
 fn loading_ns(trace: &Trace, of_rank: &[Window], slow: &[&&Window]) -> f64 {
     let marker = |window: &Window| {
         let (_, event) = window.step?;

@@ -1,11 +1,11 @@
-//! What a function was compiled for, by the programs in the file.
+//! Input shapes that a function was compiled for, from the programs in the file.
 
 use std::collections::BTreeMap;
 
 use stepscope_store::Trace;
 
-/// The shapes of the inputs that differ between the programs of a function that JAX compiled more than
-/// once, each once, in the order of the programs; empty where the file does not tell.
+/// Lists the shapes of the inputs that differ between the programs of a function that JAX compiled more than
+/// once, each once, in the order of the programs; empty where the file does not contain them.
 ///
 /// `subjects` name the function as JAX does: `PjitFunction(train_step)` is the program `jit_train_step`.
 pub(super) fn shapes(trace: &Trace, subjects: &[String]) -> Vec<String> {
@@ -32,10 +32,10 @@ pub(super) fn shapes(trace: &Trace, subjects: &[String]) -> Vec<String> {
     shapes
 }
 
-/// The shapes of the inputs of each program of this name.
+/// Lists the shapes of the inputs of each program of this name.
 fn inputs(trace: &Trace, file: usize, program: &str) -> Vec<Vec<String>> {
     let mut found: BTreeMap<Option<u64>, Vec<String>> = BTreeMap::new();
-    // What was read before a fault is right as far as it goes.
+    // Instructions that were read before an error are valid.
     let _ = trace.instructions(file, &mut |instruction| {
         let is_input = instruction.entry && instruction.opcode == "parameter";
         if is_input && instruction.program == program {
@@ -46,7 +46,7 @@ fn inputs(trace: &Trace, file: usize, program: &str) -> Vec<Vec<String>> {
     found.into_values().collect()
 }
 
-/// Of each program, the inputs that not all have alike.
+/// Returns the inputs of each program that differ between programs.
 fn differing(programs: &[Vec<String>]) -> Vec<Vec<String>> {
     let differs = |at: usize| {
         let first = programs.first().and_then(|inputs| inputs.get(at));

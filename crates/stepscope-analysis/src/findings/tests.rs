@@ -1,4 +1,4 @@
-//! Small programs drawn as text, and what they are diagnosed with.
+//! Diagnoses of small programs that are drawn as text.
 
 use stepscope_model::{Dur, EventSink, SliceIn, Time};
 use stepscope_store::{FileSpec, Trace, TraceBuilder, ascii_trace};
@@ -22,7 +22,7 @@ fn kinds(trace: &Trace) -> Vec<Cause> {
         .collect()
 }
 
-/// Steps of these lengths in microseconds, without pauses, each holding one slice.
+/// Builds steps of these lengths in microseconds, without pauses, each with one slice.
 fn steps(lengths: &[i64]) -> Trace {
     const US: i64 = 1_000_000;
     let mut builder = TraceBuilder::new();
@@ -73,7 +73,7 @@ fn first_long_steps_are_warm_up_and_later_ones_outliers() {
     // The host ran ahead in the first step.
     assert_eq!(roles(&[5, 40, 10, 10, 10, 10, 10])[..2], [WarmUp, WarmUp]);
     assert_eq!(roles(&[10, 30]), [Steady, Steady]);
-    // What happens to half of the steps is usual.
+    // A length that half of the steps have is usual.
     assert!(!roles(&[10, 30, 10, 30, 10, 30, 10, 30]).contains(&Outlier));
 }
 

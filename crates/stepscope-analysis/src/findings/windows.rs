@@ -1,4 +1,4 @@
-//! The spans of time that are diagnosed: the iterations of the run.
+//! Analysis windows of the diagnosis: the iterations of the run.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ pub(super) use crate::run_profile::Role;
 use crate::run_profile::{RunProfile, median};
 use crate::steps::StepRank;
 
-/// One step, or a part of the recording where there are no steps.
+/// One step, or a chunk of the recording where there are no steps.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) rank: StepRank,
@@ -41,7 +41,7 @@ pub(super) struct Windows {
     pub(super) list: Vec<Window>,
     /// Whether they are steps.
     pub(super) are_steps: bool,
-    /// The process that uses each device (file, ordinal), in files of several ranks.
+    /// Process that uses each device (file, ordinal), in files of several ranks.
     processes: FxHashMap<(usize, u32), i64>,
 }
 
@@ -96,8 +96,8 @@ impl Windows {
         &self.list[from..to]
     }
 
-    /// The rank that uses a device of a file; in a file of several ranks, the first one where the device
-    /// is no rank's own.
+    /// Returns the rank that uses a device of a file; in a file of several ranks, the first one where the device
+    /// belongs to no rank.
     pub(super) fn rank_of(&self, file: usize, device: Option<u32>) -> StepRank {
         let own = device.and_then(|device| self.processes.get(&(file, device)).copied());
         let first = self.list.partition_point(|window| window.rank.file < file);
@@ -108,7 +108,7 @@ impl Windows {
         StepRank { file, process }
     }
 
-    /// Whether a moment lies in a steady step of a rank, or in none of its steps.
+    /// Returns whether a timestamp lies in a steady step of a rank, or in none of its steps.
     pub(super) fn is_steady(&self, rank: StepRank, at: Time) -> bool {
         let threads = self.of_rank(rank).chunk_by(|a, b| a.thread == b.thread);
         let mut around = threads.filter_map(|own| {
@@ -118,7 +118,7 @@ impl Windows {
         around.next().is_none_or(Window::is_steady)
     }
 
-    /// Sum of the lengths, warm-up left out.
+    /// Sums up the lengths, warm-up left out.
     pub(super) fn total(&self) -> f64 {
         let counted = self
             .list
@@ -127,7 +127,7 @@ impl Windows {
         counted.map(|window| window.dur().as_ns_f64()).sum()
     }
 
-    /// How many there are, warm-up left out; at least one.
+    /// Counts the windows, warm-up left out; at least one.
     pub(super) fn count(&self) -> f64 {
         let counted = self
             .list
@@ -136,7 +136,7 @@ impl Windows {
         counted.count().max(1) as f64
     }
 
-    /// How many of them a rank has on average.
+    /// Returns the mean number of windows per rank.
     pub(super) fn count_per_rank(&self) -> f64 {
         let mut ranks: Vec<_> = self
             .list
@@ -147,20 +147,20 @@ impl Windows {
         (self.count() / ranks.len().max(1) as f64).max(1.0)
     }
 
-    /// Mean length, warm-up left out.
+    /// Returns the mean length, warm-up left out.
     pub(super) fn mean_ns(&self) -> f64 {
         self.total() / self.count()
     }
 }
 
-/// Slices of device queues that are looked at, of all ranks together: what is typical shows in a part.
+/// Maximum number of slices of device queues that are read, over all ranks: a sample shows typical steps.
 const MOST_SLICES: usize = 60_000;
-/// Parts of a long recording without steps that are looked at.
+/// Number of samples taken from a long recording without steps.
 const PARTS: u32 = 16;
 
-/// Chooses the windows of a rank that are looked at closely: those of each role that are nearest to the
-/// median, as many as the budget allows and at least one of each role. A window that is too long itself
-/// gives parts spread evenly over it.
+/// Chooses the windows of a rank that are read in detail: those of each role that are nearest to the median, as
+/// many as the budget allows and at least one of each role. A window that is too long itself is replaced by
+/// chunks spread evenly over it.
 pub(super) fn sample(
     trace: &Trace,
     windows: &[Window],
@@ -205,7 +205,7 @@ fn slices_within(trace: &Trace, queues: &[TrackId], range: &Range<Time>) -> usiz
     queues.iter().map(count).sum()
 }
 
-/// Parts of a window that together are one `divisor`th of it.
+/// Splits a window into chunks that together are one `divisor`th of it.
 fn parts(window: &Window, divisor: usize) -> Vec<Window> {
     let divisor = i64::try_from(divisor.max(1)).unwrap_or(i64::MAX);
     let pitch = window.dur().ps() / i64::from(PARTS);

@@ -19,8 +19,8 @@ import {
   textAt,
 } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
-import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
 import { type Sentence, textSentence } from '../../model/sentence.ts';
+import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
 import { toolOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
