@@ -1,21 +1,20 @@
-//! Collectives: what was communicated, how fast, how much of it was hidden, and who came late.
+//! Collectives: transferred bytes, bandwidth, overlap with computation, and late participants.
 //!
-//! A collective is a slice of communication on a device (of a kernel library or of a compiled
-//! program), or, in files without such slices, the host's own (`gloo:`, an instruction that XLA's
-//! CPU threads run). Participants are the devices of the files (ranks); the n-th collective of one
-//! kind and group (where nothing says the group, of one name) on each participant is the same one, if
-//! all have as many.
+//! A collective is a slice of communication on a device (of a kernel library or of a compiled program), or, in
+//! files without such slices, one of the host (`gloo:`, an instruction that XLA's CPU threads run). Participants
+//! are the devices of the files (ranks). The n-th collective of one kind and group (of one name, where the file
+//! has no group) on each participant is the same one, if all have the same number.
 //!
 //! ```text
-//! arrival spread      = last begin - first begin      (over the participants)
-//! transfer time       = last end - last begin         (a collective waits for the last one)
+//! arrival spread      = last start - first start    (over the participants)
+//! transfer time       = last end - last start        (a collective waits for the last one)
 //! algorithm bandwidth = S / transfer time             (S as nccl-tests counts it, see `Kind::size`)
 //! bus bandwidth       = algorithm bandwidth * factor  (n = participants of the group)
 //!   all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others 1
 //! ```
 //!
-//! The formulae are those of nccl-tests' PERFORMANCE.md. A collective of which only one participant
-//! was recorded has its own length as transfer time: waiting for the others is part of it.
+//! The formulae are those of nccl-tests' PERFORMANCE.md. A collective that only one participant recorded has its
+//! own duration as transfer time: waiting for the others is part of it.
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
@@ -33,37 +32,37 @@ use crate::parallel::Cancel;
 
 pub use clock::Clock;
 
-/// What is done together.
+/// Kind of collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Everybody gets the sum.
+    /// Every rank gets the sum.
     AllReduce,
-    /// Everybody gets what everybody has.
+    /// Every rank gets the data of every rank.
     AllGather,
-    /// Everybody gets a part of the sum.
+    /// Every rank gets a part of the sum.
     ReduceScatter,
-    /// Everybody sends a part to everybody.
+    /// Every rank sends a part to every rank.
     AllToAll,
-    /// One sends to all.
+    /// One rank sends to all.
     Broadcast,
-    /// One gets the sum.
+    /// One rank gets the sum.
     Reduce,
-    /// One gets what all have.
+    /// One rank gets the data of all.
     Gather,
-    /// One sends a part to each.
+    /// One rank sends a part to each.
     Scatter,
-    /// Each sends to one and gets from one.
+    /// Each rank sends to one and receives from one.
     Permute,
-    /// One way, between two.
+    /// One-way transfer between two ranks.
     SendRecv,
-    /// Nothing but waiting.
+    /// Synchronization without data.
     Barrier,
-    /// Its name does not say.
+    /// Unknown from the name.
     Other,
 }
 
 impl Kind {
-    /// The word in tables.
+    /// Returns the word used in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AllReduce => "all-reduce",
@@ -81,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// Reads a name: of a kernel, of an instruction, or of what torch calls the collective.
+    /// Reads a name: of a kernel, of an instruction, or torch's name of the collective.
     pub fn from_name(name: &str) -> Self {
         const PARTS: &[(&str, Kind)] = &[
             ("allreduce", Kind::AllReduce),
@@ -116,7 +115,7 @@ impl Kind {
             .map_or(Self::Other, |(_, kind)| *kind)
     }
 
-    /// Of what goes into a participant and what comes out, the size that bandwidths are counted by.
+    /// Returns the size that bandwidths are computed from, given the input and output bytes of a participant.
     pub fn size(self, in_bytes: u64, out_bytes: u64) -> u64 {
         match self {
             Self::AllGather | Self::Gather => out_bytes.max(in_bytes),
@@ -124,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// Bus bandwidth over algorithm bandwidth, for a group of `n`.
+    /// Returns bus bandwidth over algorithm bandwidth, for a group of `n`.
     pub fn bus_factor(self, n: u32) -> f64 {
         let n = f64::from(n.max(1));
         match self {
@@ -134,7 +133,7 @@ impl Kind {
         }
     }
 
-    /// Whether nobody can be done before everybody has begun.
+    /// Returns whether no participant can finish before every participant has started.
     pub const fn waits_for_all(self) -> bool {
         matches!(
             self,
@@ -147,44 +146,44 @@ impl Kind {
     }
 }
 
-/// Who takes part: a device of a file.
+/// A participant of collectives: a device of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Participant {
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// Number of its device there.
+    /// Ordinal of its device in the file.
     pub device: u32,
 }
 
-/// One participant's part of one collective.
+/// One participant's call of one collective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectiveCall {
-    /// Who.
+    /// The participant.
     pub who: Participant,
     /// The slice.
     pub event: EventId,
-    /// When it began, on the clock of the run.
+    /// Start on the clock of the run.
     pub start: Time,
-    /// When it ended.
+    /// End on the clock of the run.
     pub end: Time,
-    /// What.
+    /// Kind of collective.
     pub kind: Kind,
-    /// Group of ranks as the file names it; empty if it does not say.
+    /// Name of the process group in the file; empty if unknown.
     pub group: String,
-    /// Name of the operation where nothing says the group: equal names are matched then.
+    /// Name of the operation, if the group is unknown: equal names are matched then.
     pub operation: String,
-    /// Number of ranks in the group, if the file says so.
+    /// Number of ranks in the group, if the file has it.
     pub group_size: Option<u32>,
-    /// What bandwidths are counted by, if the file says so.
+    /// Size that bandwidths are computed from, if the file has it.
     pub bytes: Option<u64>,
-    /// Type of the elements, as the file says it.
+    /// Element type as named in the file.
     pub dtype: String,
-    /// How much of it ran while the device computed; `None` on a host.
+    /// Time during which the device also computed; `None` on a host.
     pub hidden: Option<Dur>,
 }
 
 impl CollectiveCall {
-    /// How long it took.
+    /// Returns the duration.
     pub fn dur(&self) -> Dur {
         self.end.since(self.start)
     }
@@ -193,41 +192,41 @@ impl CollectiveCall {
 /// The same collective on all participants that recorded it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collective {
-    /// In the order of the participants; never empty. Indexes into [`Collectives::parts`].
+    /// Calls in the order of the participants; never empty. Indexes into [`Collectives::parts`].
     pub parts: Vec<usize>,
-    /// Last begin less first begin, on the aligned clock; `None` for a single participant.
+    /// Last start minus first start, on the aligned clock; `None` for a single participant.
     pub spread: Option<Dur>,
-    /// Who began last, when there is more than one.
+    /// The participant that started last, if there are several.
     pub last: Option<Participant>,
-    /// See the [module](self).
+    /// Transfer time, see the [module](self).
     pub transfer: Dur,
 }
 
-/// The answer.
+/// Result of [`collectives`].
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
-    /// Everything that was recorded, in the order of participants, then of time.
+    /// All calls, in the order of participants, then of time.
     pub parts: Vec<CollectiveCall>,
-    /// Put together across participants, in order of time.
+    /// Collectives matched across participants, in order of time.
     pub collectives: Vec<Collective>,
-    /// Who takes part.
+    /// All participants.
     pub participants: Vec<Participant>,
-    /// How the clocks of the files compare, against that of the first, in the order of the files.
+    /// Clock of each file compared with that of the first, in the order of the files.
     pub clocks: Vec<Clock>,
-    /// Kinds and groups that could not be matched, since the participants have different numbers
-    /// of them.
+    /// Kinds and groups that could not be matched, because the participants have different numbers of them.
     pub unmatched: Vec<String>,
 }
 
 impl Collectives {
-    /// Size of the group that a part belongs to: what the file says, else the participants. Of one rank's
-    /// file alone nobody knows.
+    /// Returns the size of the group of a call: the size in the file, else the number of participants. `None` for
+    /// the file of one rank without a size.
     pub fn group_size(&self, part: &CollectiveCall) -> Option<u32> {
         let seen = u32::try_from(self.participants.len()).unwrap_or(u32::MAX);
         part.group_size.or_else(|| (seen > 1).then_some(seen))
     }
 
-    /// Bytes per second of the algorithm, and on the bus where the size of the group is known.
+    /// Returns the algorithm bandwidth, bytes per second, and the bus bandwidth where the size of the group is
+    /// known.
     pub fn bandwidths(&self, collective: &Collective) -> Option<(f64, Option<f64>)> {
         let part = self.parts.get(*collective.parts.first()?)?;
         let seconds = collective.transfer.ps() as f64 * 1e-12;
@@ -237,8 +236,8 @@ impl Collectives {
         Some((rate, factor.map(|factor| rate * factor)))
     }
 
-    /// How far off the begins of a collective's parts can be against each other: nothing in one
-    /// file, which has one clock. `None` where nothing bounds the clocks of its files.
+    /// Returns the maximum error between the starts of a collective's calls: zero within one file, which has one
+    /// clock. `None` where nothing bounds the clocks of its files.
     pub fn arrival_error(&self, collective: &Collective) -> Option<Dur> {
         let mut files: Vec<usize> = collective
             .parts
@@ -260,13 +259,13 @@ impl Collectives {
             .collect();
         let mut errors = errors?;
         errors.sort_unstable();
-        // Against each other, the two that are worst are off by both of their errors.
+        // Between two files, the error is at most the sum of the two largest errors.
         let worst = errors.iter().rev().take(2);
         Some(worst.fold(Dur::ZERO, |sum, error| sum.saturating_add(*error)))
     }
 
-    /// Whether it can be told who came to a collective last: its begins are farther apart than the
-    /// error of the clocks.
+    /// Returns whether the last participant of a collective is known: its starts differ by more than the error of
+    /// the clocks.
     pub fn comparable(&self, collective: &Collective) -> bool {
         let error = self.arrival_error(collective);
         collective
@@ -275,7 +274,7 @@ impl Collectives {
             .is_some_and(|(spread, error)| spread > error)
     }
 
-    /// What must be added to the times of a file to be on the clock of the first.
+    /// Returns the offset that converts times of a file to the clock of the first.
     pub fn shift(&self, file: usize) -> Dur {
         self.clocks
             .binary_search_by_key(&file, |clock| clock.file)
@@ -283,7 +282,7 @@ impl Collectives {
     }
 }
 
-/// Finds all collectives and puts them together across participants.
+/// Finds all collectives and matches them across participants.
 pub fn collectives(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -315,7 +314,7 @@ pub fn collectives(
     Ok(found)
 }
 
-/// The n-th of each kind, group and operation on every participant.
+/// Matches the n-th call of each kind, group and operation on every participant.
 fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
     let mut sequences: BTreeMap<(Kind, &str, &str), BTreeMap<Participant, Vec<usize>>> =
         BTreeMap::new();

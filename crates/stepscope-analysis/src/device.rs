@@ -1,9 +1,9 @@
-//! What each device did, at every moment: computation, communication, copies, or nothing.
+//! Time of each device by activity: computation, communication, copies, or idle.
 //!
-//! A device is one accelerator of one file (of one rank). Its queues (streams, lines of
-//! operations) run side by side, so times are **unions** over all its queues: a moment counts once
-//! however many slices cover it. With `C`, `M`, `Y` the sets of moments at which at least one slice
-//! of computation, of communication, or of a copy (memset included) is open, and `R` the range:
+//! A device is one accelerator of one file (of one rank). Its queues (streams, lines of operations) run
+//! concurrently, so times are **unions** over all its queues: a timestamp counts once, whatever the number of
+//! slices that cover it. With `C`, `M`, `Y` the sets of timestamps at which at least one slice of computation, of
+//! communication, or of a copy (memset included) is open, and `R` the range:
 //!
 //! ```text
 //! idle = |R| - |C ∪ M ∪ Y|         busy = |R| - idle - |D - C|
@@ -12,17 +12,19 @@
 //! compute + exposed communication + exposed copy + idle = |R|
 //! ```
 //!
-//! `D` are the moments at which an instruction waits for the end of an asynchronous copy or
-//! collective (`copy-done`, `all-reduce-done`): exposed copies or communication, and not busy.
+//! `D` is the set of timestamps at which an instruction waits for the end of an asynchronous copy or collective
+//! (`copy-done`, `all-reduce-done`): exposed copies or communication, and not busy.
 //!
-//! Slices are classified by their category where the file gives one (`kernel`, `gpu_memcpy`,
-//! `gpu_memset`, as in any year's PyTorch), else by the row and the name; kernels communicate when
-//! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
-//! A loop or a branch of a compiled program counts as computation where nothing inside it is
-//! recorded; an instruction communicates when its opcode says so, whatever its name. Peers differ: `TraceLens` counts memset as computation
-//! and leaves out kernels without a CPU operator; HTA leaves out the last of several steps (`stepscope_compat::hta`).
+//! Slices are classified by their category where the file has one (`kernel`, `gpu_memcpy`, `gpu_memset`, in all
+//! versions of PyTorch), else by the row and the name; the names of kernels show whether they communicate
+//! ([`communicates`]). Labels on device rows, waits and host calls are no device work. A loop or a branch of a
+//! compiled program counts as computation where nothing inside it is recorded; an instruction communicates if its
+//! opcode is that of a collective, whatever its name. Other tools differ: `TraceLens` counts memset as
+//! computation and leaves out kernels without a CPU operator; HTA leaves out the last of several steps
+//! (`stepscope_compat::hta`).
 //!
-//! Everything follows from [`Times`]: for each set of kinds of work, how long exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
+//! Everything is computed from [`Times`]: for each set of kinds of work, the time in which exactly that set ran.
+//! One parallel pass over the slices, without allocation per slice.
 
 mod clock;
 mod opcodes;
@@ -50,10 +52,10 @@ pub use work::{Work, communicates};
 pub struct Queue {
     /// Its row in the trace.
     pub track: TrackId,
-    /// Slices of each kind of work, in the order of [`Work::ALL`].
+    /// Number of slices of each kind of work, in the order of [`Work::ALL`].
     pub counts: [u64; 4],
     row: Row,
-    /// Of each block of slices, when the last of all slices until there ends, by class.
+    /// For each block of slices, the latest end of all slices up to there, by class.
     ends: Vec<Ends>,
 }
 
@@ -62,51 +64,51 @@ pub struct Queue {
 pub struct Device {
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// Its number, as the file counts; 0 if it does not.
+    /// Number of the device in the file; 0 if the file has none.
     pub ordinal: u32,
-    /// What users read: the name of its group of rows.
+    /// Name for display: the name of its group of rows.
     pub name: String,
-    /// Rows with work, in the order of the trace's.
+    /// Rows with work, in the order of the trace.
     pub queues: Vec<Queue>,
-    /// Slices of each kind of work, in the order of [`Work::ALL`].
+    /// Number of slices of each kind of work, in the order of [`Work::ALL`].
     pub counts: [u64; 4],
-    /// From the begin of the first work to the end of the last.
+    /// From the start of the first work to the end of the last.
     pub span: Range<Time>,
-    /// Nothing but ranges of hardware counters is known of it: they are its computation.
+    /// Whether only ranges of hardware counters are recorded: they count as its computation.
     counters: bool,
-    /// Loops or branches of compiled programs are on its queues.
+    /// Whether loops or branches of compiled programs are on its queues.
     loops: bool,
 }
 
-/// Every device of a trace with work on it, and how their slices are read.
+/// Devices of a trace with work on them, and the classification of their slices.
 pub struct Devices<'a> {
     trace: &'a Trace,
     classes: Classes<'a>,
-    /// By track: its row's kind, if it is one of a device in the list.
+    /// Kind of each track's row, if it belongs to a device in the list.
     rows: Vec<Option<Row>>,
-    /// By track: whether it is one of a device of which only ranges of counters are known.
+    /// Tracks of devices for which only ranges of counters are recorded.
     counters: Vec<bool>,
-    /// By track: whether it shows what is in flight between instructions of another queue.
+    /// Tracks that show operations in flight between instructions of another queue.
     in_flight: Vec<bool>,
-    /// In the order of files, then of ordinals.
+    /// Devices in the order of files, then of ordinals.
     pub list: Vec<Device>,
 }
 
-/// Sets of kinds of work, with and without waiting.
+/// Number of sets of kinds of work, with and without waiting.
 const SETS: usize = 32;
 
-/// How long a device did what, in one range. See the [module](self) for the equations.
+/// Time of a device by activity in one range. See the [module](self) for the equations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Length of the range.
     pub range: Dur,
-    /// For each set of kinds of work (bits as [`Work::bit`], and [`AWAITS`]), how long exactly it
-    /// ran, picoseconds. The empty set is left at zero: it is what remains of the range.
+    /// Time in which exactly each set of kinds of work ran (bits as [`Work::bit`], and [`AWAITS`]), picoseconds.
+    /// The entry of the empty set stays zero: it is the rest of the range.
     by_set: [i64; SETS],
 }
 
 impl Times {
-    /// Time in which at least one of `works` ran and none of `without`.
+    /// Returns the time in which at least one of `works` ran and none of `without`.
     pub fn any_without(&self, works: &[Work], without: &[Work]) -> Dur {
         let bits = |works: &[Work]| works.iter().fold(0, |bits, work| bits | work.bit());
         let (with, without) = (bits(works), bits(without));
@@ -118,12 +120,12 @@ impl Times {
         Dur::from_ps(sum)
     }
 
-    /// Time in which at least one of `works` ran.
+    /// Returns the time in which at least one of `works` ran.
     pub fn any(&self, works: &[Work]) -> Dur {
         self.any_without(works, &[])
     }
 
-    /// Nothing is computed, and an instruction waits for the end of an asynchronous one.
+    /// Returns the time without computation in which an instruction waits for the end of an asynchronous one.
     pub fn awaiting(&self) -> Dur {
         let sum = (0_u8..)
             .zip(&self.by_set)
@@ -133,44 +135,44 @@ impl Times {
         Dur::from_ps(sum)
     }
 
-    /// Neither idle nor waiting for the end of what is asynchronous.
+    /// Returns the time that is neither idle nor waiting for the end of an asynchronous operation.
     pub fn busy(&self) -> Dur {
         let any = self.any(&Work::ALL);
         Dur::from_ps(any.ps().saturating_sub(self.awaiting().ps()))
     }
 
-    /// Nothing is open on any queue.
+    /// Returns the time without an open slice on any queue.
     pub fn idle(&self) -> Dur {
         Dur::from_ps(self.range.ps().saturating_sub(self.any(&Work::ALL).ps()))
     }
 
-    /// Computation.
+    /// Returns the time of computation.
     pub fn compute(&self) -> Dur {
         self.any(&[Work::Compute])
     }
 
-    /// Communication, hidden or not.
+    /// Returns the time of communication, hidden or not.
     pub fn communication(&self) -> Dur {
         self.any(&[Work::Communication])
     }
 
-    /// Communication while nothing was computed.
+    /// Returns the time of communication without concurrent computation.
     pub fn exposed_communication(&self) -> Dur {
         self.any_without(&[Work::Communication], &[Work::Compute])
     }
 
-    /// Communication while something was computed.
+    /// Returns the time of communication with concurrent computation.
     pub fn hidden_communication(&self) -> Dur {
         let hidden = self.communication().ps() - self.exposed_communication().ps();
         Dur::from_ps(hidden)
     }
 
-    /// Copies and memory set, hidden or not.
+    /// Returns the time of copies and memset, hidden or not.
     pub fn copy(&self) -> Dur {
         self.any(&[Work::Memcpy, Work::Memset])
     }
 
-    /// Copies and memory set while nothing was computed or communicated.
+    /// Returns the time of copies and memset without concurrent computation or communication.
     pub fn exposed_copy(&self) -> Dur {
         self.any_without(
             &[Work::Memcpy, Work::Memset],
@@ -299,7 +301,7 @@ impl<'a> Devices<'a> {
         })
     }
 
-    /// The device of each queue: index into [`Devices::list`].
+    /// Maps each queue to its device: index into [`Devices::list`].
     pub(crate) fn by_track(&self) -> FxHashMap<TrackId, usize> {
         let devices = self.list.iter().enumerate();
         let queues = devices.flat_map(|(index, device)| {
@@ -308,18 +310,18 @@ impl<'a> Devices<'a> {
         queues.collect()
     }
 
-    /// Whether slices of this name are collectives by the opcode of the instruction they run.
+    /// Returns whether slices of this name are collectives by the opcode of their instruction.
     pub fn is_collective_name(&self, name: NameId) -> bool {
         self.classes.is_collective(name)
     }
 
-    /// Whether the slices of this queue are in flight between two instructions of another one that
-    /// start and await them: a copy on the line `Async XLA Ops`, beside `copy-start` and `copy-done`.
+    /// Returns whether the slices of this queue are in flight between two instructions of another one that start
+    /// and await them: a copy on the line `Async XLA Ops`, in addition to `copy-start` and `copy-done`.
     pub fn is_in_flight(&self, track: TrackId) -> bool {
         self.in_flight.get(track.index()) == Some(&true)
     }
 
-    /// What this slice does; `None` for what is no work.
+    /// Returns the kind of work of a slice; `None` if it is no device work.
     pub fn work(&self, track: TrackId, index: usize) -> Option<Work> {
         let row = self.rows.get(track.index()).copied().flatten()?;
         let slices = self.trace.slices(track);
@@ -331,8 +333,8 @@ impl<'a> Devices<'a> {
         }
     }
 
-    /// What the device did in each of the ranges, which may touch or overlap: one pass over what
-    /// lies between the first and the last moment of them, in parallel.
+    /// Computes the times of the device in each of the ranges, which may touch or overlap: one parallel pass over
+    /// the slices from the start of the first range to the end of the last.
     pub fn times(
         &self,
         device: &Device,
@@ -352,7 +354,7 @@ impl<'a> Devices<'a> {
             |window| Sums::new(&cuts, window.start),
             |sums, segment| sums.add(&cuts, segment),
         )?;
-        // Running sums: what ran before each cut.
+        // Running sums up to each boundary.
         let mut before = vec![[0_i64; SETS]; cuts.0.len()];
         for part in parts {
             for (place, by_set) in (part.first..).zip(&part.by_cut) {
@@ -385,7 +387,7 @@ impl<'a> Devices<'a> {
             .collect())
     }
 
-    /// How long one queue of the device was busy in a range, alone.
+    /// Returns the time in which one queue of the device was busy in a range.
     pub fn queue_busy(
         &self,
         device: &Device,
@@ -397,7 +399,7 @@ impl<'a> Devices<'a> {
         Ok(times.busy())
     }
 
-    /// What some queues of the device did in a range, as if it had no others.
+    /// Computes the times of some queues of the device in a range, as if it had no others.
     pub fn times_of(
         &self,
         device: &Device,
@@ -419,7 +421,7 @@ impl<'a> Devices<'a> {
         self.times_in(&alone, range, cancel)
     }
 
-    /// When nothing ran on the device, within `range`, in order of time.
+    /// Returns the ranges within `range` in which the device was idle, in order of time.
     pub fn gaps(
         &self,
         device: &Device,
@@ -450,8 +452,8 @@ impl<'a> Devices<'a> {
         Ok(all)
     }
 
-    /// What runs on the device within `range`: stretches of time in order, each with the set of kinds of
-    /// work (bits as [`Work::bit`]), empty where the device is idle.
+    /// Visits the segments of time on the device within `range` in order, each with its set of kinds of work
+    /// (bits as [`Work::bit`]), empty where the device is idle.
     pub(crate) fn segments(
         &self,
         device: &Device,
@@ -483,8 +485,8 @@ impl<'a> Devices<'a> {
         Ok(all)
     }
 
-    /// When a device with loops computes, the loops themselves included where nothing inside of them is
-    /// recorded. Nothing of other devices: what [`work`](Self::work) says of their slices is all.
+    /// Returns the intervals in which a device with loops computes, including the loops themselves where nothing
+    /// inside them is recorded. Empty for other devices: [`work`](Self::work) of their slices is sufficient.
     pub(crate) fn computing(
         &self,
         device: &Device,
@@ -509,7 +511,7 @@ impl<'a> Devices<'a> {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// What the device did in one range.
+    /// Computes the times of the device in one range.
     pub fn times_in(
         &self,
         device: &Device,
@@ -521,16 +523,17 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// What the queues of one device hold.
+/// Counts of the queues of one device.
 struct Seen {
-    /// Ranges of hardware counters.
+    /// Number of ranges of hardware counters.
     counters: u64,
     starts: Starts,
     ends: Ends,
 }
 
 impl Seen {
-    /// From the first begin to the last end of what is work; ranges of counters are only where they count.
+    /// Returns the range from the first start to the last end of work; ranges of counters are work only if
+    /// `counters`.
     fn span(&self, counters: bool) -> Range<Time> {
         let counts = |class: &usize| counters || *class != work::COUNTERS;
         let start = (0..CLASSES).filter(counts).map(|class| self.starts[class]);
@@ -554,7 +557,7 @@ fn add_sets(sums: &mut [i64; SETS], others: &[i64; SETS]) {
     }
 }
 
-/// Begins and ends of ranges, in order, each once.
+/// Starts and ends of ranges, sorted and without duplicates.
 struct Cuts(Vec<Time>);
 
 impl Cuts {
@@ -569,7 +572,7 @@ impl Cuts {
         Self(cuts)
     }
 
-    /// Position of a cut.
+    /// Returns the position of a boundary.
     fn place(&self, cut: Time) -> usize {
         self.0
             .partition_point(|here| *here < cut)
@@ -577,7 +580,7 @@ impl Cuts {
     }
 }
 
-/// What ran between neighbouring cuts, from the one before a window on.
+/// Time by activity between neighbouring boundaries, from the one before a window on.
 struct Sums {
     first: usize,
     by_cut: Vec<[i64; SETS]>,

@@ -1,26 +1,25 @@
-//! Why devices waited: the gaps between pieces of work, by cause.
+//! Idle time of devices: the gaps between kernels and copies, by cause.
 //!
-//! A gap is a moment to moment in which nothing runs on any queue of a device, between its first and
-//! its last work (or the ends of the range that was asked for). It ends with the work that begins
-//! next; the call that launched that work, and what the thread of the call did before it, say why:
+//! A gap is a range in which no queue of a device runs anything, between its first and its last work (or the ends
+//! of the requested range). It ends with the work that starts next; the call that launched that work, and the
+//! activity of the calling thread before it, determine the cause:
 //!
 //! ```text
-//! gap = [begin, end)      call = [called, returned) of the work that ends the gap
+//! gap = [start, end)      call = [called, returned) of the work that ends the gap
 //!
 //! no next work, or no call known             unknown            all of it
-//! called after begin                         host side          [begin, called)
+//! called after start                         host side          [start, called)
 //!                                            launch overhead    [called, end)
-//! called before begin, returned after it     launch overhead    [begin, returned)
-//! queued before begin: gap <= 30 us          launch overhead    all that is left
-//!                      longer                unknown            all that is left
+//! called before start, returned after it     launch overhead    [start, returned)
+//! queued before start: gap <= 30 us          launch overhead    the rest
+//!                      longer                unknown            the rest
 //! idle time = sum of all causes
 //! ```
 //!
-//! The host side is charged moment by moment to what the calling thread did: waiting for the device
-//! (*synchronisation*), fetching *input*, *communication*, and otherwise *host too slow* (whatever it
-//! did, it had not called yet). Of slices inside one another, the first of these that is open counts.
-//! Thirty microseconds is HTA's limit for the delay between two kernels in a row.
-//! Its own breakdown is in `stepscope_compat::hta`.
+//! The host side is charged to the activity of the calling thread over time: waiting for the device
+//! (*synchronisation*), fetching *input*, *communication*, and otherwise *host too slow* (the thread had not made
+//! the call yet). Of nested slices, the first of these activities that is open counts. Thirty microseconds is
+//! HTA's limit for the delay between two consecutive kernels. HTA's own breakdown is in `stepscope_compat::hta`.
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
@@ -35,28 +34,28 @@ use crate::input::is_input;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
 
-/// Delay between kernels in a row that needs no other cause.
+/// Delay between consecutive kernels that needs no other cause.
 pub const IN_A_ROW: Dur = Dur::from_ps(30_000_000);
 
-/// Why a device waited.
+/// Cause of idle time of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// The launching thread was busy with something else.
     Host,
-    /// From the call to the begin of the work.
+    /// Time from the call to the start of the work.
     Launch,
     /// The launching thread waited for the device.
     Synchronisation,
-    /// The launching thread waited for input, or made it.
+    /// The launching thread waited for input, or prepared it.
     Input,
     /// The launching thread communicated.
     Communication,
-    /// The file does not say.
+    /// The file does not show the cause.
     Unknown,
 }
 
 impl Cause {
-    /// Every cause, in the order of tables.
+    /// All causes, in the order of tables.
     pub const ALL: [Self; 6] = [
         Self::Host,
         Self::Launch,
@@ -66,7 +65,7 @@ impl Cause {
         Self::Unknown,
     ];
 
-    /// The words in tables.
+    /// Returns the words used in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Host => "host too slow",
@@ -87,25 +86,25 @@ pub type Causes = [Dur; 6];
 pub struct Gap {
     /// Index into [`Devices::list`].
     pub device: usize,
-    /// When nothing ran.
+    /// Start of the gap.
     pub start: Time,
-    /// When the next work began, or the range ended.
+    /// Start of the next work, or end of the range.
     pub end: Time,
-    /// The work that ended it.
+    /// The work that ended the gap.
     pub next: Option<EventId>,
     /// The call that launched that work.
     pub launch: Option<EventId>,
-    /// How its length is made up.
+    /// Breakdown of its length.
     pub causes: Causes,
 }
 
 impl Gap {
-    /// How long the device waited.
+    /// Returns the length of the gap.
     pub fn dur(&self) -> Dur {
         self.end.since(self.start)
     }
 
-    /// The cause of most of it (the first of several).
+    /// Returns the cause of most of the gap (the first of several).
     pub fn cause(&self) -> Cause {
         let mut main = (Cause::Unknown, Dur::ZERO);
         for (cause, dur) in Cause::ALL.into_iter().zip(self.causes) {
@@ -117,17 +116,17 @@ impl Gap {
     }
 }
 
-/// The answer.
+/// Result of [`idle`].
 #[derive(Clone, Debug, Default)]
 pub struct Idle {
     /// All gaps, in the order of devices, then of time.
     pub gaps: Vec<Gap>,
-    /// Time that was looked at, over all devices.
+    /// Analysed time, over all devices.
     pub range: Dur,
 }
 
 impl Idle {
-    /// Sum of all gaps by cause.
+    /// Returns the sum of all gaps by cause.
     pub fn causes(&self) -> Causes {
         let mut sums = Causes::default();
         for gap in &self.gaps {
@@ -192,7 +191,7 @@ struct Explainer<'a> {
     launches: &'a Launches,
     device: &'a Device,
     place: usize,
-    /// What overlaps on threads.
+    /// Overlapping slices of threads.
     overlapping: &'a FxHashMap<TrackId, Overlapping>,
 }
 
@@ -217,7 +216,7 @@ impl Explainer<'_> {
         let slices = self.trace.slices(track);
         let called = slices.start.get(index).copied().unwrap_or(gap.start);
         if called > gap.start {
-            // A clock that is off may put the call after the work.
+            // An inaccurate clock may put the call after the work.
             let called = called.min(gap.end);
             self.host_side(track, gap.start..called, &mut found.causes);
             add(&mut found.causes, Cause::Launch, gap.end.since(called));
@@ -236,7 +235,7 @@ impl Explainer<'_> {
         found
     }
 
-    /// The work that begins at this moment.
+    /// Finds the work that starts at this time.
     fn next(&self, at: Time) -> Option<(TrackId, usize)> {
         self.device.queues.iter().find_map(|queue| {
             let start = self.trace.slices(queue.track).start;
@@ -248,7 +247,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// Charges what the thread did in a range, moment by moment.
+    /// Charges a range to the activities of the thread.
     fn host_side(&self, track: TrackId, range: Range<Time>, causes: &mut Causes) {
         let slices = self.trace.slices(track);
         let begun = slices.start.partition_point(|start| *start < range.start);
@@ -296,7 +295,7 @@ fn add(causes: &mut Causes, cause: Cause, dur: Dur) {
     *sum = sum.saturating_add(dur);
 }
 
-/// Time that at least one of the intervals covers. Leaves them sorted.
+/// Returns the time that at least one of the intervals covers. Leaves them sorted.
 fn union(intervals: &mut [(Time, Time)]) -> Dur {
     intervals.sort_unstable();
     let mut total = Dur::ZERO;
@@ -349,7 +348,7 @@ mod tests {
         let first = &found.gaps[0];
         assert_eq!(first.dur().ps() / 1_000_000, 33);
         assert_eq!(first.cause(), Cause::Synchronisation);
-        // The wait goes on for 20 us after the work ended, the rest until the call is the host's.
+        // The wait continues for 20 us after the work ended; the rest until the call is the host's.
         assert_eq!(us(&first.causes), [10, 3, 20, 0, 0, 0]);
         assert_eq!(us(&found.gaps[1].causes), [0, 1, 0, 0, 0, 0]);
     }

@@ -1,23 +1,22 @@
-//! Whether a program waits for its input.
+//! Check whether a program waits for its input.
 //!
-//! **Input stages** are slices on host threads whose name says so: PyTorch's `DataLoader`, `tf.data`
-//! iterators, infeed, and labels of users about data (`data_prep`, `load batch`), see [`is_input`].
-//! What counts is the bucket `input` of the steps ([`breakdown`](crate::steps::breakdown)): with a
-//! device, moments in which it does nothing while the step's thread is in an input stage; without
-//! one, all moments in which the step's thread is.
+//! **Input stages** are slices on host threads with a characteristic name: PyTorch's `DataLoader`, `tf.data`
+//! iterators, infeed, and labels of users about data (`data_prep`, `load batch`), see [`is_input`]. The verdict
+//! uses the bucket `input` of the steps ([`breakdown`](crate::steps::breakdown)): with a device, the time in
+//! which it is idle while the step's thread is in an input stage; without one, all time in which the step's
+//! thread is.
 //!
 //! ```text
-//! share = input / length, of the steps after warm-up, each up to the begin of the next
+//! share = input / length, of the steps after warm-up, each up to the start of the next
 //! verdict = input-bound      share >= 20 %
 //!           partly           share >= 5 %
 //!           not input-bound  less, or no stage is recorded and devices are idle at most 20 %
 //!           cannot tell      no input stage is recorded on any thread, and the devices (if any) wait
 //! ```
 //!
-//! Passes of compilers are no stages
-//! though their names speak of inputs, nor is anything that runs inside a compilation. Where the steps
-//! have no thread of their own, waiting is inferred from stages on any thread, which may prefetch in
-//! the background ([`InputReport::inferred`]).
+//! Passes of compilers are no stages though their names contain "input", nor is anything that runs inside a
+//! compilation. Where the steps have no thread of their own, waiting is inferred from stages on any thread, which
+//! may prefetch in the background ([`InputReport::inferred`]).
 
 #![allow(
     clippy::similar_names,
@@ -34,21 +33,21 @@ use crate::parallel::{self, Cancel};
 use crate::run_profile::{Iteration, RunProfile};
 use crate::steps::ThreadRows;
 
-/// The answer.
+/// Verdict of the input analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Most of what could be gained is in the input.
+    /// Input takes at least 20 % of the steps.
     Bound,
-    /// Some of it.
+    /// Input takes at least 5 % of the steps.
     Partly,
-    /// Input costs next to nothing.
+    /// Input takes less.
     NotBound,
-    /// Nothing was recorded that would tell.
+    /// The trace does not contain enough evidence.
     CannotTell,
 }
 
 impl Verdict {
-    /// The word in reports.
+    /// Returns the word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bound => "input-bound",
@@ -66,35 +65,35 @@ pub struct Stage {
     pub name: String,
     /// Whether it runs on a thread that marks steps: the step waits for it.
     pub on_step_thread: bool,
-    /// Slices in the whole run.
+    /// Number of slices in the whole run.
     pub count: u64,
     /// Sum of their lengths.
     pub total: Dur,
     /// Sum of their lengths inside the steps.
     pub in_steps: Dur,
-    /// The longest.
+    /// The longest slice.
     pub longest: EventId,
     /// Its length.
     pub max: Dur,
 }
 
-/// What [`input`] found.
+/// Result of [`input`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputReport {
     /// See [`Verdict`].
     pub verdict: Verdict,
-    /// Part of the [iterations that count](crate::run_profile::RunProfile::counted).
+    /// Fraction of the [iterations that count](crate::run_profile::RunProfile::counted).
     pub share: f64,
     /// Mean time per iteration, nanoseconds.
     pub per_step_ns: f64,
-    /// No thread marks the steps: stages of any thread count as waiting, so that the share may be too
+    /// Whether no thread marks the steps: stages of any thread count as waiting, so that the share may be too
     /// large.
     pub inferred: bool,
-    /// By time inside the steps, then in all, largest first.
+    /// Stages by time inside the steps, then by total, largest first.
     pub stages: Vec<Stage>,
 }
 
-/// Whether a slice of a host thread fetches input.
+/// Returns whether a slice of a host thread fetches input.
 pub fn is_input(kind: SliceKind, name: &str) -> bool {
     const ABOUT: [&str; 14] = [
         "data",
@@ -112,7 +111,7 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         "collate",
         "augment",
     ];
-    // What is sent to others is no input, though it may be data: TorchRec's `all2all_data:wait`.
+    // Data sent to other ranks is no input: TorchRec's `all2all_data:wait`.
     const NOT: [&str; 11] = [
         "forward",
         "backward",
@@ -128,7 +127,7 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     ];
     // `next_batch`, but not `train_batch`.
     const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
-    // Most slices are of other kinds: they are asked first.
+    // Most slices are of other kinds: check the kind first.
     let is_said = kind == SliceKind::Input || is_loader_frame(name);
     if !(is_said || kind == SliceKind::UserLabel) || is_compiler_pass(name) {
         return false;
@@ -151,17 +150,17 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     is_about && !words().any(|word| NOT.contains(&&*word))
 }
 
-/// Whether a frame of Python is torch's `DataLoader` as it fetches a batch: `$dataloader.py:727 __next__`
-/// by our call tracing, `torch/utils/data/dataloader.py(727): __next__` by the profiler of torch.
+/// Returns whether a Python frame is torch's `DataLoader` as it fetches a batch: `$dataloader.py:727 __next__` by
+/// our call tracing, `torch/utils/data/dataloader.py(727): __next__` by the profiler of torch.
 fn is_loader_frame(name: &str) -> bool {
     let is_file =
         name.starts_with("$dataloader.py:") || name.starts_with("torch/utils/data/dataloader.py(");
     is_file && name.ends_with("__next__")
 }
 
-/// Whether this is the name of a pass of a compiler (`infeed-decomposer`,
-/// `optimize_input_output_buffer_alias`): words in small letters, the last of which says what is done
-/// to a program.
+/// Returns whether this is the name of a compiler pass (`infeed-decomposer`,
+/// `optimize_input_output_buffer_alias`): words in lower case, the last of which names a transformation of a
+/// program.
 fn is_compiler_pass(name: &str) -> bool {
     const DONE: [&str; 34] = [
         "alias",
@@ -199,7 +198,7 @@ fn is_compiler_pass(name: &str) -> bool {
         "upcaster",
         "verifier",
     ];
-    // Words that only programs about programs have.
+    // Words that occur only in names of compiler passes.
     const COMPILERS: [&str; 5] = ["hlo", "spmd", "gspmd", "offloading", "sharding"];
     if !name.contains(['-', '_']) || name.chars().any(|letter| letter.is_ascii_uppercase()) {
         return false;
@@ -209,7 +208,7 @@ fn is_compiler_pass(name: &str) -> bool {
     DONE.contains(&last) || words.any(|word| COMPILERS.contains(&word))
 }
 
-/// Looks for input stages, and judges.
+/// Searches for input stages and computes the verdict.
 pub fn input(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<InputReport, Cancelled> {
     let stages = stages(run_profile, cancel)?;
     let sum = run_profile.sum();
@@ -347,7 +346,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
     Ok(stages)
 }
 
-/// Whether a slice lies inside a compilation.
+/// Returns whether a slice lies inside a compilation.
 pub(crate) fn compiles(trace: &Trace, track: TrackId, index: usize) -> bool {
     let slices = trace.slices(track);
     let mut at = index;
@@ -366,7 +365,7 @@ pub(crate) fn compiles(trace: &Trace, track: TrackId, index: usize) -> bool {
     false
 }
 
-/// The longer of two, the first of two that are equally long.
+/// Returns the longer of two, the first one if they are equally long.
 fn longer(a: (Dur, EventId), b: (Dur, EventId)) -> (Dur, EventId) {
     if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) {
         b

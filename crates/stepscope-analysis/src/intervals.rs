@@ -1,25 +1,25 @@
-//! Sets of moments: unions, differences, and how much of a set lies in a range.
+//! Sets of time intervals: unions, differences, and the part of a set that lies in a range.
 //!
-//! A set is intervals in order that neither overlap nor touch. Everything is one pass, but making a
-//! set of unsorted intervals, which sorts; what is sorted in stretches already costs little more.
+//! A set is a sorted list of intervals that neither overlap nor touch. Every operation is one pass, except that
+//! building a set of unsorted intervals sorts them; input made of sorted runs costs little more than a pass.
 
 use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
 
-/// A set of moments.
+/// A set of timestamps, stored as disjoint intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSet {
-    /// Begin and end of each interval, in order.
+    /// Start and end of each interval, in order.
     parts: Vec<(Time, Time)>,
     /// Picoseconds in all intervals before each.
     before: Vec<i64>,
 }
 
 impl IntervalSet {
-    /// The union of these intervals; those without length are nothing.
+    /// Builds the union of these intervals; empty ones are ignored.
     pub fn from_intervals(mut intervals: Vec<(Time, Time)>) -> Self {
-        // Stable: it finds the stretches that are in order already.
+        // Stable sort: it detects runs that are already sorted.
         intervals.sort_by_key(|interval| interval.0);
         let mut parts = Vec::new();
         for interval in intervals {
@@ -41,12 +41,12 @@ impl IntervalSet {
         Self { parts, before }
     }
 
-    /// Whether there is no moment in it.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Moments of this set or the other.
+    /// Returns the union of the two sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let (mut a, mut b) = (self.parts.iter().peekable(), other.parts.iter().peekable());
@@ -65,11 +65,11 @@ impl IntervalSet {
         Self::sealed(parts)
     }
 
-    /// Moments of this set that are not in the other.
+    /// Returns the difference: this set without the other.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut parts = Vec::new();
-        // A few moments against all of a long recording's: what lies before them is not walked over.
+        // If this set is short and the other long, skip the intervals before it.
         let mut at = self.parts.first().map_or(0, |first| {
             other.parts.partition_point(|cut| cut.1 <= first.0)
         });
@@ -93,7 +93,7 @@ impl IntervalSet {
         Self::sealed(parts)
     }
 
-    /// How much of the range is in the set.
+    /// Returns how much of the range is in the set.
     pub fn within(&self, range: &Range<Time>) -> Dur {
         if range.start >= range.end {
             return Dur::ZERO;
@@ -104,13 +104,13 @@ impl IntervalSet {
         )
     }
 
-    /// Whether a moment is in the set.
+    /// Returns whether a timestamp is in the set.
     pub fn contains(&self, moment: Time) -> bool {
         let begun = self.parts.partition_point(|part| part.0 <= moment);
         begun > 0 && moment < self.parts[begun - 1].1
     }
 
-    /// Picoseconds of the set before a moment.
+    /// Returns the picoseconds of the set before a timestamp.
     fn until(&self, moment: Time) -> i64 {
         let begun = self.parts.partition_point(|part| part.0 < moment);
         let Some(last) = begun.checked_sub(1) else {
@@ -121,7 +121,7 @@ impl IntervalSet {
     }
 }
 
-/// Adds an interval that does not begin before the last one.
+/// Appends an interval that does not start before the last one.
 pub fn extend(parts: &mut Vec<(Time, Time)>, interval: (Time, Time)) {
     if interval.1 <= interval.0 {
         return;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a picture of one character a moment.
+        /// Compares sets with drawings that have one character per time unit.
         #[test]
         fn sets_are_those_of_a_picture(
             a in prop::collection::vec((0..40_i64, 0..9_i64), 0..12),

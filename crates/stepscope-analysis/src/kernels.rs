@@ -1,16 +1,16 @@
-//! What ran on the devices: kernels, collectives, copies; how they were launched and how they queued.
+//! Kernels, collectives and copies of the devices: their durations, launches and queues.
 //!
-//! The accounting rule: a slice belongs to the range when it touches it, and its time is clipped to
-//! the range, so the totals of the rows add up to the totals of the kinds of work. (Totals are sums:
-//! work that ran side by side counts twice. For unions see [`device`](crate::device).) Lengths are by
-//! the device's own clock where that is recorded. An asynchronous operation counts by the instructions
-//! that start and await it, not a second time by the line that shows it in flight.
+//! The accounting rule: a slice belongs to the range when it overlaps it, and its time is clipped to the range,
+//! so the totals of the rows add up to the totals of the kinds of work. (Totals are sums: concurrent work counts
+//! twice. For unions see [`device`](crate::device).) Durations are by the device's own clock where that is
+//! recorded. An asynchronous operation counts by the instructions that start and await it, and not a second time
+//! by the line that shows it in flight.
 //!
 //! ```text
-//! launch delay = start of the work - end of the call that launched it   (0 when it began before)
-//! queue length at a moment = work of the stream that was launched (its call began) and has not begun
-//! rate of a copy = what the file says (`memory bandwidth (GB/s)`), else its bytes / its length
-//! rate of the copies of one size = size * count / sum of their lengths
+//! launch delay = start of the work - end of the call that launched it   (0 when it started before)
+//! queue length at a time = work of the stream that was launched (its call started) and has not started
+//! rate of a copy = the rate in the file (`memory bandwidth (GB/s)`), else its bytes / its duration
+//! rate of the copies of one size = size * count / sum of their durations
 //! ```
 
 #![allow(
@@ -37,22 +37,22 @@ use copies::CopySums;
 pub use copies::{Copies, CopySize};
 pub use engines::Engine;
 
-/// What rows put together.
+/// Grouping of slices into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Slices of the same name.
     Name,
-    /// Of the same name, grid, block, registers and shared memory.
+    /// Slices of the same name, grid, block, registers and shared memory.
     Shape,
-    /// Launched by operations of the same name.
+    /// Slices launched by operations of the same name.
     Operation,
-    /// On the same queue.
+    /// Slices on the same queue.
     Stream,
-    /// Of the same kind of work.
+    /// Slices of the same kind of work.
     Work,
 }
 
-/// What the slices of a row have in common.
+/// Grouping key of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Kind of work, unless rows are streams or operations.
@@ -63,14 +63,14 @@ pub struct Key {
     pub track: Option<TrackId>,
     /// Name of the operation that launched them.
     pub operation: Option<NameId>,
-    /// Place in [`Kernels::ops`] of the framework operation of a compiled program that they run,
-    /// where rows are operations.
+    /// Index in [`Kernels::ops`] of the framework operation of a compiled program that they run, where rows are
+    /// operations.
     pub op: Option<u32>,
     /// Grid, block, registers and shared memory.
     pub shape: Option<Shape>,
 }
 
-/// How kernels were launched, as far as rows tell it apart.
+/// Launch configuration, as far as it separates rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     /// See [`Config::grid`].
@@ -83,32 +83,32 @@ pub struct Shape {
     pub shared_bytes: Option<i64>,
 }
 
-/// One row.
+/// One row of the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// What its slices have in common.
+    /// Grouping key of its slices.
     pub key: Key,
-    /// Kind of work of the longest.
+    /// Kind of work of the longest slice.
     pub work: Work,
-    /// How many.
+    /// Number of slices.
     pub count: u64,
     /// Sum of their times, picoseconds.
     pub total_ps: i128,
-    /// The shortest.
+    /// Duration of the shortest slice.
     pub min: Dur,
-    /// The longest.
+    /// Duration of the longest slice.
     pub max: Dur,
-    /// The longest one (the first of several).
+    /// The longest slice (the first of several).
     pub longest: EventId,
-    /// How many were launched by a call that is known.
+    /// Number of slices whose launch is known.
     pub launched: u64,
     /// Sum of their launch delays, picoseconds.
     pub delay_ps: i128,
-    /// Median time, of times kept to seven digits; 0 before all are known.
+    /// Median duration, of durations stored with seven digits; 0 before all are known.
     pub p50_ns: f64,
-    /// As [`Row::p50_ns`], the time that 95 % of them do not exceed.
+    /// The 95th percentile of the durations, stored as [`Row::p50_ns`].
     pub p95_ns: f64,
-    /// The queue that all of them ran on; `None` for several.
+    /// The queue of all slices; `None` for several.
     pub track: Option<TrackId>,
     is_on_several: bool,
     /// Sum of the squares of their times.
@@ -135,19 +135,19 @@ impl Row {
         }
     }
 
-    /// Mean time.
+    /// Returns the mean duration.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.total_ps as f64 / 1e3 / self.count as f64)
     }
 
-    /// Standard deviation of a sample (the sum of squares over count - 1).
+    /// Returns the sample standard deviation (the sum of squares over count - 1).
     pub fn deviation_ns(&self) -> Option<f64> {
         let mean = self.mean_ns().filter(|_| self.count > 1)?;
         let squares = self.squares_ps2 as f64 / 1e6 - mean * mean * self.count as f64;
         Some((squares.max(0.0) / (self.count - 1) as f64).sqrt())
     }
 
-    /// Mean launch delay.
+    /// Returns the mean launch delay.
     pub fn mean_delay_ns(&self) -> Option<f64> {
         (self.launched > 0).then(|| self.delay_ps as f64 / 1e3 / self.launched as f64)
     }
@@ -205,53 +205,53 @@ pub struct Stream {
     pub track: TrackId,
     /// Index into [`Devices::list`].
     pub device: usize,
-    /// Slices of work on it that touch the range.
+    /// Number of work slices on it that overlap the range.
     pub count: u64,
     /// Union of them within the range.
     pub busy: Dur,
-    /// Work whose launch is known.
+    /// Number of work slices whose launch is known.
     pub launched: u64,
-    /// Mean of its queue's length over all its changes, as HTA takes it.
+    /// Mean length of its queue over all its changes, as HTA computes it.
     pub mean_queue: Option<f64>,
-    /// Longest queue.
+    /// Maximum length of the queue.
     pub max_queue: u64,
 }
 
-/// One launch of many pieces of work: a CUDA or HIP graph.
+/// One launch of many kernels and copies: a CUDA or HIP graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Graph {
-    /// The call.
+    /// The launching call.
     pub launch: EventId,
-    /// Slices of work that it launched.
+    /// Number of kernels and copies that it launched.
     pub count: u64,
     /// Sum of their times, picoseconds.
     pub total_ps: i128,
-    /// From the first begin to the last end.
+    /// From the first start to the last end.
     pub span: (Time, Time),
 }
 
-/// The answer.
+/// Result of [`kernels`].
 #[derive(Clone, Debug, Default)]
 pub struct Kernels {
-    /// Longest total first.
+    /// Rows, longest total first.
     pub rows: Vec<Row>,
-    /// By name, longest total first.
+    /// Copies by name, longest total first.
     pub copies: Vec<Copies>,
-    /// By name and size, longest total first.
+    /// Copies by name and size, longest total first.
     pub copy_sizes: Vec<CopySize>,
-    /// Every queue with work, in the order of the trace.
+    /// Queues with work, in the order of the trace.
     pub streams: Vec<Stream>,
-    /// What does the work of the queues, by device.
+    /// Engines that execute the work of the queues, by device.
     pub engines: Vec<Engine>,
     /// Graph launches, longest total first.
     pub graphs: Vec<Graph>,
-    /// Launch delays, sorted: from the end of the call to the begin of the work.
+    /// Launch delays, sorted: from the end of the call to the start of the work.
     pub delays: Vec<Dur>,
     /// Names of framework operations, see [`Key::op`].
     pub ops: Vec<String>,
 }
 
-/// Sums up what ran on the devices in `range`.
+/// Sums up the device work in `range`.
 pub fn kernels(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -375,7 +375,7 @@ fn is_graph(trace: &Trace, launch: EventId) -> bool {
     name_of(trace, launch).is_some_and(|name| launches_graph(trace.name(name)))
 }
 
-/// Name of a slice.
+/// Returns the name of a slice.
 pub fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {
     let (track, index) = trace.place_of_slice(id)?;
     trace.slices(track).name.get(index).copied()
@@ -388,7 +388,7 @@ struct Scan<'a> {
     launches: &'a Launches,
     by: By,
     range: &'a Range<Time>,
-    /// Queues whose slices say how long they took by the device's own clock.
+    /// Queues whose slices have durations by the device's own clock.
     clocked: FxHashSet<TrackId>,
     /// Calls that launched several slices.
     repeated: FxHashSet<EventId>,
@@ -396,11 +396,11 @@ struct Scan<'a> {
     graph_names: FxHashSet<NameId>,
 }
 
-/// What one thread has seen.
+/// Sums of one worker thread.
 #[derive(Default)]
 struct ThreadSums {
     rows: FxHashMap<Key, Row>,
-    /// Every time of a row, nanoseconds.
+    /// All durations of a row, nanoseconds.
     times: FxHashMap<Key, Vec<f32>>,
     ops: Vec<String>,
     op_numbers: FxHashMap<String, u32>,
@@ -411,7 +411,7 @@ struct ThreadSums {
 }
 
 impl ThreadSums {
-    /// The number of an operation's name.
+    /// Returns the number of an operation's name.
     fn op(&mut self, name: String) -> u32 {
         if let Some(number) = self.op_numbers.get(&name) {
             return *number;
@@ -428,7 +428,7 @@ impl ThreadSums {
             op: key.op.and_then(|op| ops.get(op as usize).copied()),
             ..key
         };
-        // Sums: the order of the entries makes no difference.
+        // Sums: the order of the entries has no effect.
         other.rows.into_iter().for_each(|(key, row)| {
             let key = own(key);
             self.rows
@@ -511,7 +511,7 @@ impl Scan<'_> {
             let whole = config.map_or(whole, |config| config.copy_time(whole));
             part.copies.take(name, id, dur, whole, bytes);
         }
-        // Nearly all calls launch one slice: no graph, nothing to remember.
+        // Nearly all calls launch one slice: no graph, no entry needed.
         let graph = call.is_some_and(|(_, name)| self.graph_names.contains(&name));
         if let Some(launch) = launch
             && (graph || self.repeated.contains(&launch))
@@ -528,13 +528,13 @@ impl Scan<'_> {
         }
     }
 
-    /// The framework operation of the compiled program that a slice runs, where rows are operations.
+    /// Returns the framework operation of the compiled program that a slice runs, where rows are operations.
     fn compiled_operation(&self, track: TrackId, event: EventId) -> Option<String> {
         if self.by != By::Operation {
             return None;
         }
         let file = self.trace.tracks().get(track.index())?.file;
-        // Only these name operations of compiled programs: others need not be asked event by event.
+        // Only these formats name operations of compiled programs; skip the others.
         let format = &self.trace.files().get(file)?.spec.format;
         (format == "xspace")
             .then(|| framework_op_of(self.trace, self.catalogue, event))
@@ -623,10 +623,10 @@ fn queue_lengths(
             begins.push(start);
         }
     }
-    // Both are nearly in order, which this sort is quick with.
+    // Both are nearly in order, which this sort handles quickly.
     calls.sort();
     begins.sort();
-    // At one moment, what is launched comes before what begins.
+    // At equal timestamps, launches come before starts.
     let mut calls = calls.into_iter().peekable();
     let mut begins = begins.into_iter().peekable();
     let mut length = 0_i64;
@@ -653,7 +653,7 @@ fn queue_lengths(
     found
 }
 
-/// Whether a kernel's name says that it uses tensor cores, or matrix cores of AMD: as XProf reads
+/// Returns whether a kernel's name shows that it uses tensor cores, or matrix cores of AMD: XProf's reading of
 /// names, by the shapes of their instructions.
 pub fn uses_tensor_cores(name: &str) -> bool {
     const PARTS: &[&str] = &[

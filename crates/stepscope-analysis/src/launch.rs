@@ -1,9 +1,9 @@
-//! Which host call launched each piece of device work, and how it was launched.
+//! Host call that launched each kernel or copy, and its launch configuration.
 //!
-//! A kernel's launch is the host slice that a link of the file leads from; where the file draws no
-//! link, the runtime call with the same `correlation` number in its arguments (the kernels of a CUDA
-//! or HIP graph share the number of the call that launched the graph). The launching operation is
-//! the innermost slice around that call that is no runtime call itself.
+//! A kernel's launch is the host slice that a link of the file leads from; where the file has no link, the
+//! runtime call with the same `correlation` number in its arguments (the kernels of a CUDA or HIP graph share the
+//! number of the call that launched the graph). The launching operation is the innermost slice around that call
+//! that is no runtime call itself.
 
 #![allow(
     clippy::similar_names,
@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 /// Launches of the slices of devices' queues.
 #[derive(Debug, Default)]
 pub struct Launches {
-    /// By track: of each of its slices, the id of the launching slice or [`NONE`].
+    /// For each slice of a track, the id of the launching slice or [`NONE`].
     by_track: FxHashMap<TrackId, Vec<u32>>,
 }
 
@@ -74,11 +74,11 @@ impl Launches {
         Ok(launches)
     }
 
-    /// Takes out links from slices without length that launch nothing: writers with clocks of whole
-    /// microseconds put them at the moment at which the launch beside them begins.
+    /// Removes links from slices without length that launch nothing: writers with clocks of whole
+    /// microseconds put the link at the time at which the adjacent launch starts.
     fn take_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
         let mut found = Vec::new();
-        // Each is put back by its place: the order makes no difference.
+        // Each is restored by its index: the order has no effect.
         self.by_track.iter_mut().for_each(|(track, links)| {
             for (index, link) in links.iter_mut().enumerate() {
                 let Some((on, at)) = trace.place_of_slice(EventId(*link)) else {
@@ -100,17 +100,17 @@ impl Launches {
         self.by_track.get_mut(&track)?.get_mut(index)
     }
 
-    /// The launch of a slice.
+    /// Returns the launch of a slice.
     pub fn get(&self, track: TrackId, index: usize) -> Option<EventId> {
         let launch = *self.by_track.get(&track)?.get(index)?;
         (launch != NONE).then_some(EventId(launch))
     }
 
-    /// Launches of more than one slice.
+    /// Returns the calls that launched more than one slice.
     pub(crate) fn repeated(&self, trace: &Trace) -> FxHashSet<EventId> {
         let mut seen = vec![0_u64; (trace.event_count() as usize).div_ceil(64)];
         let mut repeated = FxHashSet::default();
-        // What is seen twice does not depend on the order of the tracks.
+        // Finding duplicates does not depend on the order of the tracks.
         let launches = self.by_track.values().flatten();
         launches.filter(|id| **id != NONE).for_each(|launch| {
             if let Some(word) = seen.get_mut(*launch as usize / 64) {
@@ -124,7 +124,7 @@ impl Launches {
         repeated
     }
 
-    /// Links what has no link by the numbers in the arguments, file by file.
+    /// Links slices without a link by the numbers in the arguments, file by file.
     fn by_number(
         &mut self,
         trace: &Trace,
@@ -187,7 +187,7 @@ fn is_host(trace: &Trace, id: EventId) -> bool {
         .is_some_and(|track| track.kind == TrackKind::Thread)
 }
 
-/// Calls that launch work, by file and by their number.
+/// Maps file and number to the calls that launch work.
 fn launch_calls(
     trace: &Trace,
     wanted: impl Fn(usize) -> bool,
@@ -226,7 +226,7 @@ fn launch_calls(
     Ok(calls)
 }
 
-/// Whether a runtime call of this name puts work on a queue.
+/// Returns whether a runtime call of this name puts work on a queue.
 pub fn launches_work(name: &str) -> bool {
     let runtime = ["cuda", "hip", "cu", "xpu", "ur", "ze", "musa"]
         .iter()
@@ -239,12 +239,12 @@ pub fn launches_work(name: &str) -> bool {
             .any(|part| name.contains(part))
 }
 
-/// Whether a runtime call of this name launches a whole graph.
+/// Returns whether a runtime call of this name launches a whole graph.
 pub fn launches_graph(name: &str) -> bool {
     name.contains("GraphLaunch")
 }
 
-/// The innermost slice around a launch that is no runtime call, and the launch's own name.
+/// Returns the innermost slice around a launch that is no runtime call.
 pub fn operation(trace: &Trace, launch: EventId) -> Option<EventId> {
     let (track, index) = trace.place_of_slice(launch)?;
     let slices = trace.slices(track);
@@ -263,29 +263,29 @@ fn is_runtime(category: &str) -> bool {
         && (category.to_ascii_lowercase().ends_with("runtime") || category.ends_with("_driver"))
 }
 
-/// How a piece of device work was launched, and what it said of itself.
+/// Launch configuration of a kernel or copy, and the sizes in its arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Blocks in each direction.
+    /// Blocks in each dimension.
     pub grid: Option<[u32; 3]>,
-    /// Threads of a block in each direction.
+    /// Threads of a block in each dimension.
     pub block: Option<[u32; 3]>,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: Option<i64>,
-    /// Shared memory of a block.
+    /// Shared memory per block.
     pub shared_bytes: Option<i64>,
-    /// Part of the warps that a multiprocessor can hold, as the driver estimates it, percent.
+    /// Estimate of the driver: active warps as a percentage of the maximum of a multiprocessor.
     pub occupancy_percent: Option<f64>,
-    /// Bytes that a copy moves.
+    /// Bytes that the copy moves.
     pub bytes: Option<u64>,
-    /// Rate of a copy as the file says it, bytes per second. Its writer had the time before that was cut
-    /// to whole microseconds.
+    /// Rate of a copy in the file, bytes per second. Its writer computed it before rounding times to whole
+    /// microseconds.
     pub copy_rate: Option<f64>,
-    /// What joins it with the call that launched it.
+    /// Number that the work shares with the call that launched it.
     pub correlation: Option<i64>,
 }
 
-/// What [`Config`] takes from the arguments.
+/// Arguments that [`Config`] reads.
 const CONFIG: ArgKeys = ArgKeys::new(&[
     "grid",
     "block",
@@ -304,7 +304,7 @@ const CONFIG: ArgKeys = ArgKeys::new(&[
 ]);
 
 impl Config {
-    /// Reads the arguments of one event; about a microsecond. What cannot be read is not known.
+    /// Reads the arguments of one event; takes about a microsecond. Unreadable values stay unknown.
     pub fn from_event(trace: &Trace, id: EventId) -> Self {
         let mut found = Self::default();
         let read = trace.args_of(id, CONFIG, &mut |key, value| found.take(key, value));
@@ -314,10 +314,10 @@ impl Config {
         found
     }
 
-    /// How long a copy took: by the file's own rate, where that is its length as far as whole
-    /// microseconds tell; else that length.
+    /// Returns the duration of a copy: from the rate in the file, if that matches its length within the rounding
+    /// to whole microseconds; else that length.
     pub fn copy_time(&self, length: Dur) -> Dur {
-        /// What cutting a begin and an end to whole microseconds can take away or add.
+        /// Maximum error when a start and an end are rounded to whole microseconds.
         const CUT_PS: f64 = 2e6;
         let Some((bytes, rate)) = self.bytes.zip(self.copy_rate) else {
             return length;
@@ -361,7 +361,7 @@ impl Config {
         }
     }
 
-    /// `regs:38 shm:0 grid:160,1,1 block:1024,1,1`, as XSpace files of GPUs say it.
+    /// Reads `regs:38 shm:0 grid:160,1,1 block:1024,1,1`, the form of XSpace files of GPUs.
     fn take_details(&mut self, text: &str) {
         for (key, value) in text
             .split_whitespace()
@@ -403,7 +403,7 @@ fn number(value: ArgValue<'_>) -> Option<f64> {
     }
 }
 
-/// `[512, 1, 1]`.
+/// Reads `[512, 1, 1]`.
 fn dims(value: ArgValue<'_>) -> Option<[u32; 3]> {
     match value {
         ArgValue::Json(text) | ArgValue::Str(text) => list(text),
@@ -417,7 +417,7 @@ fn list(text: &str) -> Option<[u32; 3]> {
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
-/// As tables show it: `512,1,1`.
+/// Formats dimensions for tables: `512,1,1`.
 pub fn dims_text(dims: [u32; 3]) -> String {
     let [x, y, z] = dims;
     format!("{x},{y},{z}")

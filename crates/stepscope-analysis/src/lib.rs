@@ -1,10 +1,10 @@
-//! Where the time went: pure functions from a trace to numbers.
+//! Analyses of a trace: pure functions from a trace to numbers.
 //!
 //! Reading order: [`steps`] and [`ops`], [`run_profile`] and [`findings`] above them, then [`names`] and
-//! [`parallel`] (shared by all scans of a range), and [`timeline_query`] (the timeline's own questions).
+//! [`parallel`] (shared by all scans of a range), and [`timeline_query`] (queries of the timeline).
 //!
-//! **Invariant:** nothing here does I/O or knows a file format, and nothing here writes a sentence:
-//! units stand in field names or types, text and JSON are made in `stepscope-report`.
+//! **Invariant:** this crate does no I/O, knows no file format, and writes no sentence: field names or types
+//! carry units; `stepscope-report` writes text and JSON.
 
 pub mod collectives;
 pub mod device;

@@ -1,16 +1,16 @@
-//! What filled the memory, and when: allocations and frees that the program's allocators recorded.
+//! Memory over time: allocations and frees that the program's allocators recorded.
 //!
 //! Sources: `[memory]` instants of torch (`profile_memory=True`) and `MemoryAllocation` and
 //! `MemoryDeallocation` events of XLA's and TensorFlow's allocators. For one allocator:
 //!
 //! ```text
-//! in_use(t)  = what the allocator said after its last event up to t; where the file does not say
-//!              (torch before 2022), the sum of all sizes so far, and what was there before at least
+//! in_use(t)  = the value that the allocator recorded with its last event up to t; where the file has
+//!              none (torch before 2022), the sum of all sizes so far, and a minimum of the earlier memory
 //! peak       = max over t of in_use(t) + stack(t)     (stack: only XLA's, where programs reserve it);
-//!              of a range over its moments, the begin included
+//!              for a range over its timestamps, its start included
 //! churn      = sum of the sizes of all allocations
 //! alive(t)   = allocations up to t whose address was not freed up to t
-//! in_use(t)  = sum of alive(t) + what was allocated before the recording and is still there
+//! in_use(t)  = sum of alive(t) + memory that was allocated before the recording and is still alive
 //! ```
 
 pub mod fragmentation;
@@ -27,33 +27,33 @@ use stepscope_store::{EventId, Overlapping, Trace};
 /// One allocation or free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// When.
+    /// Time of the event.
     pub at: Time,
-    /// The event that says so.
+    /// The event.
     pub event: EventId,
     /// Index into [`Memory::allocators`].
     pub allocator: usize,
-    /// Allocated, or, when negative, freed.
+    /// Allocated bytes; negative for a free.
     pub bytes: i64,
-    /// In use afterwards, as the allocator says, or summed up.
+    /// Bytes in use afterwards, as recorded by the allocator, or summed up.
     pub in_use: i64,
-    /// Taken from the system or the device afterwards (torch's caching allocators).
+    /// Bytes reserved from the system or the device afterwards (torch's caching allocators).
     pub reserved: Option<i64>,
-    /// Part of its free memory that is not in the largest free piece, as the allocator says (XLA's).
+    /// Fraction of its free memory outside the largest free block, as recorded by the allocator (XLA's).
     pub fragmentation: Option<f32>,
-    /// Set aside for running programs (XLA's), beside what is in use.
+    /// Bytes reserved for running programs (XLA's), in addition to those in use.
     pub stack: i64,
     /// Index into [`Memory::ops`].
     pub op: u32,
-    /// When an allocation was freed; `None` when it never was, or when it is a free itself.
+    /// Time when an allocation was freed; `None` if it never was, or if the record is a free itself.
     pub freed: Option<Time>,
-    /// A free whose allocation was recorded, or an allocation whose address is known: it can be told
-    /// how long it lived.
+    /// Whether the lifetime is known: a free whose allocation was recorded, or an allocation whose address is
+    /// known.
     pub tracked: bool,
 }
 
 impl Record {
-    /// In use, with what programs reserve.
+    /// Returns the bytes in use, including those that programs reserve.
     pub const fn used(&self) -> i64 {
         self.in_use.saturating_add(self.stack)
     }
@@ -72,73 +72,73 @@ pub struct Allocator {
     pub rank: Option<u32>,
     /// The device that it serves; `None` for the host.
     pub device: Option<u32>,
-    /// Whether the file says what is in use; otherwise sizes are summed up.
+    /// Whether the file has the bytes in use; otherwise sizes are summed up.
     pub absolute: bool,
-    /// Whether the file gives addresses, so that frees find their allocations.
+    /// Whether the file has addresses, so that frees find their allocations.
     pub addressed: bool,
-    /// All that it manages, when it says so; of torch's, all that the device has.
+    /// Bytes that it manages, if it records them; for torch's allocators, all memory of the device.
     pub capacity: Option<i64>,
-    /// Its own highest mark, which may lie before the recording.
+    /// Lifetime peak, which may lie before the recording.
     pub lifetime_peak: Option<i64>,
-    /// Positions of its records in [`Memory::records`].
+    /// Indexes of its records in [`Memory::records`].
     pub records: Vec<u32>,
 }
 
-/// All that was recorded.
+/// Memory records of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// In the order of files, then of first use.
+    /// Allocators in the order of files, then of first use.
     pub allocators: Vec<Allocator>,
-    /// By time.
+    /// Records by time.
     pub records: Vec<Record>,
-    /// Operators that allocated; 0 is none.
+    /// Names of operators that allocated; index 0 is no operator.
     pub ops: Vec<String>,
-    /// Whether the file spells out the stack of any record.
+    /// Whether the file has the stack of any record as text.
     pub spells_stacks: bool,
     /// Overlapping slices of the tracks with records, for [`Trace::around_near`].
     pub overlapping: FxHashMap<TrackId, Overlapping>,
 }
 
-/// What an allocator held at one moment, as a curve: columns of equal length.
+/// Memory of an allocator over time, as a curve: columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    /// When, ascending.
+    /// Timestamps, ascending.
     pub at: Vec<Time>,
-    /// In use from then on, bytes, with what programs reserve.
+    /// Bytes in use from that time on, including those that programs reserve.
     pub in_use: Vec<i64>,
-    /// Taken from the system or the device; empty when not recorded.
+    /// Bytes reserved from the system or the device; empty if not recorded.
     pub reserved: Vec<i64>,
 }
 
-/// What was asked of an allocator, summed up.
+/// Sums over the requests to an allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Most in use at once, bytes.
+    /// Peak bytes in use.
     pub peak: i64,
-    /// When that was, first; the begin of the range where as much was in use already then.
+    /// First time of the peak; the start of the range if as much was already in use then.
     pub peak_at: Time,
-    /// The record that reached it, at that moment or before the range.
+    /// The record that reached the peak, at that time or before the range.
     pub peak_event: EventId,
-    /// Most taken from the system or the device.
+    /// Peak bytes reserved from the system or the device.
     pub peak_reserved: Option<i64>,
-    /// In use at the end.
+    /// Bytes in use at the end.
     pub end: i64,
-    /// How many allocations.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Their sizes.
+    /// Sum of the sizes of the allocations.
     pub allocated: i64,
-    /// How many frees.
+    /// Number of frees.
     pub frees: u64,
-    /// Their sizes.
+    /// Sum of the sizes of the frees.
     pub freed: i64,
-    /// Allocations that nothing freed while recording.
+    /// Number of allocations that were not freed during the recording.
     pub never_freed: u64,
-    /// Their sizes.
+    /// Sum of their sizes.
     pub never_freed_bytes: i64,
 }
 
 impl Memory {
-    /// What is open at a record on its track, innermost first.
+    /// Lists the open slices at a record on its track, innermost first.
     pub(crate) fn around<'a>(
         &'a self,
         trace: &'a Trace,
@@ -148,12 +148,12 @@ impl Memory {
         trace.around(on, at, self.overlapping.get(&on))
     }
 
-    /// Name of the operator that a record belongs to; empty without one.
+    /// Returns the name of the operator that a record belongs to; empty without one.
     pub fn op(&self, record: &Record) -> &str {
         self.ops.get(record.op as usize).map_or("", String::as_str)
     }
 
-    /// Records of one allocator, by time.
+    /// Returns the records of one allocator, by time.
     pub fn records_of<'a>(&'a self, allocator: &'a Allocator) -> impl Iterator<Item = &'a Record> {
         allocator
             .records
@@ -161,9 +161,9 @@ impl Memory {
             .filter_map(|at| self.records.get(*at as usize))
     }
 
-    /// What one allocator was asked for in `range` (in all, without one), and what it held at any
-    /// moment of it; what was in use when the range began counts. `None` when nothing was recorded up
-    /// to its end.
+    /// Sums up the requests to one allocator in `range` (in the whole run, without one), and the memory it held
+    /// at any time in it; memory in use when the range started counts. `None` if nothing was recorded up to its
+    /// end.
     pub fn usage(&self, allocator: &Allocator, range: Option<&Range<Time>>) -> Option<Usage> {
         let told = self.levels(allocator, range).iter();
         let records = told.filter_map(|at| self.records.get(*at as usize));
@@ -200,16 +200,16 @@ impl Memory {
         usage
     }
 
-    /// Most in use at once within `range`, with what programs reserve; what was in use when it began
-    /// counts. `None` when nothing was recorded up to its end.
+    /// Returns the peak bytes in use within `range`, including those that programs reserve; memory in use at its
+    /// start counts. `None` if nothing was recorded up to its end.
     pub fn peak_in(&self, allocator: &Allocator, range: &Range<Time>) -> Option<i64> {
         let told = self.levels(allocator, Some(range)).iter();
         let records = told.filter_map(|at| self.records.get(*at as usize));
         records.map(Record::used).max()
     }
 
-    /// Positions of the records that say what one allocator held in `range`: those in it, and the last
-    /// one before it where none stands at its begin.
+    /// Returns the indexes of the records that determine the memory of one allocator in `range`: those in it, and
+    /// the last one before it if none lies at its start.
     fn levels<'a>(&self, allocator: &'a Allocator, range: Option<&Range<Time>>) -> &'a [u32] {
         let Some(range) = range else {
             return &allocator.records;
@@ -226,7 +226,7 @@ impl Memory {
         allocator.records.get(from..to).unwrap_or_default()
     }
 
-    /// What an allocator had set aside for running programs at `at`, bytes.
+    /// Returns the bytes that an allocator had reserved for running programs at `at`.
     pub fn stack_at(&self, allocator: &Allocator, at: Time) -> i64 {
         let records = self
             .records_of(allocator)
@@ -234,14 +234,14 @@ impl Memory {
         records.last().map_or(0, |record| record.stack)
     }
 
-    /// Allocations of one allocator that were alive at `at`, the largest first, and the bytes in use
-    /// then that nothing recorded explains (allocated before the recording began).
+    /// Returns the allocations of one allocator that were alive at `at`, the largest first, and the bytes in use
+    /// then that no record explains (allocated before the recording started).
     pub fn alive<'a>(&'a self, allocator: &'a Allocator, at: Time) -> (Vec<&'a Record>, i64) {
         let mut alive = Vec::new();
         let (mut in_use, mut before) = (None, 0_i64);
         for record in self.records_of(allocator) {
             if record.at > at {
-                // What it was before the first record.
+                // The value before the first record.
                 in_use.get_or_insert(record.in_use.saturating_sub(record.bytes));
                 break;
             }
@@ -256,8 +256,8 @@ impl Memory {
         (alive, in_use.unwrap_or(0).saturating_sub(before))
     }
 
-    /// What one allocator held within `range`, in at most `2 * bins` points: of each bin the last
-    /// record and the highest, so that no peak is lost.
+    /// Computes the memory of one allocator within `range`, in at most `2 * bins` points: the last and the
+    /// highest record of each bin, so that no peak is lost.
     pub fn curve(&self, allocator: &Allocator, range: &Range<Time>, bins: usize) -> Curve {
         let mut curve = Curve::default();
         let length = i128::from(range.end.since(range.start).ps().max(1));
@@ -269,7 +269,7 @@ impl Memory {
             curve.reserved.extend(record.reserved);
         };
         let mut before: Option<&Record> = None;
-        // Of the bin at hand: its number, the highest record, the last one.
+        // State of the current bin: its number, the highest record, the last one.
         let mut open: Option<(i128, &Record, &Record)> = None;
         let mut began = false;
         for record in self.records_of(allocator) {

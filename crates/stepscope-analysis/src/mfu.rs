@@ -1,22 +1,21 @@
-//! Model FLOPs utilisation: what part of its devices' arithmetic a program uses.
+//! Model FLOPs utilisation (MFU): the fraction of its devices' peak arithmetic rate that a program uses.
 //!
 //! ```text
-//! rate = floating-point operations that begin in the windows / sum of the windows' lengths
-//! MFU  = operations that begin in the windows / sum over windows of (length * peaks of the rank's devices)
+//! rate = floating-point operations that start in the windows / sum of the windows' lengths
+//! MFU  = operations that start in the windows / sum over windows of (length * peaks of the rank's devices)
 //! ```
-//! Windows are the steps, and without steps each file's recording. A window is one rank's: it counts
-//! what runs on the threads and devices of that rank. Operations are XLA's own count
-//! for each execution on a device (arguments `model_flops`, else `flops`; not of loops and branches with
-//! executions inside that count, so that a body counts once), and for PyTorch those of products of
-//! matrices, convolutions and attention, computed from their shapes ([`flops_of_call`]). Kernels that
-//! no such operator launched (of Triton, of compiled graphs) are not counted, so that figure is a
-//! lower bound.
+//! Windows are the steps, and without steps each file's recording. A window belongs to one rank: it counts the
+//! operations on the threads and devices of that rank. Operations are XLA's own count for each execution on a
+//! device (arguments `model_flops`, else `flops`; not of loops and branches with counted executions inside, so
+//! that a body counts once), and for PyTorch those of matrix products, convolutions and attention, computed from
+//! their shapes ([`flops_of_call`]). Kernels that no such operator launched (of Triton, of compiled graphs) are
+//! not counted, so that figure is a lower bound.
 //!
-//! From shapes the figure is a headline only while the counted products hold [`COVERAGE`] of the device
-//! time of all products ([`Mfu::covered`]); else MFU is unknown.
+//! A figure from shapes is reported as MFU only while the counted products take [`COVERAGE`] of the device time
+//! of all products ([`Mfu::covered`]); else MFU is unknown.
 //!
-//! The peak of a device is what its plane says, else what its maker states for dense matrix products
-//! in 16 bits, by its name. Without devices of its own a rank counts as one.
+//! The peak of a device is the one in its plane, else the one in its maker's data sheet for dense matrix products
+//! in 16 bits, by its name. A rank without devices of its own counts as one device.
 
 mod coverage;
 mod shapes;
@@ -36,17 +35,17 @@ use crate::torch_args::is_dims;
 
 pub use shapes::flops_of_call;
 
-/// Who counted the operations.
+/// Source of the operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// XLA, for each execution.
     ByXla,
-    /// We, from the shapes of operators.
+    /// stepscope, from the shapes of operators.
     FromShapes,
 }
 
 impl Counted {
-    /// The words in reports.
+    /// Returns the words used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ByXla => "counted by XLA",
@@ -55,7 +54,7 @@ impl Counted {
     }
 }
 
-/// Where a peak comes from.
+/// Source of a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeakSource {
     /// The trace file states it.
@@ -64,7 +63,7 @@ pub enum PeakSource {
     DataSheet,
 }
 
-/// The highest rate of a device.
+/// Peak arithmetic rate of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DevicePeak {
     /// The device's name.
@@ -75,56 +74,55 @@ pub struct DevicePeak {
     pub source: PeakSource,
 }
 
-/// What [`mfu`] found.
+/// Result of [`mfu`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mfu {
-    /// Operations in the stretches.
+    /// Operations in the windows.
     pub flops: f64,
-    /// Who counted them; `None`: nobody.
+    /// Source of the count; `None` if nothing was counted.
     pub counted: Option<Counted>,
-    /// Sum of the stretches' lengths.
+    /// Sum of the windows' lengths.
     pub time: Dur,
-    /// Sum over stretches of their seconds times the devices of their rank.
+    /// Sum over windows of their seconds times the devices of their rank.
     pub device_seconds: f64,
-    /// The same times the peak of each device: what could have been done. `None` where the peak of
-    /// some device is not known.
+    /// The same sum times the peak of each device: the possible operations. `None` where the peak of some device
+    /// is unknown.
     pub possible: Option<f64>,
     /// The peaks that were used, each once.
     pub peaks: Vec<DevicePeak>,
-    /// Calls of operators that count: products of matrices, convolutions, attention.
+    /// Number of calls of operators that count: matrix products, convolutions, attention.
     pub products: u64,
-    /// Part of the time of all products that those which were counted hold: device time, or the calls'
-    /// own where no device worked. 1 where XLA counts.
+    /// Fraction of the time of all products that the counted ones take: device time, or the calls' own where
+    /// no device worked. 1 where XLA counts.
     pub covered: f64,
-    /// Calls of operators that count whose arguments do not say how much they do: convolutions without
-    /// strides, products without shapes.
+    /// Number of calls of such operators whose arguments do not determine their operations: convolutions
+    /// without strides, products without shapes.
     pub uncounted: u64,
 }
 
 impl Mfu {
-    /// Part of what could have been done, where what was counted is nearly all of it: `None` below
-    /// [`COVERAGE`].
+    /// Returns MFU, if the counted operations are nearly all: `None` below [`COVERAGE`].
     pub fn share(&self) -> Option<f64> {
         self.counted_share().filter(|_| self.is_covered())
     }
 
-    /// Whether what was counted is nearly all that was done.
+    /// Returns whether the counted operations are nearly all.
     pub fn is_covered(&self) -> bool {
         self.covered >= COVERAGE
     }
 
-    /// Part of what could have been done that was counted: a lower bound.
+    /// Returns the counted fraction of the possible operations: a lower bound.
     pub fn counted_share(&self) -> Option<f64> {
         let possible = self.possible.filter(|possible| *possible > 0.0)?;
         self.counted.map(|_| self.flops / possible)
     }
 }
 
-/// Least part of the time of products that has to be counted for a headline.
+/// Minimum fraction of the time of products that has to be counted to report MFU.
 pub const COVERAGE: f64 = 0.8;
 
-/// Dense matrix products in 16 bits, operations per second, as the makers state them; the data sheets are
-/// listed in `docs/reference/peaks.md`. The first name that is part of the device's counts.
+/// Dense matrix products in 16 bits, operations per second, from the makers' data sheets, which
+/// `docs/reference/peaks.md` lists. The first name that is part of the device's counts.
 const PEAKS: &[(&str, f64)] = &[
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
@@ -160,7 +158,7 @@ const PEAKS: &[(&str, f64)] = &[
     ("MI100", 184.6e12),
 ];
 
-/// Counts operations, and looks for the peaks.
+/// Counts operations, and finds the peaks.
 pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
     let trace = run_profile.trace;
     let mut found = Mfu {
@@ -215,7 +213,7 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
 /// The analysis windows of each rank.
 struct RankWindows {
     fused: FusedFiles,
-    /// In order; those of a rank may overlap where several of its threads mark steps.
+    /// Windows in order; those of a rank may overlap where several of its threads mark steps.
     by_rank: FxHashMap<StepRank, IntervalSet>,
 }
 
@@ -235,7 +233,7 @@ impl RankWindows {
         }
     }
 
-    /// Those of the rank that a track belongs to.
+    /// Returns the windows of the rank that a track belongs to.
     fn within(&self, row: &Track) -> Option<&IntervalSet> {
         self.by_rank.get(&self.fused.rank(row))
     }
@@ -252,7 +250,7 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
     let pieces = parallel::track_chunks(ranges);
-    // Each execution is asked: programs have instructions of one name that do unlike much.
+    // Each execution is read: programs have instructions of one name with very different counts.
     let found = parallel::scan(&pieces, cancel, Vec::new, |sums, piece| {
         let slices = trace.slices(piece.track);
         let Some(within) = tracks.get(&piece.track) else {
@@ -266,13 +264,13 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
             let Some(done) = counted(trace, slices.id(index)) else {
                 continue;
             };
-            // Loops and branches count their body. Other operations have no parts: what seems to lie inside of them
-            // was moved there with the device's clock.
+            // Loops and branches count their body. Other operations have no children: slices that seem to lie
+            // inside them were moved there with the device's clock.
             if run_profile.devices.work(piece.track, index).is_some() {
                 sum += done;
                 continue;
             }
-            // Begins of what lies inside are in order; others of another lane stand between them.
+            // Starts of the inner slices are in order; slices of another lane lie between them.
             let (own, end) = (u32::try_from(index).ok(), slices.end(index));
             let holds_counted = (index + 1..slices.len())
                 .take_while(|next| slices.start[*next] < end)
@@ -285,13 +283,13 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
         sums.push((piece.track, piece.indexes.start, sum));
     })?;
     let mut sums: Vec<(TrackId, usize, f64)> = found.into_iter().flatten().collect();
-    // In one order always, so that the sum is the same each time.
+    // Always in one order, so that the sum is the same each time.
     sums.sort_unstable_by_key(|(track, from, _)| (*track, *from));
     let sum: f64 = sums.iter().map(|(_, _, sum)| sum).sum();
     Ok((sum > 0.0).then_some(sum))
 }
 
-/// What XLA counted of one execution, if anything.
+/// Returns XLA's count of one execution, if it has one.
 fn counted(trace: &Trace, id: EventId) -> Option<f64> {
     let done = rates::done(trace, id, 1).and_then(rates::Done::counted_flops);
     done.filter(|flops| *flops > 0.0)
@@ -299,18 +297,18 @@ fn counted(trace: &Trace, id: EventId) -> Option<f64> {
 
 /// Calls of products.
 struct Calls {
-    /// Operations of those that say how much they do.
+    /// Operations of the calls with known counts.
     flops: f64,
-    /// All of them, but those of nothing.
+    /// Number of all calls, without those on empty inputs.
     products: u64,
-    /// Those that do not say how much they do.
+    /// Calls with unknown counts.
     unknown: FxHashSet<EventId>,
-    /// How long the calls took that do and that do not say it.
+    /// Time of the calls with known and with unknown counts.
     known_time: Dur,
     unknown_time: Dur,
 }
 
-/// Calls of products in the stretches; `None`: nothing was counted.
+/// Reads calls of products in the windows; `None` if nothing was counted.
 fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<Calls>, Cancelled> {
     let trace = run_profile.trace;
     let mut found = Calls {
@@ -340,7 +338,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
             if !is_counted || !within.contains(slices.start[index]) {
                 continue;
             }
-            // What runs inside of a counted operator is counted with it.
+            // Operators inside a counted operator are counted with it.
             let mut above = slices.parent[index] as usize;
             let mut inside = false;
             while let Some(name) = slices.name.get(above).filter(|_| !inside) {
@@ -355,7 +353,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
             }
             dims.clear();
             concrete.clear();
-            // What cannot be read is not counted.
+            // Unreadable arguments are not counted.
             let _ = trace.args(slices.id(index), &mut |key, value| {
                 if let ArgValue::Json(text) | ArgValue::Str(text) = value {
                     match key {
@@ -410,7 +408,7 @@ fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<DevicePeak> {
     })
 }
 
-/// Whether all words of `known` are in the name, in their order and whole: `L4` is no `L40S`.
+/// Returns whether the name contains all words of `known`, in their order and whole: `L4` does not match `L40S`.
 pub(crate) fn is_called(name: &str, known: &str) -> bool {
     let words: Vec<&str> = name.split([' ', '-', '_']).collect();
     let known: Vec<&str> = known.split(' ').collect();

@@ -1,7 +1,7 @@
-//! A set of names of one trace: what a search or a filter is looking for.
+//! A set of names of one trace, used by searches and filters.
 //!
-//! A name is tested once however many slices bear it; scanning millions of slices is then a
-//! lookup of one bit each.
+//! Each name is tested once, whatever its number of slices; scanning millions of slices is then a lookup of one
+//! bit each.
 
 use std::borrow::Cow;
 
@@ -16,17 +16,17 @@ pub struct NameSet {
 }
 
 impl NameSet {
-    /// The names for which `matches` is true.
+    /// Returns the names for which `matches` is true.
     pub fn matching(trace: &Trace, mut matches: impl FnMut(&str) -> bool) -> Self {
         Self::from_ids(trace, &trace.find_names(&mut matches))
     }
 
-    /// Every name of the trace.
+    /// Returns every name of the trace.
     pub fn all(trace: &Trace) -> Self {
         Self::matching(trace, |_| true)
     }
 
-    /// Exactly these names.
+    /// Returns exactly these names.
     pub fn from_ids(trace: &Trace, ids: &[NameId]) -> Self {
         let mut bits = vec![0_u64; trace.name_count().div_ceil(64)];
         for id in ids {
@@ -38,12 +38,12 @@ impl NameSet {
         Self { bits, len }
     }
 
-    /// The name with exactly this text, if the trace has it.
+    /// Returns the name with exactly this text, if the trace has it.
     pub fn exactly(trace: &Trace, text: &str) -> Self {
         Self::matching(trace, |name| name == text)
     }
 
-    /// Whether the name is in the set.
+    /// Returns whether the name is in the set.
     #[inline]
     pub fn contains(&self, id: NameId) -> bool {
         self.bits
@@ -51,21 +51,21 @@ impl NameSet {
             .is_some_and(|word| word >> (id.index() % 64) & 1 == 1)
     }
 
-    /// Number of names in the set.
+    /// Returns the number of names in the set.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing can match.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Whether `text` contains `wanted`, upper and lower case alike.
+/// Returns whether `text` contains `wanted`, ignoring case.
 ///
-/// `wanted` must have been made with [`folded`]. Folds as Unicode's simple lower case does;
-/// no allocation for ASCII text.
+/// `wanted` must be the result of [`folded`]. Uses Unicode's simple lower case; ASCII text is compared without
+/// allocation.
 pub fn contains_folded(text: &str, wanted: &str) -> bool {
     if wanted.is_empty() {
         return true;
@@ -80,19 +80,19 @@ pub fn contains_folded(text: &str, wanted: &str) -> bool {
     folded(text).contains(wanted)
 }
 
-/// The text in lower case, as [`contains_folded`] wants it.
+/// Returns the text in lower case, as [`contains_folded`] expects it.
 pub fn folded(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// What holds of each text of the trace, by its number.
+/// Evaluates a predicate on each text of the trace, by its number.
 pub fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
     (0..trace.name_count())
         .map(|name| holds(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
         .collect()
 }
 
-/// Puts JSON that a writer spread over several lines on one line: `[[16, 3], []]`. Other text stays as it is.
+/// Puts JSON that a writer spread over several lines on one line: `[[16, 3], []]`. Returns other text unchanged.
 pub fn json_on_one_line(text: &str) -> Cow<'_, str> {
     if !text.starts_with(['[', '{']) || !text.contains('\n') {
         return Cow::Borrowed(text);

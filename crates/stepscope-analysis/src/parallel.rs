@@ -1,7 +1,8 @@
-//! Spreads a scan of many tracks over a few threads, and lets it be stopped.
+//! Parallel scans of many tracks, with cancellation.
 //!
-//! The unit of work is a range of one track, so that a single long track keeps every thread busy. Results are merged in the order of the threads, and every merge here is a sum or a
-//! maximum with a tie-break by id: the answer does not depend on timing.
+//! The unit of work is a range of one track, so that a single long track occupies every thread. Results are
+//! merged in the order of the threads, and every merge here is a sum or a maximum with a tie-break by id: the
+//! result does not depend on timing.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -9,21 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepscope_model::{Cancelled, TrackId};
 
-/// Slices that one thread looks at before it asks for more work (and whether to stop): a millisecond
-/// or so, many times what it takes to start a thread.
+/// Number of slices that one thread reads before it takes the next chunk (and checks for cancellation): about a
+/// millisecond, many times the start of a thread.
 pub const CHUNK_LEN: usize = 1 << 15;
 
-/// A flag that stops a running analysis whose answer nobody awaits any more.
+/// A flag that cancels a running analysis.
 #[derive(Debug, Default)]
 pub struct Cancel(AtomicBool);
 
 impl Cancel {
-    /// Makes the analysis stop at its next chunk of work.
+    /// Stops the analysis at its next chunk of work.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once [`cancel`](Self::cancel) was called.
+    /// Returns an error once [`cancel`](Self::cancel) was called.
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.0.load(Ordering::Relaxed) {
             Err(Cancelled)
@@ -42,7 +43,7 @@ pub struct TrackChunk {
     pub indexes: Range<usize>,
 }
 
-/// Cuts the index ranges of tracks into chunks of at most [`CHUNK_LEN`] slices.
+/// Splits the index ranges of tracks into chunks of at most [`CHUNK_LEN`] slices.
 pub fn track_chunks(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> Vec<TrackChunk> {
     let mut out = Vec::new();
     for (track, range) in ranges {
@@ -59,7 +60,7 @@ pub fn track_chunks(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> Ve
     out
 }
 
-/// Processors that this process may use; asking the system takes it ten calls.
+/// Returns the number of processors that this process may use; the system needs ten calls to compute it.
 fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -112,7 +113,7 @@ pub fn scan_items<T: Sync, A: Send>(
                 std::thread::Builder::new()
                     .name("stepscope-scan".to_owned())
                     .spawn_scoped(scope, run)
-                    .ok() // no thread to be had: the others do its share
+                    .ok() // the other threads take over its share
             })
             .collect();
         results.push(run());
@@ -126,7 +127,7 @@ pub fn scan_items<T: Sync, A: Send>(
     results.into_iter().collect()
 }
 
-/// Runs two analyses at once; each may use further threads.
+/// Runs two analyses concurrently; each may use further threads.
 ///
 /// # Errors
 /// [`Cancelled`] when one of the two is cancelled.
@@ -145,7 +146,7 @@ pub fn both<A, B: Send>(
             Ok(helper) => helper
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // No thread to be had: one after the other.
+            // No thread is available: run one after the other.
             Err(_) => take().map(|other| other()),
         };
         Ok((first?, second.ok_or(Cancelled)??))

@@ -9,7 +9,7 @@ pub fn torch_category(trace: &Trace) -> Option<NameId> {
     found.into_iter().next()
 }
 
-/// Whether JAX's tracer or ours gave this name to a Python function: `$file.py:12 name`, `$module name`.
+/// Returns whether JAX's tracer or ours gave this name to a Python function: `$file.py:12 name`, `$module name`.
 pub fn is_call(name: &str) -> bool {
     name.strip_prefix('$').is_some_and(|rest| {
         rest.split_once(' ')
@@ -17,7 +17,7 @@ pub fn is_call(name: &str) -> bool {
     })
 }
 
-/// Whether a tracer gave this name to a Python function: as [`is_call`], or as torch writes them
+/// Returns whether a tracer gave this name to a Python function: see [`is_call`], or in the form of torch
 /// (`file.py(12): name`, `<built-in method …>`).
 pub fn is_function(name: &str) -> bool {
     is_call(name) || name.contains(".py(") && name.contains("): ") || name.starts_with("<built-in ")

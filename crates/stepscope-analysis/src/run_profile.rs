@@ -1,4 +1,4 @@
-//! What several reports begin with: devices, steps, and what the steps' time went into.
+//! Common base of several reports: devices, steps, and the breakdown of the steps' time.
 
 #![allow(
     clippy::similar_names,
@@ -20,13 +20,12 @@ use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
-/// The part of a run that an analysis looks at. Default: the whole run, with derived steps where none
-/// are marked.
+/// Scope of an analysis. Default: the whole run, with derived steps where none are marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnalysisScope {
-    /// Only events in this range, cut to it.
+    /// Range that events are clipped to.
     pub range: Option<Range<Time>>,
-    /// Only steps that the program marked, no derived ones.
+    /// Whether only steps that the program marked count, no derived ones.
     pub marked_only: bool,
 }
 
@@ -38,16 +37,16 @@ pub struct RunProfile<'a> {
     pub devices: Devices<'a>,
     /// Marked or derived steps.
     pub steps: StepReport,
-    /// What was broken down: the finished steps; where there is none, each file's recording.
+    /// Windows of the breakdown: the finished steps; where there is none, each file's recording.
     pub analysis_windows: Vec<AnalysisWindow>,
-    /// What their time went into, in their order.
+    /// Breakdown of the windows, in their order.
     pub breakdown: Breakdown,
-    /// The iterations of the loop that the stretches begin, in their order.
+    /// Iterations of the loop that the windows belong to, in their order.
     pub iterations: Vec<Iteration>,
-    /// What the pause at the end of each iteration went into, in their order.
+    /// Breakdown of the pause at the end of each iteration, in their order.
     pub pauses: Vec<StepParts>,
-    /// What each device did in the [counted](Iteration::counts) iterations of its file, in the order
-    /// of the devices, those left out that did nothing. A device of a file without any has none.
+    /// Times of each device in the [counted](Iteration::counts) iterations of its file, in the order of the
+    /// devices, without idle ones. A device of a file without counted iterations has none.
     pub times: Vec<Times>,
     /// Devices and threads of each rank.
     pub ranks: RankTracks,
@@ -115,7 +114,7 @@ impl<'a> RunProfile<'a> {
             }
             times.push(sum);
         }
-        // As in the breakdown: a device that the others leave out waits for nothing.
+        // As in the breakdown: a device that the other devices do not use waits for nothing.
         let works = |times: &Times| times.idle() < times.range;
         if times.iter().any(works) {
             times.retain(works);
@@ -133,37 +132,37 @@ impl<'a> RunProfile<'a> {
         })
     }
 
-    /// Whether the stretches are steps.
+    /// Returns whether the windows are steps.
     pub fn has_steps(&self) -> bool {
         self.steps.steps.iter().any(|step| !step.unfinished)
     }
 
-    /// The iterations that figures count: indexes into [`iterations`](Self::iterations).
+    /// Returns the iterations that figures count: indexes into [`iterations`](Self::iterations).
     pub fn counted(&self) -> impl Iterator<Item = usize> + Clone {
         let all = self.iterations.iter().enumerate();
         all.filter(|(_, iteration)| iteration.counts())
             .map(|(place, _)| place)
     }
 
-    /// How many iterations count, at least one: what is "per step".
+    /// Returns the number of counted iterations, at least one: the divisor of figures "per step".
     pub fn count(&self) -> f64 {
         self.counted().count().max(1) as f64
     }
 
-    /// Mean length of the iterations that count, nanoseconds.
+    /// Returns the mean length of the counted iterations, nanoseconds.
     pub fn mean_ns(&self) -> f64 {
         let lengths = self.counted().map(|place| self.iterations[place].dur());
         lengths.map(Dur::as_ns_f64).sum::<f64>() / self.count()
     }
 
-    /// What an iteration went into: its step, and the pause after it.
+    /// Returns the breakdown of an iteration: its step, and the pause after it.
     pub fn parts(&self, place: usize) -> StepParts {
         let mut parts = self.breakdown.parts.get(place).copied().unwrap_or_default();
         parts.add(&self.pauses.get(place).copied().unwrap_or_default());
         parts
     }
 
-    /// Sum of the buckets of all iterations that count.
+    /// Returns the sum of the buckets of all counted iterations.
     pub fn sum(&self) -> StepParts {
         let mut sum = StepParts::default();
         for place in self.counted() {
@@ -172,12 +171,14 @@ impl<'a> RunProfile<'a> {
         sum
     }
 
-    /// Part of the counted iterations in which devices were busy, mean over the devices; `None` without any.
+    /// Returns the fraction of the counted iterations in which devices were busy, mean over the devices; `None`
+    /// without any.
     pub fn device_busy(&self) -> Option<f64> {
         self.device_share(Times::busy)
     }
 
-    /// Part of the counted iterations in which devices did something, mean over the devices; `None` without any.
+    /// Returns the fraction of the counted iterations that `such` selects, mean over the devices; `None` without
+    /// any.
     pub fn device_share(&self, such: impl Fn(&Times) -> Dur) -> Option<f64> {
         let (mut sum, mut all) = (0.0, 0.0);
         for times in &self.times {
@@ -188,7 +189,7 @@ impl<'a> RunProfile<'a> {
     }
 }
 
-/// Whether a thread belongs to the program: not a row on which the profiler shows its own recording.
+/// Returns whether a thread belongs to the program; rows on which the profiler shows its own recording do not.
 pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
     let slices = trace.slices(track.id);
     (0..slices.len()).take(8).any(|index| {
@@ -197,8 +198,8 @@ pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
     })
 }
 
-/// Each file's recording as one stretch: from the first slice to the last end on threads and
-/// device queues.
+/// Returns each file's recording as one window: from the first slice to the last end on threads and device
+/// queues.
 fn whole_file_windows(trace: &Trace, range: Option<&Range<Time>>) -> Vec<AnalysisWindow> {
     let mut found = Vec::new();
     for file in 0..trace.files().len() {
@@ -210,7 +211,7 @@ fn whole_file_windows(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Analysi
                     && matches!(track.kind, TrackKind::Thread | TrackKind::DeviceQueue)
             })
         };
-        // What only the profiler says of itself is no program.
+        // Events that the profiler records about itself are no program.
         let works =
             |track: &Track| track.kind == TrackKind::DeviceQueue || is_of_program(trace, track);
         if !tracks().any(works) {
@@ -247,7 +248,7 @@ fn join(a: Range<Time>, b: Range<Time>) -> Range<Time> {
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// From the first slice to the last end of a track.
+/// Returns the range from the first slice to the last end of a track.
 fn extent(trace: &Trace, track: &Track) -> Option<Range<Time>> {
     let slices = trace.slices(track.id);
     let first = *slices.start.first()?;
@@ -255,8 +256,8 @@ fn extent(trace: &Trace, track: &Track) -> Option<Range<Time>> {
         let flags = trace.slice_flags(track.id, index);
         flags.contains(SliceFlags::UNFINISHED)
     };
-    // What began first on the outermost level need not end last: look at that level only, and where
-    // something there was still open, at what it holds.
+    // The first slice on the outermost level need not end last: read that level only, and the children of slices
+    // that were still open there.
     let outermost = |index: &usize| slices.depth[*index] == 0;
     let is_open = (0..slices.len()).filter(outermost).any(open);
     let last = (0..slices.len())
@@ -276,7 +277,7 @@ mod tests {
 
     const US: i64 = 1_000_000;
 
-    /// A step that is open when the recording ends, 90 us after its begin, and what ran in it.
+    /// Draws a step that is open when the recording ends, 90 us after its start, and its slices.
     fn begun() -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());

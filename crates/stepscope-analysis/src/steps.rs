@@ -1,37 +1,36 @@
-//! How long the steps took, and where their time went.
+//! Lengths of the steps, and the breakdown of their time.
 //!
 //! **Steps** are the events that a program marked: `stepscope::step`, `ProfilerStep#N` of PyTorch,
-//! `StepTraceAnnotation` of JAX, `StepTrace` of PyTorch/XLA, `Steps` lines of device planes. When
-//! one rank marks the same number on several tracks, it is one step: the track with the most marks
-//! counts (threads before device queues), other tracks add only the numbers that it lacks. A rank
-//! is a file, or, where threads of several processes of one file mark the same numbers, a process
-//! ([`StepRank`]). The first and the last step are steps like any other. A step that was still open when the recording
-//! ended is listed, but its length is not known, so no figure uses it.
+//! `StepTraceAnnotation` of JAX, `StepTrace` of PyTorch/XLA, `Steps` lines of device planes. When one rank marks
+//! the same number on several tracks, it is one step: the track with the most markers counts (threads before
+//! device queues), other tracks add only the numbers that it lacks. A rank is a file, or, where threads of
+//! several processes of one file mark the same numbers, a process ([`StepRank`]). The first and the last step are
+//! steps like any other. A step that was still open when the recording ended is listed, but its length is
+//! unknown, so no figure uses it.
 //!
-//! **Labels** are the names of slices of the same rank that lie in a step: on the step's own
-//! thread those inside the marker, on other threads and on devices whatever overlaps the step, but
-//! not what encloses all steps at once (a recording, an epoch). All figures are cut to the step. For
-//! one label in one place:
+//! **Labels** are the names of slices of the same rank that lie in a step: on the step's own thread those inside
+//! the marker, on other threads and on devices every slice that overlaps the step, except slices that enclose all
+//! steps at once (a recording, an epoch). All figures are clipped to the step. For one label on one kind of
+//! thread:
 //!
 //! ```text
 //! total = sum over steps and tracks of the union of the label's slices in the step
 //! self  = sum of its slices' time in the step - that of their direct children
 //! share = total / sum of the lengths of the steps
 //! ```
-//! so that recursion counts once in `total`, and for the step's own thread
+//! Recursion therefore counts once in `total`, and for the step's own thread
 //!
 //! ```text
 //! sum of self over all labels + self time of the markers = sum of the lengths of the steps
 //! ```
-//! as long as no slices of that thread overlap without nesting. `share` of other threads and of
-//! devices can exceed 1: there are several of them. What another profiler recorded of the step's own
-//! thread stands on a track of its own; it is counted as of other threads, and named as of this one.
+//! as long as no slices of that thread overlap without nesting. `share` of other threads and of devices can
+//! exceed 1: there are several of them. The events that another profiler recorded of the step's own thread have
+//! their own track; they count as events of other threads, and are named as events of this one.
 //!
-//! Where nobody marked steps, what repeats most regularly is offered as *derived* steps (module `derived`).
-//! How many steps a run has is [`StepReport::count`], wherever it is shown: the finished steps of the
-//! rank that has the most.
-//! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`]; what XProf
-//! takes for their lengths is `stepscope_compat::xprof_steps`.
+//! Where the program marked no steps, the most regular repetition is offered as *derived* steps (module
+//! `derived`). [`StepReport::count`] is the number of steps of a run, wherever it is shown: the finished steps of
+//! the rank that has the most. [`breakdown`] splits the time of the steps; [`times`] has the statistics of their
+//! lengths; `stepscope_compat::xprof_steps` has the lengths as XProf computes them.
 //!
 //! Cost: one pass over the slices, `log(steps)` each.
 
@@ -60,7 +59,7 @@ pub(crate) use step_markers::STEP_MARKER;
 pub use thread_rows::ThreadRows;
 pub use times::{StepTimes, percentile};
 
-/// Whose steps: a file, or one process of a file whose processes each mark steps of their own.
+/// Owner of a step: a file, or one process of a file whose processes each mark their own steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepRank {
     /// Index into [`Trace::files`].
@@ -72,13 +71,13 @@ pub struct StepRank {
 /// One marked step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRow {
-    /// The number that the program gave it.
+    /// Number given by the program.
     pub number: i64,
     /// Host or rank that marked it.
     pub host: String,
     /// Name of the track that holds the marker.
     pub track: String,
-    /// Begin on the run's clock.
+    /// Start on the run's clock.
     pub start: Time,
     /// Length; up to the end of the recording when `unfinished`.
     pub dur: Dur,
@@ -88,15 +87,14 @@ pub struct StepRow {
     pub file: usize,
     /// The process that marked it, where the file holds several ranks.
     pub process: Option<i64>,
-    /// The slice that marks it, or from which it was derived.
+    /// The slice that marks the step, or that it was derived from.
     pub event: EventId,
-    /// The longest mark of the same number on a device's line of steps: the step as XProf has it on
-    /// TPUs.
+    /// The longest marker of the same number on a device's line of steps: the step as XProf has it on TPUs.
     pub device: Option<Dur>,
 }
 
 impl StepRow {
-    /// Whose step it is.
+    /// Returns the rank that the step belongs to.
     pub const fn rank(&self) -> StepRank {
         StepRank {
             file: self.file,
@@ -105,7 +103,7 @@ impl StepRow {
     }
 }
 
-/// Where a label was seen, relative to the thread that marks the steps.
+/// Location of a label relative to the thread that marks the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LabelThread {
     /// On the thread (or device queue) that marks the steps, inside the marker.
@@ -114,13 +112,12 @@ pub enum LabelThread {
     OtherThread,
     /// On a device of the same rank.
     Device,
-    /// On another track of the thread that marks the steps: what another profiler, such as XLA's,
-    /// recorded of it.
+    /// On another track of the thread that marks the steps: recorded by another profiler, such as XLA's.
     StepThreadElsewhere,
 }
 
 impl LabelThread {
-    /// The word used in reports.
+    /// Returns the word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StepThread => "step thread",
@@ -131,14 +128,14 @@ impl LabelThread {
     }
 }
 
-/// What one label took.
+/// Time of one label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelRow {
     /// Name of the slices.
     pub label: String,
-    /// Where they were.
+    /// Kind of thread of the slices.
     pub place: LabelThread,
-    /// Slices that lie in a step, wholly or in part. One that crosses two steps counts in both.
+    /// Slices that lie in a step, wholly or partly. One that crosses two steps counts in both.
     pub count: u64,
     /// Union per track and step, summed.
     pub total: Dur,
@@ -153,12 +150,12 @@ pub struct LabelRow {
 pub enum StepNote {
     /// No steps are marked, and none are derived.
     NotMarked,
-    /// No steps are marked; every run of the slices of this name counts as one.
+    /// No steps are marked; every execution of the slices of this name counts as one.
     Derived {
         /// The name that repeats most regularly.
         name: String,
     },
-    /// The figures are those of several ranks or hosts, each with steps of its own.
+    /// The figures cover several ranks or hosts, each with its own steps.
     SeveralRanks {
         /// Steps of all ranks.
         steps: usize,
@@ -172,7 +169,7 @@ pub enum StepNote {
         /// All steps.
         steps: usize,
     },
-    /// A further track marks steps of the same numbers, which count once.
+    /// Another track marks steps of the same numbers, which count once.
     AlsoMarkedOn {
         /// The name of the track.
         track: String,
@@ -181,48 +178,49 @@ pub enum StepNote {
     },
     /// Python functions are left out of the labels.
     FunctionsLeftOut {
-        /// Rows that were left out.
+        /// Number of rows that were left out.
         functions: usize,
     },
 }
 
-/// What [`step_report`] found.
+/// Result of [`step_report`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepReport {
-    /// In order of their begin.
+    /// Steps in order of their start.
     pub steps: Vec<StepRow>,
-    /// Of the finished steps, of all ranks together.
+    /// Statistics of the finished steps of all ranks together.
     pub times: StepTimes,
-    /// The same of each rank.
+    /// Statistics of the finished steps of each rank.
     pub of_each: BTreeMap<StepRank, StepTimes>,
-    /// Set when nobody marked steps: the name whose repetition is offered instead.
+    /// The repeated name that is offered as steps; set when none are marked.
     pub derived: Option<String>,
-    /// Set when nobody marked steps and derived ones were not wanted: the name that could stand for them.
+    /// The repeated name that could be used as steps; set when none are marked and derived ones were not
+    /// requested.
     pub pattern: Option<String>,
-    /// By total, largest first.
+    /// Labels by total, largest first.
     pub labels: Vec<LabelRow>,
-    /// Labels beyond the number that was asked for.
+    /// Number of labels beyond the requested maximum.
     pub labels_left_out: usize,
     /// Facts that qualify the figures.
     pub notes: Vec<StepNote>,
-    /// Steps that a range cut or left out.
+    /// Number of steps that a range cut or left out.
     pub outside: usize,
 }
 
 impl StepReport {
-    /// How many steps the run has: the finished steps of the rank that has the most. Ranks of a job
+    /// Returns the number of steps of the run: the finished steps of the rank that has the most. Ranks of a job
     /// do the same steps together, so their steps are not summed.
     pub fn count(&self) -> u64 {
         let counts = self.of_each.values().map(|times| times.count);
         counts.max().unwrap_or(0)
     }
 
-    /// How many ranks have finished steps.
+    /// Returns the number of ranks with finished steps.
     pub fn ranks(&self) -> usize {
         self.of_each.len()
     }
 
-    /// Leaves out the steps that do not lie in the range as a whole.
+    /// Removes the steps that do not lie fully in the range.
     pub(crate) fn cut(&mut self, range: &std::ops::Range<Time>) {
         let (before, said) = (self.steps.len(), self.counted());
         self.steps.retain(|step| {
@@ -236,14 +234,14 @@ impl StepReport {
         (self.times, self.of_each) = times_of(finished.map(|step| (step.rank(), step.dur)));
     }
 
-    /// Whether a step is much longer than those of its own rank usually are
-    /// ([`times::outlier_limit`]); an unfinished one never is.
+    /// Returns whether a step is an outlier among the steps of its own rank ([`times::outlier_limit`]); an
+    /// unfinished one never is.
     pub fn is_outlier(&self, step: &StepRow) -> bool {
         let limit = self.of_each.get(&step.rank()).and_then(|of| of.outlier_ns);
         !step.unfinished && limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit)
     }
 
-    /// Notes that count steps and ranks.
+    /// Builds the notes that count steps and ranks.
     fn counted(&self) -> Vec<StepNote> {
         let mut notes = Vec::new();
         let count = self.steps.len();
@@ -265,25 +263,24 @@ impl StepReport {
     }
 }
 
-/// What to report.
+/// Options of [`step_report`].
 #[derive(Clone, Copy, Debug)]
 pub struct StepOptions {
-    /// Most labels; the rest is counted in [`StepReport::labels_left_out`].
+    /// Maximum number of labels; the rest is counted in [`StepReport::labels_left_out`].
     pub top: usize,
     /// See [`steps_of`].
     pub marked_only: bool,
-    /// Only the steps that lie between these moments as a whole.
+    /// Range that a step must lie in fully.
     pub range: Option<(Time, Time)>,
 }
 
-/// Rank and length of the finished ones, in their order.
+/// Lists rank and length of the finished steps, in order.
 fn finished(markers: &[Marker]) -> impl Iterator<Item = (StepRank, Dur)> {
     let finished = markers.iter().filter(|marker| !marker.unfinished);
     finished.map(|marker| (marker.rank(), marker.end.since(marker.start)))
 }
 
-/// Figures of steps by their ranks and lengths, in the order in which they began: of all, and of each
-/// rank.
+/// Computes the statistics of steps by rank and length, in the order of their start: of all, and of each rank.
 fn times_of(
     steps: impl Iterator<Item = (StepRank, Dur)>,
 ) -> (StepTimes, BTreeMap<StepRank, StepTimes>) {
@@ -294,14 +291,14 @@ fn times_of(
     StepTimes::of_ranks(&ranks)
 }
 
-/// The steps of a run: marked, or found.
+/// Steps of a run, marked or derived.
 struct Found {
     markers: Vec<Marker>,
-    /// Tracks whose marks say the same again.
+    /// Tracks whose markers repeat other tracks.
     repeated: Vec<stepscope_model::TrackId>,
-    /// The name that repeats, where nobody marked steps.
+    /// The repeated name, where no steps are marked.
     derived: Option<String>,
-    /// The same, where it was not to stand for steps.
+    /// The repeated name, where it was not requested as steps.
     pattern: Option<String>,
 }
 
@@ -326,17 +323,17 @@ fn find(trace: &Trace, marked_only: bool) -> Found {
     found
 }
 
-/// Steps and their times, without labels.
+/// Computes steps and their times, without labels.
 pub fn steps(trace: &Trace) -> StepReport {
     steps_of(trace, false)
 }
 
-/// The same; with `marked_only` what repeats is named and no more.
+/// Computes steps and their times; with `marked_only` a repetition is only named.
 pub fn steps_of(trace: &Trace, marked_only: bool) -> StepReport {
     report_of(trace, &find(trace, marked_only))
 }
 
-/// Steps, their times, and the share of each label.
+/// Computes steps, their times, and the share of each label.
 pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
     let mut found = find(trace, options.marked_only);
     let mut report = report_of(trace, &found);
@@ -404,7 +401,7 @@ fn row_of(trace: &Trace, marker: &Marker, device: &FxHashMap<(usize, i64), Dur>)
     }
 }
 
-/// The longest mark of each file and number on device lines of steps.
+/// Finds the longest marker of each file and number on device lines of steps.
 fn on_devices(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
     let mut found: FxHashMap<(usize, i64), Dur> = FxHashMap::default();
     for mark in trace.step_marks() {
@@ -455,8 +452,8 @@ mod tests {
             .collect()
     }
 
-    /// What the steps' own thread spent in labels and in the markers themselves, and how long the
-    /// steps were.
+    /// Returns the time of the steps' own thread in labels and in the markers themselves, and the sum of the
+    /// lengths of the steps.
     fn both_sides(trace: &Trace) -> (i64, i64) {
         let report = step_report(trace, ALL);
         let labels: i64 = report
@@ -553,7 +550,7 @@ mod tests {
         };
         let main = track("main", "python", 7, 42);
         let places = [
-            // XLA names the line of a thread after its number, and gives the line a number of its own.
+            // XLA names the line of a thread after its number, and gives the line another number.
             (track("xla", "42", 7, 1_760_077_957), "named after it"),
             (track("same", "more", 7, 42), "same number"),
             (track("pool", "pool/9", 7, 9), "pool"),

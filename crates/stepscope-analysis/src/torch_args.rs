@@ -1,8 +1,7 @@
-//! Arguments of torch's operators: shapes of the inputs, and the floating-point operations that
-//! follow from them.
+//! Arguments of torch's operators: shapes of the inputs, and the floating-point operations computed from them.
 //!
-//! torch counts operations while it records (`with_flops=True`) and leaves them out of the file; with
-//! `record_shapes=True` the file holds all that the formulas need:
+//! torch counts operations while it records (`with_flops=True`) but does not write them to the file; with
+//! `record_shapes=True` the file has all inputs of the formulas:
 //!
 //! ```text
 //! mm, addmm     2 * rows(a) * columns(a) * columns(b)
@@ -15,7 +14,7 @@
 /// Keys of the argument with the shapes of an operator's inputs; files of 2021 use the second one.
 pub const DIMS: [&str; 2] = ["Input Dims", "Input dims"];
 
-/// Whether an argument holds the shapes of an operator's inputs.
+/// Returns whether an argument has the shapes of an operator's inputs.
 pub fn is_dims(key: &str) -> bool {
     DIMS.contains(&key)
 }
@@ -31,7 +30,7 @@ pub const COUNTED: [&str; 7] = [
     "aten::conv2d",
 ];
 
-/// A list of whole numbers in JSON text: `[8, 3, 32, 32]`. Anything else is none.
+/// Reads a list of whole numbers in JSON text: `[8, 3, 32, 32]`. Returns `None` for any other text.
 fn numbers(text: &str) -> Option<Vec<i64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?.trim();
     if inner.is_empty() {
@@ -43,13 +42,14 @@ fn numbers(text: &str) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// The shapes in the argument `Input Dims`; `None` of what is no tensor, or has sizes below zero.
+/// Reads the shapes in the argument `Input Dims`; `None` for an input that is no tensor, or has negative sizes.
 pub fn shapes(dims: &str) -> Vec<Option<Vec<i64>>> {
     let shape = |text| numbers(text).filter(|sizes| sizes.iter().all(|size| *size >= 0));
     elements(dims).into_iter().map(shape).collect()
 }
 
-/// At how many positions along one dimension a convolution's kernel lands; `None` where it has no room.
+/// Returns the number of positions along one dimension at which a convolution's kernel fits; `None` if it fits
+/// nowhere.
 pub fn positions(size: i64, kernel: i64, [stride, padding, dilation]: [i64; 3]) -> Option<i64> {
     let room = size.checked_add(padding.checked_mul(2)?)?;
     let reach = room
@@ -58,12 +58,12 @@ pub fn positions(size: i64, kernel: i64, [stride, padding, dilation]: [i64; 3]) 
     (stride > 0 && reach >= 0).then(|| reach / stride + 1)
 }
 
-/// A list of whole numbers among the values in `Concrete Inputs`: `"[1, 1]"`.
+/// Reads a list of whole numbers among the values in `Concrete Inputs`: `"[1, 1]"`.
 pub fn integers(value: &str) -> Option<Vec<i64>> {
     numbers(unquoted(value))
 }
 
-/// The elements of the JSON list `text`, as texts.
+/// Splits the JSON list `text` into the texts of its elements.
 pub fn elements(text: &str) -> Vec<&str> {
     let Some(inner) = text
         .trim()
@@ -95,23 +95,23 @@ pub fn elements(text: &str) -> Vec<&str> {
     out
 }
 
-/// The text inside a JSON string; our inputs need no unescaping.
+/// Returns the text inside a JSON string; these inputs need no unescaping.
 fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// Whether torch counts the operations of calls of this name.
+/// Returns whether torch counts the operations of calls of this name.
 pub fn is_counted(name: &str) -> bool {
     COUNTED.contains(&name)
 }
 
-/// Whether the values of such a call's inputs matter, besides their shapes.
+/// Returns whether such a call needs the values of its inputs in addition to their shapes.
 pub fn needs_values(name: &str) -> bool {
     name == "aten::conv2d"
 }
 
-/// Counts the floating-point operations of one call, from the arguments [`DIMS`] and `Concrete Inputs`
-/// as they stand in the file; 0 where torch counts none or the shapes are missing.
+/// Counts the floating-point operations of one call from the arguments [`DIMS`] and `Concrete Inputs` as they are
+/// in the file; 0 where torch counts none or the shapes are missing.
 pub fn flops(name: &str, dims: &str, concrete: &str) -> u64 {
     count(name, dims, concrete)
         .and_then(|flops| u64::try_from(flops).ok())

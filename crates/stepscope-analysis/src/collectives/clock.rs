@@ -1,21 +1,20 @@
-//! How far the clocks of two files are apart, read off their common collectives.
+//! Clock offset between two files, estimated from their common collectives.
 //!
-//! No participant can be done with a collective that waits for all before each has begun. So what
-//! must be added to the times of file `f` to be on the clock of the first file, `o`, is bounded by
-//! every collective they share:
+//! No participant can finish a collective that waits for all before each has started. Every common collective
+//! therefore bounds the offset `o` that converts times of file `f` to the clock of the first file:
 //!
 //! ```text
 //! start of the first - end of f  <=  o  <=  end of the first - start of f
 //! ```
 //!
-//! The collectives' ends nearly coincide: the median of the differences of the ends, held within the
-//! bounds, is the estimate. Where zero lies within the bounds, nothing is shifted: the files' epochs
-//! have put them on one clock already, and that is the better witness.
+//! The collectives' ends nearly coincide: the median of the differences of the ends, clamped to the bounds, is
+//! the estimate. Where zero lies within the bounds, nothing is shifted: the files' epochs already put them on one
+//! clock, and are more reliable.
 //!
-//! While all wait for one that is late, these bounds are as wide as the wait. The ends say more: all
-//! are done when the data of the last one has arrived, so two ends are no farther apart than the
-//! shortest part of the collective is long. Where such bounds agree over all common collectives, they
-//! are the error of an arrival:
+//! While all wait for a late participant, these bounds are as wide as the wait. The ends are more precise: all
+//! participants finish when the data of the last one has arrived, so two ends differ by at most the duration of
+//! the shortest call of the collective. Where such bounds agree over all common collectives, they are the error
+//! of an arrival:
 //!
 //! ```text
 //! end of the first - end of f - shortest  <=  o  <=  end of the first - end of f + shortest
@@ -25,32 +24,32 @@ use stepscope_model::Dur;
 
 use super::Collectives;
 
-/// How the clock of one file compares with that of the first.
+/// Clock of one file compared with that of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Index into [`Trace::files`](stepscope_store::Trace::files).
     pub file: usize,
-    /// Collectives that both have.
+    /// Number of collectives that both have.
     pub shared: usize,
-    /// What would make their ends coincide best.
+    /// Offset at which their ends coincide best.
     pub estimate: Dur,
-    /// What was added: nothing when the files' own clocks can be right.
+    /// Applied offset: zero if the files' own clocks can be right.
     pub applied: Dur,
-    /// The true value lies within these, if the collectives are what they seem.
+    /// Bounds of the true offset, if the collectives were matched correctly.
     pub bounds: Option<(Dur, Dur)>,
-    /// It lies within these where the ends of common collectives coincide, see the
-    /// module.
+    /// Tighter bounds that hold where the ends of common collectives coincide, see the module.
     pub by_ends: Option<(Dur, Dur)>,
 }
 
 impl Clock {
-    /// How far off a time on the run's clock can be: the farthest bound from what was applied.
+    /// Returns the maximum error of a time on the run's clock: the distance of the applied offset to the farther
+    /// bound.
     pub fn error(&self) -> Option<Dur> {
         self.farthest(self.bounds?)
     }
 
-    /// How far off the begin of a collective can be against one of the first file: the farther bound by
-    /// ends from what was applied, else [`error`](Self::error).
+    /// Returns the maximum error of the start of a collective relative to one of the first file: the distance of
+    /// the applied offset to the farther bound by ends, else [`error`](Self::error).
     pub fn arrival_error(&self) -> Option<Dur> {
         self.farthest(self.by_ends.or(self.bounds)?)
     }
@@ -66,21 +65,22 @@ impl Clock {
     }
 }
 
-/// What the common collectives say of one file.
+/// Evidence from the collectives that a file shares with the first.
 #[derive(Default)]
 struct Shared {
-    /// End on the first file less end on this one, picoseconds.
+    /// End on the first file minus end on this one, picoseconds.
     differences: Vec<i64>,
     bounds: Option<(i64, i64)>,
     by_ends: Option<(i64, i64)>,
 }
 
-/// The moments that lie within both.
+/// Intersects two ranges of offsets.
 fn within(known: Option<(i64, i64)>, (low, high): (i64, i64)) -> (i64, i64) {
     known.map_or((low, high), |known| (known.0.max(low), known.1.min(high)))
 }
 
-/// Compares each file with collectives with the first one, in one walk over the collectives: there may be thousands of both.
+/// Compares each file that has collectives with the first one, in one pass over the collectives: there may be
+/// thousands of both.
 pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
     let mut files: Vec<usize> = found.participants.iter().map(|who| who.file).collect();
     files.dedup();
@@ -89,7 +89,7 @@ pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
     };
     let mut shared: Vec<Shared> = others.iter().map(|_| Shared::default()).collect();
     for group in groups {
-        // In the order of the files; of several devices of a file, the first stands for it.
+        // In the order of the files; the first of several devices represents its file.
         let mut members = group.iter().map(|place| &found.parts[*place]);
         let Some(a) = members.next().filter(|part| part.who.file == *first) else {
             continue;
@@ -139,7 +139,7 @@ fn clock(file: usize, shared: Shared) -> Clock {
     } = shared;
     differences.sort_unstable();
     let median = differences.get(differences.len() / 2).copied().unwrap_or(0);
-    // Bounds that contradict each other bound nothing: something was matched wrongly.
+    // Contradictory bounds are discarded: something was matched wrongly.
     let bounds = bounds.filter(|(low, high)| low <= high);
     let by_ends = by_ends
         .zip(bounds)

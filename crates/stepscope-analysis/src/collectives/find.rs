@@ -1,4 +1,4 @@
-//! Where collectives are in a trace, and what their arguments say.
+//! Search for collectives in a trace, and their arguments.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
@@ -11,7 +11,7 @@ use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
 use crate::torch_args::{DIMS, is_dims};
 
-/// What the arguments of a collective say, as torch writes them.
+/// Arguments of a collective, as torch writes them.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct CollectiveArgs {
     name: String,
@@ -21,12 +21,12 @@ struct CollectiveArgs {
     out_elements: Option<u64>,
     dtype: String,
     dims: Option<u64>,
-    /// What comes out, as a compiled program says it.
+    /// Output bytes, from the compiled program.
     result_bytes: Option<u64>,
     device: Option<u32>,
 }
 
-/// What [`CollectiveArgs`] takes from the arguments.
+/// Arguments that [`CollectiveArgs`] reads.
 const COLLECTIVE_ARGS: ArgKeys = ArgKeys::new(&[
     "Collective name",
     "In msg nelems",
@@ -79,7 +79,7 @@ impl CollectiveArgs {
         }
     }
 
-    /// What is not said here is taken from there.
+    /// Fills missing values from `other`.
     fn or(mut self, other: Self) -> Self {
         if self.name.is_empty() {
             self.name = other.name;
@@ -109,7 +109,7 @@ impl CollectiveArgs {
     }
 }
 
-/// Elements of the first tensor in `[[394241]]` or `[[[2873320]], [], []]`.
+/// Returns the elements of the first tensor in `[[394241]]` or `[[[2873320]], [], []]`.
 fn elements(dims: &str) -> Option<u64> {
     let first = dims.trim_start_matches(['[', ' ']);
     let inner = first.split(']').next()?;
@@ -122,7 +122,7 @@ fn elements(dims: &str) -> Option<u64> {
     any.then_some(product)
 }
 
-/// `float` of `["float", ""]`.
+/// Returns `float` of `["float", ""]`.
 fn first_type(types: &str) -> String {
     types
         .split('"')
@@ -131,7 +131,7 @@ fn first_type(types: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Bytes of an element of a type, as torch and XLA name them.
+/// Returns the bytes of an element of a type, in the names of torch and XLA.
 fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype.to_ascii_lowercase().as_str() {
         "float" | "float32" | "int" | "int32" | "uint32" | "f32" | "s32" | "u32" => 4,
@@ -147,7 +147,7 @@ fn element_bytes(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Slices of communication on devices.
+/// Finds slices of communication on devices.
 pub(super) fn on_devices(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -223,7 +223,7 @@ fn part(
     }
 }
 
-/// What the slices around the launch say: `nccl:all_reduce`, `record_param_comms`.
+/// Reads the slices around the launch: `nccl:all_reduce`, `record_param_comms`.
 fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
     let mut said = CollectiveArgs::default();
     let mut at = launch.and_then(|launch| trace.place_of_slice(launch));
@@ -250,27 +250,27 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
     said
 }
 
-/// Whether a host slice of this name is a collective of a library.
+/// Returns whether a host slice of this name is a collective of a library.
 fn is_host_collective(name: &str) -> bool {
     ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:"]
         .iter()
         .any(|start| name.starts_with(start))
 }
 
-/// Whether this is the opcode of a collective, or the name of an instruction that XLA named after it.
+/// Returns whether this is the opcode of a collective, or the name of an instruction that XLA named after it.
 fn is_instruction(name: &str) -> bool {
     is_collective(name.split('.').next().unwrap_or(name))
 }
 
-/// What the compiled programs of a file say about the collective that this instruction is: JAX names
-/// instructions after its own functions (`psum`, `all_gather.3`), so the name alone does not tell.
+/// Finds the collective of this instruction in the compiled programs of a file: JAX names instructions after its
+/// own functions (`psum`, `all_gather.3`), so the name alone is not sufficient.
 fn instruction<'a>(catalogue: &'a Catalogue, file: usize, name: &str) -> Option<&'a Known> {
     catalogue
         .find_by_name(file, name)
         .filter(|known| is_instruction(&known.category))
 }
 
-/// What an instruction that XLA's CPU threads run says: its kind, and how much comes out of it.
+/// Reads an instruction that XLA's CPU threads run: its kind and its output bytes.
 fn compiled(known: &Known) -> CollectiveArgs {
     let (dtype, _) = known.shape.split_once('[').unwrap_or_default();
     CollectiveArgs {
@@ -281,7 +281,7 @@ fn compiled(known: &Known) -> CollectiveArgs {
     }
 }
 
-/// Bytes of a result: `f32[32,8]`, or the sum over `(f32[8], s32[])`.
+/// Returns the bytes of a result: `f32[32,8]`, or the sum over `(f32[8], s32[])`.
 fn shape_bytes(shape: &str) -> Option<u64> {
     let mut sum = 0_u64;
     let mut any = false;
@@ -304,7 +304,7 @@ fn shape_bytes(shape: &str) -> Option<u64> {
     any.then_some(sum)
 }
 
-/// Collectives on threads, in files whose devices show none.
+/// Finds collectives on threads, in files whose devices show none.
 pub(super) fn on_hosts(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -353,7 +353,7 @@ pub(super) fn on_hosts(
                 let name = slices.name.get(index).map_or("", |name| trace.name(*name));
                 let known = instruction(&catalogue, who.file, name);
                 if known.is_none() && !is_host_collective(name) && !is_instruction(name) {
-                    // Another file's programs call one so.
+                    // Programs of another file use this name.
                     continue;
                 }
                 let said = known.map(compiled).unwrap_or_default();
@@ -370,7 +370,7 @@ pub(super) fn on_hosts(
     Ok(found.into_iter().map(|(part, _)| part).collect())
 }
 
-/// What is scattered is counted by what goes in: as often what comes out as there are participants.
+/// Sets the size of scatters to their input: the output times the number of participants.
 fn scattered(parts: &mut [(CollectiveCall, bool)]) {
     let everybody: FxHashSet<Participant> = parts.iter().map(|(part, _)| part.who).collect();
     for (part, compiled) in parts {

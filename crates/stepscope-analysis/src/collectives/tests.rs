@@ -5,7 +5,7 @@ use stepscope_store::{FileSpec, TraceBuilder};
 
 use super::*;
 
-/// One run of two ranks: begins and ends of the all-reduces of each, microseconds.
+/// Builds a run of two ranks: starts and ends of the all-reduces of each, microseconds.
 fn run(ranks: &[&[(i64, i64)]]) -> Trace {
     run_on(
         TrackKind::DeviceQueue,
@@ -14,7 +14,7 @@ fn run(ranks: &[&[(i64, i64)]]) -> Trace {
     )
 }
 
-/// The same of collectives of this name on such tracks.
+/// Builds the same run with collectives of this name on such tracks.
 fn run_on(kind: TrackKind, name: &str, ranks: &[&[(i64, i64)]]) -> Trace {
     let mut builder = TraceBuilder::new();
     for (rank, times) in (0..).zip(ranks) {
@@ -84,13 +84,13 @@ fn the_last_to_begin_is_late() {
     assert_eq!(transfers, [5, 30]);
     let clock = &found.clocks[0];
     assert_eq!((clock.applied, clock.estimate), (Dur::ZERO, Dur::ZERO));
-    // From the first: begin 0 and end 20 against begin 15 and end 20.
+    // From the first: start 0 and end 20 against start 15 and end 20.
     assert_eq!(clock.bounds.unwrap().1, Dur::from_ps(5 * US));
 }
 
 #[test]
 fn clocks_that_cannot_be_right_are_shifted() {
-    // The second file is 1,000 us late, and its rank begins last.
+    // The second file is 1,000 us late, and its rank starts last.
     let found = found(&[&[(0, 20), (100, 130)], &[(1_015, 1_020), (1_120, 1_130)]]);
     let clock = &found.clocks[0];
     assert_eq!(clock.applied, Dur::from_ps(-1_000 * US));
@@ -168,7 +168,7 @@ fn kinds_are_read_off_names() {
     }
 }
 
-/// Rank 1 begins 2 us after rank 0, and nothing says by less than 8 us how far the clocks are apart.
+/// Rank 1 starts 2 us after rank 0, and the clocks may differ by up to 8 us.
 #[test]
 fn arrivals_within_the_error_of_the_clocks_are_not_compared() {
     let found = found(&[&[(0, 10), (100, 110)], &[(2, 10), (102, 110)]]);

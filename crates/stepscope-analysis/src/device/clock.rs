@@ -1,22 +1,22 @@
-//! Lengths by the device's own clock.
+//! Durations by the device's own clock.
 //!
-//! A TPU's operations are placed on the timeline by its clock put onto the host's, which stretches
-//! them a little; how long they took by their own clock is their argument `device_duration_ps`.
+//! The timeline shows a TPU's operations after a conversion from its clock to the host's, which stretches them a
+//! little; their argument `device_duration_ps` has the duration by their own clock.
 
 use stepscope_model::{ArgKeys, ArgValue, Dur, TrackId};
 use stepscope_store::{EventId, Trace};
 
 const CLOCK: ArgKeys = ArgKeys::new(&["device_duration_ps"]);
-/// Slices of a track whose arguments are read one by one for the device's own clock, at most.
+/// Maximum number of slices of a track whose arguments are read for the device's own clock.
 const MOST_CLOCKED: usize = 1_000_000;
 
-/// Whether the slices of a queue say how long they took by the device's own clock: its first does.
+/// Returns whether the slices of a queue have durations by the device's own clock: its first one decides.
 pub(crate) fn is_clocked(trace: &Trace, queue: TrackId) -> bool {
     let slices = trace.slices(queue);
     (1..=MOST_CLOCKED).contains(&slices.len()) && clock(trace, slices.id(0)).is_some()
 }
 
-/// A slice's length by the device's own clock.
+/// Returns the duration of a slice by the device's own clock.
 pub(crate) fn clock(trace: &Trace, event: EventId) -> Option<Dur> {
     let mut found = None;
     let read = trace.args_of(event, CLOCK, &mut |_, value| {
@@ -27,7 +27,7 @@ pub(crate) fn clock(trace: &Trace, event: EventId) -> Option<Dur> {
     read.ok().and(found)
 }
 
-/// The part of `clock` that lies in a range which cuts a slice of length `whole` to `clipped`.
+/// Returns the part of `clock` that lies in a range which clips a slice of length `whole` to `clipped`.
 pub(crate) fn clip_clock(clock: Dur, whole: Dur, clipped: Dur) -> Dur {
     if clipped == whole || whole.ps() == 0 {
         return clock;

@@ -1,11 +1,11 @@
-//! Names of slices that are collectives by what the compiled programs of a file say.
+//! Names of slices that are collectives according to the compiled programs of a file.
 //!
-//! JAX names instructions after its own functions (`psum.3`, `ppermute`) and users name scopes, so
-//! the opcode decides: `all-reduce` and its like, their `-start` and `-done` halves, and fusions and
-//! asynchronous calls whose computation holds one.
+//! JAX names instructions after its own functions (`psum.3`, `ppermute`) and users name scopes, so the opcode
+//! decides: `all-reduce` and similar ones, their `-start` and `-done` halves, and fusions and asynchronous calls
+//! whose computation contains one.
 //!
-//! Cost: one pass over the instructions of files with programs, a second one where a computation
-//! other than the entry holds a collective.
+//! Cost: one pass over the instructions of files with programs, a second one where a computation other than the
+//! entry contains a collective.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::NameId;
@@ -13,7 +13,7 @@ use stepscope_store::Trace;
 
 use crate::ops::hlo::name_and_opcode;
 
-/// Whether an instruction of this opcode is a collective, or one half of one.
+/// Returns whether an instruction of this opcode is a collective, or one half of one.
 pub(crate) fn is_collective(opcode: &str) -> bool {
     const KNOWN: [&str; 7] = [
         "all-reduce",
@@ -29,7 +29,7 @@ pub(crate) fn is_collective(opcode: &str) -> bool {
     KNOWN.contains(&whole.unwrap_or(opcode))
 }
 
-/// The names of slices whose instruction is a collective in any program of the trace.
+/// Returns the names of slices whose instruction is a collective in any program of the trace.
 pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {
     let mut names: FxHashSet<String> = FxHashSet::default();
     for (file, facts) in trace.files().iter().enumerate() {
@@ -46,7 +46,7 @@ pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {
 
 fn of_file(trace: &Trace, file: usize, names: &mut FxHashSet<String>) {
     let mut holders: FxHashSet<(String, Option<u64>, String)> = FxHashSet::default();
-    // What was read before a fault counts: it is right as far as it goes.
+    // Instructions that were read before an error are valid.
     let _ = trace.instructions(file, &mut |instruction| {
         if !is_collective(instruction.opcode) {
             return;

@@ -1,4 +1,4 @@
-//! One pass over the queues of a device, in time order: what it does at each moment.
+//! Sweep over the queues of a device in time order: its activity at each timestamp.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::work::{AROUND, AWAIT_COMMUNICATION, AWAIT_COPY, CLASSES, COUNTERS, Cl
 use super::{Device, Queue};
 use crate::parallel::{self, CHUNK_LEN, Cancel};
 
-/// Slices of one queue of which the ends are known together.
+/// Number of slices of a queue that share one entry of [`Ends`].
 pub(super) const BLOCK: usize = 1 << 13;
 
-/// Of each class, when the last slice that was seen so far ends.
+/// Latest end of the slices so far, by class.
 pub(super) type Ends = [Time; CLASSES];
 
 pub(super) const NO_ENDS: Ends = [Time::MIN; CLASSES];
 
-/// Of each class, when the first slice begins.
+/// Start of the first slice, by class.
 pub(super) type Starts = [Time; CLASSES];
 
 pub(super) const NO_STARTS: Starts = [Time::MAX; CLASSES];
@@ -34,12 +34,12 @@ pub(super) fn later(ends: &mut Ends, others: &Ends) {
     }
 }
 
-/// What the first pass finds out about one piece of one queue.
+/// Result of the first pass for one chunk of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct TrackChunk {
     pub(super) counts: [u64; CLASSES],
     pub(super) starts: Starts,
-    /// Of each [`BLOCK`].
+    /// Ends of each [`BLOCK`].
     pub(super) ends: Vec<Ends>,
 }
 
@@ -79,7 +79,7 @@ fn name(slices: &Slices<'_>, index: usize) -> NameId {
     slices.name.get(index).copied().unwrap_or_default()
 }
 
-/// A stretch of time in which the same kinds of work ran.
+/// A range of time in which the same kinds of work ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkSegment {
     pub(super) start: Time,
@@ -88,13 +88,13 @@ pub(super) struct WorkSegment {
     pub(super) work: u8,
 }
 
-/// The bit of moments at which an instruction waits for the end of an asynchronous one.
+/// The bit for an instruction that waits for the end of an asynchronous one.
 pub(super) const AWAITS: u8 = 1 << 4;
 
 const COMPUTE: u8 = Work::Compute.bit();
 const OTHERS: u8 = 0b1110;
 
-/// What the bits of classes come to as kinds of work.
+/// Converts the bits of classes to kinds of work.
 fn works(classes: u8, counters: bool) -> u8 {
     let mut work = classes & 0b1111;
     let inside = OTHERS | 1 << AWAIT_COMMUNICATION | 1 << AWAIT_COPY;
@@ -113,8 +113,8 @@ fn works(classes: u8, counters: bool) -> u8 {
     work
 }
 
-/// Calls `visit` with every stretch of `window` in order, idle ones included; neighbours may do the
-/// same work.
+/// Calls `visit` with every segment of `window` in order, idle ones included; neighbours may have the same kinds
+/// of work.
 pub(super) fn sweep(
     trace: &Trace,
     classes: &Classes<'_>,
@@ -175,7 +175,7 @@ pub(super) fn sweep(
     advance(&ends, window.end);
 }
 
-/// The queue whose next slice begins first, and until when that stays so.
+/// Returns the queue whose next slice starts first, and the time until which that holds.
 fn earliest(heads: &[Head<'_>]) -> Option<(usize, Time)> {
     let mut found: Option<(usize, Time)> = None;
     let mut second = Time::MAX;
@@ -194,13 +194,13 @@ fn earliest(heads: &[Head<'_>]) -> Option<(usize, Time)> {
     found.map(|(place, _)| (place, second))
 }
 
-/// Where a sweep stands in one queue.
+/// Position of a sweep in one queue.
 struct Head<'a> {
     slices: Slices<'a>,
     row: Row,
     next: usize,
     until: usize,
-    /// Ends of what began before the window.
+    /// Ends of the slices that started before the window.
     before: Ends,
 }
 
@@ -231,7 +231,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Cuts `range` into windows of about as much work each.
+/// Splits `range` into windows with about the same number of slices each.
 pub(super) fn windows(trace: &Trace, device: &Device, range: &Range<Time>) -> Vec<Range<Time>> {
     if range.start >= range.end {
         return Vec::new();

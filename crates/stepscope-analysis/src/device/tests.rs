@@ -1,4 +1,4 @@
-//! Times of devices, beside a reading moment by moment.
+//! Times of devices, compared with a reading of every timestamp.
 
 use proptest::prelude::*;
 use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
@@ -52,7 +52,7 @@ const SORTS: [(&str, &str); 9] = [
     ("cuda_sync", "Stream Sync"),
 ];
 
-/// The bits of work at one moment, asked slice by slice.
+/// Returns the bits of work at one timestamp, computed slice by slice.
 fn work_at(slices: &[Drawn], at: i64) -> u8 {
     let mut bits = 0;
     let mut around = false;
@@ -75,7 +75,7 @@ fn work_at(slices: &[Drawn], at: i64) -> u8 {
     bits
 }
 
-/// The equations of the module's text.
+/// Checks the equations of the module's documentation.
 fn accounts(times: &Times) {
     let ps = |dur: Dur| dur.ps();
     assert_eq!(
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// Enough slices for several threads and several blocks, one of which spans everything.
+/// Uses enough slices for several threads and several blocks, one of which spans everything.
 #[test]
 fn large_devices_are_cut_into_windows_without_a_trace() {
     let mut slices: Vec<Drawn> = Vec::new();
@@ -162,10 +162,10 @@ fn large_devices_are_cut_into_windows_without_a_trace() {
     assert_eq!(times.compute().ps(), count * 7);
     assert_eq!(times.communication().ps(), count * 6);
     assert_eq!(times.copy().ps(), count / 5 * 9);
-    // Of every ten moments seven are computed; of 60 % of them the others are communication, less
-    // what the begin cuts off.
+    // Seven of every ten time units are computation; 60 % of them overlap with communication, less the part
+    // before the start of the range.
     assert_eq!(times.hidden_communication().ps(), count * 6 * 7 / 10);
-    // Copies cover moments 3 to 12: two more than the kernel's rest of three, on the last 40 %.
+    // Copies cover time units 3 to 12: two more than the remaining three of the kernel, on the last 40 %.
     assert_eq!(times.exposed_copy().ps(), count / 5 * 4 / 10 * 3);
     let thousands: Vec<_> = (0..3_000)
         .map(|step| Time::from_ps(step * 1_000)..Time::from_ps((step + 1) * 1_000))

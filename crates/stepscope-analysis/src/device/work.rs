@@ -1,4 +1,4 @@
-//! What a slice of a device queue is: computation, communication, a copy, or no work at all.
+//! Classification of slices of a device queue: computation, communication, a copy, or no device work.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,7 +9,7 @@ use stepscope_store::{Trace, Track};
 use super::opcodes::{collective_names, is_collective};
 use crate::ops::hlo::name_and_opcode;
 
-/// What a device does.
+/// Kind of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Work {
@@ -19,12 +19,12 @@ pub enum Work {
     Communication = 1,
     /// A copy between memories.
     Memcpy = 2,
-    /// Memory set to a value.
+    /// A memset.
     Memset = 3,
 }
 
 impl Work {
-    /// Every kind of work.
+    /// All kinds of work.
     pub const ALL: [Self; 4] = [
         Self::Compute,
         Self::Communication,
@@ -32,7 +32,7 @@ impl Work {
         Self::Memset,
     ];
 
-    /// The word in tables.
+    /// Returns the word used in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -42,27 +42,26 @@ impl Work {
         }
     }
 
-    /// This kind alone, as a set of kinds.
+    /// Returns the set that contains only this kind.
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
-/// What a slice counts as.
+/// Class of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Nothing: a label, a wait, a marker, a host call shown on a device row.
+    /// No work: a label, a wait, a marker, a host call shown on a device row.
     None,
     /// Work of this kind.
     Work(Work),
-    /// The end of an asynchronous copy or collective (`copy-done`): the core waits for it, while the
-    /// work itself was begun by another instruction.
+    /// The end of an asynchronous copy or collective (`copy-done`): the core waits for the operation, which
+    /// another instruction started.
     Await(Work),
-    /// A loop or a branch around the operations that do the work: computation wherever nothing
-    /// inside it is recorded.
+    /// A loop or a branch around the operations that do the work: computation wherever nothing inside it is
+    /// recorded.
     Around,
-    /// A range in which hardware counters were read: computation, when the file has nothing better
-    /// about the device.
+    /// A range in which hardware counters were read: computation, if the file has no kernels of the device.
     Counters,
 }
 
@@ -113,7 +112,7 @@ impl Class {
     }
 }
 
-/// What a category says of its slices.
+/// Classification of slices by their category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     None,
@@ -122,12 +121,12 @@ enum Family {
     Memset,
     Mtia,
     Counters,
-    /// Nothing: the name decides.
+    /// The category does not decide; the name does.
     ByName,
 }
 
 impl Family {
-    /// PyTorch's categories since 2020, in letters of either case, and those of writers like it.
+    /// Reads PyTorch's categories since 2020, ignoring case, and those of compatible writers.
     fn from_category(category: &str) -> Self {
         const KNOWN: &[(&str, Family)] = &[
             ("kernel", Family::Kernel),
@@ -148,14 +147,14 @@ impl Family {
     }
 }
 
-/// Kinds of device rows, by their names: a plane of a TPU has several rows about the same work.
+/// Kind of a device row, by its name: a plane of a TPU has several rows that show the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Row {
-    /// Holds no work of its own.
+    /// A row without work of its own.
     NoWork,
     /// A stream, or a line of operations.
     Operations,
-    /// Operations that run beside those of the line above.
+    /// Operations that run concurrently with those of the line above.
     Async,
 }
 
@@ -186,12 +185,12 @@ impl Row {
     }
 }
 
-/// Classifies slices; each (category, name) is read once.
+/// Classifier of slices; each (category, name) is read once.
 pub(super) struct Classes<'a> {
     trace: &'a Trace,
-    /// By name: its [`Family`] if it is a category's.
+    /// [`Family`] of each name that is a category.
     families: Vec<Family>,
-    /// By family of names and by name: the code of the class, 0 before it was read.
+    /// Code of the class by family and name, 0 before it was computed.
     kernels: Vec<AtomicU8>,
     mtia: Vec<AtomicU8>,
     plain: Vec<AtomicU8>,
@@ -201,7 +200,7 @@ pub(super) struct Classes<'a> {
 }
 
 impl<'a> Classes<'a> {
-    /// For these rows of the trace.
+    /// Creates a classifier for these rows of the trace.
     pub(super) fn new(trace: &'a Trace, rows: &[(&Track, Row)]) -> Self {
         let names = trace.name_count();
         let mut families = vec![Family::None; names];
@@ -269,10 +268,10 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// Whether a kernel or an operation of this name communicates.
+/// Returns whether a kernel or an operation of this name communicates.
 ///
-/// Libraries say so in their kernels' names (NCCL, RCCL, MSCCL, oneCCL, NVSHMEM; the direct
-/// all-reduces of vLLM, `SGLang` and TensorRT-LLM; torch's symmetric memory), XLA in its operations' names.
+/// Libraries have characteristic kernel names (NCCL, RCCL, MSCCL, oneCCL, NVSHMEM; the direct all-reduces of
+/// vLLM, `SGLang` and TensorRT-LLM; torch's symmetric memory), XLA has characteristic operation names.
 pub fn communicates(name: &str) -> bool {
     const PARTS: &[&str] = &[
         "nccl",
@@ -301,7 +300,7 @@ pub fn communicates(name: &str) -> bool {
         "rocshmem",
         "ncfw-cc",
     ];
-    // Once in small letters, not once for each part: names of kernels are long.
+    // Convert to lower case once, not for each pattern: names of kernels are long.
     let name = name.to_ascii_lowercase();
     PARTS.iter().any(|part| name.contains(part))
 }
@@ -314,8 +313,8 @@ fn kernel(name: &str) -> Class {
     })
 }
 
-/// Meta's accelerator names its own packets; other names are those of compiled graphs that its
-/// processing elements run.
+/// Classifies names of Meta's accelerator, which names its own packets; other names are those of compiled graphs
+/// that its processing elements run.
 fn mtia(name: &str) -> Class {
     if name.starts_with("event_") {
         Class::None
@@ -326,7 +325,7 @@ fn mtia(name: &str) -> Class {
     }
 }
 
-/// How the names of copies begin, in small letters: CUPTI's and ROCm's, then XLA's.
+/// Prefixes of the names of copies, in lower case: CUPTI's and ROCm's, then XLA's.
 const COPIES: &[&str] = &[
     "memcpy",
     "copydevice",
@@ -347,10 +346,10 @@ const COPIES: &[&str] = &[
     "nrt_tensor_write",
 ];
 
-/// What JAX calls its collectives: it names instructions after them.
+/// Names of JAX's collectives, which it names instructions after.
 const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermute"];
 
-/// A slice without a category, on a stream or a line of operations.
+/// Classifies a slice without a category, on a stream or a line of operations.
 fn operation(name: &str) -> Class {
     let head = head(name);
     let (_, written) = name_and_opcode(name);
@@ -379,14 +378,14 @@ fn operation(name: &str) -> Class {
     if COPIES.iter().any(|start| begins(start)) {
         return of(Work::Memcpy);
     }
-    // The two ends of transfers between devices; a host transfer is one too.
+    // The two ends of transfers between devices, including host transfers.
     if matches!(opcode, "send" | "recv" | "send-done" | "recv-done") {
         return of(Work::Communication);
     }
     Class::Work(Work::Compute)
 }
 
-/// A slice on a line of operations in flight: what does not communicate moves data.
+/// Classifies a slice on a line of operations in flight: it moves data unless it communicates.
 fn asynchronous(name: &str) -> Class {
     match operation(name) {
         Class::Work(Work::Compute) if contains(name, "copy") || contains(name, "slice") => {
@@ -397,7 +396,7 @@ fn asynchronous(name: &str) -> Class {
     }
 }
 
-/// `%all-reduce.4` of `%all-reduce.4 = f32[5]{0} all-reduce(...)`, without the sign.
+/// Returns `%all-reduce.4` of `%all-reduce.4 = f32[5]{0} all-reduce(...)`, without the sign.
 fn head(name: &str) -> &str {
     match name.strip_prefix('%') {
         Some(rest) => rest.split_once(" = ").map_or(rest, |(head, _)| head),
@@ -405,7 +404,7 @@ fn head(name: &str) -> &str {
     }
 }
 
-/// Whether `part`, in small letters, is in `name` in letters of either case.
+/// Returns whether `name` contains `part`, which is in lower case, ignoring the case of `name`.
 fn contains(name: &str, part: &str) -> bool {
     let (name, part) = (name.as_bytes(), part.as_bytes());
     let Some(first) = part.first() else {

@@ -1,4 +1,4 @@
-//! Copies: by direction, and by size, which shows what a rate depends on.
+//! Copies by direction and by size, on which their rate depends.
 
 use std::collections::hash_map::Entry;
 
@@ -6,22 +6,22 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId};
 use stepscope_store::EventId;
 
-/// Copies of one kind: a direction, or memory set.
+/// Copies of one kind: a direction, or memset.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Copies {
-    /// As the file calls it.
+    /// Name in the file.
     pub name: NameId,
-    /// How many.
+    /// Number of copies.
     pub count: u64,
     /// Sum of their times, picoseconds.
     pub total_ps: i128,
-    /// How many said how much they moved.
+    /// Number of copies whose size is known.
     pub sized: u64,
-    /// What those moved.
+    /// Bytes of the copies whose size is known.
     pub bytes: u64,
-    /// Sum of the times of those, picoseconds.
+    /// Sum of the times of the copies whose size is known, picoseconds.
     pub sized_ps: i128,
-    /// The fastest of them, bytes per second.
+    /// Rate of the fastest copy, bytes per second.
     pub best_rate: Option<f64>,
 }
 
@@ -38,7 +38,7 @@ impl Copies {
         }
     }
 
-    /// Bytes per second over all that said their size.
+    /// Returns bytes per second over all copies whose size is known.
     pub fn rate(&self) -> Option<f64> {
         rate(self.bytes, self.sized_ps)
     }
@@ -56,34 +56,34 @@ impl Copies {
 /// Copies of one kind that moved the same number of bytes each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CopySize {
-    /// As the file calls it.
+    /// Name in the file.
     pub name: NameId,
-    /// What each moved.
+    /// Bytes of each copy.
     pub bytes: u64,
-    /// How many.
+    /// Number of copies.
     pub count: u64,
-    /// Sum of their whole times (not cut to the range), picoseconds.
+    /// Sum of their full durations (not clipped to the range), picoseconds.
     pub total_ps: i128,
-    /// The shortest of them.
+    /// Duration of the shortest copy.
     pub shortest: Dur,
-    /// The longest of them.
+    /// Duration of the longest copy.
     pub longest: Dur,
-    /// The longest one (the first of several).
+    /// The longest copy (the first of several).
     pub slowest: EventId,
 }
 
 impl CopySize {
-    /// Bytes per second over all of them; `None` when they took no time.
+    /// Returns bytes per second over all copies; `None` when they took no time.
     pub fn rate(&self) -> Option<f64> {
         rate(self.bytes.saturating_mul(self.count), self.total_ps)
     }
 
-    /// Bytes per second of the fastest.
+    /// Returns bytes per second of the fastest copy.
     pub fn best_rate(&self) -> Option<f64> {
         rate(self.bytes, self.shortest.ps().into())
     }
 
-    /// Bytes per second of the slowest.
+    /// Returns bytes per second of the slowest copy.
     pub fn worst_rate(&self) -> Option<f64> {
         rate(self.bytes, self.longest.ps().into())
     }
@@ -111,7 +111,7 @@ fn better(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     }
 }
 
-/// Sums in the making.
+/// Accumulated sums of copies.
 #[derive(Default)]
 pub(super) struct CopySums {
     by_name: FxHashMap<NameId, Copies>,
@@ -119,8 +119,8 @@ pub(super) struct CopySums {
 }
 
 impl CopySums {
-    /// Takes one copy: its time within the range, its whole time ([`Config::copy_time`]), and its size
-    /// where the file says it.
+    /// Adds one copy: its time within the range, its full duration ([`Config::copy_time`]), and its size where
+    /// the file has it.
     ///
     /// [`Config::copy_time`]: crate::launch::Config::copy_time
     pub(super) fn take(
@@ -162,7 +162,7 @@ impl CopySums {
     }
 
     pub(super) fn merge(&mut self, other: Self) {
-        // Sums: the order of the entries makes no difference.
+        // Sums: the order of the entries has no effect.
         other.by_name.into_iter().for_each(|(name, copies)| {
             self.by_name
                 .entry(name)
@@ -180,7 +180,7 @@ impl CopySums {
             });
     }
 
-    /// By direction and by size, longest total first.
+    /// Returns the sums by direction and by size, longest total first.
     pub(super) fn finish(self) -> (Vec<Copies>, Vec<CopySize>) {
         let mut copies: Vec<Copies> = self.by_name.into_values().collect();
         copies.sort_unstable_by_key(|copies| (std::cmp::Reverse(copies.total_ps), copies.name));

@@ -1,8 +1,8 @@
-//! Engines: the parts of a device that work beside each other.
+//! Engines: the units of a device that work concurrently.
 //!
-//! What a GPU runs on many streams is done by few engines: its processors, which compute and run the
-//! kernels of collectives, and an engine for each direction of copies. Queues of other devices (a TPU's
-//! lines of operations, the engines of a `NeuronCore`) are engines themselves.
+//! The work on many streams of a GPU is done by few engines: its processors, which compute and run the kernels of
+//! collectives, and an engine for each direction of copies. Queues of other devices (a TPU's lines of operations,
+//! the engines of a `NeuronCore`) are engines themselves.
 //!
 //! ```text
 //! busy of an engine = |union of its work over all queues of the device|, clipped to the range
@@ -25,11 +25,11 @@ use crate::parallel::Cancel;
 pub struct Engine {
     /// Index into [`Devices::list`].
     pub device: usize,
-    /// What it is, or its queue's name.
+    /// Kind of engine, or its queue's name.
     pub name: String,
-    /// Queues whose work it did.
+    /// Number of queues whose work it did.
     pub queues: u64,
-    /// Pieces of work that touch the range.
+    /// Number of kernels and copies that overlap the range.
     pub count: u64,
     /// Union of them within the range.
     pub busy: Dur,
@@ -38,10 +38,10 @@ pub struct Engine {
 /// Copies of one queue.
 type Copies = Vec<(NameId, (Time, Time))>;
 
-/// What the scan of the queues counts for engines.
+/// Counts for engines from the scan of the queues.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Pieces of work by queue and kind.
+    /// Number of kernels and copies by queue and kind.
     counts: FxHashMap<(TrackId, Work), u64>,
     /// Copies on streams by queue: name, and time within the range.
     copies: FxHashMap<TrackId, Copies>,
@@ -61,7 +61,7 @@ impl Seen {
     }
 
     pub(super) fn merge(&mut self, other: Self) {
-        // Sums: the order of the entries makes no difference.
+        // Sums: the order of the entries has no effect.
         other.counts.into_iter().for_each(|(key, count)| {
             *self.counts.entry(key).or_default() += count;
         });
@@ -70,20 +70,20 @@ impl Seen {
         });
     }
 
-    /// Pieces of work of a queue.
+    /// Returns the number of kernels and copies of a queue.
     pub(super) fn count(&self, track: TrackId) -> u64 {
         let of = |work| self.counts.get(&(track, work)).copied().unwrap_or(0);
         Work::ALL.into_iter().map(of).sum()
     }
 }
 
-/// Whether a queue is one of many that share the engines of a GPU.
+/// Returns whether a queue is one of many that share the engines of a GPU.
 pub(super) fn is_stream(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.contains("stream") || lower.contains("queue") || lower.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Which way a copy goes, by what CUPTI, ROCm and their readers call it.
+/// Returns the direction of a copy, by its name in CUPTI, ROCm and their readers.
 fn direction(name: &str) -> &'static str {
     const WAYS: &[(&str, &[&str])] = &[
         ("Copies, host to device", &["htod", "h2d", "hosttodevice"]),
@@ -109,7 +109,7 @@ fn direction(name: &str) -> &'static str {
         .map_or("Copies", |(way, _)| way)
 }
 
-/// The engines of all devices, in their order; those of a GPU the busiest first. `streams` are in the
+/// Computes the engines of all devices, in their order; those of a GPU the busiest first. `streams` are in the
 /// order of the devices.
 pub(super) fn engines(
     trace: &Trace,
@@ -177,14 +177,14 @@ pub(super) fn engines(
     Ok(found)
 }
 
-/// Copies of one direction: on which queues, and when.
+/// Copies of one direction: their queues and intervals.
 #[derive(Default)]
 struct CopyDirection {
     tracks: Vec<TrackId>,
     times: Vec<(Time, Time)>,
 }
 
-/// The engines that copy, one for each direction.
+/// Computes the engines that copy, one for each direction.
 fn copies(
     trace: &Trace,
     seen: &Seen,

@@ -1,4 +1,4 @@
-//! Rows, on a device that was drawn.
+//! Rows of kernels on a device that is drawn as text.
 
 use stepscope_store::ascii_trace;
 

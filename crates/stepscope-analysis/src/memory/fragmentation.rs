@@ -1,8 +1,8 @@
-//! How well allocators use what they took: memory that is held but not in use, and free memory that
-//! does not fit.
+//! Fragmentation of allocators: memory that is reserved but not in use, and free memory that does not fit a
+//! request.
 //!
-//! Two things are recorded, by different allocators. Torch's caching allocators (GPUs) say what they
-//! took from the device:
+//! Different allocators record two measures. Torch's caching allocators (GPUs) record the bytes reserved from the
+//! device:
 //!
 //! ```text
 //! unused(t)       = reserved(t) - in_use(t)
@@ -10,12 +10,12 @@
 //! mean            = sum of unused_share * the time until the next record / from the first to the last
 //! ```
 //!
-//! A **misfit** is a moment at which such an allocator took more from the device although at least as
-//! many bytes as were asked for were unused: none of the free pieces was large enough, or in the
-//! right pool. XLA's and TensorFlow's allocators say themselves (argument `fragmentation`)
+//! A **misfit** is an event at which such an allocator reserved more memory from the device although at least as
+//! many bytes as requested were unused: no free block was large enough, or in the right pool. XLA's and
+//! TensorFlow's allocators record the measure themselves (argument `fragmentation`)
 //!
 //! ```text
-//! fragmentation(t) = part of the free memory that is not in its largest free piece
+//! fragmentation(t) = fraction of the free memory outside its largest free block
 //! ```
 
 use std::ops::Range;
@@ -25,67 +25,67 @@ use stepscope_store::EventId;
 
 use super::{Allocator, Memory, Record};
 
-/// Torch's side: what was taken from the device and not in use.
+/// Memory reserved from the device and not in use (torch).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unused {
-    /// Most of it, bytes.
+    /// Maximum, bytes.
     pub most: i64,
-    /// When that was, first.
+    /// First time of the maximum.
     pub at: Time,
-    /// The record after which it was so.
+    /// The record that reached the maximum.
     pub event: EventId,
-    /// Reserved then.
+    /// Reserved bytes at that time.
     pub reserved: i64,
-    /// Unused when most was in use (the first such moment).
+    /// Unused bytes at the first time of the peak of bytes in use.
     pub at_peak: i64,
-    /// Part of what was reserved, over time; `None` when there is one moment only.
+    /// Time-weighted mean fraction of the reserved bytes; `None` with only one timestamp.
     pub mean_share: Option<f64>,
-    /// How often it took more from the device.
+    /// Number of times that the allocator reserved more from the device.
     pub growths: u64,
-    /// How often of those it is a misfit.
+    /// Number of those that are misfits.
     pub misfits: u64,
 }
 
-/// XLA's side: what the allocator says of its free memory.
+/// Fragmentation of free memory as recorded by the allocator (XLA).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scattered {
-    /// The highest part.
+    /// Maximum.
     pub most: f64,
-    /// When that was, first.
+    /// First time of the maximum.
     pub at: Time,
-    /// The record that says so.
+    /// The record with the maximum.
     pub event: EventId,
-    /// Over time; `None` when there is one moment only.
+    /// Time-weighted mean; `None` with only one timestamp.
     pub mean: Option<f64>,
-    /// After the last record.
+    /// Value after the last record.
     pub end: f64,
 }
 
-/// A growth although enough was free.
+/// A growth of the reserved memory although enough bytes were free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Misfit {
     /// Index into [`Memory::allocators`].
     pub allocator: usize,
     /// The allocation.
     pub record: Record,
-    /// Unused before it.
+    /// Unused bytes before it.
     pub unused: i64,
-    /// Taken from the device for it.
+    /// Bytes reserved from the device for it.
     pub grown: i64,
 }
 
-/// What is known of one allocator.
+/// Fragmentation of one allocator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragmentation {
-    /// Where the file says what was reserved.
+    /// Unused memory, where the file has the reserved bytes.
     pub unused: Option<Unused>,
-    /// Where the allocator says it itself.
+    /// Fragmentation, where the allocator records it.
     pub scattered: Option<Scattered>,
-    /// In order of time.
+    /// Misfits in order of time.
     pub misfits: Vec<Misfit>,
 }
 
-/// A mean over time, in the making.
+/// Accumulator of a time-weighted mean.
 #[derive(Default)]
 struct Mean {
     first: Option<Time>,
@@ -108,7 +108,7 @@ impl Mean {
     }
 }
 
-/// What the records of one allocator in `range` (all without one) say. `at` is its index.
+/// Computes the fragmentation of one allocator from its records in `range` (all without one). `at` is its index.
 pub fn fragmentation(
     memory: &Memory,
     at: usize,
@@ -117,7 +117,7 @@ pub fn fragmentation(
 ) -> Fragmentation {
     let mut found = Fragmentation::default();
     let (mut shares, mut scattered) = (Mean::default(), Mean::default());
-    // Reserved and in use after the record before, also of one before the range.
+    // Bytes reserved and in use after the previous record, including one before the range.
     let mut before: Option<(i64, i64)> = None;
     let mut peak = i64::MIN;
     for record in memory.records_of(allocator) {
@@ -191,7 +191,7 @@ pub fn fragmentation(
 mod tests {
     use super::*;
 
-    /// A record at a microsecond: bytes, in use, reserved, fragmentation.
+    /// Builds a record at a microsecond: bytes, in use, reserved, fragmentation.
     fn record(us: i64, bytes: i64, in_use: i64, reserved: i64, part: f32) -> Record {
         Record {
             at: Time::from_ps(us * 1_000_000),
@@ -228,7 +228,7 @@ mod tests {
                 record(0, 80, 80, 100, -1.0),
                 // Frees: 70 of 100 are unused for a long time.
                 record(10, -50, 30, 100, -1.0),
-                // 60 would fit into 70, but no piece was large enough.
+                // 60 would fit into 70, but no block was large enough.
                 record(40, 60, 90, 160, -1.0),
                 // 100 would not fit: not a misfit.
                 record(50, 100, 190, 260, -1.0),

@@ -1,20 +1,19 @@
-//! Whom an allocation belongs to: the layer and the line that asked for it, and, estimated, what it
-//! is for.
+//! Owner of an allocation: the layer and the source line that requested it, and its estimated purpose.
 //!
-//! What it is for follows from when it was made and when it went. Backward passes reach from the
-//! first to the last `autograd::engine::evaluate_function` between two optimiser steps or step
-//! marks; optimiser steps are `Optimizer.step…`:
+//! The purpose is derived from the times of the allocation and of its free. Backward passes reach from the first
+//! to the last `autograd::engine::evaluate_function` between two optimiser steps or step markers; optimiser steps
+//! are `Optimizer.step…`:
 //!
 //! ```text
-//! made in an optimiser step    gone within it: temporary       else: optimiser state
-//! made in a backward pass      gone within it: temporary       else: gradient
-//! made elsewhere               never gone:     kept            (weights, buffers, input)
-//!                              gone in or after a backward pass that began after it: activation
-//!                              else:           temporary
+//! allocated in an optimiser step   freed within it: temporary      else: optimiser state
+//! allocated in a backward pass     freed within it: temporary      else: gradient
+//! allocated elsewhere              never freed:     kept           (weights, buffers, input)
+//!                                  freed in or after a backward pass that started after it: activation
+//!                                  else:            temporary
 //! ```
 //!
-//! A run without a backward pass has no activations or gradients. All of it is an estimate: the file
-//! holds no tensors.
+//! A run without a backward pass has no activations or gradients. All of it is an estimate: the file contains no
+//! tensors.
 
 use stepscope_model::{NameId, Time};
 use stepscope_store::{FactValue, FileFacts, Trace};
@@ -22,23 +21,23 @@ use stepscope_store::{FactValue, FileFacts, Trace};
 use super::{Memory, Record};
 use crate::names::NameSet;
 
-/// What memory is for, as far as its life tells.
+/// Estimated purpose of memory, from its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
-    /// Made by the forward pass for the backward pass.
+    /// Allocated by the forward pass for the backward pass.
     Activation,
-    /// Made by the backward pass and there after it.
+    /// Allocated by the backward pass and alive after it.
     Gradient,
-    /// Made by the optimiser and there after its step.
+    /// Allocated by the optimiser and alive after its step.
     OptimizerState,
-    /// Gone before anything else could need it.
+    /// Freed before a later phase could use it.
     Temporary,
-    /// Made outside of backward passes and optimiser steps, and never freed.
+    /// Allocated outside of backward passes and optimiser steps, and never freed.
     Kept,
 }
 
 impl Category {
-    /// All of them, in the order in which lists show them.
+    /// All categories, in the order in which lists show them.
     pub const ALL: [Self; 5] = [
         Self::Activation,
         Self::Gradient,
@@ -47,7 +46,7 @@ impl Category {
         Self::Kept,
     ];
 
-    /// What people read.
+    /// Returns the title that lists show.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Activation => "activations",
@@ -59,29 +58,29 @@ impl Category {
     }
 }
 
-/// What the program was doing.
+/// Training phase of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A backward pass.
     Backward,
     /// A step of the optimiser.
     Optimizer,
-    /// Anything else.
+    /// Any other phase.
     Other,
 }
 
 type Spans = Vec<(Time, Time)>;
 
-/// When the program did what.
+/// Times of the training phases.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
-    /// By file: ranks do not share their passes.
+    /// Backward passes by file: ranks do not share their passes.
     backward: Vec<Spans>,
     optimizer: Vec<Spans>,
 }
 
 impl Owners {
-    /// Looks for backward passes and optimiser steps.
+    /// Searches for backward passes and optimiser steps.
     pub fn from_trace(trace: &Trace) -> Self {
         let files = trace.files().len().max(1);
         let backward = NameSet::matching(trace, |name| {
@@ -125,13 +124,13 @@ impl Owners {
         found
     }
 
-    /// Whether anything is known of how the program trains.
+    /// Returns whether any training phase was found.
     pub fn knows_training(&self) -> bool {
         let any = |spans: &[Spans]| spans.iter().any(|spans| !spans.is_empty());
         any(&self.backward) || any(&self.optimizer)
     }
 
-    /// What the process of a record did at a moment.
+    /// Returns the phase of the process of a record at a timestamp.
     pub fn phase(&self, file: usize, at: Time) -> Phase {
         let within = |spans: &[Spans]| {
             spans
@@ -147,7 +146,7 @@ impl Owners {
         }
     }
 
-    /// What an allocation is for; `None` when its end is not known, as of a file without addresses.
+    /// Returns the purpose of an allocation; `None` if its end is unknown, as in a file without addresses.
     pub fn category(&self, file: usize, record: &Record) -> Option<Category> {
         if !record.tracked || record.bytes <= 0 {
             return None;
@@ -183,7 +182,7 @@ impl Owners {
     }
 }
 
-/// The span that contains a moment.
+/// Returns the span that contains a timestamp.
 fn span_at(spans: &[(Time, Time)], at: Time) -> Option<(Time, Time)> {
     let begun = spans.partition_point(|span| span.0 <= at);
     spans
@@ -192,7 +191,7 @@ fn span_at(spans: &[(Time, Time)], at: Time) -> Option<(Time, Time)> {
         .filter(|span| at <= span.1)
 }
 
-/// The reach of what lies between two cuts.
+/// Merges the spans between two boundaries into one pass.
 fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
     let mut passes = Spans::new();
     let mut of_last = usize::MAX;
@@ -207,10 +206,10 @@ fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
     passes
 }
 
-/// What names of slices of modules begin with.
+/// Prefix of the names of slices of modules.
 pub const MODULE: &str = "nn.Module: ";
 
-/// Bytes that a device has, as the file's list of devices says.
+/// Returns the bytes of a device, from the file's list of devices.
 pub(super) fn limit(file: &FileFacts, device: u32) -> Option<i64> {
     match file.fact(&format!("device.{device}.memory_bytes"))? {
         FactValue::Int(bytes) => Some(*bytes),
@@ -220,31 +219,31 @@ pub(super) fn limit(file: &FileFacts, device: u32) -> Option<i64> {
     .filter(|bytes| *bytes > 0)
 }
 
-/// The scope that TensorFlow and JAX write before an operation's name, `model/layer_2/dropout` of
+/// Returns the scope that TensorFlow and JAX write before an operation's name, `model/layer_2/dropout` of
 /// `model/layer_2/dropout/Mul`: the layer where no module was recorded.
 pub fn scope(op: &str) -> Option<&str> {
     let (scope, _) = op.rsplit_once('/')?;
     (!scope.is_empty() && !scope.starts_with('/') && !op.contains(' ')).then_some(scope)
 }
 
-/// Whose code asked for memory.
+/// Code that requested memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The innermost `nn.Module`; empty where none was recorded.
     pub layer: String,
-    /// The innermost Python function that is not torch's own: `train.py(31): step`.
+    /// The innermost Python function outside torch: `train.py(31): step`.
     pub line: String,
 }
 
 impl Memory {
-    /// Index of the file that a record comes from.
+    /// Returns the index of the file that a record comes from.
     pub fn file_of(&self, trace: &Trace, record: &Record) -> usize {
         let on = trace.track_of(record.event);
         on.and_then(|on| trace.tracks().get(on.index()))
             .map_or(0, |track| track.file)
     }
 
-    /// The innermost `nn.Module` around an allocation: the slice's name, with what stands before
+    /// Returns the innermost `nn.Module` around an allocation: the name of the slice, including the prefix before
     /// [`Caller::layer`].
     pub fn module(&self, trace: &Trace, record: &Record) -> Option<NameId> {
         let on = trace.track_of(record.event)?;
@@ -254,7 +253,7 @@ impl Memory {
         around.find(|name| trace.name(*name).starts_with(MODULE))
     }
 
-    /// The module and the line around an allocation, on the thread that made it.
+    /// Returns the module and the source line around an allocation, on the thread that made it.
     pub fn caller(&self, trace: &Trace, record: &Record) -> Caller {
         let mut caller = Caller::default();
         let Some(on) = trace.track_of(record.event) else {
@@ -278,7 +277,7 @@ impl Memory {
     }
 }
 
-/// Whether a name is a Python function of the program, `train.py(31): step`, and not of a library.
+/// Returns whether a name is a Python function of the program, `train.py(31): step`, and not of a library.
 pub fn is_own_line(name: &str) -> bool {
     let Some((file, rest)) = name.split_once(".py(") else {
         return false;

@@ -1,4 +1,5 @@
-//! Reads allocations and frees: what events say, the operator around each, the allocation of each free.
+//! Reader of allocations and frees: the arguments of events, the operator around each, the allocation of each
+//! free.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId};
@@ -9,7 +10,7 @@ use super::{Allocator, Memory, Record, owners};
 use crate::names::{NameSet, by_text};
 use crate::parallel::{self, Cancel};
 
-/// What one event says.
+/// Arguments of one event.
 #[derive(Default)]
 struct MemoryArgs {
     bytes: Option<i64>,
@@ -25,7 +26,7 @@ struct MemoryArgs {
     device: Option<i64>,
     name: Option<String>,
     op: Option<String>,
-    /// Whether the Python stack is spelled out.
+    /// Whether the file has the Python stack as text.
     spells: bool,
 }
 
@@ -51,7 +52,7 @@ impl Memory {
         found.sort_by_key(|place| (place.at, place.event));
         reader.found.records.reserve_exact(found.len());
         reader.extras.reserve_exact(found.len());
-        // What events say is read in parallel, put together in their order, a part at a time.
+        // Arguments are read in parallel and processed in order, one batch at a time.
         for part in found.chunks(AT_ONCE) {
             let jobs: Vec<(usize, &[RecordEvent])> = part.chunks(1 << 10).enumerate().collect();
             let said = parallel::scan_items(
@@ -75,10 +76,10 @@ impl Memory {
     }
 }
 
-/// Events that are read before they are put together.
+/// Number of events that are read in one batch.
 const AT_ONCE: usize = 1 << 18;
 
-/// Where a record stands.
+/// Location of a record.
 struct RecordEvent {
     track: TrackId,
     file: usize,
@@ -95,17 +96,17 @@ struct Reader<'a> {
     ops_by_name: FxHashMap<NameId, u32>,
     /// Allocators by file and name.
     by_name: FxHashMap<(usize, String), usize>,
-    /// Allocators by file and what torch says of them: type and number of the device.
+    /// Allocators by file and torch's type and number of the device.
     by_device: FxHashMap<(usize, Option<i64>, Option<i64>), usize>,
-    /// What else is known of each record.
+    /// Additional facts of each record.
     extras: Vec<Extra>,
     /// Names of records.
     wanted: NameSet,
-    /// By the number of a text: no slice of this name, or of this category, stands for an operator.
+    /// By the number of a text: whether slices of this name, or of this category, are never the operator.
     no_op: (Vec<bool>, Vec<bool>),
 }
 
-/// Whether events of this name are records, and whether they free.
+/// Returns whether events of this name are records, and whether they free.
 fn record_name(name: &str) -> Option<RecordKind> {
     match name {
         "[memory]" => Some(RecordKind::Torch),
@@ -187,15 +188,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What an event says, and the operator around it where it names none.
-    /// `near`: where operators were found last, by track.
+    /// Reads the arguments of an event, and the operator around it where it names none. `near`: where operators
+    /// were found last, by track.
     fn ask(
         &self,
         place: &RecordEvent,
         near: &mut FxHashMap<TrackId, usize>,
     ) -> (MemoryArgs, Option<NameId>) {
         let mut said = MemoryArgs::default();
-        // What cannot be read is not known.
+        // Unreadable values stay unknown.
         let _ = self
             .trace
             .args_of(place.event, place.sort.keys(), &mut |key, value| {
@@ -253,7 +254,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Index of the allocator that a record is of.
+    /// Returns the index of the allocator of a record.
     fn allocator(&mut self, place: &RecordEvent, said: &MemoryArgs) -> usize {
         let of_torch = place.sort == RecordKind::Torch;
         let device = (place.file, said.device_type, said.device);
@@ -291,7 +292,7 @@ impl<'a> Reader<'a> {
         allocator
     }
 
-    /// Number of the operator whose slices bear this name.
+    /// Returns the number of the operator whose slices have this name.
     fn op_named(&mut self, name: NameId) -> u32 {
         if let Some(id) = self.ops_by_name.get(&name) {
             return *id;
@@ -301,7 +302,7 @@ impl<'a> Reader<'a> {
         id
     }
 
-    /// The innermost slice of the thread around a moment that is no Python function and no record.
+    /// Returns the innermost slice of the thread around a timestamp that is no Python function and no record.
     fn op_around(&self, place: &RecordEvent, near: &mut usize) -> Option<NameId> {
         let slices = self.trace.slices(place.track);
         let none = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
@@ -315,8 +316,8 @@ impl<'a> Reader<'a> {
             .map(|index| slices.name[index])
     }
 
-    /// What must have been in use before the first record, by allocator, so that sums of sizes never
-    /// fall below zero.
+    /// Computes the memory that must have been in use before the first record, by allocator, so that sums of
+    /// sizes never fall below zero.
     fn at_begin(&self) -> Vec<i64> {
         let mut sums = vec![(0_i64, 0_i64); self.found.allocators.len()];
         for record in &self.found.records {
@@ -350,7 +351,7 @@ impl<'a> Reader<'a> {
                 let allocation = &mut records[allocation];
                 allocation.freed = Some(at);
                 let size = allocation.bytes;
-                // Some frees tell no size.
+                // Some frees have no size.
                 if bytes == 0 {
                     records[position].bytes = -size;
                 }
@@ -358,7 +359,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tells allocators apart, finds the allocation of each free, and sums up where the file does not.
+    /// Separates allocators, finds the allocation of each free, and sums up the bytes in use where the file has
+    /// none.
     fn finish(mut self) -> Memory {
         shared::set_apart(&mut self.found, &self.extras);
         self.pair();
@@ -375,7 +377,7 @@ impl<'a> Reader<'a> {
 }
 
 impl RecordKind {
-    /// What [`MemoryArgs`] takes from the arguments.
+    /// Returns the arguments that [`MemoryArgs`] reads.
     const fn keys(self) -> ArgKeys {
         const TORCH: ArgKeys = ArgKeys::new(&[
             "Bytes",
@@ -429,7 +431,7 @@ impl MemoryArgs {
             ArgValue::Str(text) => text.parse().ok(),
             _ => None,
         };
-        // Every number has a negative: frees are negative sizes.
+        // Frees are negative sizes: exclude the one number that has no negative.
         let number = number.map(|number| number.max(-i64::MAX));
         let text = || match value {
             ArgValue::Str(text) => Some(text.to_owned()),
@@ -463,7 +465,7 @@ impl MemoryArgs {
         }
     }
 
-    /// What to call the allocator.
+    /// Returns the name of the allocator.
     fn allocator(&self, sort: RecordKind) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -481,7 +483,7 @@ impl MemoryArgs {
     }
 }
 
-/// The ordinal in `CUDA 0` or `GPU_0_bfc`; host allocators have none.
+/// Returns the ordinal in `CUDA 0` or `GPU_0_bfc`; host allocators have none.
 fn device_of(name: &str) -> Option<u32> {
     if name.contains("host") || name.contains("CPU") || name.contains("cpu") {
         return None;

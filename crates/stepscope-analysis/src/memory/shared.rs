@@ -1,21 +1,21 @@
 //! Shared memory among the records of torch's CPU allocator.
 //!
-//! A tensor that came from another process (a batch of a `DataLoader` worker) lies in shared memory.
-//! torch maps it without its CPU allocator, and records that under the same device, with `Total
-//! Allocated` 0 and the size alone in `Total Reserved`, which its CPU allocator never fills. Taken for a
-//! record of the CPU allocator, it would say that nothing is in use. It is an allocator of its own here.
+//! A tensor that came from another process (a batch of a `DataLoader` worker) lies in shared memory. torch maps
+//! it without its CPU allocator, and records that under the same device, with `Total Allocated` 0 and only the
+//! size in `Total Reserved`, which its CPU allocator never fills. Read as a record of the CPU allocator, it would
+//! set the bytes in use to zero. It has its own allocator here.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Allocator, Memory, Record};
 
-/// What the allocator of shared memory is called.
+/// Name of the allocator of shared memory.
 const NAME: &str = "CPU shared";
 
-/// What is known of a record besides.
+/// Additional facts of a record.
 pub(super) struct Extra {
     pub(super) address: Option<u64>,
-    /// It says that nothing is allocated, and is of torch's CPU allocator or of shared memory.
+    /// Whether it has zero allocated bytes, and belongs to torch's CPU allocator or to shared memory.
     pub(super) empty: bool,
 }
 
@@ -23,9 +23,9 @@ fn is_mapped(record: &Record, extra: &Extra) -> bool {
     extra.empty && record.bytes > 0 && record.reserved == Some(record.bytes)
 }
 
-/// Gives records of shared memory an allocator of their own.
+/// Moves records of shared memory to their own allocator.
 pub(super) fn set_apart(found: &mut Memory, extras: &[Extra]) {
-    // By the allocator that they are recorded under.
+    // Index by the allocator that they are recorded under.
     let mut shared: FxHashMap<usize, usize> = FxHashMap::default();
     let mapped = |(record, extra): &(&Record, &Extra)| is_mapped(record, extra);
     for (record, _) in found.records.iter().zip(extras).filter(mapped) {
@@ -57,7 +57,7 @@ pub(super) fn set_apart(found: &mut Memory, extras: &[Extra]) {
             mapped.extend(key);
             true
         } else if extra.empty && record.bytes < 0 {
-            // Mapped before the recording: what was in use does not fall to nothing by so much.
+            // Mapped before the recording: the bytes in use do not drop to zero by this free.
             let before = in_use.get(&under).copied().unwrap_or(0);
             key.is_some_and(|key| mapped.remove(&key)) || before.saturating_add(record.bytes) != 0
         } else {

@@ -1,10 +1,10 @@
-//! How much of the products' time the counted ones hold.
+//! Fraction of the products' time that the counted ones take.
 //!
-//! On devices a product's time is that of the kernels it launched; kernels that are products by their
-//! names, and that no counted call launched (of Triton, of compiled graphs), are not covered.
+//! On devices a product's time is that of the kernels it launched. Kernels that are products by their names, and
+//! that no counted call launched (of Triton, of compiled graphs), are not covered.
 //!
-//! Cost: nothing where all calls say their shapes and there are about as many kernels of products as
-//! calls; else one pass over the launches.
+//! Cost: nothing where all calls have shapes and there are about as many kernels of products as calls; else one
+//! pass over the launches.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind};
@@ -16,7 +16,7 @@ use crate::launch::Launches;
 use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 
-/// Kernels of products for each call: a backward pass runs two, and more are split.
+/// Maximum number of product kernels per call: a backward pass runs two, and split products more.
 const KERNELS_A_CALL: u64 = 4;
 
 /// See [`Mfu::covered`](super::Mfu::covered).
@@ -75,8 +75,8 @@ fn part(of: f64, whole: f64) -> f64 {
 /// A slice: its track, and its index there.
 type SliceIndex = (stepscope_model::TrackId, usize);
 
-/// Visits the computation of a device that begins in the windows of its rank, and whether its name is
-/// that of a product.
+/// Visits the computation of a device that starts in the windows of its rank, with whether its name is that of a
+/// product.
 fn every_kernel(
     run_profile: &RunProfile<'_>,
     rank_windows: &RankWindows,
@@ -109,14 +109,14 @@ fn every_kernel(
     }
 }
 
-/// Which names are products, as far as they were looked at.
+/// Cache of which names are products.
 #[derive(Default)]
 struct Products {
     known: FxHashMap<NameId, bool>,
 }
 
 impl Products {
-    /// The outermost product around a launching call: what is counted.
+    /// Returns the outermost product around a launching call, which is the counted one.
     fn around(&mut self, trace: &Trace, launch: EventId) -> Option<EventId> {
         let (thread, mut index) = trace.place_of_slice(launch)?;
         let slices = trace.slices(thread);

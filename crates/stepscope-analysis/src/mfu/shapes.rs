@@ -1,31 +1,32 @@
 //! Floating-point operations of a call of PyTorch, from the shapes of its inputs.
 //!
-//! Counted is what PyTorch's `FlopCounterMode` counts: products of matrices, convolutions and attention,
-//! forwards and backwards, each multiplication with its addition as two.
+//! Counts what PyTorch's `FlopCounterMode` counts: matrix products, convolutions and attention, forward and
+//! backward, each multiplication with its addition as two.
 //!
 //! ```text
 //! mm, addmm, _scaled_mm     2 m k n                                bmm, baddbmm   2 b m k n
 //! convolution               2 b out_spatial kernel out (in / groups); transposed: in_spatial for out_spatial
-//! convolution_backward      as forwards, once for each of input and weight whose gradient is wanted
+//! convolution_backward      as forward, once for each of input and weight whose gradient is requested
 //! attention                 2 b h q k (d + d_v), causal or not
 //! its backward pass         2 b h q k (3 d + 2 d_v): scores again, and the gradients of scores, v, q, k
 //! ```
-//! `out_spatial = (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1`. Shapes that the file does not hold, or that
-//! do not fit, count nothing. Sequences of several lengths in one tensor count nothing either: only the values of
-//! another tensor say where each begins.
+//! `out_spatial = (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1`. Shapes that the file does not
+//! contain, or that do not fit, count nothing. Sequences of several lengths in one tensor count nothing either:
+//! the values of another tensor define where each starts.
 //!
-//! Peers: `FlopCounterMode` counts the weight's gradient of a convolution in groups as often as there are groups.
-//! `TraceLens` adds an operation for each element to which a bias is added, and halves attention that is causal. What
-//! torch's profiler counts with `with_flops=True` is in [`torch`](stepscope_compat::torch): sums and products of elements, and no
+//! Other tools: `FlopCounterMode` counts the weight's gradient of a grouped convolution as often as there are
+//! groups. `TraceLens` adds an operation for each element to which a bias is added, and halves causal attention.
+//! The counts of torch's profiler with `with_flops=True` are in [`torch_args`](crate::torch_args): sums and
+//! products of elements, and no backward passes.
 //! backward passes.
 
 use crate::torch_args::{self, elements, integers, shapes};
 
-/// Which inputs of a call are query, key and value, and how they lie.
+/// Positions and layout of query, key and value among the inputs of a call.
 #[derive(Clone, Copy)]
 struct Attention {
     name: &'static str,
-    /// Place of the query; key and value follow.
+    /// Index of the query; key and value follow.
     query: usize,
     /// Whether heads come before the sequence: `[batch, heads, sequence, size]`.
     heads_first: bool,
@@ -82,7 +83,7 @@ const ATTENTION: &[Attention] = &[
 
 const PRODUCTS: &[&str] = &["aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"];
 
-/// Whether calls of this name may count.
+/// Returns whether calls of this name may count.
 pub(super) fn counts(name: &str) -> bool {
     PRODUCTS.contains(&name)
         || matches!(
@@ -95,9 +96,10 @@ pub(super) fn counts(name: &str) -> bool {
         || ATTENTION.iter().any(|known| known.name == name)
 }
 
-/// Operations of one call, by the texts of its arguments `Input Dims` and `Concrete Inputs`; 0 where nothing counts.
+/// Computes the operations of one call from the texts of its arguments `Input Dims` and `Concrete Inputs`; 0
+/// where nothing counts.
 ///
-/// An operator counts for all that run inside of it, so of nested ones the outermost must be asked.
+/// An operator counts for all nested ones, so call this for the outermost.
 pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
     if PRODUCTS.contains(&name) {
         return torch_args::flops(name, dims, concrete);
@@ -116,7 +118,7 @@ pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether some input holds no element: then nothing was to be done.
+/// Returns whether some input has no element: the call then does nothing.
 pub(super) fn is_of_nothing(dims: &str) -> bool {
     shapes(dims)
         .iter()
@@ -138,7 +140,7 @@ fn scaled(dims: &str) -> Option<i64> {
     product(&[2, rows, inner, columns])
 }
 
-/// Stride, padding, dilation (or others) from place `from` on: one number for each dimension.
+/// Returns stride, padding, dilation (or others) from index `place` on: one number for each dimension.
 fn along(values: &[&str], place: usize, dimensions: usize) -> Option<Vec<i64>> {
     let list = integers(values.get(place)?)?;
     match list.as_slice() {
@@ -156,7 +158,8 @@ fn is_true(values: &[&str], place: usize) -> Option<bool> {
     }
 }
 
-/// Of one point: everything but the positions that the kernel visits. `weight` is `[out, in / groups, kernel...]`.
+/// Returns the operations of one point: everything but the positions that the kernel visits. `weight` is `[out,
+/// in / groups, kernel...]`.
 fn per_position(batch: i64, weight: &[i64]) -> Option<i64> {
     product(weight)?.checked_mul(batch)?.checked_mul(2)
 }
@@ -259,7 +262,7 @@ mod tests {
             flops_of_call("aten::convolution", dims, concrete),
             2 * 4 * 14 * 14 * 768 * 3 * 16 * 16
         );
-        // Of one dimension, in groups: the weight holds the channels of one group.
+        // One dimension, with groups: the weight has the channels of one group.
         let concrete = r#"["", "", "", "[1]", "[1]", "[1]", "False", "[0]", "4"]"#;
         let dims = "[[2, 8, 10], [8, 2, 3], [8], [], [], [], [], [], []]";
         assert_eq!(
@@ -311,7 +314,7 @@ mod tests {
             flops_of_call("aten::_flash_attention_forward", dims, ""),
             40_716_288
         );
-        // Keys and values of fewer heads, and of another length.
+        // Keys and values with fewer heads, and of another length.
         let dims = "[[2, 32, 16, 64], [2, 8, 128, 64], [2, 8, 128, 64]]";
         assert_eq!(flops_of_call(name, dims, ""), 4 * 2 * 32 * 16 * 128 * 64);
         let dims = "[[2, 4, 16, 8], [2, 4, 16, 8], [2, 4, 16, 8], [2, 4, 16, 8]]";
@@ -323,7 +326,7 @@ mod tests {
             ),
             5 * 2 * 2 * 4 * 16 * 16 * 8
         );
-        // Packed sequences: where each begins, the shapes do not say.
+        // Packed sequences: the shapes do not contain the start of each.
         let dims = "[[300, 8, 64], [300, 8, 64], [300, 8, 64]]";
         assert_eq!(flops_of_call("aten::_flash_attention_forward", dims, ""), 0);
     }

@@ -1,5 +1,5 @@
-//! Steps as iterations of a loop: each reaches to the begin of the next, and warm-up and outliers
-//! stand apart.
+//! Steps as iterations of a loop: each lasts until the start of the next; warm-up and outliers are separate
+//! roles.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use stepscope_model::{Dur, Time};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 
-/// How a step compares with the others of its rank.
+/// Role of a step among the others of its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// As long as most.
+    /// About as long as most steps.
     Steady,
     /// One of the first, and longer than most.
     WarmUp,
@@ -19,28 +19,28 @@ pub enum Role {
     Outlier,
 }
 
-/// A step with what the loop does until it begins the next one; or a recording.
+/// A step with the pause until the next one starts; or a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iteration {
-    /// From its begin to the begin of the next one, where the pause between them is part of the loop.
+    /// From its start to the start of the next one, where the pause between them is part of the loop.
     pub range: Range<Time>,
-    /// How it compares.
+    /// Role among the steps of the rank.
     pub role: Role,
 }
 
 impl Iteration {
-    /// Its length.
+    /// Returns the length.
     pub fn dur(&self) -> Dur {
         self.range.end.since(self.range.start).max(Dur::ZERO)
     }
 
-    /// Whether the figures of a run count it: warm-up tells nothing about the steps that follow.
+    /// Returns whether the figures of a run count it: warm-up does not represent the steps that follow.
     pub fn counts(&self) -> bool {
         self.role != Role::WarmUp
     }
 }
 
-/// The iterations of stretches that are steps, in their order; `numbers` are those of the steps.
+/// Builds the iterations of windows that are steps, in their order; `numbers` are those of the steps.
 pub(super) fn of_steps(analysis_windows: &[AnalysisWindow], numbers: &[i64]) -> Vec<Iteration> {
     let mut found = of_recordings(analysis_windows);
     let mut order: Vec<usize> = (0..analysis_windows.len()).collect();
@@ -58,7 +58,7 @@ pub(super) fn of_steps(analysis_windows: &[AnalysisWindow], numbers: &[i64]) -> 
     found
 }
 
-/// Stretches that are no steps: each for itself.
+/// Builds one iteration for each window that is no step.
 pub(super) fn of_recordings(analysis_windows: &[AnalysisWindow]) -> Vec<Iteration> {
     let alone = |analysis_window: &AnalysisWindow| Iteration {
         range: analysis_window.range.clone(),
@@ -67,9 +67,9 @@ pub(super) fn of_recordings(analysis_windows: &[AnalysisWindow]) -> Vec<Iteratio
     analysis_windows.iter().map(alone).collect()
 }
 
-/// Lets each step reach to the begin of the next one, so that what a loop does between two markers
-/// counts. A pause longer than a step, and than twice what three of four pauses take, is no part of the
-/// loop: an evaluation, a recording that stopped for a while.
+/// Extends each step to the start of the next one, so that the time between two markers counts. A pause longer
+/// than a step, and than twice the third quartile of the pauses, is no part of the loop: an evaluation, a
+/// recording that stopped for a while.
 fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
     let Some(typical) = median(rank.iter().map(|index| found[*index].dur())) else {
         return;
@@ -101,7 +101,7 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
     sorted.sort_unstable();
     let limit = match (sorted.len(), outlier_limit(&sorted)) {
         (_, Some(limit)) => limit,
-        // Too few to judge their scatter: only what is far longer than the middle one stands apart.
+        // Too few to judge their scatter: only steps far above the median are outliers.
         (3.., None) => sorted[sorted.len() / 2].as_ns_f64() * 1.5,
         _ => return,
     };
@@ -123,7 +123,7 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
         slow_start
     };
     let later = is_long[slow_start..].iter().filter(|long| **long).count();
-    // What happens to most steps is usual.
+    // A length that most steps have is usual.
     let usual = later * 5 > (rank.len() - slow_start) * 2;
     for (place, index) in rank.iter().enumerate() {
         let is_early = place < slow_start;
@@ -137,7 +137,7 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
     }
 }
 
-/// The middle one, the longer of two.
+/// Returns the median, the longer of the two middle values.
 pub(crate) fn median(durations: impl Iterator<Item = Dur>) -> Option<Dur> {
     let mut all: Vec<Dur> = durations.collect();
     all.sort_unstable();

@@ -1,11 +1,11 @@
-//! What each step's time went into.
+//! Breakdown of each step's time.
 //!
-//! Every moment of a step is charged to exactly one bucket, the first that applies. With devices
-//! this is done for each device of the step's rank apart (a file, or a process of a file of several) that
-//! works in any of its steps, and a bucket of the step is the mean over these devices:
+//! All time of a step is charged to exactly one bucket, the first that applies. With devices this is done
+//! separately for each device of the step's rank (a file, or a process of a file of several) that works in any of
+//! its steps, and a bucket of the step is the mean over these devices:
 //!
 //! ```text
-//! of one device                                  without a device
+//! one device                                     without a device
 //! 1. compute         it computes                 compile
 //! 2. communication   it communicates             input
 //! 3. copy            it copies                   compute, communication (on the host)
@@ -17,16 +17,15 @@
 //! step = compute + exposed communication + exposed copy + input + compile + host + idle
 //! ```
 //!
-//! The sets of a device are unions over its queues, those of the host unions over the threads of
-//! the step's file, cut to the step, as in [`device`](crate::device): loops compute where nothing
-//! inside them is recorded. `communication` and `copy` count the whole time, hidden or exposed. *The
-//! step's thread* is the one that marks the steps; where a device marks them, all threads of the
-//! file; rows of the same process and thread number, as another profiler's in one recording, are the
-//! same thread. Inside a marker, whatever it holds is work of the host; a marker with nothing inside is
-//! idle.
+//! The sets of a device are unions over its queues, those of the host unions over the threads of the step's file,
+//! clipped to the step, as in [`device`](crate::device): loops compute where nothing inside them is recorded.
+//! `communication` and `copy` count the whole time, hidden or exposed. *The step's thread* is the one that marks
+//! the steps; where a device marks them, all threads of the file; rows with the same process and thread number,
+//! such as another profiler's in one recording, are the same thread. Inside a marker, every slice is host
+//! activity; a marker without slices inside is idle.
 //!
-//! Cost: one pass over the slices of the files with steps, in parallel, a sort of what remains
-//! after neighbours were united, and one pass over that for each device.
+//! Cost: one parallel pass over the slices of the files with steps, a sort of the intervals that remain after
+//! neighbours are united, and one pass over those for each device.
 
 #![allow(
     clippy::similar_names,
@@ -47,22 +46,22 @@ use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
 use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
 
-/// One step's time, by bucket. The first seven add up to the step.
+/// Time of one step by bucket. The first seven add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepParts {
-    /// Computation.
+    /// Computation on the device.
     pub compute: Dur,
-    /// Communication while nothing was computed.
+    /// Communication without concurrent computation.
     pub exposed_communication: Dur,
-    /// Copies while nothing was computed or communicated.
+    /// Copies without concurrent computation or communication.
     pub exposed_copy: Dur,
     /// The step's thread fetches its input.
     pub input: Dur,
     /// Compilation.
     pub compile: Dur,
-    /// Other work of the step's thread.
+    /// Other activity of the step's thread.
     pub host: Dur,
-    /// Nothing was recorded.
+    /// Time without a recorded event.
     pub idle: Dur,
     /// All communication, hidden or not.
     pub communication: Dur,
@@ -71,7 +70,7 @@ pub struct StepParts {
 }
 
 impl StepParts {
-    /// Names and times of the buckets, in the order of the equation.
+    /// Returns names and times of the buckets, in the order of the equation.
     pub const fn buckets(&self) -> [(&'static str, Dur); 7] {
         [
             ("compute", self.compute),
@@ -84,7 +83,7 @@ impl StepParts {
         ]
     }
 
-    /// Sum of the buckets: the step's length.
+    /// Returns the sum of the buckets: the step's length.
     pub fn sum(&self) -> Dur {
         let buckets = self.buckets();
         buckets
@@ -110,25 +109,25 @@ impl StepParts {
     }
 }
 
-/// A stretch of one file's time that is broken down: a step, or the whole recording.
+/// A time range of one file that is broken down: a step, or the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisWindow {
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// The process whose devices and threads count, in a file of several ranks.
+    /// Process whose devices and threads count, in a file of several ranks.
     pub process: Option<i64>,
-    /// When.
+    /// Time range of the window.
     pub range: Range<Time>,
-    /// The thread whose work is the host's share, `None` for all threads of the file.
+    /// Thread whose activity is the host bucket, `None` for all threads of the file.
     pub thread: Option<TrackId>,
-    /// Index of the marker on that thread: what comes before it encloses it. `None`: there is none.
+    /// Index of the marker on that thread: slices before it enclose it. `None`: there is no marker.
     pub marker: Option<usize>,
-    /// Whether it lies between two steps: what encloses it says nothing about it.
+    /// Whether the window lies between two steps: slices that enclose it do not explain it.
     pub is_pause: bool,
 }
 
 impl AnalysisWindow {
-    /// Whose time it is.
+    /// Returns the rank that the window belongs to.
     pub const fn rank(&self) -> StepRank {
         StepRank {
             file: self.file,
@@ -136,7 +135,7 @@ impl AnalysisWindow {
         }
     }
 
-    /// A step.
+    /// Returns the window of a step.
     pub fn of_step(trace: &Trace, step: &StepRow) -> Self {
         let place = trace.place_of_slice(step.event).filter(|(track, _)| {
             let track = trace.tracks().get(track.index());
@@ -147,7 +146,7 @@ impl AnalysisWindow {
             process: step.process,
             range: step.start..step.start.saturating_add(step.dur),
             thread: place.map(|(track, _)| track),
-            // A mark at the end of a step, as on Neuron devices, encloses nothing of it.
+            // A marker at the end of a step, as on Neuron devices, encloses none of it.
             marker: place
                 .filter(|(track, index)| trace.slices(*track).start[*index] <= step.start)
                 .map(|(_, index)| index),
@@ -155,7 +154,7 @@ impl AnalysisWindow {
         }
     }
 
-    /// What follows the step until the next one begins.
+    /// Returns the window of the pause from a step's end to the start of the next one.
     #[must_use]
     pub fn pause(&self, range: Range<Time>) -> Self {
         Self {
@@ -166,8 +165,8 @@ impl AnalysisWindow {
         }
     }
 
-    /// Whether a slice of the step's thread says what the stretch went into: what encloses a step, an
-    /// epoch for one, does not.
+    /// Returns whether a slice of the step's thread explains the window: a slice that encloses the step, such as
+    /// an epoch, does not.
     fn holds(&self, start: Time, end: Time) -> bool {
         let is_step = self.is_pause || self.marker.is_some();
         let encloses = start <= self.range.start
@@ -177,7 +176,7 @@ impl AnalysisWindow {
     }
 }
 
-/// One step's time as one device spent it.
+/// Breakdown of one step on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceStep {
     /// Index into [`Devices::list`].
@@ -186,18 +185,18 @@ pub struct DeviceStep {
     pub parts: StepParts,
 }
 
-/// What [`breakdown`] found.
+/// Result of [`breakdown`].
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
-    /// As many as there are steps, in their order; of several devices their mean.
+    /// Breakdown of each step, in their order; the mean where there are several devices.
     pub parts: Vec<StepParts>,
-    /// The devices of each step, as many lists as there are steps; empty where the host computes.
+    /// Devices of each step, one list per step; empty where the host computes.
     pub devices: Vec<Vec<DeviceStep>>,
-    /// Whether a device took part in any of them.
+    /// Whether a device took part in any step.
     pub on_device: bool,
 }
 
-/// A class of moments.
+/// Class of host activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Class {
     DeviceCompute,
@@ -216,11 +215,11 @@ const CLASSES: usize = 9;
 /// Intervals of each class.
 type Lists = [Vec<(Time, Time)>; CLASSES];
 
-/// Moments of one rank: of a file, or of a process in a file of several ranks.
+/// Intervals of one rank: of a file, or of a process in a file of several ranks.
 struct RankMoments {
-    /// By device (index into [`Devices::list`]): computation, communication, copies.
+    /// Computation, communication and copies of each device (index into [`Devices::list`]).
     devices: Vec<(usize, [IntervalSet; 3])>,
-    /// By [`Class`], of all threads.
+    /// Intervals of all threads by [`Class`].
     host: [IntervalSet; CLASSES],
 }
 
@@ -230,7 +229,7 @@ impl RankMoments {
     }
 }
 
-/// Breaks steps down, or other stretches.
+/// Breaks down steps or other windows.
 pub fn breakdown(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -284,7 +283,7 @@ pub fn breakdown(
             continue;
         }
         found.on_device = true;
-        // A device that the others leave out waits for nothing.
+        // A device that the other devices of the rank do not use waits for nothing.
         let works = |moments: &[IntervalSet; 3]| {
             let own = indexes.iter().map(|index| &analysis_windows[*index].range);
             own.clone()
@@ -315,9 +314,9 @@ pub fn breakdown(
     Ok(found)
 }
 
-/// Moments by the bucket to which they are charged, and communication and copies as a whole.
+/// Intervals by the bucket they are charged to, and communication and copies as a whole.
 struct Charged<'a> {
-    /// Computation, communication, copies, input, compilation, host.
+    /// Intervals of computation, communication, copies, input, compilation, host.
     buckets: [IntervalSet; 6],
     communication: &'a IntervalSet,
     copy: &'a IntervalSet,
@@ -353,8 +352,8 @@ impl Charged<'_> {
     }
 }
 
-/// Charges each moment to what the device does, else to what the host does: compilation, input and
-/// other work, of which no two share a moment.
+/// Charges time to the device's activity, else to the host's: compilation, input and other activity, which do not
+/// overlap.
 fn charge_device<'a>(device: &'a [IntervalSet; 3], host: [&IntervalSet; 3]) -> Charged<'a> {
     let [compute, communication, copy] = device;
     let engines = compute.union(communication);
@@ -374,7 +373,7 @@ fn charge_device<'a>(device: &'a [IntervalSet; 3], host: [&IntervalSet; 3]) -> C
     }
 }
 
-/// Charges each moment of a file without devices to what the host does.
+/// Charges the time of a file without devices to the host's activity.
 fn charge_host<'a>(file: &'a RankMoments, input: &IntervalSet, host: &IntervalSet) -> Charged<'a> {
     let communication = file.host(Class::HostCommunication);
     let copy = file.host(Class::HostCopy);
@@ -413,8 +412,8 @@ fn charge_host<'a>(file: &'a RankMoments, input: &IntervalSet, host: &IntervalSe
     }
 }
 
-/// Mean over the devices of a step. Sums are divided one after the other, so that the buckets still
-/// add up to the step to the picosecond.
+/// Computes the mean over the devices of a step. Cumulative sums are divided one after the other, so that the
+/// buckets still add up to the step to the picosecond.
 fn mean(devices: &[DeviceStep]) -> StepParts {
     if let [one] = devices {
         return one.parts;
@@ -453,7 +452,7 @@ fn mean(devices: &[DeviceStep]) -> StepParts {
     parts
 }
 
-/// Positions of the step markers on each track, ascending.
+/// Lists the positions of the step markers on each track, ascending.
 fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
     let mut found: BTreeMap<TrackId, Vec<usize>> = BTreeMap::new();
     for mark in trace.step_marks() {
@@ -467,7 +466,7 @@ fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
     found
 }
 
-/// Moments of each class on all tracks of a rank. `Input` and `Host` are those of all threads.
+/// Collects the intervals of each class on all tracks of a rank. `Input` and `Host` cover all threads.
 fn shared(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -532,7 +531,7 @@ fn collect(
 ) {
     let slices = trace.slices(track.id);
     let on_device = track.kind == TrackKind::DeviceQueue;
-    // Classes of a name and category: mostly those of the slice before.
+    // Classes of a name and category, which mostly equal those of the previous slice.
     let mut known: FxHashMap<_, [bool; CLASSES]> = FxHashMap::default();
     let mut last = (None, [false; CLASSES]);
     for index in indexes {
@@ -593,8 +592,8 @@ fn host_classes(
     classes
 }
 
-/// Input and work of the thread that marks these stretches: what lies inside the markers. `rows`: those
-/// about the thread, the one with the markers first, and all markers on each, ascending.
+/// Collects input and host activity inside the markers, on the thread that marks these windows. `rows`: the rows
+/// of the thread, the one with the markers first, and all markers on each, ascending.
 fn own<'a>(
     trace: &Trace,
     rows: impl Iterator<Item = (TrackId, &'a [usize])>,
@@ -613,9 +612,9 @@ fn own<'a>(
         let overlapping = trace.overlapping(on);
         // In the order of time.
         let (mut input, mut host) = (Vec::new(), Vec::new());
-        // Whether slices of a name and category fetch input: mostly as the slice before.
+        // Whether slices of a name and category fetch input; mostly the same as for the previous slice.
         let mut last = (None, false);
-        // What lies inside a marker that lies inside another one was seen with the outer one.
+        // Slices inside a nested marker were already visited with the outer one.
         let mut outer: Option<&AnalysisWindow> = None;
         for analysis_window in &own {
             let Range { start, end } = analysis_window.range;
@@ -629,7 +628,7 @@ fn own<'a>(
             if analysis_window.marker.is_some() {
                 outer = Some(analysis_window);
             }
-            // What encloses the marker comes before it in the track's order. A slice around the whole
+            // Slices that enclose the marker come before it in the track's order. A slice around the whole
             // recording costs no more than any other.
             let (open, first) = match analysis_window.marker {
                 Some(marker) if is_marked => (Vec::new(), marker + 1),
@@ -662,7 +661,7 @@ fn own<'a>(
         all_input.append(&mut input);
         all_host.append(&mut host);
     }
-    // Other rows show the same moments; sorting is cheap where there are none.
+    // Other rows cover the same time; sorting is cheap where there are none.
     (
         IntervalSet::from_intervals(all_input),
         IntervalSet::from_intervals(all_host),

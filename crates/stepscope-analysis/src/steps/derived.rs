@@ -1,24 +1,23 @@
-//! Steps that nobody marked: what repeats most regularly, in each file.
+//! Steps derived from the most regular repetition in each file, where the program marks none.
 //!
-//! Three places are looked at, in this order:
+//! Three sources are searched, in this order:
 //!
 //! 1. **Lines of programs** of a device: the program with the most time, if it ran at least
 //!    [`FEWEST`] times.
 //! 2. **Executions of programs** on the host (`jit_f:XLA GPU module`, else `PjitFunction(f)`), in files
 //!    whose devices worked: the program with the most time there, if it ran at least [`FEWEST`] times
 //!    and holds [`DOMINANCE`] of the time of all executions.
-//! 3. **Threads** (the busiest first): the name with the most time among slices at most [`DEEPEST`]
-//!    levels down that comes at least [`FEWEST`] times, covers at least [`COVERAGE`] of the time from
-//!    its first begin to its last end, and whose distances from begin to begin vary by less than
-//!    [`UNEVENNESS`] of their mean.
+//! 3. **Threads** (the busiest first): the name with the most time among slices at most [`DEEPEST`] levels down
+//! that comes at least [`FEWEST`] times, covers at least [`COVERAGE`] of the time from its first start to its
+//! last end, and whose distances from start to start vary by less than [`UNEVENNESS`] of their mean.
 //!
-//! A run of a program is a step from its begin to the next one's, the last one to its own end; a
-//! slice of a thread is a step itself. Operators, waits (`block_until_ready`, synchronisation),
-//! compilation and runtime calls are no steps, nor is what repeats for a moment of the run only: from
-//! the first begin to the last end it takes [`EXTENT`] of the run, or [`DEVICE_WORK`] of all work of
-//! the devices is done in that time. Files in which another name repeats have no derived steps.
+//! A program execution is a step from its start to the start of the next one, the last one to its own end; a
+//! slice of a thread is a step itself. Operators, waits (`block_until_ready`, synchronisation), compilation and
+//! runtime calls are no steps, nor is a repetition in only a short part of the run: from the first start to the
+//! last end it must take [`EXTENT`] of the run, or include [`DEVICE_WORK`] of all work of the devices. Files in
+//! which another name repeats have no derived steps.
 //!
-//! Derived steps are an offer and are marked as derived wherever they are shown.
+//! Derived steps are labelled as derived wherever they are shown.
 
 #![allow(
     clippy::similar_names,
@@ -34,24 +33,24 @@ use stepscope_store::{Trace, Track};
 use super::marks::Marker;
 use crate::ops::is_operator;
 
-/// Fewer repetitions make no pattern.
+/// Minimum number of repetitions of a pattern.
 const FEWEST: usize = 3;
-/// How deep in the nesting a pattern may lie.
+/// Maximum nesting depth of a pattern.
 const DEEPEST: u16 = 3;
-/// Least part of the time that a pattern covers.
+/// Minimum fraction of the time that a pattern covers.
 const COVERAGE: f64 = 0.5;
-/// Largest deviation of the distances between begins, over their mean.
+/// Maximum standard deviation of the distances between starts, over their mean.
 const UNEVENNESS: f64 = 1.0;
-/// Least part of the run from the first begin to the last end.
+/// Minimum fraction of the run from the first start to the last end.
 const EXTENT: f64 = 0.1;
-/// Least part of the time of all executions that one program holds.
+/// Minimum fraction of the time of all executions that one program takes.
 const DOMINANCE: f64 = 0.5;
-/// Least part of the devices' work in that time, where it is a shorter one.
+/// Minimum fraction of the devices' work in a pattern that is shorter than [`EXTENT`].
 const DEVICE_WORK: f64 = 0.5;
-/// Threads that are looked at.
+/// Maximum number of threads that are searched.
 const THREADS: usize = 8;
 
-/// Steps that were found, and the name that repeats.
+/// Derived steps, and the name that repeats.
 pub(super) struct Derived {
     pub(super) markers: Vec<Marker>,
     pub(super) name: String,
@@ -78,7 +77,7 @@ pub(super) fn derive(trace: &Trace) -> Option<Derived> {
     found
 }
 
-/// The marker of each run of a program: it lasts until the next one begins.
+/// Builds the marker of each run of a program: it lasts until the next one starts.
 fn runs_of_program(trace: &Trace, track: &Track, runs: &[usize]) -> Vec<Marker> {
     let slices = trace.slices(track.id);
     let markers = runs.iter().enumerate().map(|(number, index)| Marker {
@@ -123,7 +122,7 @@ fn sums(trace: &Trace, track: &Track, deepest: u16) -> Vec<(NameId, Sum)> {
 }
 
 fn by_programs(trace: &Trace, file: usize) -> Option<Derived> {
-    // The first device that has such a line stands for all of the file.
+    // The first device with such a line represents all devices of the file.
     let track = trace.tracks().iter().find(|track| {
         track.file == file
             && track.kind == TrackKind::DeviceQueue
@@ -142,7 +141,7 @@ fn by_programs(trace: &Trace, file: usize) -> Option<Derived> {
     })
 }
 
-/// The program whose execution a slice of a host thread is.
+/// Kind of host slice that executes a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Execution {
     /// The runtime executes a compiled program.
@@ -190,14 +189,14 @@ fn by_executions(trace: &Trace, file: usize) -> Option<Derived> {
         })
 }
 
-/// The program that a thread executes most, where it holds most of the time of all executions there.
+/// Finds the program that a thread executes most, if it takes most of the time of all executions there.
 fn executions_on(trace: &Trace, track: &Track, is: impl Fn(NameId) -> bool) -> Option<Derived> {
     let slices = trace.slices(track.id);
     let mut runs: FxHashMap<NameId, (i128, Vec<usize>)> = FxHashMap::default();
     let mut all_ps = 0_i128;
     let mut until = Time::MIN;
     for index in 0..slices.len() {
-        // A call that a call of another layer holds is the same execution.
+        // A call inside a call of another layer is the same execution.
         if !is(slices.name[index]) || slices.start[index] < until {
             continue;
         }
@@ -288,7 +287,7 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
     None
 }
 
-/// Whether a function of this name waits for what others do.
+/// Returns whether a function of this name waits for other activity.
 fn is_wait(name: &str) -> bool {
     const WAITS: [&str; 6] = [
         "block_until_ready",
@@ -310,7 +309,7 @@ fn is_wait(name: &str) -> bool {
     })
 }
 
-/// Whether what repeats in this time says something of the run.
+/// Returns whether a repetition in this range represents the run.
 fn matters(trace: &Trace, range: Range<Time>) -> bool {
     let part = |of: i128, whole: i128| of as f64 / (whole as f64).max(1.0);
     let whole = trace.span();
@@ -334,7 +333,7 @@ fn matters(trace: &Trace, range: Range<Time>) -> bool {
     all > 0 && part(inside, all) >= DEVICE_WORK
 }
 
-/// Standard deviation over mean.
+/// Computes the standard deviation over the mean.
 fn unevenness(gaps: &[Dur]) -> f64 {
     let count = gaps.len().max(1) as f64;
     let mean = gaps.iter().map(|gap| gap.as_ns_f64()).sum::<f64>() / count;

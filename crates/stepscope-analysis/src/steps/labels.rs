@@ -1,4 +1,4 @@
-//! The share of each label in the steps; the equations stand in the [module above](super).
+//! Share of each label in the steps; the [parent module](super) has the equations.
 
 use std::ops::Range;
 
@@ -27,12 +27,12 @@ impl Sums {
     }
 }
 
-/// Up to this many names, figures lie in arrays: a slice then costs no hashing.
+/// Maximum number of names for which sums are in arrays: a slice then costs no hashing.
 const MOST_DENSE_NAMES: usize = 1 << 18;
 
-/// Figures by label and place.
+/// Sums by label and kind of thread.
 enum Table {
-    /// By the name's number; a place each.
+    /// Sums by name id; one entry for each kind of thread.
     Dense(Vec<[Sums; 4]>),
     Sparse(FxHashMap<(NameId, LabelThread), Sums>),
 }
@@ -70,7 +70,7 @@ impl Table {
         }
     }
 
-    /// Labels that were seen. A parent that no step counts has no row of its own.
+    /// Returns the labels with slices. A parent that no step counts has no row of its own.
     fn rows(self) -> Vec<(NameId, LabelThread, Sums)> {
         let mut rows = self.entries();
         rows.retain(|(_, _, sums)| sums.count > 0);
@@ -103,13 +103,13 @@ impl Table {
     }
 }
 
-/// Up to where each label is counted already, on one track.
+/// End of the time that is already counted for each label, on one track.
 enum Covered {
-    /// Where steps do not overlap, one moment a label is enough: what a slice covers of an earlier
-    /// step ends before the next begins. With the number of the job that wrote it, so that nothing
-    /// has to be cleared between jobs; the number of the one at hand stands before them.
+    /// One timestamp per label, sufficient where steps do not overlap: the part of a slice in an earlier step
+    /// ends before the next step starts. Each entry has the number of the job that wrote it, so that nothing has
+    /// to be cleared between jobs; the first field is the number of the current job.
     Once(u32, Vec<(u32, Time)>),
-    /// By label and step.
+    /// Timestamps by label and step.
     ByStep(FxHashMap<(NameId, usize), Time>),
 }
 
@@ -128,26 +128,26 @@ impl Covered {
     }
 }
 
-/// Some of a rank's steps on one track: what one thread counts at a time.
+/// Consecutive steps of a rank on one track: the unit of work of a thread.
 struct Job {
     track: TrackId,
     rank: StepRank,
-    /// Which of its steps.
+    /// Indexes of the steps.
     steps: Range<usize>,
     device: bool,
 }
 
-/// What one thread has counted.
+/// State of one worker thread.
 struct Counter {
     sums: Table,
     /// See [`Covered::Once`].
     moments: Vec<(u32, Time)>,
 }
 
-/// Pieces of a long track. Each looks again at what is open since before it.
+/// Number of chunks of a long track. Each chunk reads the slices again that are open at its start.
 const PIECES: usize = 4;
 
-/// Cuts the steps on a track into pieces with about as many slices each.
+/// Splits the steps on a track into chunks with about as many slices each.
 fn pieces(start: &[Time], steps: &[Marker]) -> Vec<Range<usize>> {
     let pieces = if start.len() < parallel::CHUNK_LEN {
         1
@@ -219,7 +219,7 @@ pub(super) fn labels(
         &Cancel::default(),
         || Counter {
             sums: Table::new(names),
-            // The number of no job.
+            // Initial value that is no job's number.
             moments: vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)],
         },
         |counter, (number, job)| {
@@ -236,7 +236,7 @@ pub(super) fn labels(
         },
     );
     let mut sums = Table::new(names);
-    // Nobody cancels it.
+    // The scan is never cancelled.
     for counter in counters.unwrap_or_default() {
         sums.add(counter.sums);
     }
@@ -257,7 +257,7 @@ pub(super) fn labels(
         })
         .collect();
     without_functions(&mut rows, &mut report.notes);
-    // Another thread that waits a whole step long does not explain the step: such rows come last.
+    // Another thread that waits for a whole step does not explain the step: such rows come last.
     rows.sort_by(|a, b| {
         let key = |row: &LabelRow| {
             let elsewhere = row.place == LabelThread::OtherThread;
@@ -270,8 +270,8 @@ pub(super) fn labels(
     report.labels = rows;
 }
 
-/// Takes out what tracers of Python functions wrote, unless there is nothing else: hundreds of functions
-/// would hide the labels around them.
+/// Removes the Python functions of tracers, unless there is nothing else: hundreds of functions would hide the
+/// labels around them.
 fn without_functions(rows: &mut Vec<LabelRow>, notes: &mut Vec<StepNote>) {
     let all = rows.len();
     if rows.iter().all(|row| python_calls::is_function(&row.label)) {
@@ -288,13 +288,13 @@ fn dur(ps: i128) -> Dur {
     Dur::from_ps(i64::try_from(ps).unwrap_or(if ps < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// Where the slices are that mark steps: they are no labels, nor are repeated ones on other tracks.
+/// Positions of the slices that mark steps: they are no labels, nor are repeated ones on other tracks.
 struct Marks {
-    /// Their indexes, by track.
+    /// Indexes of the markers by track.
     of: FxHashMap<TrackId, Vec<usize>>,
-    /// By the number of a name: whether any of them bears it.
+    /// Whether any marker has the name, by name id.
     names: Vec<bool>,
-    /// Which tracks are about the same thread.
+    /// Tracks that show the same thread.
     rows: ThreadRows,
 }
 
@@ -324,7 +324,7 @@ impl Marks {
     }
 }
 
-/// Adds what one track's slices spent in some steps of its rank.
+/// Adds the time of one track's slices in some steps of its rank.
 fn label_track(
     trace: &Trace,
     job: &Job,
@@ -333,8 +333,8 @@ fn label_track(
     covered: &mut Covered,
     sums: &mut Table,
 ) {
-    // Steps may overlap (several threads mark): the latest end of all that began before, so that a
-    // slice looks back no further than it must.
+    // Steps may overlap (several threads mark them). The latest end of all steps that started before limits how
+    // far a slice looks back.
     let mut reach: Vec<Time> = Vec::with_capacity(steps.len());
     for step in steps {
         let before = reach.last().copied().unwrap_or(Time::MIN);
@@ -372,7 +372,7 @@ fn label_track(
         let parent = usize::try_from(slices.parent[index])
             .ok()
             .filter(|parent| *parent < slices.start.len());
-        // A slice without length lies in the step that it begins in. Slices come by their begin.
+        // A slice without length lies in the step that it starts in. Slices are in order of their start.
         while reach.get(first).is_some_and(|reached| *reached <= start) {
             first += 1;
         }
@@ -387,7 +387,7 @@ fn label_track(
                 continue;
             }
             let on_step_track = step.track == job.track;
-            // What encloses the marker comes before it in the track's order.
+            // Slices that enclose the marker come before it in the track's order.
             let outside = |index: usize| {
                 if on_step_track {
                     index <= step.index
@@ -435,8 +435,8 @@ mod tests {
 
     type Figure = (NameId, LabelThread, u64, i128, i128);
 
-    /// Figures of all labels, with either way to remember what is counted, and with the steps in
-    /// pieces of so many.
+    /// Computes the figures of all labels, with either variant of [`Covered`], and with the steps in chunks of
+    /// this many.
     fn figures(trace: &Trace, once: bool, piece: usize) -> Vec<Figure> {
         let (markers, _) = super::super::marks::markers(trace);
         let marks = Marks::from_trace(trace);
@@ -482,8 +482,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where steps lie apart, one moment a label says as much as one for each step; and steps
-        /// that are counted in pieces say what they say together.
+        /// Where steps do not overlap, one timestamp per label gives the same result as one for each step; and
+        /// steps that are counted in chunks give the same sums.
         #[test]
         fn one_moment_a_label_is_enough(
             steps in prop::collection::vec((0..50_i64, 1..300_i64), 1..8),

@@ -1,4 +1,4 @@
-//! The markers that make steps: those of the program, and which of them count.
+//! Step markers of the program, and the selection of those that count.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::processes;
 use super::roots::roots;
 use super::step_markers::step_markers;
 
-/// One step in the making: its marker and its file.
+/// Marker of one step, with its file and rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marker {
     pub(super) number: i64,
     pub(super) file: usize,
-    /// The process, where several of the file are ranks.
+    /// Process of the marker, where several of the file are ranks.
     pub(super) process: Option<i64>,
     pub(super) track: TrackId,
     /// Index within the track.
@@ -35,7 +35,7 @@ impl Marker {
     }
 }
 
-/// The markers that count, by begin, and tracks whose marks say the same again.
+/// Lists the markers that count, in order of their start, and the tracks whose markers repeat them.
 pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
     let mut by_track: BTreeMap<TrackId, Vec<Marker>> = BTreeMap::new();
     for mark in trace.step_marks() {

@@ -1,10 +1,10 @@
-//! Ranks within one file: processes that each mark steps of their own, and the devices they use.
+//! Ranks within one file: processes that each mark their own steps, and the devices they use.
 //!
-//! Tools that fuse the traces of several ranks write them into one file, a process each. Processes
-//! are ranks where threads of at least two of them mark the same step number; the marks on other
-//! tracks belong to the process whose device they lie on.
+//! Tools that merge the traces of several ranks write them into one file, one process per rank. Processes are
+//! ranks where threads of at least two of them mark the same step number; the markers on other tracks belong to
+//! the process that drives their device.
 //!
-//! Cost: one pass over the marks; of each queue of a device at most [`LOOKED_AT`] slices.
+//! Cost: one pass over the markers, and at most [`LOOKED_AT`] slices of each device queue.
 
 #![allow(
     clippy::similar_names,
@@ -21,7 +21,7 @@ use super::StepRank;
 use super::marks::Marker;
 use crate::device::Devices;
 
-/// Slices of a queue whose launches are looked at for the process that drives it.
+/// Maximum number of slices of a queue whose launches are read to find the process that drives it.
 const LOOKED_AT: usize = 64;
 
 /// Sets the process of each marker in the files whose processes are ranks.
@@ -37,7 +37,7 @@ pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>
         let Some(processes) = ranks.get(&track.file) else {
             continue;
         };
-        // A mark of no rank's process repeats those of a rank: it adds none.
+        // A marker of a process that is no rank repeats those of a rank: it adds none.
         let own = process(trace, track).filter(|pid| processes.binary_search(pid).is_ok());
         let process = own.or_else(|| processes.first().copied());
         for marker in markers {
@@ -46,7 +46,7 @@ pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>
     }
 }
 
-/// By file, the processes that are ranks, in order; files of one rank are not listed.
+/// Returns, by file, the processes that are ranks, in order; files of one rank are not listed.
 fn ranks(trace: &Trace, by_track: &BTreeMap<TrackId, Vec<Marker>>) -> FxHashMap<usize, Vec<i64>> {
     let mut owners: BTreeMap<usize, FxHashMap<i64, FxHashSet<i64>>> = BTreeMap::new();
     for (track, markers) in by_track {
@@ -73,7 +73,7 @@ fn ranks(trace: &Trace, by_track: &BTreeMap<TrackId, Vec<Marker>>) -> FxHashMap<
     found
 }
 
-/// The process that launched what a queue of a device ran, by the first slices with a link.
+/// Returns the process that launched the work of a device queue, by the first slices with a link.
 fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
     let slices = trace.slices(queue);
     let looked_at = (0..slices.len()).take(LOOKED_AT);
@@ -85,16 +85,16 @@ fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
         .and_then(|track| track.pid)
 }
 
-/// The files whose processes are ranks.
+/// Files whose processes are ranks.
 #[derive(Clone, Debug, Default)]
 pub struct FusedFiles {
     files: FxHashSet<usize>,
-    /// The process that drives each device (file, ordinal) in them.
+    /// Process that drives each device (file, ordinal) in them.
     drivers: FxHashMap<(usize, u32), i64>,
 }
 
 impl FusedFiles {
-    /// Finds them among the ranks of a run.
+    /// Finds these files among the ranks of a run.
     pub fn new(trace: &Trace, ranks: impl Iterator<Item = StepRank>) -> Self {
         let fused = ranks.filter(|rank| rank.process.is_some());
         let files: FxHashSet<usize> = fused.map(|rank| rank.file).collect();
@@ -112,7 +112,7 @@ impl FusedFiles {
         Self { files, drivers }
     }
 
-    /// The rank that a track belongs to: of a queue, that of its device.
+    /// Returns the rank that a track belongs to; for a queue, that of its device.
     pub fn rank(&self, track: &Track) -> StepRank {
         let is_fused = self.files.contains(&track.file);
         let process = || match track.kind {
@@ -129,7 +129,7 @@ impl FusedFiles {
     }
 }
 
-/// The process that a track belongs to: that of a thread, and the one that launched the work of a queue.
+/// Returns the process that a track belongs to: that of a thread, and the one that launched the work of a queue.
 fn process(trace: &Trace, track: &Track) -> Option<i64> {
     match track.kind {
         TrackKind::Thread => track.pid,
@@ -137,9 +137,8 @@ fn process(trace: &Trace, track: &Track) -> Option<i64> {
     }
 }
 
-/// The devices and threads of each rank. A rank that is a whole file has all devices and threads of
-/// that file; a rank that is one process among several has the devices that it launched work on and
-/// its own threads.
+/// Devices and threads of each rank. A rank that is a whole file has all devices and threads of that file; a rank
+/// that is one process among several has the devices that it launched work on and its own threads.
 #[derive(Clone, Debug, Default)]
 pub struct RankTracks {
     devices: FxHashMap<StepRank, Vec<usize>>,
@@ -172,12 +171,12 @@ impl RankTracks {
         found
     }
 
-    /// Devices of a rank: indexes into [`Devices::list`], ascending.
+    /// Returns the devices of a rank: indexes into [`Devices::list`], ascending.
     pub fn devices(&self, rank: StepRank) -> &[usize] {
         self.devices.get(&rank).map_or(&[], Vec::as_slice)
     }
 
-    /// Threads of a rank that recorded slices, in the order of [`Trace::tracks`].
+    /// Returns the threads of a rank that recorded slices, in the order of [`Trace::tracks`].
     pub fn threads(&self, rank: StepRank) -> &[TrackId] {
         self.threads.get(&rank).map_or(&[], Vec::as_slice)
     }

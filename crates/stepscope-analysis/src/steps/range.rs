@@ -1,4 +1,4 @@
-//! Steps by their numbers, for whoever asks for a part of a run.
+//! Time range of steps that are selected by number.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -8,12 +8,12 @@ use stepscope_store::Trace;
 
 use super::find;
 
-/// No step has such a number.
+/// Error: no step has a requested number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchSteps {
-    /// What was asked for.
+    /// The requested numbers.
     pub wanted: RangeInclusive<i64>,
-    /// The lowest and the highest number that there is; `None` when the run has no steps.
+    /// The lowest and the highest existing number; `None` when the run has no steps.
     pub there: Option<(i64, i64)>,
 }
 
@@ -36,9 +36,9 @@ impl fmt::Display for NoSuchSteps {
 
 impl std::error::Error for NoSuchSteps {}
 
-/// From the begin of the first of these steps to the end of the last, over all ranks.
+/// Returns the range from the start of the first of these steps to the end of the last, over all ranks.
 ///
-/// `marked_only` as of [`steps_of`](super::steps_of).
+/// `marked_only` has the meaning of [`steps_of`](super::steps_of).
 pub fn range_of(
     trace: &Trace,
     wanted: &RangeInclusive<i64>,

@@ -1,8 +1,8 @@
-//! Steps of programs that mark them without numbers: slices with the argument `_r` (JAX's and TensorFlow's
-//! word for *a step begins here*, as on each request of a server). They are numbered in the order
-//! of their begin, as XProf does.
+//! Steps of programs that mark them without numbers: slices with the argument `_r`, with which JAX and TensorFlow
+//! mark *the start of a step*, as on each request of a server. They are numbered in the order of their start, as
+//! XProf does.
 //!
-//! The slices of one name are alike: the argument of the first decides.
+//! Slices of one name are alike: the argument of the first decides.
 
 #![allow(
     clippy::similar_names,
@@ -15,12 +15,12 @@ use stepscope_store::{Trace, Track};
 
 use super::marks::Marker;
 
-/// Roots lie on the outermost levels.
+/// Maximum depth of a root.
 const DEEPEST: u16 = 2;
-/// Names of a thread that are looked at.
+/// Maximum number of names of a thread that are checked.
 const MOST_NAMES: usize = 4_096;
 
-/// Roots of the files that mark no numbered step, by begin.
+/// Returns the roots of the files that mark no numbered step, in order of their start.
 pub(super) fn roots(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
     let mut found = Vec::new();
     for (number, file) in trace.files().iter().enumerate() {
@@ -76,7 +76,7 @@ fn is_root(trace: &Trace, event: stepscope_store::EventId, name: NameId) -> bool
         return false;
     }
     let mut root = false;
-    // Arguments that are lost mark nothing.
+    // Unreadable arguments mark nothing.
     let _ = trace.args_of(event, ArgKeys::new(&["_r"]), &mut |_, _| root = true);
     root
 }

@@ -1,8 +1,8 @@
-//! Steps of programs of PyTorch/XLA, on Neuron devices too, of which the runtime records the ends:
-//! `StepMarker` is the call that compiles, loads and runs what the program has traced since the one
-//! before. A step therefore lasts from the end of one marker to the end of the next; the first one
-//! begins with the first slice of its thread. Markers with nothing between them end one step, and
-//! those before all else end none. Steps are numbered from 0 in the order of time.
+//! Steps of PyTorch/XLA programs, on Neuron devices too, for which the runtime records only the ends:
+//! `StepMarker` is the call that compiles, loads and runs the graph that the program has traced since the
+//! previous one. A step therefore lasts from the end of one marker to the end of the next; the first one starts
+//! with the first slice of its thread. Markers with nothing between them end one step, and markers before all
+//! other slices end none. Steps are numbered from 0 in the order of time.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::{NameId, SliceFlags, TrackKind};
@@ -10,10 +10,10 @@ use stepscope_store::{Trace, Track};
 
 use super::marks::Marker;
 
-/// What PyTorch/XLA calls it.
+/// The name that PyTorch/XLA gives it.
 pub(crate) const STEP_MARKER: &str = "StepMarker";
 
-/// Steps of the files that mark no numbered step, by begin.
+/// Returns the steps of the files that mark no numbered step, in order of their start.
 pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
     let mut found = Vec::new();
     for number in 0..trace.files().len() {

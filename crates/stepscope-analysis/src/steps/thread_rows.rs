@@ -1,4 +1,4 @@
-//! The rows of a thread in recordings that hold the events of several profilers.
+//! Rows of a thread in recordings that contain the events of several profilers.
 
 #![allow(
     clippy::similar_names,
@@ -11,17 +11,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{TrackId, TrackKind};
 use stepscope_store::{Trace, Track};
 
-/// Which rows are about the same thread: recordings of several profilers show each thread once for each
-/// of them.
+/// Rows that show the same thread: recordings of several profilers have one row per thread and profiler.
 ///
-/// Rows of equal process and thread number are one thread. XLA numbers its rows on its own: a row of its
-/// is called after the thread's number, or, of the main thread, like that thread (where just one is).
+/// Rows of equal process and thread number are one thread. XLA numbers its rows itself: its row is named after
+/// the thread's number, or, for the main thread, like that thread (where there is exactly one).
 ///
 /// Cost: one pass over the tracks.
 pub struct ThreadRows(FxHashMap<TrackId, Vec<TrackId>>);
 
 impl ThreadRows {
-    /// Of all threads of the run.
+    /// Finds the rows of all threads of the run.
     pub fn new(trace: &Trace) -> Self {
         let mut processes: BTreeMap<(usize, i64), Vec<(&Track, i64)>> = BTreeMap::new();
         for row in trace.tracks() {
@@ -61,12 +60,12 @@ impl ThreadRows {
         Self(found)
     }
 
-    /// The other rows about the thread of this one.
+    /// Returns the other rows of the same thread.
     pub fn others(&self, row: TrackId) -> &[TrackId] {
         self.0.get(&row).map_or(&[], Vec::as_slice)
     }
 
-    /// All rows about the thread of this one, itself first.
+    /// Returns all rows of the same thread, this one first.
     pub fn rows_of(&self, row: TrackId) -> impl Iterator<Item = TrackId> + use<'_> {
         std::iter::once(row).chain(self.others(row).iter().copied())
     }

@@ -1,22 +1,22 @@
-//! Figures of steps: means, percentiles, outliers, trend.
+//! Statistics of steps: means, percentiles, outliers, trend.
 //!
-//! Means and percentiles are of all steps. What stands out and what changes is judged within each rank:
-//! ranks differ for good, and steps of different ranks are no row in time.
+//! Means and percentiles cover all steps. Outliers and trends are judged within each rank: ranks can differ
+//! permanently, and steps of different ranks are no time series.
 
 use std::collections::BTreeMap;
 
 use stepscope_model::Dur;
 
-/// Percentiles above the median are of at least so many steps: of fewer they are the longest one, or lie
-/// between the two longest.
+/// Minimum number of steps for percentiles above the median: with fewer they are the longest step, or lie between
+/// the two longest.
 const FEWEST_FOR_TAIL: usize = 10;
 
-/// Times of a set of steps. `None` where there is no step.
+/// Statistics of a set of steps. `None` where there is no step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
-    /// How many steps the figures are made of.
+    /// Number of steps.
     pub count: u64,
-    /// Sum of their lengths over their number, nanoseconds.
+    /// Sum of the lengths over their number, nanoseconds.
     pub mean_ns: Option<f64>,
     /// See [`percentile`].
     pub p50_ns: Option<f64>,
@@ -30,15 +30,15 @@ pub struct StepTimes {
     pub max_ns: Option<f64>,
     /// Square root of the mean squared distance from the mean.
     pub deviation_ns: Option<f64>,
-    /// From here on a step is an outlier; see [`outlier_limit`]. Of several ranks the lowest of their
-    /// limits.
+    /// Length from which a step is an outlier; see [`outlier_limit`]. The lowest limit where there are several
+    /// ranks.
     pub outlier_ns: Option<f64>,
-    /// See [`trend`]. Of several ranks the median of their trends.
+    /// See [`trend`]. The median trend where there are several ranks.
     pub trend: Option<f64>,
 }
 
 impl StepTimes {
-    /// The figures of the steps of one rank: their lengths, in the order in which they began.
+    /// Computes the statistics of the steps of one rank from their lengths, in the order of their start.
     pub fn from_durations(lengths: &[Dur]) -> Self {
         let mut sorted = lengths.to_vec();
         sorted.sort_unstable();
@@ -64,8 +64,8 @@ impl StepTimes {
         }
     }
 
-    /// The figures of the steps of all ranks together, and those of each; `ranks` has the lengths of
-    /// each rank's steps, in the order in which they began.
+    /// Computes the statistics of the steps of all ranks together, and of each rank; `ranks` has the lengths of
+    /// each rank's steps, in the order of their start.
     pub fn of_ranks<K: Copy + Ord>(ranks: &BTreeMap<K, Vec<Dur>>) -> (Self, BTreeMap<K, Self>) {
         let of_each: BTreeMap<K, Self> = ranks
             .iter()
@@ -87,16 +87,15 @@ impl StepTimes {
     }
 }
 
-/// The median of sorted values, the mean of the two in the middle where they are even in number.
+/// Returns the median of sorted values: the mean of the two in the middle where their number is even.
 fn middle(sorted: &[f64]) -> Option<f64> {
     let above = *sorted.get(sorted.len() / 2)?;
     let below = *sorted.get((sorted.len() - 1) / 2)?;
     Some(f64::midpoint(below, above))
 }
 
-/// The value below which a share `p` (0 to 1) of the sorted values lies: linear interpolation
-/// between the two values around position `p * (n - 1)`, as `numpy.percentile` does by default.
-/// `None` of no values.
+/// Returns the value below which a fraction `p` (0 to 1) of the sorted values lies: linear interpolation between
+/// the two values around position `p * (n - 1)`, the default of `numpy.percentile`. `None` without values.
 pub fn percentile(sorted: &[Dur], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = p.clamp(0.0, 1.0) * last as f64;
@@ -110,9 +109,9 @@ pub fn percentile(sorted: &[Dur], p: f64) -> Option<f64> {
     Some(low + (high - low) * (position - below as f64))
 }
 
-/// A step at least this long is an outlier: `max(1.2 p50, p50 + 3 * 1.4826 * MAD)`, where MAD is the
-/// median distance from the median (1.4826 MAD is the standard deviation of a normal
-/// distribution). `None` below five steps.
+/// Returns the length from which a step is an outlier: `max(1.2 p50, p50 + 3 * 1.4826 * MAD)`, where MAD is the
+/// median distance from the median (1.4826 MAD is the standard deviation of a normal distribution). `None` below
+/// five steps.
 pub fn outlier_limit(sorted: &[Dur]) -> Option<f64> {
     if sorted.len() < 5 {
         return None;
@@ -127,8 +126,8 @@ pub fn outlier_limit(sorted: &[Dur]) -> Option<f64> {
     Some((median * 1.2).max(median + 3.0 * 1.4826 * mad))
 }
 
-/// How much longer the steps became: `(p50 of the last quarter - p50 of the first quarter) / p50 of the
-/// first quarter`, the quarters by order of their begin; never below -1. `None` below eight steps.
+/// Computes the relative change of the step length: `(p50 of the last quarter - p50 of the first quarter) / p50
+/// of the first quarter`, quarters in order of the steps' start; never below -1. `None` below eight steps.
 pub fn trend(lengths: &[Dur]) -> Option<f64> {
     let quarter = lengths.len() / 4;
     if quarter < 2 {
@@ -161,7 +160,7 @@ mod tests {
             StepTimes::from_durations(&us(&[1, 2, 3, 4])).outlier_ns,
             None
         );
-        // Evenly spread lengths have none.
+        // Evenly spread lengths have no outliers.
         let spread = StepTimes::from_durations(&us(&[10, 12, 14, 16, 18, 20]));
         assert!(spread.outlier_ns > spread.max_ns);
     }
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn a_trend_compares_the_last_quarter_with_the_first() {
         assert_eq!(trend(&us(&[10, 10, 10, 10, 10, 10, 12, 12])), Some(0.2));
-        // Steps that compiled come first: nothing can become shorter than nothing.
+        // Steps that compiled come first: no length can decrease by more than 100 %.
         let warmed = us(&[1_000, 500, 10, 10, 10, 10, 15, 15]);
         assert_eq!(trend(&warmed), Some(-0.98));
         assert_eq!(trend(&us(&[10; 7])), None);
@@ -184,7 +183,7 @@ mod tests {
         let (together, _) = StepTimes::of_ranks(&one_each);
         assert_eq!((together.count, together.max_ns), (8, Some(100_000.0)));
         assert_eq!((together.trend, together.outlier_ns), (None, None));
-        // Rank 1 is slower for good: none of its steps stands out by that. Rank 2 has too few for a trend.
+        // Rank 1 is permanently slower: none of its steps is an outlier for that. Rank 2 has too few for a trend.
         let ranks = BTreeMap::from([
             (0, us(&[10, 10, 10, 10, 10, 10, 12, 12])),
             (1, us(&[20, 20, 20, 20, 20, 20, 24, 60])),

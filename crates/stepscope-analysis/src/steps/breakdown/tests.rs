@@ -1,4 +1,4 @@
-//! Where steps' time goes, in drawn traces.
+//! Breakdown of steps in traces that are drawn as text.
 
 use stepscope_store::ascii_trace;
 
@@ -99,7 +99,7 @@ fn each_device_is_charged_apart_and_the_step_is_their_mean() {
             gpu1/s #device=1  |               matmul----
             "
         ),
-        // Of the rest, 2.5 and 12.5 us, whole microseconds are shown.
+        // The rest, 2.5 and 12.5 us, is shown in whole microseconds.
         ["step0 25us = compute 10 + host 2 + idle 12"]
     );
 }
