@@ -1,33 +1,32 @@
-//! Which operations cost most.
+//! Operations of a run by cost.
 //!
-//! An **operation** is a slice of one class: what a framework dispatched, what a compiled program
-//! ran, a label, a Python function, ... ([`By`]). Operations of one class nest in each other only; what
-//! is of another class is looked through. For the rows of one class
+//! An **operation** is a slice of one class: an operator that a framework dispatched, an instruction that a
+//! compiled program ran, a label, a Python function, ... ([`By`]). Operations of one class nest only in each
+//! other; slices of another class are skipped. For the rows of one class
 //!
 //! ```text
-//! count = slices that touch the range
+//! count = slices that overlap the range
 //! total = sum of their times, clipped to the range (one that calls itself counts each time)
 //! self  = total - the clipped time of the operations of the class directly inside
 //! share = self / sum of self over all rows
 //! ```
 //!
-//! so that on every track on which the slices of the class nest
+//! For every track on which the slices of the class nest, it follows
 //!
 //! ```text
 //! sum of self over all rows = union of the class's slices on the track
 //! ```
 //!
-//! `mean = total / count`; `p95` interpolates as [`percentile`](crate::steps::percentile) does, over
-//! times that are kept to seven digits.
+//! `mean = total / count`; `p95` interpolates as [`percentile`](crate::steps::percentile) does, over durations
+//! that are stored with seven digits.
 //!
-//! Rows differ in name, program and (when asked for) shapes or stack. An HLO operation's name,
-//! program, category and origin come from the event's own arguments and from the compiled programs
-//! in the file ([`hlo`]); its **framework operation** is the `op_name` of the instruction, as XProf
-//! has it, else the instruction itself.
+//! Rows differ in name, program and (if requested) shapes or stack. An HLO operation's name, program, category
+//! and origin come from the event's own arguments and from the compiled programs in the file ([`hlo`]); its
+//! **framework operation** is the `op_name` of the instruction, as in XProf, else the instruction itself.
 //!
-//! Cost: one pass over the slices of the tracks that can hold the class, tracks side by side.
-//! Arguments are read once per name and track; for each slice only where a name says too little
-//! (kernels with an HLO operation, instruction names that several programs share, shapes).
+//! Cost: one pass over the slices of the tracks that can contain the class, in parallel over tracks. Arguments
+//! are read once per name and track, and for each slice only where its name is not sufficient (kernels with an
+//! HLO operation, instruction names that several programs share, shapes).
 
 pub mod available;
 mod class;
@@ -50,18 +49,18 @@ pub(crate) use class::{is_label, is_operator};
 pub use rows::framework_op_of;
 pub(crate) use rows::percentile;
 
-/// What the operations are.
+/// Class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
-    /// What a framework dispatched: `aten::mm`, `jit(step)/dot_general`.
+    /// Operators that a framework dispatched: `aten::mm`, `jit(step)/dot_general`.
     Framework,
-    /// What compiled programs ran: `fusion.12`.
+    /// Instructions that compiled programs ran: `fusion.12`.
     Hlo,
     /// Modules of a model: `nn.Module` calls, scopes of compiled operations.
     Module,
     /// Actions of Lightning's trainer.
     Action,
-    /// What programs labelled.
+    /// Labels of the program.
     Label,
     /// Python functions.
     Python,
@@ -72,7 +71,7 @@ pub enum By {
 }
 
 impl By {
-    /// Every class, in the order in which they are offered.
+    /// All classes, in the order in which they are offered.
     pub const ALL: [Self; 8] = [
         Self::Framework,
         Self::Hlo,
@@ -84,7 +83,7 @@ impl By {
         Self::NeuronHlo,
     ];
 
-    /// The word that asks for it.
+    /// Returns the word that selects the class.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Framework => "framework",
@@ -98,7 +97,7 @@ impl By {
         }
     }
 
-    /// What people read.
+    /// Returns the title for display.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Framework => "framework operations",
@@ -112,7 +111,7 @@ impl By {
         }
     }
 
-    /// What people read of so many rows: `1 label`, `2 labels`.
+    /// Returns the title for this many rows: `1 label`, `2 labels`.
     pub fn title_of(self, rows: usize) -> String {
         let title = self.title();
         if rows != 1 {
@@ -126,12 +125,12 @@ impl By {
         format!("{}{rest}", what.strip_suffix('s').unwrap_or(what))
     }
 
-    /// The class of this word.
+    /// Returns the class that this word selects.
     pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
 
-    /// Whether its slices are those of compiled programs.
+    /// Returns whether its slices are those of compiled programs.
     const fn of_programs(self) -> bool {
         matches!(
             self,
@@ -144,97 +143,97 @@ impl By {
     }
 }
 
-/// What tells rows of one name apart.
+/// Property that separates rows of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Nothing.
+    /// No property.
     #[default]
     None,
     /// Shapes of the inputs.
     Shapes,
-    /// The Python functions around it.
+    /// The enclosing Python functions.
     Stack,
 }
 
-/// What is asked.
+/// Query of [`ops`].
 #[derive(Clone, Debug)]
 pub struct OpsQuery {
     /// See [`By`].
     pub by: By,
     /// See [`Split`].
     pub split: Split,
-    /// `None`: the whole run.
+    /// Range of the query; `None`: the whole run.
     pub range: Option<Range<Time>>,
 }
 
 /// One row. Times are clipped to the range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpRow {
-    /// The operation.
+    /// Name of the operation.
     pub name: String,
     /// The compiled program that ran it, `jit_step(8)`.
     pub program: Option<String>,
-    /// XProf's word for compiled operations (`loop fusion`), else what its kind is called.
+    /// XProf's category of compiled operations (`loop fusion`), else the name of its kind.
     pub category: String,
     /// Whether it ran on a device.
     pub on_device: bool,
-    /// Slices.
+    /// Number of slices.
     pub count: u64,
-    /// Sum of their times, picoseconds: by the device's own clock where every occurrence has it, else
-    /// as the timeline shows them.
+    /// Sum of their durations, picoseconds: by the device's own clock where every slice has it, else as on the
+    /// timeline.
     pub total_ps: i128,
-    /// Without operations of the class inside, picoseconds, by the same clock.
+    /// Sum without nested operations of the class, picoseconds, by the same clock.
     pub self_ps: i128,
-    /// Sum of the times of those that lie in no other of the same name, picoseconds: nested calls
+    /// Sum of the durations of the slices that lie in no other slice of the same name, picoseconds: nested calls
     /// count once.
     pub outermost_ps: i128,
-    /// Sum by the device's own clock (`device_duration_ps`), where every occurrence has it. The
-    /// timeline shows device times put onto the host's clock, which stretches them a little.
+    /// Sum by the device's own clock (`device_duration_ps`), where every slice has it. The timeline shows device
+    /// times converted to the host's clock, which stretches them a little.
     pub device_ps: Option<i128>,
-    /// Part of the sum of [`OpRow::device_ps`] over the rows that have it.
+    /// Fraction of the sum of [`OpRow::device_ps`] over the rows that have it.
     pub device_share: Option<f64>,
-    /// Of a framework operation that compiled programs ran: how often the one of its HLO operations
-    /// ran that ran most often. That is XProf's `#Occurrences`.
+    /// Number of executions of the most frequent HLO operation of a framework operation that compiled programs
+    /// ran. XProf calls it `#Occurrences`.
     pub xprof_count: Option<u64>,
-    /// Device time of what it launched, operators inside included; `None` where no device work is
-    /// linked to operators.
+    /// Device time of the work it launched, nested operators included; `None` where no device work is linked to
+    /// operators.
     pub launched_ps: Option<i128>,
-    /// Device time of what it launched itself.
+    /// Device time of the work it launched itself, without nested operators.
     pub launched_self_ps: Option<i128>,
-    /// How fast it is, of the whole run, where the file says what it does.
+    /// Arithmetic and memory rates in the whole run, where the file has the counts.
     pub rates: Option<rates::Rates>,
-    /// Self time that its device's utilisation leaves over, picoseconds.
+    /// Self time in which its device's peak is unused, picoseconds.
     pub wasted_ps: Option<i128>,
-    /// 95th percentile of the times, nanoseconds.
+    /// 95th percentile of the durations, nanoseconds.
     pub p95_ns: f64,
-    /// The longest, nanoseconds.
+    /// Maximum duration, nanoseconds.
     pub max_ns: f64,
-    /// Part of the self time of all rows.
+    /// Fraction of the self time of all rows.
     pub share: f64,
     /// The longest occurrence (the first of several that are equally long).
     pub longest: EventId,
     /// Shapes of the inputs, or of the result of a compiled operation.
     pub shapes: Option<String>,
-    /// The stack, innermost first, where rows are split by it.
+    /// Stack, innermost first, where rows are split by it.
     pub stack: Vec<String>,
     /// `file:line` of the user's program.
     pub source: Option<String>,
-    /// Whether it starts or awaits an asynchronous operation (`copy-start`, `all-gather-done`): its
-    /// time is the waiting, and it has no rate of its own.
+    /// Whether it starts or awaits an asynchronous operation (`copy-start`, `all-gather-done`): its time is
+    /// waiting, and it has no rate of its own.
     pub is_async: bool,
-    /// Instructions in what a compiled operation runs (a fusion, a loop, a call); `None` for one that
-    /// runs nothing, and where the file does not hold its program. See [`inside`].
+    /// Number of instructions in the computation that it runs (a fusion, a loop, a call); `None` for one that
+    /// runs none, and where the file does not contain its program. See [`inside`].
     pub holds: Option<u64>,
-    /// What its slices are called, where that is not its name: at most 32 of several.
+    /// Names of its slices, where they differ from the row's name: at most 32 of several.
     pub event_names: Vec<String>,
     /// Kind for colours.
     pub kind: SliceKind,
 }
 
-/// What [`ops`] found.
+/// Result of [`ops`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpReport {
-    /// By self time, largest first, then by name.
+    /// Rows by self time, largest first, then by name.
     pub rows: Vec<OpRow>,
     /// Sum of their self times, picoseconds.
     pub self_ps: i128,
@@ -244,7 +243,7 @@ pub struct OpReport {
     pub arguments_lost: bool,
 }
 
-/// Sums the operations of one class.
+/// Sums up the operations of one class.
 pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport, Cancelled> {
     let catalogue = if query.by.of_programs() {
         hlo::Catalogue::from_trace(trace)
@@ -258,12 +257,12 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
     Ok(report)
 }
 
-/// Whether the device time that operators launched is found by their names alone.
+/// Returns whether the device time that operators launched is found by their names alone.
 fn launched_by_name(query: &OpsQuery) -> bool {
     query.by == By::Framework && query.split == Split::None && query.range.is_none()
 }
 
-/// The device time that each operator or label launched, where names alone do not tell its row.
+/// Computes the device time that each operator or label launched, where names alone do not determine its row.
 fn launched_by_slice(
     trace: &Trace,
     query: &OpsQuery,
@@ -279,7 +278,7 @@ fn launched_by_slice(
     }
 }
 
-/// The rows, with the compiled programs of the trace at hand.
+/// Computes the rows, given the compiled programs of the trace.
 fn ops_of(
     trace: &Trace,
     query: &OpsQuery,
@@ -299,8 +298,8 @@ fn ops_of(
     ))
 }
 
-/// The classes that the trace has, judged by categories, tracks and facts alone: asking for one of
-/// them may still find nothing. The first is the best first look.
+/// Lists the classes that the trace probably has, judged only by categories, tracks and facts: a query for one
+/// of them may still find nothing. The first is the best default.
 pub fn likely(trace: &Trace) -> Vec<By> {
     let operators = trace
         .by_category()
@@ -333,7 +332,7 @@ pub fn likely(trace: &Trace) -> Vec<By> {
     found
 }
 
-/// The rows of the first class that has any: what a first look shows.
+/// Computes the rows of the first class that has any: the default view.
 pub fn first_look(
     trace: &Trace,
     split: Split,
@@ -349,7 +348,7 @@ pub fn first_look(
         };
         last = (by, ops(trace, &query, cancel)?);
         let rows = &last.1.rows;
-        // Names that anybody gives to labels do not make a program one of Lightning's.
+        // Programs of other frameworks may use the same names as labels.
         let is_other = by == By::Action && !rows.iter().any(|row| class::is_lightnings(&row.name));
         if !rows.is_empty() && !is_other {
             break;

@@ -1,17 +1,16 @@
-//! Measures of every rank at every step: who is slow, and at what.
+//! Measures of every rank at every step, to find slow ranks and their causes.
 //!
-//! A rank is a device of a file, or a file whose run used no device; in a file that several processes
-//! wrote ([`StepRank`]), a device of a process, or a process. What it did in a step is cut to the step's
-//! marker in its own file and process (a run without marks is one step). A measure's *median* is taken
-//! over the ranks at one step (of an even number, the middle between the two in the middle); a value is
-//! an outlier when
+//! A rank is a device of a file, or a file whose run used no device; in a file that several processes wrote
+//! ([`StepRank`]), a device of a process, or a process. Its activity in a step is clipped to the step's marker in
+//! its own file and process (a run without markers is one step). A measure's *median* is taken over the ranks at
+//! one step (of an even number, the mean of the two in the middle); a value is an outlier when
 //!
 //! ```text
 //! |value - median| > 3 * 1.4826 * median of |value - median|   and   > 5 % of the median step
 //! ```
 //!
-//! (the median absolute deviation, scaled to the standard deviation of a normal distribution; the
-//! second condition keeps noise out).
+//! (the median absolute deviation, scaled to the standard deviation of a normal distribution; the second
+//! condition excludes noise).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,25 +24,25 @@ use crate::parallel::Cancel;
 use crate::steps::breakdown::{AnalysisWindow, breakdown};
 use crate::steps::{RankTracks, StepRank, StepRow};
 
-/// What is measured, all of them times.
+/// Measure of a rank in a step; all of them are times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// The step.
+    /// Length of the step.
     Step,
     /// Computation.
     Compute,
     /// Communication, hidden or not.
     Communication,
-    /// Communication while nothing was computed: mostly waiting for the slowest.
+    /// Communication without concurrent computation: mostly waiting for the slowest rank.
     ExposedCommunication,
-    /// Nothing ran on the device (nothing was recorded, without one).
+    /// Time in which the device is idle (in which nothing was recorded, without a device).
     Idle,
-    /// Waiting for input, or making it.
+    /// Waiting for input, or preparing it.
     Input,
 }
 
 impl Measure {
-    /// Every measure, in the order of tables.
+    /// All measures, in the order of tables.
     pub const ALL: [Self; 6] = [
         Self::Step,
         Self::Compute,
@@ -53,7 +52,7 @@ impl Measure {
         Self::Input,
     ];
 
-    /// The key of its column.
+    /// Returns the key of its column.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Step => "step_ns",
@@ -65,7 +64,7 @@ impl Measure {
         }
     }
 
-    /// The words above its column.
+    /// Returns the title of its column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Step => "Step time",
@@ -78,16 +77,16 @@ impl Measure {
     }
 }
 
-/// Who.
+/// A rank of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// Its process, in a file of several.
+    /// Process, in a file of several.
     pub process: Option<i64>,
-    /// Number of its device, if it used one.
+    /// Ordinal of its device, if it used one.
     pub device: Option<u32>,
-    /// What users read.
+    /// Name for display.
     pub name: String,
 }
 
@@ -98,52 +97,51 @@ pub struct Cell {
     pub rank: usize,
     /// The step's number; `None`: the whole run.
     pub step: Option<i64>,
-    /// When the step was.
+    /// Start of the step.
     pub start: Time,
     /// Values in the order of [`Measure::ALL`].
     pub values: [Dur; 6],
-    /// Most memory in use at once, bytes, as the rank's allocators recorded it: of the device where
-    /// it has one and its allocations are in the file, else of the host. Several allocators of one
-    /// rank have their highest each, of which this is the largest.
+    /// Peak memory in use, bytes, as recorded by the rank's allocators: of the device if it has one and its
+    /// allocations are in the file, else of the host. The largest peak if the rank has several allocators.
     pub peak_bytes: Option<i64>,
-    /// Which of them are outliers among the ranks at this step.
+    /// Outliers among the ranks at this step, for each measure.
     pub outliers: [bool; 6],
 }
 
-/// The answer.
+/// Result of [`ranks`].
 #[derive(Clone, Debug, Default)]
 pub struct Ranks {
-    /// In the order of files, then of devices.
+    /// Ranks in the order of files, then of devices.
     pub ranks: Vec<Rank>,
-    /// Step by step, rank by rank.
+    /// Cells by step, then by rank.
     pub cells: Vec<Cell>,
-    /// Where there are too many cells, only every so many-th step of each rank was measured.
+    /// Step interval: with too many cells, only every `every`-th step of each rank is measured.
     pub every: usize,
 }
 
 /// One rank over all of its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankSummary {
-    /// How many of its steps were measured; none of a rank that was measured as a whole.
+    /// Number of its measured steps; 0 for a rank that was measured as a whole.
     pub steps: usize,
     /// Median of each measure, in the order of [`Measure::ALL`].
     pub medians: [Option<Dur>; 6],
-    /// Most memory in use at once, bytes.
+    /// Peak memory in use, bytes.
     pub peak_bytes: Option<i64>,
-    /// How many values are outliers, over all measures.
+    /// Number of outliers, over all measures.
     pub outliers: usize,
 }
 
 impl Ranks {
-    /// Sums up each rank, in the order of [`ranks`](Self::ranks): one pass over the cells, and a sort of
-    /// each rank's.
+    /// Summarizes each rank, in the order of [`ranks`](Self::ranks): one pass over the cells, and a sort of each
+    /// rank's.
     pub fn summaries(&self) -> Vec<RankSummary> {
         RankSummary::of_ranks(self.ranks.len(), self.cells.iter())
     }
 }
 
 impl RankSummary {
-    /// Takes an iterator, not a slice: the cells of all ranks are walked once, whatever their number.
+    /// Takes an iterator instead of a slice: one pass over the cells of all ranks, whatever their number.
     fn of_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a Cell>) -> Vec<Self> {
         let mut cells: Vec<Vec<&Cell>> = vec![Vec::new(); ranks];
         for cell in all {
@@ -164,12 +162,12 @@ impl RankSummary {
     }
 }
 
-/// Cells that are measured however small the run is.
+/// Minimum budget of measured cells, however small the run is.
 const CELLS: usize = 50_000;
-/// Cells that are measured for each slice of the run.
+/// Budget of measured cells per slice of the run.
 const CELLS_PER_SLICE: usize = 4;
 
-/// Measures every rank at every one of the `steps` that touches `range`.
+/// Measures every rank at every one of the `steps` that overlaps `range`.
 pub fn ranks(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -191,7 +189,7 @@ pub fn ranks(
             own.push(step);
         }
     }
-    // Steps times devices may be far more than what was recorded.
+    // Steps times devices may far exceed the number of slices.
     let cells = by_rank
         .iter()
         .map(|(rank, own)| own.len().saturating_mul(used.devices(*rank).len().max(1)));
@@ -306,7 +304,7 @@ pub fn ranks(
     Ok(found)
 }
 
-/// The allocators of each file and device.
+/// Lists the allocators of each file and device.
 fn by_device(memory: &Memory) -> BTreeMap<(usize, Option<u32>), Vec<&Allocator>> {
     let mut found: BTreeMap<_, Vec<&Allocator>> = BTreeMap::new();
     for allocator in &memory.allocators {
@@ -316,7 +314,7 @@ fn by_device(memory: &Memory) -> BTreeMap<(usize, Option<u32>), Vec<&Allocator>>
     found
 }
 
-/// From the first to the last moment of each file's tracks.
+/// Returns the range from the first to the last timestamp of each file's tracks.
 fn file_spans(trace: &Trace) -> Vec<Option<Range<Time>>> {
     let mut spans: Vec<Option<Range<Time>>> = vec![None; trace.files().len()];
     for track in trace.tracks() {
@@ -338,7 +336,7 @@ fn file_spans(trace: &Trace) -> Vec<Option<Range<Time>>> {
     spans
 }
 
-/// Every rank: those that have steps, and files without any.
+/// Lists all ranks: those with steps, and files without any.
 fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
     let mut found: BTreeSet<StepRank> = steps.iter().map(StepRow::rank).collect();
     let with_steps: BTreeSet<usize> = found.iter().map(|rank| rank.file).collect();
@@ -349,7 +347,7 @@ fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
     found
 }
 
-/// The name of a rank, with its device where it used several.
+/// Returns the name of a rank, with its device if it used several.
 fn name(trace: &Trace, who: StepRank, device: Option<u32>) -> String {
     let facts = trace.files().get(who.file);
     let host = facts.map_or("", |facts| facts.spec.host.as_str());
@@ -426,7 +424,7 @@ mod tests {
         assert!(two.iter().all(|cell| !cell.outliers[0]), "of two, which?");
     }
 
-    /// A file of `count` devices with one kernel each, and a quarter as many steps on a thread.
+    /// Builds a file of `count` devices with one kernel each, and a quarter as many steps on a thread.
     fn many_devices(count: u32) -> Trace {
         use stepscope_model::{EventSink as _, SliceIn, TrackKind, TrackPatch};
         let mut builder = stepscope_store::TraceBuilder::new();
@@ -482,7 +480,7 @@ mod tests {
             );
             let product = devices as usize * steps.len();
             assert!(cells >= product.min(CELLS) / 2, "{devices}: {cells} cells");
-            // Each cell is looked at once, not once for every rank.
+            // Each cell is read once, not once for every rank.
             let mut visits = 0;
             let all = found.cells.iter().inspect(|_| visits += 1);
             let summaries = RankSummary::of_ranks(found.ranks.len(), all);

@@ -1,4 +1,4 @@
-//! Questions that the timeline asks of any range: sums by name, histograms, search, flame graphs.
+//! Queries of the timeline for any range: sums by name, histograms, search, flame graphs.
 
 pub mod aggregate;
 pub mod flame;

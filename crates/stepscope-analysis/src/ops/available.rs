@@ -1,4 +1,4 @@
-//! Which classes of operations a trace has, and what can split their rows.
+//! Available classes of operations of a trace, and the properties that can split their rows.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::{Cancelled, NameId};
@@ -8,20 +8,20 @@ use super::class::{self, Verdict};
 use super::{By, OpsQuery, Split, hlo, likely, ops_of};
 use crate::parallel::Cancel;
 
-/// What the rows of the operations of a trace can be.
+/// Available queries of the operations of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Available {
     /// Classes with at least one operation.
     pub classes: Vec<By>,
-    /// Whether operations of the first look have shapes.
+    /// Whether operations of the default class have shapes.
     pub shapes: bool,
-    /// Whether operations of the first look have stacks.
+    /// Whether operations of the default class have stacks.
     pub stacks: bool,
 }
 
-/// Looks for operations of every class.
+/// Searches for operations of every class.
 ///
-/// One pass over the names of the slices; where a name does not decide, the class is collected.
+/// Cost: one pass over the names of the slices; where a name is not sufficient, the class is collected.
 pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Available, Cancelled> {
     let verdicts = verdicts(trace, cancel)?;
     let mut found = Available::default();
@@ -70,7 +70,7 @@ fn rows(
     Ok(ops_of(trace, &query, &catalogue, cancel)?.rows)
 }
 
-/// The most favourable verdict of each class over all slices.
+/// Returns the most favourable verdict of each class over all slices.
 fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; By::ALL.len()], Cancelled> {
     let mut found = [Verdict::No; By::ALL.len()];
     for track in trace.tracks() {
@@ -94,7 +94,7 @@ fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; By::ALL.len()], 
             let (name, category) = (trace.name(name), trace.name(category));
             for &at in &open {
                 let verdict = match class::verdict(By::ALL[at], track, name, category, kind) {
-                    // Names that anybody gives to labels do not make a program one of Lightning's.
+                    // Programs of other frameworks may use the same names as labels.
                     Verdict::Yes
                         if By::ALL[at] == By::Action
                             && !class::action(name).is_some_and(class::is_lightnings) =>

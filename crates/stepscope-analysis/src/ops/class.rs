@@ -1,37 +1,37 @@
-//! Which slices are operations of a class, judged by name, category and track.
+//! Classification of slices as operations, by name, category and track.
 
 use stepscope_model::{SliceKind, TrackKind};
 use stepscope_store::Track;
 
 use super::By;
 
-/// What a name on a track is for a class.
+/// Verdict on a name on a track for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// No operation of the class.
     No,
-    /// One, whatever its arguments.
+    /// An operation, whatever its arguments.
     Yes,
-    /// One, unless a compiler runs it: its passes are named like labels.
+    /// An operation, unless a compiler runs it: its passes have names like labels.
     OutsideCompiler,
-    /// Its arguments tell: it is one if it has an HLO operation.
+    /// An operation if its arguments contain an HLO operation.
     IfHlo,
-    /// Its arguments tell: its whole name is that of an operation of TensorFlow, of which the type is
-    /// shown; otherwise as [`Verdict::IfHlo`].
+    /// An operation if its whole name, in the arguments, is that of an operation of TensorFlow, whose type is
+    /// shown; otherwise see [`Verdict::IfHlo`].
     IfLong,
 }
 
-/// Framework operators in torch's profiler, of any age.
+/// Returns whether a category is that of framework operators in torch's profiler, in all versions.
 pub(crate) fn is_operator(category: &str) -> bool {
     category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
 }
 
-/// Labels of the program in torch's profiler.
+/// Returns whether a category is that of program labels in torch's profiler.
 pub(super) fn is_annotation(category: &str) -> bool {
     category.eq_ignore_ascii_case("user_annotation")
 }
 
-/// Work of a device in torch's profiler, of any age.
+/// Returns whether a category is that of device work in torch's profiler, in all versions.
 fn is_kineto_work(category: &str) -> bool {
     const WORK: [&str; 8] = [
         "kernel",
@@ -46,7 +46,7 @@ fn is_kineto_work(category: &str) -> bool {
     WORK.iter().any(|work| category.eq_ignore_ascii_case(work))
 }
 
-/// Operation and type of a slice of TensorFlow's executor, named `dense/MatMul:MatMul`; a stage of
+/// Splits a slice of TensorFlow's executor, named `dense/MatMul:MatMul`, into operation and type; a stage of
 /// `tf.data` is its own name, of type `Dataset`.
 pub(super) fn tensorflow<'a>(name: &'a str, category: &str) -> Option<(&'a str, &'a str)> {
     if !category.is_empty() {
@@ -67,8 +67,8 @@ pub(super) fn tensorflow<'a>(name: &'a str, category: &str) -> Option<(&'a str, 
     (typed && named).then_some((op, kind))
 }
 
-/// Whether a name may be what is shown of an operation of TensorFlow: its type (`MatMul`, `_Recv`), or
-/// the last part of a stage of `tf.data`.
+/// Returns whether a name may be the displayed type of an operation of TensorFlow (`MatMul`, `_Recv`), or the
+/// last component of a stage of `tf.data`.
 fn may_be_shown_type(name: &str) -> bool {
     name.starts_with("Iterator::")
         || name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
@@ -77,17 +77,17 @@ fn may_be_shown_type(name: &str) -> bool {
                 .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// The line of a device that runs HLO operations one after the other.
+/// Returns whether this is the line of a device that runs HLO operations one after the other.
 pub(super) fn is_xla_ops(track: &Track) -> bool {
     track.name == "XLA Ops" || track.name == "Sparse Core Ops"
 }
 
-/// The line of a device that shows which program runs.
+/// Returns whether this is the line of a device that shows the running program.
 pub(super) fn is_xla_modules(track: &Track) -> bool {
     track.name == "XLA Modules" || track.name == "Sparse Core Modules"
 }
 
-/// Whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
+/// Returns whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
 pub(super) fn is_async_end(instruction: &str) -> bool {
     let (name, opcode) = super::hlo::name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
@@ -95,7 +95,7 @@ pub(super) fn is_async_end(instruction: &str) -> bool {
     ends(opcode) || ends(base)
 }
 
-/// Whether an instruction runs others inside of it: a loop, a branch, a call.
+/// Returns whether an instruction runs nested ones: a loop, a branch, a call.
 pub(super) fn is_container(instruction: &str) -> bool {
     let (name, opcode) = super::hlo::name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
@@ -103,16 +103,16 @@ pub(super) fn is_container(instruction: &str) -> bool {
     runs(opcode) || runs(base)
 }
 
-/// How the names of device lines begin whose slices are no operations one after the other.
+/// Prefixes of the names of device lines whose slices are no sequential operations.
 const ASIDE: [&str; 3] = ["XLA TraceMe", "Async ", "Overlay"];
 
-/// A track of a Neuron device or of its runtime.
+/// Returns whether this is a track of a Neuron device or of its runtime.
 pub(super) fn is_neuron(track: &Track) -> bool {
     let neuron = |text: &str| text.contains("Neuron") || text.contains("neuron");
     neuron(&track.key) || neuron(&track.name)
 }
 
-/// Whether the track can hold operations of the class at all.
+/// Returns whether the track can contain operations of the class at all.
 pub(super) fn can_hold(by: By, track: &Track) -> bool {
     if track.derived || track.slices == 0 {
         return false;
@@ -124,7 +124,7 @@ pub(super) fn can_hold(by: By, track: &Track) -> bool {
     }
 }
 
-/// What a name is, on a track that [`can_hold`] the class.
+/// Classifies a name, on a track that [`can_hold`] the class.
 pub(super) fn verdict(
     by: By,
     track: &Track,
@@ -138,11 +138,11 @@ pub(super) fn verdict(
         }
         match track.kind {
             TrackKind::DeviceQueue if is_xla_ops(track) => Verdict::Yes,
-            // Lines that repeat what other lines hold, or run beside them.
+            // Lines that repeat other lines, or run concurrently with them.
             TrackKind::DeviceQueue if ASIDE.iter().any(|start| track.name.starts_with(start)) => {
                 Verdict::No
             }
-            // kineto names no HLO operation: reading the arguments of each of its kernels is in vain.
+            // kineto records no HLO operation: skip the arguments of its kernels.
             TrackKind::DeviceQueue if is_kineto_work(category) => Verdict::No,
             TrackKind::DeviceQueue => Verdict::IfHlo,
             _ if may_be_instruction(name, category) => Verdict::IfHlo,
@@ -151,7 +151,7 @@ pub(super) fn verdict(
     };
     let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     match by {
-        // Of 2021, torch's own labels are operators, too.
+        // In files of 2021, torch's own labels are operators, too.
         By::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
         By::Framework
             if track.kind == TrackKind::Thread
@@ -183,20 +183,21 @@ pub(super) fn verdict(
     }
 }
 
-/// XLA's own threads name the slices of instructions after them: no `::`, no blanks, no `$`.
+/// Returns whether this may be an instruction that XLA's own threads run, named after it: no `::`, no blanks, no
+/// `$`.
 fn may_be_instruction(name: &str, category: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-%".contains(letter);
     category.is_empty() && !name.is_empty() && name.chars().all(plain)
 }
 
-/// A Python function of torch's or JAX's tracer, or of ours.
+/// Returns whether this is a Python function of torch's or JAX's tracer, or of ours.
 pub(super) fn is_python(name: &str, category: &str) -> bool {
     category.eq_ignore_ascii_case("python_function")
         || category.eq_ignore_ascii_case("python")
         || category.is_empty() && name.starts_with('$')
 }
 
-/// The module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.
+/// Returns the module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.
 pub(super) fn module(name: &str) -> Option<&str> {
     if let Some(call) = name.strip_prefix("nn.Module: ") {
         return Some(call);
@@ -205,12 +206,12 @@ pub(super) fn module(name: &str) -> Option<&str> {
     Some(label.rsplit_once(": ").map_or(label, |(_, path)| path))
 }
 
-/// Whether a module's name is its whole path in the model, not only its own.
+/// Returns whether a module's name is its whole path in the model.
 pub(super) fn is_path(name: &str) -> bool {
     name.starts_with("[pl][module]")
 }
 
-/// The action of Lightning's trainer that a slice is.
+/// Returns the action of Lightning's trainer that a slice is.
 pub(super) fn action(name: &str) -> Option<&str> {
     const OWNERS: [&str; 6] = [
         "[Strategy]",
@@ -234,12 +235,12 @@ pub(super) fn action(name: &str) -> Option<&str> {
     (OWNERS.iter().any(|owner| name.starts_with(owner)) || PLAIN.contains(&name)).then_some(name)
 }
 
-/// Whether nobody but Lightning's trainer calls an action so.
+/// Returns whether only Lightning's trainer uses this name for an action.
 pub(super) fn is_lightnings(action: &str) -> bool {
     action.starts_with('[') || ["run_training_epoch", "run_training_batch"].contains(&action)
 }
 
-/// Whether a slice is a label that a program put there.
+/// Returns whether a slice is a label of the program.
 pub(crate) fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
     if name.starts_with("[pl]") || name.starts_with('$') {
         return false;

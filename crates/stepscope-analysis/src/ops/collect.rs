@@ -1,7 +1,7 @@
-//! The pass over the slices: sums by (name, category, tag) of each track.
+//! Pass over the slices: sums by (name, category, tag) of each track.
 //!
-//! A **tag** is what else tells rows apart: the program and operation of a kernel, shapes, a stack. It
-//! is a number of the worker's own list of texts, 0 for none.
+//! A **tag** is the additional property that separates rows: the program and operation of a kernel, shapes, a
+//! stack. It is an index into the worker's own list of texts, 0 for none.
 
 #![allow(
     clippy::similar_names,
@@ -32,7 +32,7 @@ use crate::names::json_on_one_line;
 use crate::parallel::{self, Cancel};
 use crate::timeline_query::aggregate::clip;
 
-/// Sums over slices, in the making.
+/// Accumulated sums over slices.
 #[derive(Clone, Debug)]
 pub(super) struct Sums {
     pub(super) name: NameId,
@@ -45,28 +45,28 @@ pub(super) struct Sums {
     pub(super) self_ps: i128,
     /// Sum over the slices that lie in no other of these: nested calls count once.
     pub(super) outermost_ps: i128,
-    /// When the last of those ends.
+    /// End of the last of those.
     outermost_end: Time,
-    /// Device time of the work that the slices launched, where that was asked for.
+    /// Device time of the work that the slices launched, if requested.
     pub(super) launched: Launched,
     /// Sum by the device's own clock, where every slice has it.
     pub(super) device_ps: Option<i128>,
-    /// The same without operations of the class inside.
+    /// The sum by the device's own clock without nested operations of the class.
     pub(super) device_self_ps: Option<i128>,
     pub(super) max: Dur,
     pub(super) longest: EventId,
-    /// Every time, nanoseconds.
+    /// All durations, nanoseconds.
     pub(super) times: Vec<f32>,
 }
 
-/// What the workers found.
+/// Result of the workers.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) sums: Vec<Sums>,
     pub(super) arguments_lost: bool,
 }
 
-/// Sums the slices of the class; tracks are cut into pieces of `part` slices, whatever lies in what.
+/// Sums up the slices of the class; tracks are split into chunks of `part` slices, regardless of nesting.
 pub(super) fn collect(
     trace: &Trace,
     query: &OpsQuery,
@@ -114,29 +114,29 @@ pub(super) fn collect(
     Ok(all)
 }
 
-/// Slices of a track that are one piece of work.
+/// Number of slices of a track in one chunk of work.
 pub(super) const PART: usize = 1 << 19;
 
-/// A track that can hold the class.
+/// A track that can contain the class.
 struct Line<'a> {
     track: &'a Track,
     slices: Slices<'a>,
-    /// What may lie in the window.
+    /// Slices that may lie in the window.
     whole: Range<usize>,
-    /// Whether its slices' lengths by the device's own clock are known.
+    /// Whether its slices have durations by the device's own clock.
     clocked: bool,
     /// See [`Line::first`].
     firsts: OnceLock<Vec<u32>>,
 }
 
 impl Line<'_> {
-    /// Whether slices of it overlap without nesting: what lies in what is then found among the operations
-    /// alone, see [`Nest::open`].
+    /// Returns whether slices of it overlap without nesting: the parent is then searched only among the
+    /// operations, see [`Nest::open`].
     fn overlaps(&self) -> bool {
         self.track.overflow_rows > 0
     }
 
-    /// What began before the slice `from` and is still open when that begins.
+    /// Lists the slices that started before the slice `from` and are still open when that starts.
     fn open_at(&self, trace: &Trace, from: usize) -> Vec<usize> {
         let Some(start) = self.slices.start.get(from).copied() else {
             return Vec::new();
@@ -148,7 +148,7 @@ impl Line<'_> {
             .collect()
     }
 
-    /// The first slice of a name without a category.
+    /// Returns the first slice of a name without a category.
     fn first(&self, names: usize, name: NameId) -> Option<usize> {
         let firsts = self.firsts.get_or_init(|| {
             let mut firsts = vec![NONE; names];
@@ -166,7 +166,7 @@ impl Line<'_> {
     }
 }
 
-/// The sums of whole tracks, of those of their parts.
+/// Merges the sums of the chunks of tracks into those of whole tracks.
 fn united(parts: Vec<Sums>) -> Vec<Sums> {
     let mut places: FxHashMap<(TrackId, NameId, NameId, Tag), usize> = FxHashMap::default();
     let mut all: Vec<Sums> = Vec::new();
@@ -184,8 +184,7 @@ fn united(parts: Vec<Sums>) -> Vec<Sums> {
 }
 
 impl Sums {
-    /// Notes a slice of these; returns whether it lies in no other. Slices come in the order of their
-    /// starts.
+    /// Adds a slice; returns whether it lies in no other of these. Slices come in the order of their starts.
     fn enter(&mut self, start: Time, end: Time) -> bool {
         let is_nested = start < self.outermost_end && end <= self.outermost_end;
         if !is_nested {
@@ -194,7 +193,7 @@ impl Sums {
         !is_nested
     }
 
-    /// Adds those of another part of the track.
+    /// Adds the sums of another chunk of the track.
     fn add(&mut self, mut other: Self) {
         let longer = (other.max, std::cmp::Reverse(other.longest))
             > (self.max, std::cmp::Reverse(self.longest));
@@ -219,38 +218,38 @@ impl Sums {
     }
 }
 
-/// All of a trace, with what ends at its last moment.
+/// Returns the range of all of a trace, including its last timestamp.
 fn whole(trace: &Trace) -> Range<Time> {
     let span = trace.span();
     span.start..span.end.saturating_add(Dur::from_ps(1))
 }
 
-/// A name and category on the track at hand.
+/// A name and category on the current track.
 struct NameInfo {
     name: NameId,
     category: NameId,
-    /// The next with this name.
+    /// The next entry with this name.
     next: u32,
     state: State,
     kind: SliceKind,
-    /// The tag and sum of the last slice: mostly those of the next, too.
+    /// Tag and sum of the last slice, which the next one mostly shares.
     last: (u32, u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Not of the class.
+    /// Not in the class.
     No,
-    /// Of the class; all slices have this tag.
+    /// In the class; all slices have this tag.
     Fixed(u32),
-    /// Of the class, unless a compiler runs it, with the tag of none.
+    /// In the class, unless a compiler runs it; without a tag.
     OutsideCompiler,
-    /// Each slice's arguments tell its tag, and whether it is of the class where that asks for an HLO
+    /// Each slice's arguments determine its tag, and whether it is in the class if that requires an HLO
     /// operation.
     Each { only_hlo: bool },
-    /// Each slice's arguments tell its whole name, and so whether it is of the class.
+    /// Each slice's arguments contain its whole name, which determines whether it is in the class.
     Long,
-    /// Of the class; the tag depends on what runs at the time or lies around it.
+    /// In the class; the tag depends on the running program or the enclosing slices.
     Placed,
 }
 
@@ -266,11 +265,11 @@ struct Worker<'a> {
     sums: Vec<Sums>,
     tags: Vec<Tag>,
     tag_numbers: FxHashMap<Tag, u32>,
-    /// Tags of (program at the time, chain of names around).
+    /// Tags by running program and chain of enclosing names.
     placed: FxHashMap<(Option<NameId>, u32), u32>,
     /// Tags of shapes alone.
     by_shapes: FxHashMap<String, u32>,
-    /// The shapes at hand.
+    /// The current shapes.
     text: String,
     done: Vec<Sums>,
     arguments_lost: bool,
@@ -305,7 +304,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Sums a part of one track.
+    /// Sums up a chunk of one track.
     fn part(&mut self, line: &Line<'_>, part: &Range<usize>, cancel: &Cancel) {
         let mut nest = Nest {
             base: part.start,
@@ -333,8 +332,8 @@ impl<'a> Worker<'a> {
         self.flush();
     }
 
-    /// Place of the slice around this one. What encloses the part from before its begin gets a place
-    /// behind it and is not counted: the part that it lies in does.
+    /// Returns the place of the slice around this one. A slice that encloses the chunk from before its start gets
+    /// a place after the chunk's slices and is not counted here: the chunk that it lies in counts it.
     fn outer(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, index: usize) -> Option<usize> {
         let parent = |index: usize| *line.slices.parent.get(index).unwrap_or(&NONE) as usize;
         let outer = parent(index);
@@ -344,7 +343,7 @@ impl<'a> Worker<'a> {
         self.place(line, nest, outer)
     }
 
-    /// Place of a slice from before the part.
+    /// Returns the place of a slice from before the chunk.
     fn place(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, outer: usize) -> Option<usize> {
         let parent = |index: usize| *line.slices.parent.get(index).unwrap_or(&NONE) as usize;
         if outer < line.whole.start {
@@ -372,7 +371,7 @@ impl<'a> Worker<'a> {
         around
     }
 
-    /// Takes the slice `index`, whose place is `at`, inside of the one at `outer`.
+    /// Adds the slice `index` at place `at`, inside the one at `outer`.
     #[inline]
     fn slice(
         &mut self,
@@ -457,13 +456,13 @@ impl<'a> Worker<'a> {
             if let Some(outer) = nest.sum_of.get(enclosing as usize).copied()
                 && let Some(outer) = self.sums.get_mut(outer as usize)
             {
-                // A child may reach beyond its parent by the nesting's tolerance.
+                // A child may extend beyond its parent by the tolerance of the nesting.
                 let until = slices
                     .end(nest.index(enclosing))
                     .min(start.saturating_add(dur));
                 let covered = clip(start, until.since(start), &self.window);
                 outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
-                // Others only seem to hold something, where clocks were put together.
+                // Other slices only seem to contain something, where clocks were merged.
                 if outer.device_self_ps.is_some()
                     && class::is_container(self.trace.name(outer.name))
                 {
@@ -478,7 +477,7 @@ impl<'a> Worker<'a> {
         nest.innermost[at] = u32::try_from(at).unwrap_or(NONE);
     }
 
-    /// Whether a slice is a part of the paths that rows are told apart by.
+    /// Returns whether a slice is part of the paths that separate rows.
     fn is_around(&self, name: NameId, category: NameId) -> bool {
         let (name, category) = (self.trace.name(name), self.trace.name(category));
         if self.query.by == By::Module {
@@ -499,7 +498,7 @@ impl<'a> Worker<'a> {
         self.done.append(&mut self.sums);
     }
 
-    /// The name and category at hand.
+    /// Returns the entry of the current name and category.
     #[inline]
     fn info(&mut self, line: &Line<'_>, name: NameId, category: NameId) -> u32 {
         let mut at = self.by_name.get(name.index()).copied().unwrap_or(NONE);
@@ -526,7 +525,7 @@ impl<'a> Worker<'a> {
         new
     }
 
-    /// Finds out what slices of a name are.
+    /// Determines the class of slices of a name.
     fn judge(&mut self, line: &Line<'_>, name: NameId, category: NameId) -> (State, SliceKind) {
         let track = line.track;
         let kind = self.trace.kind(track.id, name, category);
@@ -565,7 +564,7 @@ impl<'a> Worker<'a> {
                 let tag = first.map(|first| self.read(line.slices.id(first)));
                 let mut tag = tag.unwrap_or_default();
                 tag.long_name = None;
-                // Host calls that launch an operation name it too; only what bears its name runs it.
+                // Host calls that launch an operation name it too; only slices with its name run it.
                 let own = hlo::name_and_opcode(text).0;
                 if tag.hlo_op.as_deref() == Some(own) {
                     let only = self.catalogue.only_program(track.file, own);
@@ -582,7 +581,8 @@ impl<'a> Worker<'a> {
         (state, kind)
     }
 
-    /// Whether the slices of a name run an instruction of a compiled program, as the first of them says.
+    /// Returns whether the slices of a name run an instruction of a compiled program, according to the first of
+    /// them.
     fn is_instruction(&mut self, line: &Line<'_>, name: NameId) -> bool {
         let file = self.trace.files().get(line.track.file);
         if file.is_none_or(|file| file.modules.is_empty()) {
@@ -592,7 +592,7 @@ impl<'a> Worker<'a> {
         first.is_some_and(|first| self.read(line.slices.id(first)).hlo_op.is_some())
     }
 
-    /// The tag that a slice's arguments give; `None` where they say that it is none of the class.
+    /// Returns the tag from a slice's arguments; `None` if they exclude it from the class.
     fn tag_of(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
         if !only_hlo && self.query.split == Split::Shapes && around.is_empty() {
             let read = read_shapes(self.trace, event, &mut self.text);
@@ -614,7 +614,7 @@ impl<'a> Worker<'a> {
         Some(self.number(tag))
     }
 
-    /// The tag that a slice's whole name gives; `None` where that is no operation of TensorFlow.
+    /// Returns the tag from a slice's whole name; `None` where that is no operation of TensorFlow.
     fn long_tag(&mut self, event: EventId, around: Vec<NameId>) -> Option<u32> {
         let mut tag = self.read(event);
         operation_of(&tag)?;
@@ -627,7 +627,7 @@ impl<'a> Worker<'a> {
         }))
     }
 
-    /// The tag of a slice by the program that runs at its time and by what lies around it.
+    /// Returns the tag of a slice by the running program and the enclosing slices.
     fn placed_tag(&mut self, module: Option<NameId>, chain: u32, around: &Around) -> u32 {
         if let Some(number) = self.placed.get(&(module, chain)) {
             return *number;
@@ -641,7 +641,7 @@ impl<'a> Worker<'a> {
         number
     }
 
-    /// The tag of the shapes at hand and nothing else.
+    /// Returns the tag that has only the current shapes.
     fn shapes(&mut self) -> u32 {
         if let Some(number) = self.by_shapes.get(&self.text) {
             return *number;
@@ -664,7 +664,7 @@ impl<'a> Worker<'a> {
         number
     }
 
-    /// The sum of a name and tag.
+    /// Returns the sum of a name and tag.
     #[inline]
     fn sum(&mut self, info: u32, tag: u32, track: TrackId) -> u32 {
         let entry = &mut self.names[info as usize];
@@ -698,7 +698,7 @@ impl<'a> Worker<'a> {
         sum
     }
 
-    /// Reads what a slice's arguments say about it.
+    /// Reads the tag from a slice's arguments.
     fn read(&mut self, event: EventId) -> Tag {
         let (tag, lost) = read_tag(self.trace, event);
         self.arguments_lost |= lost;

@@ -1,10 +1,10 @@
-//! What the compiled programs in a trace's files say about their operations.
+//! Operations of the compiled programs in a trace's files.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::Instruction;
 use stepscope_store::Trace;
 
-/// Instructions that are remembered of one file; programs beyond that keep their events' own words.
+/// Maximum number of instructions stored per file; operations beyond that use only their events' arguments.
 const MAX_INSTRUCTIONS: usize = 4_000_000;
 
 /// One instruction.
@@ -14,23 +14,23 @@ pub struct Known {
     pub category: String,
     /// Framework operation, empty where the compiler made the instruction.
     pub op_name: String,
-    /// Kind of that operation, where the program says it.
+    /// Type of that operation, where the program has it.
     pub op_type: String,
     /// `file:line` of the user's program, empty when unknown.
     pub source: String,
     /// Shape of the result.
     pub shape: String,
-    /// Place among its file's computations of the one that it runs.
+    /// Index among its file's computations of the one that it runs.
     pub(crate) runs: Option<u32>,
 }
 
 /// A computation of a program.
 #[derive(Clone, Debug, Default)]
 struct Computation {
-    /// Its program's number, and its name.
+    /// Number of its program, and its name.
     program: u32,
     name: Box<str>,
-    /// Instructions in it that do something: its parameters are not counted.
+    /// Number of instructions in it that do something: its parameters are not counted.
     holds: u64,
 }
 
@@ -45,7 +45,7 @@ struct Program {
 #[derive(Clone, Debug, Default)]
 struct Programs {
     list: Vec<Program>,
-    /// By instruction name: the program's number, and where it is in `known`.
+    /// Program number and index in `known`, by instruction name.
     instructions: FxHashMap<String, Vec<(u32, u32)>>,
     known: Vec<Known>,
     computations: Vec<Computation>,
@@ -58,12 +58,12 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Reads the programs of all files; those that cannot be read any more are left out.
+    /// Reads the programs of all files; unreadable ones are left out.
     pub fn from_trace(trace: &Trace) -> Self {
         let read = |file| {
             let mut found = Programs::default();
             let mut numbers = Numbers::default();
-            // What was read before a fault is kept: it is right as far as it goes.
+            // Instructions that were read before an error are valid.
             let _ = trace.instructions(file, &mut |instruction| {
                 found.add(instruction, &mut numbers);
             });
@@ -87,8 +87,8 @@ impl Catalogue {
         }
     }
 
-    /// The instruction of this name. Without a program's number, the program's name decides; without
-    /// either, only a name that one program has is found.
+    /// Finds the instruction of this name. Without a program's number, the program's name decides; without
+    /// either, only a name that exactly one program has is found.
     pub fn find(
         &self,
         file: usize,
@@ -111,8 +111,8 @@ impl Catalogue {
         programs.known.get(*at as usize)
     }
 
-    /// The instruction of this name, if all programs of the file that have one mean the same kind of
-    /// operation by it: for slices that do not say their program.
+    /// Finds the instruction of this name, if all programs of the file that have one use it for the same kind of
+    /// operation: for slices without a program.
     pub fn find_by_name(&self, file: usize, instruction: &str) -> Option<&Known> {
         let programs = self.files.get(file)?;
         let mut places = programs.instructions.get(instruction)?.iter();
@@ -123,15 +123,15 @@ impl Catalogue {
             .then_some(first)
     }
 
-    /// How many instructions the computation holds that this one runs: what a fusion is made of.
-    /// `None` for one that runs none.
+    /// Returns the number of instructions in the computation that this one runs, such as a fusion. `None` for an
+    /// instruction that runs no computation.
     pub fn holds(&self, file: usize, known: &Known) -> Option<u64> {
         let computations = &self.files.get(file)?.computations;
         Some(computations.get(known.runs? as usize)?.holds)
     }
 
-    /// The only program of the file that has this instruction, as `name(id)`; `None` when there are
-    /// several or none.
+    /// Returns the only program of the file that has this instruction, as `name(id)`; `None` if there are several
+    /// or none.
     pub fn only_program(&self, file: usize, instruction: &str) -> Option<String> {
         let programs = self.files.get(file)?;
         let [(number, _)] = programs.instructions.get(instruction)?.as_slice() else {
@@ -142,13 +142,13 @@ impl Catalogue {
     }
 }
 
-/// What was numbered while the programs of a file are read.
+/// Numbers assigned while the programs of a file are read.
 #[derive(Default)]
 struct Numbers {
     programs: FxHashMap<Program, u32>,
-    /// By program and name.
+    /// Computations by program and name.
     computations: FxHashMap<(u32, Box<str>), u32>,
-    /// The one that held the last instruction.
+    /// The computation of the last instruction.
     last: u32,
 }
 
@@ -178,7 +178,7 @@ impl Programs {
             .instructions
             .entry(instruction.name.to_owned())
             .or_default();
-        // Names are unique within a program; a file that repeats them means the first.
+        // Names are unique within a program; in a file that repeats them the first counts.
         if places.iter().any(|(known, _)| *known == number) {
             return;
         }
@@ -193,7 +193,7 @@ impl Programs {
         });
     }
 
-    /// The computation that holds the instruction at hand, mostly that of the one before.
+    /// Returns the computation that contains the current instruction, mostly the same as for the previous one.
     fn holder(&mut self, program: u32, name: &str, numbers: &mut Numbers) -> u32 {
         let last = self.computations.get(numbers.last as usize);
         if !last.is_some_and(|last| last.program == program && &*last.name == name) {
@@ -216,7 +216,7 @@ impl Programs {
     }
 }
 
-/// The opcode of what a computation is given: no instruction that does anything.
+/// Opcode of a computation's parameters, which are no instructions that do anything.
 pub(super) const PARAMETER: &str = "parameter";
 
 fn low32(number: usize) -> u32 {
@@ -231,7 +231,7 @@ pub(super) fn source(instruction: &Instruction<'_>) -> String {
     }
 }
 
-/// A program as reports name it: `jit_step(8)`.
+/// Formats a program for reports: `jit_step(8)`.
 pub fn shown(name: &str, id: Option<u64>) -> String {
     match id {
         Some(id) => format!("{name}({id})"),
@@ -239,8 +239,8 @@ pub fn shown(name: &str, id: Option<u64>) -> String {
     }
 }
 
-/// XProf's category of an operation: what kind of fusion, `data formatting`, `non-fusion
-/// elementwise`, else the opcode.
+/// Returns XProf's category of an operation: the kind of fusion, `data formatting`, `non-fusion elementwise`,
+/// else the opcode.
 pub fn category(opcode: &str, detail: &str) -> String {
     const FORMATTING: [&str; 4] = ["transpose", "copy", "reshape", "dynamic-reshape"];
     const ELEMENTWISE: [&str; 60] = [
@@ -319,8 +319,8 @@ pub fn category(opcode: &str, detail: &str) -> String {
     }
 }
 
-/// `copy-done.4` and `copy-done` of `%copy-done.4 = f32[5,1024]{1,0} copy-done(...)`; a bare name is
-/// itself, and its opcode is what stands before its number.
+/// Returns `copy-done.4` and `copy-done` of `%copy-done.4 = f32[5,1024]{1,0} copy-done(...)`. Returns a bare name
+/// unchanged, with the text before its number as opcode.
 pub fn name_and_opcode(text: &str) -> (&str, &str) {
     let Some((name, rest)) = text.split_once(" = ") else {
         let name = text.strip_prefix('%').unwrap_or(text);
@@ -328,7 +328,7 @@ pub fn name_and_opcode(text: &str) -> (&str, &str) {
     };
     let name = name.trim_start_matches("ROOT ").trim_start();
     let name = name.strip_prefix('%').unwrap_or(name);
-    // The shape may be a tuple with blanks in it: step over its parentheses.
+    // The shape may be a tuple with blanks in it: skip its parentheses.
     let mut depth = 0_usize;
     let mut after = rest;
     for (at, letter) in rest.char_indices() {
@@ -346,8 +346,8 @@ pub fn name_and_opcode(text: &str) -> (&str, &str) {
     (name, opcode)
 }
 
-/// XProf's split of a `tf_op` argument, `jit(f)/dot_general:Type`: the operation, and its type, which is
-/// the path's last part where none is given.
+/// Splits a `tf_op` argument, `jit(f)/dot_general:Type`, as XProf does: the operation, and its type, which
+/// defaults to the path's last component.
 pub fn framework_op(text: &str) -> (&str, &str) {
     let (path, kind) = text.rsplit_once(':').unwrap_or((text, ""));
     if kind.is_empty() {

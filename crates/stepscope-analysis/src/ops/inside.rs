@@ -1,7 +1,7 @@
-//! What a compiled operation is made of: the instructions of a fusion, of a loop's body, of a call.
+//! Instructions inside a compiled operation: of a fusion, of a loop's body, of a call.
 //!
-//! Devices time an operation as a whole: its instructions have no times of their own. What they are
-//! comes from the compiled program in the file ([`super::hlo`]); one of them may itself hold others.
+//! Devices time an operation as a whole: its instructions have no times of their own. The compiled program in the
+//! file ([`super::hlo`]) lists them; each may contain others.
 
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
@@ -10,15 +10,15 @@ use super::hlo;
 use super::rows::split_program;
 use crate::parallel::Cancel;
 
-/// Most instructions that are told of one operation.
+/// Maximum number of instructions listed per operation.
 pub const MOST: usize = 5_000;
 
-/// One instruction within another.
+/// One instruction inside another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
     /// Unique within the program.
     pub name: String,
-    /// As XProf calls it, see [`hlo::category`].
+    /// XProf's category, see [`hlo::category`].
     pub category: String,
     /// Shape of the result.
     pub shape: String,
@@ -26,35 +26,35 @@ pub struct Instruction {
     pub op_name: String,
     /// `file:line` of the user's program, empty when unknown.
     pub source: String,
-    /// Instructions in what it runs in turn.
+    /// Number of instructions in the computation that it runs.
     pub holds: Option<u64>,
 }
 
-/// What is in an operation.
+/// Instructions inside an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// These, in the program's order.
+    /// Instructions in the program's order.
     Instructions {
-        /// The computation that they are.
+        /// Name of their computation.
         computation: String,
-        /// At most [`MOST`]; parameters are left out.
+        /// At most [`MOST`] instructions; parameters are left out.
         list: Vec<Instruction>,
-        /// All of them.
+        /// Number of all instructions.
         total: u64,
     },
-    /// The operation runs nothing: it is one instruction.
+    /// The operation runs no computation: it is one instruction.
     Nothing,
-    /// The programs in the file have no such instruction, or several that differ.
+    /// The programs in the file have no such instruction, or several different ones.
     Unknown,
-    /// No file of the run holds compiled programs.
+    /// No file of the run contains compiled programs.
     NoPrograms,
 }
 
-/// The instructions in the operation of this name. Without a program (`jit_step(8)`), only a name that
-/// one program has is found.
+/// Lists the instructions in the operation of this name. Without a program (`jit_step(8)`), only a name that
+/// exactly one program has is found.
 ///
 /// # Errors
-/// [`Cancelled`] when nobody waits any more.
+/// [`Cancelled`] after cancellation.
 pub fn inside(
     trace: &Trace,
     program: Option<&str>,
@@ -93,11 +93,11 @@ enum Runs {
     Computation(Program, String),
 }
 
-/// What the instruction runs.
+/// Finds the computation that the instruction runs.
 fn runs(trace: &Trace, file: usize, wanted: Option<(&str, Option<u64>)>, name: &str) -> Runs {
     let mut found: Option<(Program, String)> = None;
     let mut several = false;
-    // What was read before a fault is right as far as it goes.
+    // Instructions that were read before an error are valid.
     let _ = trace.instructions(file, &mut |instruction| {
         let fits = match wanted {
             None => true,
@@ -123,7 +123,7 @@ fn runs(trace: &Trace, file: usize, wanted: Option<(&str, Option<u64>)>, name: &
     }
 }
 
-/// The instructions of a computation.
+/// Lists the instructions of a computation.
 fn instructions(trace: &Trace, file: usize, program: &Program, computation: &str) -> Inside {
     let mut list = Vec::new();
     let mut total = 0;

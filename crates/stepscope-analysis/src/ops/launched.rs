@@ -1,7 +1,7 @@
 //! Device time of host operators: that of the work they launched.
 //!
-//! A slice of a device queue belongs to the call that launched it ([`Launches`]), and through it to
-//! every operator that the call lies in. For one name
+//! A slice of a device queue belongs to the call that launched it ([`Launches`]), and through it to every
+//! operator around the call. For one name
 //!
 //! ```text
 //! device self  = sum of the device slices whose innermost operator has the name
@@ -30,7 +30,7 @@ pub(super) struct Launched {
 }
 
 impl Launched {
-    /// Adds that of other slices.
+    /// Adds the time of other slices.
     pub(super) fn add(&mut self, other: Self) {
         self.total_ps += other.total_ps;
         self.self_ps += other.self_ps;
@@ -131,7 +131,7 @@ pub(super) fn by_slice(
     })
 }
 
-/// Puts the device time beside the rows of operators.
+/// Adds the device time to the rows of operators.
 pub(super) fn add(trace: &Trace, report: &mut OpReport, cancel: &Cancel) -> Result<(), Cancelled> {
     let operators = trace.by_category();
     let mut categories = operators.iter().map(|(category, _)| trace.name(*category));
@@ -154,7 +154,7 @@ pub(super) fn add(trace: &Trace, report: &mut OpReport, cancel: &Cancel) -> Resu
     Ok(())
 }
 
-/// Device time by operator name; empty without devices or links.
+/// Computes device time by operator name; empty without devices or links.
 pub(super) fn launched(
     trace: &Trace,
     cancel: &Cancel,
@@ -209,7 +209,7 @@ fn scan<A: Send>(
     })
 }
 
-/// By the number of a text: whether it is a category of the class.
+/// Returns whether each text, by its number, is a category of the class.
 fn categories(trace: &Trace, is_class: fn(&str) -> bool) -> Vec<bool> {
     let mut found = vec![false; trace.name_count()];
     for (category, _) in trace.by_category() {

@@ -1,8 +1,8 @@
-//! How much of its device an operation uses, where the file says what each execution does.
+//! Device utilisation of an operation, where the file has the counts of each execution.
 //!
-//! XLA writes the floating-point operations and the bytes of each instruction to the events of TPU
-//! lines (arguments `model_flops`, else `flops`, and `bytes_accessed`), and the peaks of each device
-//! to its plane. With `time` by the device's own clock where that is recorded:
+//! XLA writes the floating-point operations and the bytes of each instruction to the events of TPU lines
+//! (arguments `model_flops`, else `flops`, and `bytes_accessed`), and the peaks of each device to its plane. With
+//! `time` by the device's own clock where that is recorded:
 //!
 //! ```text
 //! flop rate   = sum over occurrences of their operations / time
@@ -12,13 +12,13 @@
 //! wasted      = self time * (1 - utilisation)
 //! ```
 //!
-//! What an instruction does is read from its longest occurrence: the file keeps it once for all.
-//! Nothing is said of a range, whose borders cut occurrences, nor of devices that tell no peaks.
+//! The counts of an instruction are read from its longest occurrence: the file stores them once for all. There
+//! are no rates for a range, whose borders cut occurrences, nor for devices without peaks.
 
 use stepscope_model::{ArgKeys, ArgValue};
 use stepscope_store::{EventId, FactValue, Trace};
 
-/// What the occurrences of some instructions do, summed up.
+/// Summed counts of the occurrences of some instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Done {
     flops: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Its floating-point operations, where there are some.
+    /// Returns its floating-point operations, if there are any.
     pub(crate) fn counted_flops(self) -> Option<f64> {
         (self.flops > 0.0).then_some(self.flops)
     }
@@ -39,7 +39,7 @@ impl Done {
 
 const DONE: ArgKeys = ArgKeys::new(&["model_flops", "flops", "bytes_accessed"]);
 
-/// What `count` executions do, as one of them says; `None` when it says nothing.
+/// Returns the counts of `count` executions, from the arguments of one; `None` if it has none.
 pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
     let (mut model, mut flops, mut bytes) = (None, None, None);
     let number = |value: ArgValue<'_>| match value {
@@ -48,7 +48,7 @@ pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
         ArgValue::Double(value) => Some(value),
         _ => None,
     };
-    // What cannot be read is not known.
+    // Unreadable values stay unknown.
     let _ = trace.args_of(event, DONE, &mut |key, value| match key {
         "model_flops" => model = number(value),
         "flops" => flops = number(value),
@@ -62,7 +62,7 @@ pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
     })
 }
 
-/// What limits an operation.
+/// Resource that limits an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The device's arithmetic.
@@ -72,7 +72,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The word in reports.
+    /// Returns the word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -81,25 +81,25 @@ impl Bound {
     }
 }
 
-/// How fast an operation is.
+/// Arithmetic and memory rates of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Floating-point operations per second.
     pub flops_per_second: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// Part of what the device can do; `None` where its peaks are not in the file.
+    /// Fraction of the device's peak; `None` where the file has no peaks.
     pub utilisation: Option<f64>,
-    /// See [`Bound`]; `None` where the peaks are not in the file.
+    /// See [`Bound`]; `None` where the file has no peaks.
     pub bound: Option<Bound>,
-    /// Whether a rate is above what the device can do: the time or the counts cannot be true.
+    /// Whether a rate is above the device's peak: the time or the counts are wrong.
     pub exceeds_peak: bool,
 }
 
-/// A rate above the peak by less than this part is one of rounded times.
+/// Tolerance for rates above the peak that result from rounded times.
 const ROUNDING: f64 = 1.01;
 
-/// The rates of what was done in `ps` picoseconds on the device of `event`.
+/// Computes the rates of the counts `done` in `ps` picoseconds on the device of `event`.
 pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Option<Rates> {
     let seconds = ps as f64 * 1e-12;
     if ps <= 0 {
@@ -133,7 +133,7 @@ pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Opti
     })
 }
 
-/// Operations and bytes per second that the device of an event can do at most, as its plane says.
+/// Returns the peak operations and bytes per second of the device of an event, from its plane.
 fn peaks(trace: &Trace, event: EventId) -> Option<(f64, f64)> {
     let (line, _) = trace.place_of_slice(event)?;
     let line = trace.tracks().get(line.index())?;

@@ -1,4 +1,4 @@
-//! From sums to rows: what each is called, what is put together, and its details.
+//! Conversion of sums to rows: their names, grouping and details.
 
 #![allow(
     clippy::similar_names,
@@ -16,7 +16,7 @@ use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 use crate::names::json_on_one_line;
 use crate::torch_args::DIMS;
 
-/// What the rows of one key share.
+/// Properties that the slices of a row share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     name: String,
@@ -26,27 +26,27 @@ struct Key {
     on_device: bool,
 }
 
-/// A row in the making.
+/// A row under construction.
 struct Draft {
     sums: Sums,
-    /// Self time of the part that named the category, which is the largest.
+    /// Self time of the sum that provided the category, which is the largest.
     most_ps: i128,
     category: String,
     shapes: Option<String>,
     source: Option<String>,
-    /// Slices of each HLO operation of a framework operation, by program and name.
+    /// Number of slices of each HLO operation of a framework operation, by program and name.
     by_hlo: FxHashMap<(Option<String>, String), u64>,
-    /// What its slices do, where all of them say it.
+    /// Counts of its slices, where all of them have some.
     done: Option<Done>,
     /// See [`OpRow::is_async`].
     is_async: bool,
     /// See [`OpRow::holds`].
     holds: Option<u64>,
-    /// What its slices are called.
+    /// Names of its slices.
     events: Vec<NameId>,
 }
 
-/// What a sum is called, and what is known of it.
+/// Name and details of a sum.
 struct Identity {
     name: String,
     program: Option<String>,
@@ -56,7 +56,7 @@ struct Identity {
     holds: Option<u64>,
 }
 
-/// Most names of slices that a row tells.
+/// Maximum number of slice names that a row lists.
 const MOST_EVENTS: usize = 32;
 
 pub(super) fn finish(
@@ -189,7 +189,7 @@ fn add(
         FxHashMap::default()
     };
     let told = class::is_xla_ops(track) && on_device && query.range.is_none();
-    // Starting or awaiting an asynchronous operation moves nothing: it has no rate of its own.
+    // Starting or awaiting an asynchronous operation transfers nothing: it has no rate of its own.
     let is_async = class::is_async_end(sums.tag.hlo_op.as_deref().unwrap_or(text));
     let draft = Draft {
         by_hlo,
@@ -215,7 +215,7 @@ fn add(
 
 impl Draft {
     fn merge(&mut self, mut other: Self) {
-        // Which worker came first must not show: the larger part decides, then the text.
+        // The order of the workers must not matter: the larger sum decides, then the text.
         let larger = (other.most_ps, &self.category) > (self.most_ps, &other.category);
         if larger {
             self.most_ps = other.most_ps;
@@ -229,7 +229,7 @@ impl Draft {
         self.is_async &= other.is_async;
         self.holds = self.holds.or(other.holds);
         self.events.append(&mut other.events);
-        // Sums: the order of the entries makes no difference.
+        // Sums: the order of the entries has no effect.
         other.by_hlo.into_iter().for_each(|(hlo_op, count)| {
             *self.by_hlo.entry(hlo_op).or_default() += count;
         });
@@ -261,7 +261,7 @@ impl Draft {
 }
 
 impl Sums {
-    /// Place of the longest on its track.
+    /// Returns the index of the longest slice on its track.
     fn index(&self, trace: &Trace) -> usize {
         trace
             .place_of_slice(self.longest)
@@ -269,7 +269,7 @@ impl Sums {
     }
 }
 
-/// The name of an operation that no compiled program holds.
+/// Returns the name of an operation that is in no compiled program.
 fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
     match by {
         By::Module if class::is_path(text) => class::module(text).unwrap_or(text).to_owned(),
@@ -290,8 +290,8 @@ fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
     }
 }
 
-/// Returns the framework operation of a device slice whose arguments name an operation of a compiled
-/// program: that operation's `op_name`, as [`By::Framework`] has it.
+/// Returns the framework operation of a device slice whose arguments name an operation of a compiled program:
+/// that operation's `op_name`, as for [`By::Framework`].
 pub fn framework_op_of(trace: &Trace, catalogue: &Catalogue, event: EventId) -> Option<String> {
     let (track, index) = trace.place_of_slice(event)?;
     let (tag, _) = read_tag(trace, event);
@@ -301,7 +301,7 @@ pub fn framework_op_of(trace: &Trace, catalogue: &Catalogue, event: EventId) -> 
     Some(compiled_identity(By::Framework, catalogue, file, text, tag).name)
 }
 
-/// The name and details of an operation of a compiled program.
+/// Returns the name and details of an operation of a compiled program.
 fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag: Tag) -> Identity {
     let instruction = tag.hlo_op.as_deref().unwrap_or(text);
     let (hlo_name, opcode) = hlo::name_and_opcode(instruction);
@@ -328,7 +328,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
                 told_kind.unwrap_or_else(|| kind.to_owned()),
             )
         }
-        // What the compiler made has no name in the program; XLA then says that a module ran.
+        // Instructions that the compiler added have no name in the program; XLA then names the module.
         (None, Some(tf_op)) if known.is_none() && !tf_op.starts_with("XlaModule:") => {
             let (path, kind) = hlo::framework_op(tf_op);
             (path.to_owned(), kind.to_owned())
@@ -358,7 +358,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             source,
             holds: None,
         },
-        // What the compiler made stands for itself, as in XProf.
+        // An instruction that the compiler added has its own row, as in XProf.
         _ if op.is_empty() => Identity {
             name: hlo_name.to_owned(),
             program: None,
@@ -378,7 +378,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
     }
 }
 
-/// `jit_step` and 8 of `jit_step(8)`.
+/// Splits `jit_step(8)` into `jit_step` and 8.
 pub(super) fn split_program(text: &str) -> (&str, Option<u64>) {
     text.strip_suffix(')')
         .and_then(|text| text.rsplit_once('('))
@@ -386,7 +386,7 @@ pub(super) fn split_program(text: &str) -> (&str, Option<u64>) {
         .unwrap_or((text, None))
 }
 
-/// The result's shape in an expression, without its layout.
+/// Returns the result's shape in an expression, without its layout.
 fn expression_shape(text: &str) -> Option<String> {
     let (_, rest) = text.split_once(" = ")?;
     let end = rest.find(['{', ' '])?;
@@ -407,7 +407,7 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
         events,
         ..
     } = draft;
-    // The device's own clock counts wherever all slices have it.
+    // Use the device's own clock wherever all slices have it.
     if let Some((total, own)) = sums.device_ps.zip(sums.device_self_ps) {
         if sums.outermost_ps == sums.total_ps {
             sums.outermost_ps = total;
@@ -455,7 +455,7 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
     }
 }
 
-/// What the slices of a row are called, in order; nothing where that is the row's own name.
+/// Returns the names of a row's slices, in order; empty if the only one is the row's own name.
 fn event_names(trace: &Trace, mut events: Vec<NameId>, name: &str) -> Vec<String> {
     events.sort_unstable();
     events.dedup();
@@ -468,10 +468,10 @@ fn event_names(trace: &Trace, mut events: Vec<NameId>, name: &str) -> Vec<String
     names.map(str::to_owned).collect()
 }
 
-/// Shapes of the inputs of one occurrence, as torch records them.
+/// Returns the shapes of the inputs of one occurrence, as torch records them.
 fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     let mut shapes = None;
-    // Without arguments there are no shapes to show.
+    // Without arguments there are no shapes.
     let keys = ArgKeys::new(&DIMS);
     let _ = trace.args_of(event, keys, &mut |_, value| {
         if let ArgValue::Json(text) | ArgValue::Str(text) = value {
@@ -481,7 +481,7 @@ fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     shapes
 }
 
-/// As [`crate::steps::percentile`]; 0 of no values. Reorders the values.
+/// Computes a percentile as [`crate::steps::percentile`] does; 0 without values. Reorders the values.
 pub(crate) fn percentile(values: &mut [f32], p: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else {
         return 0.0;

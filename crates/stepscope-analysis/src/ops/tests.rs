@@ -73,7 +73,7 @@ fn self_time_leaves_out_what_is_inside_of_the_same_class() {
     );
 }
 
-/// The trace moves the inner one to a row of its own, since it overlaps what is of another class.
+/// The trace moves the inner one to another row, because it overlaps a slice of another class.
 #[test]
 fn what_overlaps_another_class_still_lies_in_its_own() {
     let rows = shown(
@@ -93,7 +93,7 @@ fn what_overlaps_another_class_still_lies_in_its_own() {
     );
 }
 
-/// A device with a line of programs and a line of operations: (name, start, length) in microseconds.
+/// Builds a device with a line of programs and a line of operations: (name, start, length) in microseconds.
 fn device(modules: &[(&str, i64, i64)], operations: &[(&str, i64, i64)]) -> Trace {
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
@@ -173,7 +173,7 @@ fn nothing_is_nothing() {
 }
 
 proptest::proptest! {
-    /// However tracks are cut into pieces of work, the rows are the same to the last digit.
+    /// The rows are the same to the last digit, however tracks are split into chunks.
     #[test]
     fn pieces_make_no_difference(
         moves in proptest::collection::vec((proptest::bool::ANY, 0..6_usize, 0..50_i64), 1..120),

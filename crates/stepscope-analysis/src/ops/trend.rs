@@ -1,12 +1,11 @@
 //! One operation over the steps.
 //!
-//! The accounting rule: what a bar says is what [`ops`](super::ops) says of the operation when it is
-//! asked for the bar's range alone, so that the page that is limited to a step and the bar of that
-//! step agree. A step is the range of its number, from the first begin to the last end of the marks
-//! of all hosts; steps that are still open are left out. Where there are more steps than bars,
-//! neighbours share one.
+//! The accounting rule: a bar equals the result of [`ops`](super::ops) for the operation in the bar's range
+//! alone, so that the page that is limited to a step and the bar of that step agree. A step is the range of its
+//! number, from the first start to the last end of the markers of all hosts; unfinished steps are left out. If
+//! there are more steps than bars, neighbours share one.
 //!
-//! Cost: the slices of the steps once, and a few milliseconds for each bar.
+//! Cost: one pass over the slices of the steps, and a few milliseconds for each bar.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use super::{By, OpRow, OpsQuery, Split, hlo, ops_of};
 use crate::parallel::Cancel;
 use crate::steps;
 
-/// Which operation: rows that agree in everything that is said.
+/// Selector of an operation: it matches rows that agree in all given properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Which {
     /// See [`OpRow::name`].
@@ -26,7 +25,7 @@ pub struct Which {
     pub program: Option<String>,
     /// See [`OpRow::on_device`].
     pub on_device: Option<bool>,
-    /// See [`OpRow::shapes`]; rows are then told apart by it.
+    /// See [`OpRow::shapes`]; if given, rows are split by shapes.
     pub shapes: Option<String>,
 }
 
@@ -41,35 +40,35 @@ impl Which {
     }
 }
 
-/// What the operation took in a step, or in a few neighbours together.
+/// Time of the operation in a step, or in a few neighbouring ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// Numbers of its first and last step.
     pub numbers: (i64, i64),
-    /// How many steps it holds.
+    /// Number of steps in it.
     pub steps: u64,
-    /// From the first begin to the last end.
+    /// From the first start to the last end.
     pub range: Range<Time>,
-    /// Occurrences that touch the range.
+    /// Number of occurrences that overlap the range.
     pub count: u64,
     /// Sum of their times within the range, picoseconds.
     pub total_ps: i128,
-    /// Without operations of the class inside, picoseconds.
+    /// Sum without nested operations of the class, picoseconds.
     pub self_ps: i128,
 }
 
 /// An operation over the steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trend {
-    /// In order of time; empty without steps.
+    /// Bars in order of time; empty without steps.
     pub bars: Vec<Bar>,
-    /// Steps in all.
+    /// Number of steps.
     pub steps: u64,
-    /// Set when nobody marked steps: the name whose repetition stands for them.
+    /// The repeated name that is used as steps; set when none are marked.
     pub derived: Option<String>,
 }
 
-/// The operation of each step, in at most `most` bars.
+/// Computes the operation for each step, in at most `most` bars.
 pub fn trend(
     trace: &Trace,
     by: By,

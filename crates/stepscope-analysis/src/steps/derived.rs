@@ -8,8 +8,8 @@
 //!    whose devices worked: the program with the most time there, if it ran at least [`FEWEST`] times
 //!    and holds [`DOMINANCE`] of the time of all executions.
 //! 3. **Threads** (the busiest first): the name with the most time among slices at most [`DEEPEST`] levels down
-//! that comes at least [`FEWEST`] times, covers at least [`COVERAGE`] of the time from its first start to its
-//! last end, and whose distances from start to start vary by less than [`UNEVENNESS`] of their mean.
+//!    that comes at least [`FEWEST`] times, covers at least [`COVERAGE`] of the time from its first start to its
+//!    last end, and whose distances from start to start vary by less than [`UNEVENNESS`] of their mean.
 //!
 //! A program execution is a step from its start to the start of the next one, the last one to its own end; a
 //! slice of a thread is a step itself. Operators, waits (`block_until_ready`, synchronisation), compilation and

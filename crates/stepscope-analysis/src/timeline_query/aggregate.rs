@@ -1,12 +1,12 @@
-//! Statistics of a range: what ran in it, how often and how long.
+//! Statistics of a range: its slices by number and duration.
 //!
-//! The accounting rule: a slice belongs to the range when it touches it (a slice without length
-//! when its time lies inside), and its time is **clipped** to the range. Totals are exact sums of
-//! picoseconds, so the totals of two adjoining ranges add up to that of their union.
-//! Self time is a slice's clipped time less the clipped time of its direct children; the self
-//! times of a track without overlapping slices therefore add up to its busy time.
+//! The accounting rule: a slice belongs to the range when it overlaps it (a slice without length when its time
+//! lies inside), and its time is **clipped** to the range. Totals are exact sums of picoseconds, so the totals of
+//! two adjoining ranges add up to that of their union. Self time is a slice's clipped time minus the clipped time
+//! of its direct children; the self times of a track without overlapping slices therefore add up to its busy
+//! time.
 //!
-//! Cost: one pass over the slices that can touch the range, on all cores.
+//! Cost: one pass over the slices that can overlap the range, on all cores.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use stepscope_store::{EventId, Trace};
 use crate::names::NameSet;
 use crate::parallel::{self, Cancel};
 
-/// What slices are put together by.
+/// Grouping property of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// The slice's name.
@@ -30,22 +30,22 @@ pub enum GroupBy {
     Category,
 }
 
-/// Which slices are looked at, and how they are put together.
+/// Selection and grouping of slices.
 #[derive(Clone, Debug)]
 pub struct AggregateQuery<'a> {
     /// The range.
     pub window: Range<Time>,
-    /// Tracks to look at, each once.
+    /// Tracks to read, each once.
     pub tracks: &'a [TrackId],
     /// Only slices with one of these names.
     pub names: Option<&'a NameSet>,
     /// Only slices of these classes.
     pub kinds: Option<&'a [SliceKind]>,
-    /// What they are put together by; nothing means one group of all.
+    /// Grouping properties; empty means one group of all.
     pub by: &'a [GroupBy],
 }
 
-/// What a group of slices has in common; `None` where slices were not told apart by it.
+/// Common properties of a group of slices; `None` for a property that is no grouping property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey {
     /// See [`GroupBy::Name`].
@@ -61,17 +61,17 @@ pub struct GroupKey {
 /// Sums over the slices of one group. Times are clipped to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Slices that touch the range.
+    /// Number of slices that overlap the range.
     pub count: u64,
     /// Sum of their times, picoseconds.
     pub total_ps: i128,
-    /// Sum of their times less what their children cover, picoseconds.
+    /// Sum of their times minus the time that their children cover, picoseconds.
     pub self_ps: i128,
-    /// The shortest.
+    /// Shortest time.
     pub min: Dur,
-    /// The longest.
+    /// Longest time.
     pub max: Dur,
-    /// The longest one (the first of several that are equally long).
+    /// The longest slice (the first of several that are equally long).
     pub longest: EventId,
 }
 
@@ -128,14 +128,14 @@ pub struct TrackTime {
     pub idle: Dur,
 }
 
-/// Answer of [`aggregate`].
+/// Result of [`aggregate`].
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     /// The groups, longest total first, then by key.
     pub groups: Vec<(GroupKey, Totals)>,
     /// Sums over all groups.
     pub matched: Totals,
-    /// Every asked track with slices, in the order asked.
+    /// Requested tracks with slices, in the requested order.
     pub per_track: Vec<TrackTime>,
 }
 
@@ -160,7 +160,7 @@ pub fn aggregate(
     let mut merged: FxHashMap<GroupKey, Totals> = FxHashMap::default();
     for mut part in parts {
         part.flush();
-        // Sums: the order of the groups makes no difference.
+        // Sums: the order of the groups has no effect.
         part.sums
             .into_iter()
             .for_each(|(key, totals)| merged.entry(key).or_default().merge(&totals));
@@ -183,7 +183,7 @@ pub fn aggregate(
     })
 }
 
-/// Busy and idle time of each track with slices.
+/// Computes busy and idle time of each track with slices.
 fn track_times(
     trace: &Trace,
     query: &AggregateQuery<'_>,
@@ -217,15 +217,15 @@ fn track_times(
         .collect())
 }
 
-/// One thread's sums.
+/// Sums of one worker thread.
 ///
-/// Slices are first summed by (name, category) of one track, a lookup in an array; what they are
-/// asked to be put together by costs a hash per distinct name, not per slice.
+/// Slices are first summed by (name, category) of one track, a lookup in an array; the requested grouping costs a
+/// hash per distinct name instead of per slice.
 struct Groups<'a> {
     trace: &'a Trace,
     query: &'a AggregateQuery<'a>,
     track: Option<TrackId>,
-    /// Index into `slots` of the first slot of each name, `NONE` before.
+    /// Index into `slots` of the first slot of each name; `NONE` without one.
     by_name: Vec<u32>,
     slots: Vec<Slot>,
     sums: FxHashMap<GroupKey, Totals>,
@@ -233,7 +233,7 @@ struct Groups<'a> {
 
 const NONE: u32 = u32::MAX;
 
-/// Slices of one name and category on the track at hand.
+/// Slices of one name and category on the current track.
 struct Slot {
     name: NameId,
     category: NameId,
@@ -274,7 +274,7 @@ impl<'a> Groups<'a> {
             }
             let parent = slices.parent[index] as usize;
             if parent < slices.len() && clipped > Dur::ZERO {
-                // A child may reach beyond its parent by the nesting's tolerance.
+                // A child may extend beyond its parent by the tolerance of the nesting.
                 let inside = start.saturating_add(dur).min(slices.end(parent));
                 let covered = clip(start, inside.since(start), window);
                 let covered = covered.map_or(0, Dur::ps);
@@ -284,7 +284,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The slot of such a slice on the track at hand.
+    /// Returns the slot of such a slice on the current track.
     #[inline]
     fn slot(&mut self, name: NameId, category: NameId) -> &mut Slot {
         let mut last = NONE;
@@ -332,7 +332,7 @@ impl<'a> Groups<'a> {
         })
     }
 
-    /// Puts the slots of the track at hand into the groups that were asked for.
+    /// Adds the slots of the current track to the requested groups.
     fn flush(&mut self) {
         for slot in std::mem::take(&mut self.slots) {
             if let Some(first) = self.by_name.get_mut(slot.name.index()) {
@@ -355,7 +355,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// The part of a slice that lies in the window; `None` when it does not touch it.
+/// Returns the part of a slice that lies in the window; `None` if they do not overlap.
 #[inline]
 pub(crate) fn clip(start: Time, dur: Dur, window: &Range<Time>) -> Option<Dur> {
     let end = start.saturating_add(dur);

@@ -1,13 +1,12 @@
-//! A call tree, laid out as a flame graph: slices with the same path of names are one node.
+//! Call tree in the layout of a flame graph: slices with the same path of names are one node.
 //!
-//! The accounting rule: each slice is charged, clipped to the range, to the node of its path (the
-//! names of the slices around it on its track). A node's width is the sum over its slices; its
-//! self time is that less what its children cover. Siblings stand side by side, widest first, and
-//! never reach beyond their parent unless slices of one track overlap (then the parent is
-//! widened, so that nothing is hidden). Slices that [`FlameBy`] leaves out are looked through: what
-//! is inside them belongs to the node around them.
+//! The accounting rule: each slice is charged, clipped to the range, to the node of its path (the names of the
+//! slices around it on its track). A node's width is the sum over its slices; its self time is the width minus
+//! the part that its children cover. Siblings are adjacent, widest first, and never extend beyond their parent
+//! unless slices of one track overlap (then the parent is widened, so that nothing is hidden). Slices that
+//! [`FlameBy`] leaves out are transparent: their children belong to the node around them.
 //!
-//! Cost: one pass over the slices of the range on one core, one hash lookup a slice.
+//! Cost: one pass over the slices of the range on one core, one hash lookup per slice.
 
 use std::ops::Range;
 
@@ -33,52 +32,52 @@ pub struct FlameNode<N = NameId> {
     pub depth: u16,
     /// Index of the node above it.
     pub parent: Option<usize>,
-    /// Left side.
+    /// Left edge.
     pub x0_ps: i128,
-    /// Right side.
+    /// Right edge.
     pub x1_ps: i128,
-    /// What its children do not cover.
+    /// Time that its children do not cover.
     pub self_ps: i128,
-    /// Slices charged to it.
+    /// Number of slices charged to it.
     pub count: u64,
-    /// The longest of its slices (the first of several that are equally long), and how much of it lies in
-    /// the range; `None` for sums without a timeline.
+    /// The longest of its slices (the first of several that are equally long), and the part of it in the range;
+    /// `None` for sums without a timeline.
     pub longest: Option<(EventId, Dur)>,
 }
 
-/// Which slices become nodes.
+/// Selection of the slices that become nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlameBy {
-    /// All.
+    /// All slices.
     Stack,
     /// All slices of host threads.
     Host,
-    /// Labels of the user only; what lies between two labels belongs to the outer one.
+    /// Only labels of the user; time between two labels belongs to the outer one.
     Label,
     /// Calls of Python functions that a tracer recorded.
     Python,
-    /// Python functions as a sampler saw them.
+    /// Python functions from a sampling profiler.
     Sample,
 }
 
 impl FlameBy {
-    /// The choices of slices that a call tree of host code can be made of, the most telling first.
+    /// Selections that give a call tree of host code, the most informative first.
     pub const HOST_CODE: [Self; 4] = [Self::Python, Self::Sample, Self::Label, Self::Host];
 
-    /// Whether the track can hold such slices.
+    /// Returns whether the track can contain such slices.
     fn can_hold(self, track: &Track) -> bool {
         let is_host = track.kind == TrackKind::Thread && !track.derived;
         match self {
             Self::Stack => true,
             Self::Label | Self::Host => is_host,
-            // A profile of both holds each call twice: traced, and as the samples saw it.
+            // A profile with both has each call twice: from the tracer and from the sampler.
             Self::Python => is_host && !is_sampled(track),
             Self::Sample => is_host && is_sampled(track),
         }
     }
 }
 
-/// Whether the slices of the track were made from samples of a stack, as the recorder names such tracks.
+/// Returns whether the slices of the track are samples of a stack, by the recorder's name of such tracks.
 fn is_sampled(track: &Track) -> bool {
     track.name.ends_with(" (sampled)")
 }
@@ -92,7 +91,7 @@ pub struct Flame<N = NameId> {
     pub truncated: bool,
 }
 
-/// A node while slices are charged to it.
+/// A node under construction.
 pub(crate) struct FlameSums<N> {
     /// Name of its slices.
     pub(crate) name: N,
@@ -106,26 +105,26 @@ pub(crate) struct FlameSums<N> {
     pub(crate) total_ps: i128,
     /// Sum of its children's slices, picoseconds.
     pub(crate) children_ps: i128,
-    /// Slices.
+    /// Number of slices.
     pub(crate) count: u64,
     /// See [`FlameNode::longest`].
     pub(crate) longest: Option<(EventId, Dur)>,
 }
 
-/// The parent of a node at the top.
+/// Parent of a root node.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
-/// Distinct paths that are kept apart; a program without any order in its names has millions.
+/// Maximum number of distinct paths; a program with unique names has millions.
 const MAX_PATHS: usize = 1 << 20;
 
-/// Decides which slices become nodes.
+/// Filter of the slices that become nodes.
 struct Filter<'a> {
     trace: &'a Trace,
     by: FlameBy,
-    /// Of each name, whether tracers of Python functions give such names. Empty where it is not asked.
+    /// Whether each name is one of tracers of Python functions. Empty if not needed.
     is_call: Vec<bool>,
     /// The category of Python functions in torch's traces.
     torch_call: Option<NameId>,
-    /// Of names and categories, whether they are labels.
+    /// Whether a name and category is a label.
     labels: FxHashMap<(NameId, NameId), bool>,
 }
 
@@ -168,9 +167,9 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The choices of [`FlameBy::HOST_CODE`] that this trace has slices for, in that order.
+/// Lists the selections of [`FlameBy::HOST_CODE`] for which this trace has slices, in that order.
 ///
-/// Looks at slices until it finds one of each; at all of them only for what the trace does not have.
+/// Reads slices until it finds one of each; reads all of them only if the trace lacks one.
 pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Vec<FlameBy>, Cancelled> {
     let mut found = Vec::new();
     for by in FlameBy::HOST_CODE {
@@ -191,7 +190,7 @@ pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Vec<FlameBy>, Cancell
     Ok(found)
 }
 
-/// Lays the slices of these tracks together; at most `limit` nodes.
+/// Merges the slices of these tracks into a tree of at most `limit` nodes.
 pub fn flame(
     trace: &Trace,
     tracks: &[TrackId],
@@ -233,7 +232,7 @@ pub fn flame(
                 node
             } else {
                 if nodes.len() >= MAX_PATHS {
-                    // Charged to the node above, which holds its time already.
+                    // Charged to the node above, which already includes its time.
                     full = true;
                     node_of[index - range.start] = above;
                     continue;
@@ -264,7 +263,7 @@ pub fn flame(
 }
 
 impl<N> FlameSums<N> {
-    /// A node without slices below `parent`.
+    /// Creates a node without slices below `parent`.
     pub(crate) fn new(name: N, kind: SliceKind, parent: u32, nodes: &[Self]) -> Self {
         let depth = nodes
             .get(parent as usize)
@@ -282,7 +281,7 @@ impl<N> FlameSums<N> {
     }
 }
 
-/// Places the nodes: depth first, widest sibling first.
+/// Lays out the nodes: depth first, widest sibling first.
 pub(crate) fn lay_out<N: Copy>(nodes: &[FlameSums<N>], limit: usize) -> Flame<N> {
     // A parent is at least as wide as its children; children have larger indexes.
     let mut width: Vec<i128> = nodes.iter().map(|node| node.total_ps).collect();
@@ -293,7 +292,7 @@ pub(crate) fn lay_out<N: Copy>(nodes: &[FlameSums<N>], limit: usize) -> Flame<N>
             *sum += width[index];
         }
     }
-    // The narrowest nodes go when there are too many; a child is never wider than its parent.
+    // Drop the narrowest nodes if there are too many; a child is never wider than its parent.
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|&index| (std::cmp::Reverse(width[index]), nodes[index].depth, index));
     let truncated = order.len() > limit;
@@ -336,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    /// Slices of threads: thread, name, category, begin and length in nanoseconds.
+    /// Builds slices of threads: thread, name, category, start and length in nanoseconds.
     fn traced(slices: &[(&str, &str, &str, i64, i64)]) -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
@@ -362,7 +361,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Name, depth, width and self time in nanoseconds, and count of each node.
+    /// Returns name, depth, width and self time in nanoseconds, and count of each node.
     fn nodes(trace: &Trace, by: FlameBy, limit: usize) -> Vec<(String, u16, i128, i128, u64)> {
         let tracks: Vec<TrackId> = trace.tracks().iter().map(|track| track.id).collect();
         let window = trace.span();

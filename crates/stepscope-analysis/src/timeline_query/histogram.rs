@@ -1,6 +1,6 @@
-//! How long the slices of one name take: distribution, and the place of one among them.
+//! Distribution of the durations of slices of one name, and the rank of one slice in it.
 //!
-//! Cost: one pass over the names of the tracks, on all cores; memory of 8 bytes a match.
+//! Cost: one pass over the names of the tracks, on all cores; 8 bytes of memory per match.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use stepscope_store::Trace;
 use crate::names::NameSet;
 use crate::parallel::{self, Cancel};
 
-/// How the bins of a histogram are spaced.
+/// Spacing of the bins of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal widths.
     Linear,
-    /// Equal ratios; bins begin at 1 ps at the least.
+    /// Equal ratios; bins start at 1 ps or above.
     Log,
 }
 
@@ -25,7 +25,7 @@ pub struct Durations {
     sorted_ps: Vec<i64>,
 }
 
-/// Collects the durations of the slices with these names that begin in the window.
+/// Collects the durations of the slices with these names that start in the window.
 pub fn durations(
     trace: &Trace,
     names: &NameSet,
@@ -65,18 +65,18 @@ impl FromIterator<Dur> for Durations {
 }
 
 impl Durations {
-    /// Number of slices.
+    /// Returns the number of slices.
     pub fn count(&self) -> usize {
         self.sorted_ps.len()
     }
 
-    /// Exact sum, picoseconds.
+    /// Returns the exact sum, picoseconds.
     pub fn total_ps(&self) -> i128 {
         self.sorted_ps.iter().map(|&ps| i128::from(ps)).sum()
     }
 
-    /// The smallest duration that at least `share` (0 to 1) of the slices do not exceed
-    /// (nearest rank); `None` without slices.
+    /// Returns the smallest duration that at least `share` (0 to 1) of the slices do not exceed (nearest rank);
+    /// `None` without slices.
     pub fn quantile(&self, share: f64) -> Option<Dur> {
         let count = self.sorted_ps.len();
         #[allow(
@@ -90,17 +90,17 @@ impl Durations {
             .map(Dur::from_ps)
     }
 
-    /// How many are shorter than `dur`.
+    /// Returns the number of slices shorter than `dur`.
     pub fn shorter_than(&self, dur: Dur) -> usize {
         self.sorted_ps.partition_point(|&ps| ps < dur.ps())
     }
 
-    /// How many are longer than `dur`.
+    /// Returns the number of slices longer than `dur`.
     pub fn longer_than(&self, dur: Dur) -> usize {
         self.count() - self.sorted_ps.partition_point(|&ps| ps <= dur.ps())
     }
 
-    /// Bins from the shortest to the longest; empty without slices.
+    /// Computes bins from the shortest to the longest; empty without slices.
     pub fn histogram(&self, scale: Scale, bins: usize) -> Histogram {
         let (Some(&least), Some(&most)) = (self.sorted_ps.first(), self.sorted_ps.last()) else {
             return Histogram::default();
@@ -131,15 +131,16 @@ impl Durations {
 /// Counted bins: `edges` has one more entry than the others; the last bin includes its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Bounds of the bins, rising.
+    /// Bounds of the bins, ascending.
     pub edges: Vec<Dur>,
-    /// Slices of each bin.
+    /// Number of slices in each bin.
     pub counts: Vec<u64>,
     /// Sum of the durations of each bin, picoseconds.
     pub totals_ps: Vec<i128>,
 }
 
-/// Whole picoseconds, strictly rising, the first at `least` and the last at `most` or above.
+/// Computes bounds in whole picoseconds, strictly ascending, the first at `least` and the last at `most` or
+/// above.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "edges between two i64 fit an i64; float rounding only moves a bin's bound"

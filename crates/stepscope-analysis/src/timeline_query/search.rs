@@ -1,9 +1,8 @@
-//! Finds slices and instants by name, over the whole trace, a page at a time.
+//! Search for slices and instants by name, over the whole trace, one page at a time.
 //!
-//! Hits are ordered by (start, id). Any page of millions of hits must come at once, so hits are
-//! never all collected: one pass counts them (by track, by bin, and in buckets of time), the
-//! buckets that a page can lie in are counted again in finer ones until few hits remain, and only
-//! those are collected and sorted.
+//! Hits are ordered by (start, id). Any page of millions of hits must be available immediately, so hits are never
+//! all collected: one pass counts them (by track, by bin, and in buckets of time), the buckets that can contain
+//! the page are counted again in finer ones until few hits remain, and only those are collected and sorted.
 //!
 //! Cost: one pass over the names of the tracks, on all cores, and a part of one for the page.
 
@@ -18,61 +17,61 @@ use crate::timeline_query::aggregate::clip;
 
 pub mod listing;
 
-/// Buckets of time in which hits are counted to find a page.
+/// Number of time buckets in which hits are counted to find a page.
 const BUCKETS: usize = 1 << 10;
-/// Fewer hits than this are collected and sorted at once.
+/// Maximum number of hits that are collected and sorted at once.
 const COLLECT: u64 = 1 << 15;
 
-/// What is looked for, and where.
+/// Search condition and scope.
 #[derive(Clone, Debug)]
 pub struct SearchQuery<'a> {
     /// The names.
     pub names: &'a NameSet,
     /// The tracks, each once.
     pub tracks: &'a [TrackId],
-    /// Only events that touch this range; `None` for all.
+    /// Only events that overlap this range; `None` for all.
     pub window: Option<Range<Time>>,
-    /// Only durations from here...
+    /// Minimum duration, inclusive.
     pub min: Dur,
-    /// ...to below here (`None`: any).
+    /// Maximum duration, exclusive (`None`: unlimited).
     pub below: Option<Dur>,
-    /// Equal parts of this range in which matches are counted; those outside count in the first
-    /// or last.
+    /// Number of equal bins of `bin_range` in which matches are counted; matches outside count in the first or
+    /// last.
     pub bins: u32,
-    /// The range that is cut into bins.
+    /// The range that is split into bins.
     pub bin_range: Range<Time>,
 }
 
-/// Where a page of hits begins.
+/// Start of a page of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// At this hit, counted from 0.
     Offset(u64),
-    /// At the first hit behind this one.
+    /// At the first hit after this one.
     After(Time, EventId),
-    /// At the first hit that begins at this time or later; at hit 0 when there is none.
+    /// At the first hit that starts at this time or later; at hit 0 if there is none.
     Near(Time),
 }
 
 /// One match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hit {
-    /// When it begins.
+    /// Start of the event.
     pub start: Time,
     /// The event.
     pub id: EventId,
 }
 
-/// Answer of [`search`].
+/// Result of [`search`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Number of all matches.
     pub total: u64,
     /// Matches by track, most first; only tracks that have any.
     pub by_track: Vec<(TrackId, u64)>,
-    /// Matches that begin in each bin.
+    /// Number of matches that start in each bin.
     pub bins: Vec<u64>,
-    /// Number of the first hit of this page.
+    /// Index of the first hit of this page.
     pub first: u64,
     /// The page, in order.
     pub hits: Vec<Hit>,
@@ -109,16 +108,16 @@ pub fn search(
     Ok(found)
 }
 
-/// One thread's counts, and the sum of them.
+/// Counts of one worker thread, and their sum.
 struct Counts {
     by_track: Vec<(TrackId, u64)>,
     bins: Vec<u64>,
     buckets: Vec<u64>,
-    /// Hits in front of the page's key.
+    /// Number of hits before the page's key.
     before: u64,
 }
 
-/// Counts the matches that begin in `range`.
+/// Counts the matches that start in `range`.
 fn count(
     trace: &Trace,
     query: &SearchQuery<'_>,
@@ -142,7 +141,7 @@ fn count(
         },
         |counts, piece| {
             let mut of_piece = 0;
-            // Events of a piece come in time order: a part is looked up once, not once an event.
+            // Events of a chunk come in time order: the bin is looked up once, not once per event.
             let mut bucket = Walk::new(range, BUCKETS);
             let mut bin = Walk::new(&query.bin_range, bins);
             visit(trace, query, range, piece, |hit, _, _| {
@@ -194,7 +193,7 @@ fn count(
     Ok(sum)
 }
 
-/// The hits number `wanted` among those that begin in `range`, whose bucket counts are known.
+/// Collects the hits with the indexes `wanted` among those that start in `range`, whose bucket counts are known.
 fn collect(
     trace: &Trace,
     query: &SearchQuery<'_>,
@@ -206,7 +205,7 @@ fn collect(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    // The buckets from the one with the first wanted hit to the one with the last.
+    // The buckets from the one with the first requested hit to the one with the last.
     let mut before = 0;
     let mut seen = 0;
     let (mut low, mut high) = (None, 0);
@@ -247,7 +246,8 @@ fn collect(
     Ok(hits[page].to_vec())
 }
 
-/// Which of `parts` equal parts of the range the time lies in; the first or last when outside.
+/// Returns the index of the bin of time `at`, for `parts` equal bins of the range; the first or last when
+/// outside.
 fn part(at: Time, range: &Range<Time>, parts: usize) -> usize {
     let length = i128::from(range.end.ps()) - i128::from(range.start.ps());
     let offset = i128::from(at.ps()) - i128::from(range.start.ps());
@@ -259,7 +259,7 @@ fn part(at: Time, range: &Range<Time>, parts: usize) -> usize {
         .min(parts.saturating_sub(1))
 }
 
-/// The first time that [`part`] puts into this part; the range's end behind the last one.
+/// Returns the first time that [`part`] puts into this bin; the range's end after the last one.
 fn part_start(part: usize, range: &Range<Time>, parts: usize) -> Time {
     let length = i128::from(range.end.ps()) - i128::from(range.start.ps());
     let parts = parts.max(1) as i128;
@@ -268,12 +268,12 @@ fn part_start(part: usize, range: &Range<Time>, parts: usize) -> Time {
     Time::from_ps(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
-/// [`part`] of times that mostly rise.
+/// Cursor for [`part`] of mostly ascending times.
 struct Walk<'a> {
     range: &'a Range<Time>,
     parts: usize,
     part: usize,
-    /// Times that lie in `part`.
+    /// Times that lie in the bin `part`.
     of_part: Range<Time>,
 }
 
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The pieces whose events can begin in `range`: slices of a track first, then its instants.
+/// Lists the chunks whose events can start in `range`: slices of a track first, then its instants.
 pub(crate) fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) -> Vec<TrackChunk> {
     parallel::track_chunks(query.tracks.iter().flat_map(|&track| {
         let start = trace.slices(track).start;
@@ -317,7 +317,7 @@ pub(crate) fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) 
         };
         let (mut slices, instants) = (between(start), between(at));
         if let Some(window) = &query.window {
-            // What cannot touch the window is not looked at.
+            // Skip slices that cannot overlap the window.
             let touching = trace.candidates(track, window.clone());
             slices = slices.start.max(touching.start)..slices.end.min(touching.end);
             slices.end = slices.end.max(slices.start);
@@ -332,7 +332,7 @@ pub(crate) fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) 
     }))
 }
 
-/// Calls `hit` for each match of the piece that begins in `range`, with its duration and its name.
+/// Calls `hit` for each match of the chunk that starts in `range`, with its duration and its name.
 #[inline]
 pub(crate) fn visit(
     trace: &Trace,

@@ -1,19 +1,18 @@
-//! A call tree from statistics that know who called whom, but not by which path.
+//! Call tree from statistics that contain callers, but not paths.
 //!
-//! `cProfile` writes, for each function and each of its callers, calls and times. Below a function
-//! that several others call, its own calls are **shared out** among its callers by their part of its
-//! time, as `gprof` does:
+//! `cProfile` writes, for each function and each of its callers, calls and times. Below a function that several
+//! others call, its own calls are **distributed** over its callers by their fraction of its time, as `gprof`
+//! does:
 //!
 //! ```text
-//! part(root)           = what no caller in the profile accounts for / the function's total
+//! part(root)           = time that no caller in the profile accounts for / the function's total
 //! total(caller > f)    = part(caller) * time of f called by caller
 //! part(caller > f)     = total(caller > f) / total of f
 //! ```
 //!
-//! The first two levels are what the file holds; deeper ones are estimates where a function has
-//! several callers. A function that is open already is not entered again: its time is in the node
-//! above. The tree grows where most time is until it has `limit` nodes, so it is bounded although the
-//! number of paths is not.
+//! The file contains the first two levels; deeper ones are estimates where a function has several callers. A
+//! function that is open already is not entered again: its time is in the node above. The tree grows at the
+//! widest nodes until it has `limit` nodes, so it is bounded although the number of paths is not.
 //!
 //! Cost: `n log n` in the number of nodes.
 
@@ -25,10 +24,10 @@ use stepscope_store::Trace;
 
 use crate::timeline_query::flame::{Flame, FlameSums, NO_PARENT, lay_out};
 
-/// Nodes deeper than this are left out: chains of calls that statistics imply without end.
+/// Maximum depth of a node: statistics can imply infinite chains of calls.
 const MAX_DEPTH: u16 = 512;
 
-/// A call tree of functions that have names of their own, not names of a trace.
+/// Call tree of functions with names of their own, which are not names of a trace.
 #[derive(Clone, Debug)]
 pub struct StatisticsTree {
     /// The nodes; a name is an index into `names`.
@@ -37,7 +36,7 @@ pub struct StatisticsTree {
     pub names: Vec<String>,
 }
 
-/// The statistics of functions in this trace that know who called whom.
+/// Returns the statistics of functions in this trace that contain callers.
 pub fn statistics(trace: &Trace) -> Vec<&Profile> {
     trace
         .profiles()
@@ -49,7 +48,7 @@ pub fn statistics(trace: &Trace) -> Vec<&Profile> {
         .collect()
 }
 
-/// The call tree of these profiles; of several, each is below a node of its own.
+/// Builds the call tree of these profiles; with several, each is below a node of its own.
 pub fn tree(profiles: &[&Profile], limit: usize) -> StatisticsTree {
     let mut growing = Growing::default();
     for (number, profile) in profiles.iter().enumerate() {
@@ -70,7 +69,7 @@ pub fn tree(profiles: &[&Profile], limit: usize) -> StatisticsTree {
     }
 }
 
-/// What one function calls: the called row, and what the file says of these calls.
+/// Calls of each function: the called row, and the statistics of these calls.
 type Edges = Vec<Vec<Edge>>;
 
 #[derive(Clone, Copy)]
@@ -81,7 +80,7 @@ struct Edge {
     self_s: f64,
 }
 
-/// For each row of a profile, its calls of others.
+/// Lists, for each row of a profile, its calls of others.
 fn edges(profile: &Profile) -> Edges {
     let mut edges = vec![Vec::new(); profile.rows.len()];
     for (callee, row) in (0_u32..).zip(&profile.rows) {
@@ -101,25 +100,25 @@ fn edges(profile: &Profile) -> Edges {
     edges
 }
 
-/// A node that may be entered.
+/// A node that can be expanded.
 #[derive(Clone, Copy)]
 struct Open {
     /// Its profile, and its row there.
     profile: usize,
     row: u32,
-    /// Part of the function's calls that this node stands for.
+    /// Fraction of the function's calls that this node represents.
     part: f64,
 }
 
 #[derive(Default)]
 struct Growing {
     nodes: Vec<FlameSums<u32>>,
-    /// Of each node, the function that it is a call of; `None` for a profile.
+    /// Function that each node is a call of; `None` for a profile.
     open: Vec<Option<Open>>,
     names: Vec<String>,
     /// The first name of each profile's functions.
     first_name: FxHashMap<usize, u32>,
-    /// Nodes to enter next, the widest first; then the ones made first.
+    /// Nodes to expand next, the widest first; then in the order of creation.
     widest: BinaryHeap<(i128, std::cmp::Reverse<u32>)>,
 }
 
@@ -137,7 +136,7 @@ impl Growing {
         low32(self.nodes.len() - 1)
     }
 
-    /// Adds the functions that something outside of the profile called.
+    /// Adds the functions that are called from outside the profile.
     fn add_roots(&mut self, number: usize, profile: &Profile, parent: u32) {
         let first_name = low32(self.names.len());
         self.first_name.insert(number, first_name);
@@ -165,7 +164,7 @@ impl Growing {
             };
             self.add(open, parent, sums);
         }
-        // Everything is called by something: the costliest function is as good a beginning as any.
+        // Every function has a caller: start at the costliest one.
         let costliest = (0_u32..).zip(&profile.rows).max_by(|(_, a), (_, b)| {
             a.total_s
                 .unwrap_or(0.0)
@@ -191,7 +190,7 @@ impl Growing {
         let name = first.saturating_add(open.row);
         let mut node = FlameSums::new(name, SliceKind::Host, parent, &self.nodes);
         node.total_ps = picoseconds(total_s);
-        // Self time is what the layout takes off: so it is right without the children left out, too.
+        // The layout subtracts children from the total, so self time is right even if children are left out.
         node.children_ps = node.total_ps - picoseconds(self_s).min(node.total_ps);
         node.count = calls;
         let at = low32(self.nodes.len());
@@ -207,7 +206,7 @@ impl Growing {
         self.open.push(Some(open));
     }
 
-    /// Enters nodes, the widest first, until there are enough. Whether some were not entered.
+    /// Expands nodes, the widest first, until there are enough. Returns whether some were not expanded.
     fn grow(&mut self, profiles: &[&Profile], edges: &[Edges], limit: usize) -> bool {
         while let Some((_, std::cmp::Reverse(at))) = self.widest.pop() {
             let Some(Some(open)) = self.open.get(at as usize).copied() else {
@@ -253,7 +252,7 @@ impl Growing {
         false
     }
 
-    /// The functions of a node and of all nodes above it.
+    /// Returns the functions of a node and of all nodes above it.
     fn functions_above(&self, node: u32) -> Vec<u32> {
         let mut out = Vec::new();
         let mut at = node;
@@ -267,7 +266,7 @@ impl Growing {
     }
 }
 
-/// Part of a whole by time, by calls where it took none; from 0 to 1.
+/// Computes a fraction of a whole by time, or by calls if the whole took no time; from 0 to 1.
 fn share(time_s: f64, whole_s: f64, calls: u64, whole_calls: u64) -> f64 {
     let share = if whole_s > 0.0 {
         time_s / whole_s
@@ -279,7 +278,7 @@ fn share(time_s: f64, whole_s: f64, calls: u64, whole_calls: u64) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// A part of so many calls, at least one.
+/// Returns this fraction of the calls, at least one.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -289,7 +288,7 @@ fn part_of(calls: u64, part: f64) -> u64 {
     (calls as f64 * part).round().max(1.0) as u64
 }
 
-/// Longer times are damage, and sums of a million of them still fit.
+/// Limit of a time: longer ones are invalid, and sums of a million of them still fit.
 const MOST_PS: f64 = 1e27;
 
 #[allow(
@@ -304,8 +303,8 @@ fn low32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Returns the name of each row, in the order of the rows. Functions that [`row_name`] would name alike
-/// get as much of their folder as tells them apart (`a/model.py:12(forward)`, `b/model.py:12(forward)`).
+/// Returns the name of each row, in the order of the rows. Functions that [`row_name`] would name alike get as
+/// much of their folder as makes them distinct (`a/model.py:12(forward)`, `b/model.py:12(forward)`).
 pub fn distinct_names(profile: &Profile) -> Vec<String> {
     let mut names: Vec<String> = profile.rows.iter().map(row_name).collect();
     let mut alike: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
@@ -331,7 +330,7 @@ pub fn distinct_names(profile: &Profile) -> Vec<String> {
     names
 }
 
-/// The last `count` parts of a path, the whole one where it has no more.
+/// Returns the last `count` components of a path, the whole one if it has no more.
 fn last_parts(path: &str, count: usize) -> &str {
     let cut = path.rmatch_indices('/').nth(count.saturating_sub(1));
     cut.map_or(path, |(at, _)| &path[at + 1..])
@@ -381,7 +380,7 @@ mod tests {
         }
     }
 
-    /// `main` calls `a` and `b`; both call `shared`, which calls `leaf`.
+    /// Builds a profile: `main` calls `a` and `b`; both call `shared`, which calls `leaf`.
     fn profile() -> Profile {
         let mut shared = row("shared", 4, 8.0, 4.0);
         shared.callers = vec![caller(1, 1, 2.0, 1.0), caller(2, 3, 6.0, 3.0)];
@@ -397,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Path, count, total and self seconds of every node.
+    /// Returns path, count, total and self seconds of every node.
     fn lines(tree: &StatisticsTree) -> Vec<(String, u64, f64, f64)> {
         let mut paths: Vec<String> = Vec::new();
         tree.flame

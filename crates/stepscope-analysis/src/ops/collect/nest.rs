@@ -1,4 +1,4 @@
-//! How slices lie in each other, and what runs beside them.
+//! Nesting of slices, and the programs that run at their time.
 
 use std::ops::Range;
 
@@ -8,29 +8,28 @@ use stepscope_store::{Trace, Track};
 
 use super::{NONE, class};
 
-/// How the slices of a part lie in each other. Places are counted from the part's begin; behind it
-/// stand slices from before that enclose some of it.
+/// Nesting of the slices of a chunk. Places are counted from the chunk's start; after them come slices from
+/// before the chunk that enclose some of it.
 pub(super) struct Nest<'a> {
     pub(super) base: usize,
     pub(super) len: usize,
     /// The innermost operation of the class at each slice, itself included.
     pub(super) innermost: Vec<u32>,
     pub(super) sum_of: Vec<u32>,
-    /// Places of what lies before the part, by index.
+    /// Places of the slices before the chunk, by index.
     pub(super) outside: FxHashMap<usize, usize>,
     /// Their indexes.
     pub(super) indexes: Vec<usize>,
-    /// On a track whose slices overlap: ends and places of the operations that are still open. Where an
-    /// operation was moved to a row of its own, since it overlaps what is of another class, the trace does
-    /// not say which operation it lies in.
+    /// On a track whose slices overlap: ends and places of the operations that are still open. If an operation
+    /// was moved to another row because it overlaps a slice of another class, the trace has no parent for it.
     pub(super) open: Vec<(Time, u32)>,
     pub(super) around: Around,
     pub(super) modules: Option<Cursor<'a>>,
 }
 
 impl Nest<'_> {
-    /// Takes an operation of a track whose slices overlap: the place of the innermost open one that holds it,
-    /// as the trace says (`known`) or as their times do.
+    /// Adds an operation of a track whose slices overlap; returns the place of the innermost open one that
+    /// encloses it, according to the trace (`known`) or to their times.
     pub(super) fn enter(&mut self, at: usize, range: Range<Time>, known: u32) -> u32 {
         self.open.retain(|(end, _)| *end > range.start);
         let holds = |(end, place): &&(Time, u32)| *end >= range.end || *place == known;
@@ -41,7 +40,7 @@ impl Nest<'_> {
         enclosing
     }
 
-    /// Index of the slice at a place.
+    /// Returns the index of the slice at a place.
     pub(super) fn index(&self, at: u32) -> usize {
         let at = at as usize;
         match at.checked_sub(self.len) {
@@ -51,18 +50,18 @@ impl Nest<'_> {
     }
 }
 
-/// What lies around each slice of a track: chains of names, each a number.
+/// Slices around each slice of a track: chains of names, each with a number.
 #[derive(Default)]
 pub(super) struct Around {
     /// Chain of each slice, by its place.
     chains: Vec<u32>,
-    /// Each chain: the one around it, and its innermost name.
+    /// Each chain: the enclosing chain, and its innermost name.
     links: Vec<(u32, NameId)>,
     numbers: FxHashMap<(u32, NameId), u32>,
 }
 
 impl Around {
-    /// Takes the slice at `at`; `is_part` says whether it is a part of chains.
+    /// Adds the slice at `at`; `is_part` is whether it belongs to chains.
     pub(super) fn enter(
         &mut self,
         at: usize,
@@ -88,12 +87,12 @@ impl Around {
         self.chains[at] = chain;
     }
 
-    /// The chain of a slice; the same for all where none are kept.
+    /// Returns the chain of a slice; the same for all where chains are not collected.
     pub(super) fn chain(&self, at: usize) -> u32 {
         self.chains.get(at).copied().unwrap_or(NONE)
     }
 
-    /// The names of a chain, outermost first.
+    /// Returns the names of a chain, outermost first.
     pub(super) fn path(&self, mut chain: u32) -> Vec<NameId> {
         let mut names = Vec::new();
         while let Some((outer, name)) = self.links.get(chain as usize) {
@@ -105,7 +104,7 @@ impl Around {
     }
 }
 
-/// Which program runs at a time, on the line of programs beside a line of operations.
+/// Cursor over the programs that run, on the line of programs next to a line of operations.
 pub(super) struct Cursor<'a> {
     trace: &'a Trace,
     track: TrackId,
@@ -130,7 +129,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The last program that began at or before `time`, which rarely goes back.
+    /// Returns the last program that started at or before `time`, which rarely decreases.
     pub(super) fn at(&mut self, time: Time) -> Option<NameId> {
         let slices = self.trace.slices(self.track);
         let last = self

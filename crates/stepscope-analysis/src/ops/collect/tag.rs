@@ -1,4 +1,4 @@
-//! What the arguments of slices say about the rows that they belong to.
+//! Arguments of slices that determine their rows.
 
 use stepscope_model::{ArgKeys, ArgValue, NameId};
 use stepscope_store::{EventId, Trace};
@@ -7,12 +7,12 @@ use crate::names::json_on_one_line;
 use crate::ops::{class, hlo};
 use crate::torch_args::{DIMS, is_dims};
 
-/// What all slices of one sum share.
+/// Properties that all slices of one sum share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::ops) struct Tag {
     /// `jit_step(8)`.
     pub(in crate::ops) program: Option<String>,
-    /// The HLO operation, where the slice's own name is not it.
+    /// The HLO operation, where it differs from the slice's own name.
     pub(in crate::ops) hlo_op: Option<String>,
     /// Argument `tf_op`.
     pub(in crate::ops) tf_op: Option<String>,
@@ -22,19 +22,19 @@ pub(in crate::ops) struct Tag {
     pub(in crate::ops) source: Option<String>,
     /// The whole name, where the slice shows only the type of an operation of TensorFlow.
     pub(in crate::ops) long_name: Option<String>,
-    /// Where rows are split by them.
+    /// Input shapes, where rows are split by them.
     pub(in crate::ops) shapes: Option<String>,
-    /// Path of modules around it, outermost first, ending with its own; or, where rows are split by
-    /// stack, the names of the Python functions around it, outermost first.
+    /// Path of the enclosing modules, outermost first, ending with its own; or, where rows are split by stack,
+    /// the names of the enclosing Python functions, outermost first.
     pub(in crate::ops) around: Vec<NameId>,
 }
 
-/// Operation and type that a slice's whole name says, as [`class::tensorflow`].
+/// Returns operation and type from a slice's whole name, see [`class::tensorflow`].
 pub(in crate::ops) fn operation_of(tag: &Tag) -> Option<(&str, &str)> {
     class::tensorflow(tag.long_name.as_deref()?, "")
 }
 
-/// Arguments that [`read_tag`] asks for.
+/// Arguments that [`read_tag`] reads.
 const KEYS: ArgKeys = ArgKeys::new(&[
     "hlo_op",
     "long_name",
@@ -48,7 +48,7 @@ const KEYS: ArgKeys = ArgKeys::new(&[
     "shape_with_layout",
 ]);
 
-/// What a slice's arguments say about it, and whether they could not be read.
+/// Reads the tag from a slice's arguments; returns whether they could not be read.
 pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
     let mut tag = Tag::default();
     let (mut module, mut program_id) = (None, None);
@@ -74,20 +74,20 @@ pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
     (tag, lost)
 }
 
-/// What [`read_shapes`] found.
+/// Result of [`read_shapes`].
 pub(super) enum Shapes {
-    /// Its input's shapes, if they were recorded, are all that the arguments say.
+    /// The arguments contain only the input shapes, if they were recorded.
     Only {
-        /// Whether there are any.
+        /// Whether there are any shapes.
         any: bool,
         /// Whether the arguments could not be read.
         lost: bool,
     },
-    /// They say more: [`read_tag`] knows what.
+    /// They contain more: call [`read_tag`].
     More,
 }
 
-/// Reads the shapes of a slice's inputs into `text`, which allocates nothing for slices like others.
+/// Reads the shapes of a slice's inputs into `text`, without allocation for slices of the same shapes.
 pub(super) fn read_shapes(trace: &Trace, event: EventId, text: &mut String) -> Shapes {
     let (mut any, mut more) = (false, false);
     let read = trace.args_of(event, KEYS, &mut |key, value| match (key, value) {

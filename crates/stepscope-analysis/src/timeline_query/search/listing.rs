@@ -1,7 +1,7 @@
-//! Matches in order of their length, and matches counted by name.
+//! Matches in order of their duration, and matches counted by name.
 //!
-//! Like [`search`](super::search), neither collects all matches: a page by length counts them in
-//! buckets of length first, and collects only those buckets that the page lies in.
+//! Like [`search`](super::search), neither collects all matches: a page by duration first counts them in buckets
+//! of duration, and collects only the buckets that contain the page.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use stepscope_store::Trace;
 use super::{Hit, SearchQuery, visit, work};
 use crate::parallel::{self, Cancel};
 
-/// Lengths of one bucket differ by at most a 32nd.
+/// Bits of precision: durations in one bucket differ by at most a 32nd.
 const MANTISSA_BITS: u32 = 5;
-/// Every length falls into one of these.
+/// Number of buckets, which cover all durations.
 const BUCKETS: usize = 2_048;
 
-/// A page of matches by length.
+/// A page of matches by duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByLength {
     /// Number of all matches.
     pub total: u64,
-    /// The page. Equal lengths are in order of (start, id).
+    /// Hits of the page. Equal durations are in order of (start, id).
     pub hits: Vec<Hit>,
 }
 
@@ -32,13 +32,13 @@ pub struct ByLength {
 pub struct NameCount {
     /// The name.
     pub name: NameId,
-    /// Slices and instants.
+    /// Number of slices and instants.
     pub count: u64,
-    /// The first of them, by (start, id).
+    /// The first match, by (start, id).
     pub first: Hit,
 }
 
-/// The matches `offset..offset + limit` in order of length, the longest first or last.
+/// Returns the matches `offset..offset + limit` in order of duration, the longest first or last.
 pub fn by_length(
     trace: &Trace,
     query: &SearchQuery<'_>,
@@ -102,7 +102,7 @@ pub fn by_length(
     Ok(ByLength { total, hits })
 }
 
-/// The buckets that hold these matches, and how many matches are in front of them.
+/// Returns the buckets that contain these matches, and the number of matches before them.
 fn buckets_of(counts: &[u64], wanted: &Range<u64>) -> (Range<usize>, u64) {
     let mut seen = 0;
     let mut first = None;
@@ -119,7 +119,7 @@ fn buckets_of(counts: &[u64], wanted: &Range<u64>) -> (Range<usize>, u64) {
     (0..counts.len(), 0)
 }
 
-/// Bucket of a length: rising with it, or falling when the longest come first.
+/// Returns the bucket of a duration: ascending, or descending if the longest come first.
 fn bucket(dur: Dur, longest_first: bool) -> usize {
     let ps = u64::try_from(dur.ps()).unwrap_or(0);
     let shift = (u64::BITS - ps.leading_zeros()).saturating_sub(MANTISSA_BITS + 1);
@@ -132,7 +132,7 @@ fn bucket(dur: Dur, longest_first: bool) -> usize {
     }
 }
 
-/// The names among the matches, most frequent first, then by name.
+/// Lists the names among the matches, most frequent first, then by name.
 pub fn by_name(
     trace: &Trace,
     query: &SearchQuery<'_>,
@@ -168,7 +168,7 @@ pub fn by_name(
     Ok(found)
 }
 
-/// All of the trace, its last moment included.
+/// Returns the range of the whole trace, including its last timestamp.
 fn everything(trace: &Trace) -> Range<Time> {
     let span = trace.span();
     span.start..span.end.saturating_add(Dur::from_ps(1))
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// 500 slices of lengths from 1 to 77 nanoseconds.
+    /// Builds 500 slices of durations from 1 to 77 nanoseconds.
     fn trace() -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
