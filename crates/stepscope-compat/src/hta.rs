@@ -1,23 +1,23 @@
-//! What Holistic Trace Analysis (HTA 0.5.0) says of the same files, by its own definitions.
+//! Figures of Holistic Trace Analysis (HTA 0.5.0) for the same files, by its definitions.
 //!
-//! HTA reads PyTorch's JSON files of NVIDIA's and AMD's devices. Its figures differ from ours by definition,
-//! so they stand beside ours under its names:
+//! HTA reads PyTorch's JSON files of NVIDIA's and AMD's devices. Its figures differ from ours by definition, so
+//! they have separate names:
 //!
-//! * Times are whole microseconds of the file's own clock: a begin is rounded up, an end down, so that what
-//!   lies between two of them has a length of -1. Files are on no common clock.
-//! * All devices of a file (of a rank) are one. What runs on a stream counts, waits for events too.
-//! * With two or more `ProfilerStep`s in the files, only work counts whose call began before the last one of
+//! * Times are whole microseconds of the file's own clock: a start is rounded up, an end down, so that a slice
+//!   between two microseconds has a length of -1. Files have no common clock.
+//! * All devices of a file (of a rank) are one. Every event on a stream counts, including event waits.
+//! * With two or more `ProfilerStep`s in the files, only work counts whose call started before the last one of
 //!   its file did (before the device's label of it, where the file has labels of devices).
-//! * The name alone says what a piece of work is ([`Kind::from_name`]).
+//! * The name alone determines the kind of a kernel or copy ([`Kind::from_name`]).
 //!
 //! ```text
-//! kernel_time  = end of the last - begin of the first     idle = kernel_time - |any work|
+//! kernel_time  = end of the last - start of the first     idle = kernel_time - |any work|
 //! compute      = |computation|                            non_compute = kernel_time - compute - idle
 //! overlap      = |computation and communication| / |communication|
 //! ```
-//! On each stream alone, from one kernel to the next: `host_wait` when the call of the next one began after
-//! the end of the one before, else `kernel_wait` below 30 us, else `other`; kernels that overlap count below
-//! zero. Stragglers: [`stragglers`].
+//! On each stream, from one kernel to the next: `host_wait` when the call of the next one started after the end
+//! of the previous one, else `kernel_wait` below 30 us, else `other`; overlapping kernels count as negative
+//! times. Stragglers: [`stragglers`].
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
@@ -35,10 +35,10 @@ mod stragglers;
 
 pub use stragglers::{Stragglers, stragglers};
 
-/// Gaps below it are HTA's `kernel_wait`, microseconds.
+/// Gaps shorter than this are HTA's `kernel_wait`, microseconds.
 const IN_A_ROW_US: i64 = 30;
 
-/// What HTA takes a piece of work for.
+/// HTA's kind of a kernel or copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `COMPUTATION`.
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the name alone.
+    /// Determines the kind by the name alone.
     pub fn from_name(name: &str) -> Self {
         let line = name.lines().next().unwrap_or("");
         if line.starts_with("nccl") && line.contains("Kernel") {
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Bit in [`RankTimes::by_kinds_us`]; none of waits.
+    /// Returns the bit in [`RankTimes::by_kinds_us`]; zero for waits.
     const fn bit(self) -> usize {
         match self {
             Self::Computation => 1,
@@ -85,11 +85,11 @@ impl Kind {
 pub struct StreamIdle {
     /// The stream.
     pub track: TrackId,
-    /// The next kernel was called after the last one ended.
+    /// Gaps in which the next kernel was called after the last one ended.
     pub host_wait_us: i64,
-    /// Called before, and the gap is below 30 us.
+    /// Gaps below 30 us in which the next kernel was called before.
     pub kernel_wait_us: i64,
-    /// Called before, and the gap is longer.
+    /// Longer gaps in which the next kernel was called before.
     pub other_us: i64,
 }
 
@@ -98,30 +98,30 @@ pub struct StreamIdle {
 pub struct RankTimes {
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// From the first begin to the last end.
+    /// From the first start to the last end.
     pub kernel_us: i64,
-    /// Nothing ran.
+    /// Time without any kernel or copy.
     pub idle_us: i64,
-    /// At least one kernel computed.
+    /// Time with at least one computing kernel.
     pub compute_us: i64,
-    /// At least one communicated.
+    /// Time with at least one communicating kernel.
     pub communication_us: i64,
-    /// How long exactly each set of kinds ran: bit 0 computation, bit 1 communication, bit 2 memory, bit 3
+    /// Time in which exactly each set of kinds ran: bit 0 computation, bit 1 communication, bit 2 memory, bit 3
     /// waits.
     pub by_kinds_us: [i64; 16],
-    /// Pieces of work that were left out, since they belong to the last step.
+    /// Number of kernels and copies that were left out because they belong to the last step.
     pub left_out: u64,
-    /// By stream, in the order of the trace's tracks.
+    /// Idle time by stream, in the order of the trace's tracks.
     pub streams: Vec<StreamIdle>,
 }
 
 impl RankTimes {
-    /// `non_compute_time`.
+    /// Returns `non_compute_time`.
     pub const fn non_compute_us(&self) -> i64 {
         self.kernel_us - self.compute_us - self.idle_us
     }
 
-    /// Computation and communication at once.
+    /// Returns the time of concurrent computation and communication.
     pub fn overlap_us(&self) -> i64 {
         let both = Kind::Computation.bit() | Kind::Communication.bit();
         let sets = self.by_kinds_us.iter().enumerate();
@@ -130,7 +130,7 @@ impl RankTimes {
             .sum()
     }
 
-    /// `comp_comm_overlap_pctg`, rounded to hundredths as HTA does; `None` without communication.
+    /// Returns `comp_comm_overlap_pctg`, rounded to hundredths as HTA does; `None` without communication.
     pub fn overlap_percent(&self) -> Option<f64> {
         (self.communication_us > 0).then(|| {
             let share = self.overlap_us() as f64 / self.communication_us as f64;
@@ -138,14 +138,14 @@ impl RankTimes {
         })
     }
 
-    /// `get_gpu_kernel_breakdown` with memory: the time of exactly these kinds.
+    /// Returns the time of exactly these kinds, as `get_gpu_kernel_breakdown` with memory.
     pub fn exactly_us(&self, kinds: &[Kind]) -> i64 {
         let set = kinds.iter().fold(0, |set, kind| set | kind.bit());
         self.by_kinds_us[set] + self.by_kinds_us[set | Kind::Other.bit()]
     }
 }
 
-/// HTA's figures of all files with work that it would see; `None` where there are none.
+/// Computes HTA's figures of all files with work that HTA includes; `None` if there are none.
 pub fn ranks(
     trace: &Trace,
     launches: &Launches,
@@ -162,9 +162,9 @@ pub fn ranks(
     Ok((!found.is_empty()).then_some(found))
 }
 
-/// What HTA takes from the files before it counts.
+/// Selection of the work that HTA includes.
 struct View {
-    /// By file: when the last `ProfilerStep` begins, if HTA leaves out what was called later.
+    /// Start of the last `ProfilerStep` of each file, if HTA leaves out work that was called later.
     last_step: Vec<Option<i64>>,
 }
 
@@ -194,7 +194,7 @@ impl View {
                 mark(track, index);
             }
         }
-        // The labels that the device has of the steps begin later; HTA takes them for steps, too.
+        // The device's labels of the steps start later; HTA takes them for steps, too.
         let queues = trace.tracks().iter();
         for track in queues.filter(|track| track.kind == TrackKind::DeviceQueue) {
             for index in (0..trace.slices(track.id).len()).filter(|index| is_step(track, *index)) {
@@ -204,7 +204,7 @@ impl View {
         Self { last_step }
     }
 
-    /// Whether HTA sees work that this call launched.
+    /// Returns whether HTA includes the work that this call launched.
     fn sees(&self, trace: &Trace, file: usize, call: Option<EventId>) -> bool {
         let Some(last) = self.last_step.get(file).copied().flatten() else {
             return true;
@@ -214,7 +214,7 @@ impl View {
     }
 }
 
-/// Begin and end of a slice as HTA has them, see [`OwnClock::whole_us`].
+/// Returns start and end of a slice as HTA computes them, see [`OwnClock::whole_us`].
 fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
     let slices = trace.slices(track);
     OwnClock::from_track(trace, track).whole_us(
@@ -225,12 +225,12 @@ fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
 
 /// The clock of a file.
 ///
-/// Since 1970 there were more picoseconds than 64 bits hold, so its zero is in two parts: dividing 128 bits for
-/// each slice took a third of a report.
+/// Picoseconds since 1970 exceed 64 bits, so its zero is in two parts: dividing 128 bits for each slice took a
+/// third of a report.
 #[derive(Clone, Copy)]
 struct OwnClock {
     zero_us: i64,
-    /// What is above them, less what the file was moved by.
+    /// The remaining picoseconds, less the offset that was applied to the file.
     zero_ps: i64,
 }
 
@@ -246,7 +246,7 @@ impl OwnClock {
         }
     }
 
-    /// Begin and end of a slice: microseconds, added and rounded as binary fractions, as Python does.
+    /// Returns start and end of a slice: microseconds, added and rounded as binary fractions, as Python does.
     fn whole_us(self, start: Time, length: Dur) -> (i64, i64) {
         const PS: i64 = 1_000_000;
         let ps = start.ps().saturating_add(self.zero_ps);
@@ -267,12 +267,12 @@ const fn saturated(us: f64) -> i64 {
     us as i64
 }
 
-/// What a category says of a row on a stream. HTA goes by the argument `stream`, which these have.
+/// Row class of a category on a stream. HTA uses the argument `stream`, which these have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Row {
     None,
     Work,
-    /// Counts when its argument is the number of a stream.
+    /// Counts if its argument is the number of a stream.
     Wait,
 }
 
@@ -297,7 +297,7 @@ impl Row {
     }
 }
 
-/// The rows of the device queues of a file that HTA counts.
+/// Classifier of the rows of the device queues of a file that HTA counts.
 struct Rows<'a> {
     trace: &'a Trace,
     by_category: FxHashMap<NameId, Row>,
@@ -313,7 +313,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What it is; `None` of what HTA does not count. The flag: whether it is work, and no wait.
+    /// Returns the kind of a slice; `None` if HTA does not count it. The flag is false for waits.
     fn kind(&mut self, track: TrackId, index: usize) -> Option<(Kind, bool)> {
         const STREAM: ArgKeys = ArgKeys::new(&["stream"]);
         let trace = self.trace;
@@ -344,7 +344,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Streams of a file, as HTA knows them.
+/// Returns the streams of a file, by HTA's definition.
 fn streams(trace: &Trace, file: usize) -> impl Iterator<Item = TrackId> + '_ {
     let tracks = trace.tracks().iter();
     tracks
@@ -367,7 +367,7 @@ fn one_file(trace: &Trace, view: &View, launches: &Launches, file: usize) -> Opt
     };
     let tracks: Vec<TrackId> = streams(trace, file).collect();
     let mut idle: Vec<IdleSoFar> = tracks.iter().map(|_| IdleSoFar::default()).collect();
-    // The streams side by side, by begin.
+    // All streams merged by start.
     let mut next = BinaryHeap::new();
     let head = |lane: usize, index: usize| -> Option<Reverse<(Time, usize, usize)>> {
         let start = trace.slices(tracks[lane]).start.get(index)?;
@@ -412,7 +412,7 @@ fn one_file(trace: &Trace, view: &View, launches: &Launches, file: usize) -> Opt
 #[derive(Clone, Copy, Default)]
 struct IdleSoFar {
     last_end: Option<i64>,
-    /// Host wait, kernel wait, other.
+    /// Sums of host wait, kernel wait, other.
     sums: [i64; 3],
 }
 
@@ -433,17 +433,17 @@ impl IdleSoFar {
     }
 }
 
-/// Unions over work that comes in the order of its begin, by HTA's rules of merging.
+/// Unions over work in the order of its start, by HTA's rules of merging.
 #[derive(Default)]
 struct Sweep {
     first: Option<i64>,
-    /// Until where everything is counted.
+    /// Time up to which everything is counted.
     now: i64,
-    /// When the last one ends, of each kind in the order of their bits.
+    /// End of the last slice of each kind, in the order of their bits.
     ends: [Option<i64>; 4],
     any_end: Option<i64>,
     by_kinds: [i64; 16],
-    /// Lengths below zero that no other work of the kind (of any kind) covers: HTA's sums contain them.
+    /// Negative lengths that no other work of the kind (of any kind) covers: HTA's sums contain them.
     below_zero: [i64; 4],
     any_below_zero: i64,
 }
@@ -469,7 +469,7 @@ impl Sweep {
         self.any_end = later(self.any_end);
     }
 
-    /// Counts what runs until then.
+    /// Counts the active kinds up to `until`.
     fn advance(&mut self, until: i64) {
         while self.now < until {
             let mut set = 0;
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn work_between_two_microseconds_is_less_than_nothing() {
-        // Alone it takes one microsecond away, inside of other work it does nothing.
+        // Alone it subtracts one microsecond, inside other work it has no effect.
         let alone = swept(&[
             (Kind::Computation, 0, 10),
             (Kind::Computation, 20, 19),

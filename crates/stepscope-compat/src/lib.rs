@@ -8,8 +8,8 @@
 //! | [`lightning_actions`] | actions that Lightning's `SimpleProfiler` reports |
 //! | [`python_profile`], [`profile_text`] | `cProfile` statistics, and the tables that `pstats` and Lightning print |
 //!
-//! **Invariant:** each figure equals the other profiler's, or `docs/reference/peers.md` names the
-//! difference. Our own definitions stand in `stepscope-analysis`.
+//! **Invariant:** each figure equals the other profiler's, or `docs/reference/peers.md` documents the difference.
+//! `stepscope-analysis` has our own definitions.
 
 pub mod hta;
 pub mod lightning_actions;

@@ -1,14 +1,13 @@
-//! Actions of a Lightning trainer from the labels in any trace: what `SimpleProfiler` would have
-//! reported of them.
+//! Actions of a Lightning trainer from the labels in any trace, as `SimpleProfiler` would report them.
 //!
-//! A label is a slice named `[pl][profile]ACTION`, as `PyTorchProfiler` and our own timeline name
-//! them. Where there is none of these, slices with the trainer's own names are taken: those that begin
-//! with `[Strategy]`, `[LightningModule]`, `[LightningDataModule]`, `[Callback]` or the name of a loop,
-//! as `XLAProfiler` records them.
+//! A label is a slice named `[pl][profile]ACTION`, as `PyTorchProfiler` and our own timeline name them. A trace
+//! without such labels uses slices with the trainer's own names: those that start with `[Strategy]`,
+//! `[LightningModule]`, `[LightningDataModule]`, `[Callback]` or the name of a loop, as `XLAProfiler` records
+//! them.
 //!
-//! The accounting rule: an action's total is the sum of its labels' times (cut to the range, if one is
-//! given), its count their number, its mean the one by the other. Actions nest, so totals of different
-//! actions overlap. The whole is the time from the run's first to its last moment.
+//! The accounting rule: an action's total is the sum of its labels' times (clipped to the range, if one is
+//! given), its count their number, its mean the quotient. Actions nest, so totals of different actions overlap.
+//! The whole is the time from the run's first to its last timestamp.
 
 use std::ops::Range;
 
@@ -19,9 +18,9 @@ use stepscope_store::Trace;
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
 
-/// What stands before the action in a label.
+/// Prefix of the action in a label.
 const LABEL: &str = "[pl][profile]";
-/// How names of actions begin where no label says so.
+/// Prefixes of names of actions, if there is no label.
 const OWNERS: &[&str] = &[
     "[Strategy]",
     "[LightningModule]",
@@ -31,7 +30,7 @@ const OWNERS: &[&str] = &[
     "[_EvaluationLoop]",
     "[_PredictionLoop]",
 ];
-/// Which stage of the trainer runs a step of this kind, and no other does.
+/// Stage of the trainer that is the only one to run a step of this kind.
 const STAGES: &[(&str, &str)] = &[
     ("training_step", "FIT"),
     ("test_step", "TEST"),
@@ -39,10 +38,10 @@ const STAGES: &[(&str, &str)] = &[
     ("validation_step", "VALIDATE"),
 ];
 
-/// The actions of a run. `None` when there are none.
+/// Sums up the actions of a run. `None` if there are none.
 ///
 /// # Errors
-/// [`Cancelled`] when nobody waits any more.
+/// [`Cancelled`] after cancellation.
 pub fn profile(
     trace: &Trace,
     range: Option<&Range<Time>>,
@@ -106,7 +105,7 @@ pub fn profile(
             ..ProfileRow::default()
         });
     }
-    // Labels that differ only in what stands before them are one action.
+    // Labels that differ only in their prefix are one action.
     rows.sort_by(|a, b| {
         b.total_s
             .unwrap_or(0.0)

@@ -1,7 +1,7 @@
-//! Profiles as the programs that make them print them: Lightning's table of actions, and `pstats`.
+//! Profiles in the text format of their programs: Lightning's table of actions, and `pstats`.
 //!
-//! Equal to the character, which is a test's matter: the same figures give the same text. Facts about
-//! the layouts: `docs/formats/lightning.md`.
+//! Tests compare the text exactly: the same figures give the same text. Facts about the layouts:
+//! `docs/formats/lightning.md`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use stepscope_analysis::timeline_query::statistics_tree::row_name;
 use stepscope_model::Profile;
 
-/// `SimpleProfiler`'s table, extended where counts are known, else plain. Rows are in the profile's
+/// Formats `SimpleProfiler`'s table, extended where counts are known, else plain. Rows are in the profile's
 /// order; at most `top` of them.
 pub fn actions(profile: &Profile, top: usize) -> String {
     let extended = profile.rows.iter().all(|row| row.calls.is_some());
@@ -49,7 +49,7 @@ pub fn actions(profile: &Profile, top: usize) -> String {
         &["Action", "Mean duration (s)", "Total time (s)"]
     };
     let head = line(titles);
-    // As long as the head with its tabs expanded, and the line's end that stands before it.
+    // As long as the header with its tabs expanded, including the preceding line end.
     let across = "-".repeat(expanded(&head) + 1);
     let _ = write!(text, "\n{across}\n{head}\n{across}");
     if extended {
@@ -77,7 +77,7 @@ pub fn actions(profile: &Profile, top: usize) -> String {
     text
 }
 
-/// What `pstats` prints of functions, by cumulative time, folders stripped; at most `top` rows.
+/// Formats functions as `pstats` prints them, by cumulative time, folders stripped; at most `top` rows.
 pub fn functions(profile: &Profile, top: usize) -> String {
     let rows = stripped(profile);
     let (calls, primitive) = (
@@ -96,7 +96,7 @@ pub fn functions(profile: &Profile, top: usize) -> String {
     text.push_str("   Ordered by: cumulative time\n");
     let before = profile.rows_before.unwrap_or(rows.len() as u64);
     if before != shown as u64 {
-        // As the writer left rows out, unless more are left out here.
+        // Use the writer's restriction of rows, unless more are left out here.
         let rule = match profile.restriction.as_str() {
             said if !said.is_empty() && shown == rows.len() => said,
             _ => &shown.to_string(),
@@ -114,25 +114,25 @@ pub fn functions(profile: &Profile, top: usize) -> String {
     text
 }
 
-/// One function, its folder stripped.
+/// One function, without its folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
-    /// As `pstats` names it: `file.py:12(name)`, `{built-in method …}`.
+    /// Name as in `pstats`: `file.py:12(name)`, `{built-in method …}`.
     pub shown: String,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Calls below no other call of the same.
+    /// Number of calls that are not nested in a call of the same function.
     pub primitive_calls: u64,
-    /// Seconds from begin to end of the outermost calls.
+    /// Seconds from start to end of the outermost calls.
     pub total_s: f64,
-    /// Seconds in itself.
+    /// Seconds of self time.
     pub self_s: f64,
-    /// Seconds of a call in itself and of a primitive call, where the writer says them: it rounded the
-    /// sums, too, which says less.
+    /// Seconds of self time per call and of total time per primitive call, if the writer printed them: it also
+    /// rounded the sums, which are less precise.
     said: [Option<f64>; 2],
 }
 
-/// The functions by cumulative time; those that differ only in their folder are one, as for `pstats`.
+/// Returns the functions by cumulative time; those that differ only in their folder are one, as in `pstats`.
 pub fn stripped(profile: &Profile) -> Vec<Function> {
     let mut place = FxHashMap::default();
     let mut out: Vec<Function> = Vec::with_capacity(profile.rows.len());
@@ -185,7 +185,7 @@ fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(blanks))
 }
 
-/// Length with tabs going on to the next multiple of eight.
+/// Returns the length with tabs expanded to the next multiple of eight.
 fn expanded(line: &str) -> usize {
     line.chars().fold(0, |column, c| match c {
         '\t' => (column / 8 + 1) * 8,
@@ -193,8 +193,8 @@ fn expanded(line: &str) -> usize {
     })
 }
 
-/// Python's `format(value, ".5")`: so many significant digits, at least one after the point, and an
-/// exponent where the number is large or small.
+/// Formats a number as Python's `format(value, ".5")`: this many significant digits, at least one after the
+/// point, and an exponent if the number is large or small.
 pub fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
@@ -314,7 +314,7 @@ mod tests {
             2,
             "pstats adds them up when it strips the folders"
         );
-        // A printed report has lost the folders.
+        // A printed report has no folders.
         let profile = Profile {
             rows: vec![row("m.py", 1), row("m.py", 2)],
             ..Profile::default()

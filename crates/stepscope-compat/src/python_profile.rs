@@ -1,13 +1,13 @@
 //! Calls of Python functions as `cProfile` counts them, from the slices of any trace.
 //!
-//! A slice is a call when it is named as tracers of Python functions name them: `$file.py:12 name` and
-//! `$module name` (JAX's and ours), or when its category is `python_function` (torch's:
-//! `file.py(12): name`, `<built-in method …>`).
+//! A slice is a call if it has a name in the form of a tracer of Python functions: `$file.py:12 name` and
+//! `$module name` (JAX's and ours), or if its category is `python_function` (torch's: `file.py(12): name`,
+//! `<built-in method …>`).
 //!
-//! The accounting rule, of each function `f` over all tracks: `calls` is the number of its slices;
-//! `total` the time of those that are below no other slice of `f`; `own` the time of all of them less
-//! that of the calls directly below them. So the own times of all functions add up to the time of the
-//! outermost calls, and `calls = primitive calls + calls below another call of the same`.
+//! The accounting rule for each function `f` over all tracks: `calls` is the number of its slices; `total` the
+//! time of those that are below no other slice of `f`; `own` the time of all of them minus that of the calls
+//! directly below them. The own times of all functions therefore add up to the time of the outermost calls, and
+//! `calls = primitive calls + calls below another call of the same`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use stepscope_model::{
 };
 use stepscope_store::Trace;
 
-/// Slices that are looked at between two looks at whether anybody still waits.
+/// Number of slices between two checks for cancellation.
 const LOOK_EVERY: usize = 1 << 16;
 
-/// Sums of one function, or of one by another.
+/// Sums of one function, or of one function by caller.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     calls: u64,
@@ -57,10 +57,10 @@ struct Open {
     pair: Option<(u32, u32)>,
 }
 
-/// All calls of a run, or those that touch a range, cut to it. `None` when there are none.
+/// Sums up all calls of a run, or those that overlap a range, clipped to it. `None` if there are none.
 ///
 /// # Errors
-/// [`Cancelled`] when nobody waits any more.
+/// [`Cancelled`] after cancellation.
 pub fn profile(
     trace: &Trace,
     range: Option<&Range<Time>>,
@@ -102,7 +102,7 @@ impl Table {
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let slices = trace.slices(id);
-        // For each slice: the innermost call that it is in, or itself if it is one.
+        // For each slice: the innermost call around it, or itself if it is one.
         let mut call_of = vec![u32::MAX; slices.len()];
         let mut path: Vec<Open> = Vec::new();
         let mut running: FxHashMap<u32, u32> = FxHashMap::default();
@@ -119,7 +119,7 @@ impl Table {
                 continue;
             };
             call_of[index] = u32::try_from(index).unwrap_or(u32::MAX);
-            // What is open: the calls around this one. Rows of their own begin anew.
+            // The open calls around this one. Each row starts with none.
             while path.last().is_some_and(|open| open.index != outer) {
                 if let Some(open) = path.pop() {
                     close(&mut running, &open.function);
@@ -148,7 +148,7 @@ impl Table {
                     let outermost = running_pairs.get(&pair).is_none_or(|count| *count == 0);
                     self.pairs.entry(pair).or_default().begin(dur_ps, outermost);
                     self.functions[pair.0 as usize].1.own_ps -= dur_ps;
-                    // The caller's own calls by its caller lose the time, too.
+                    // The time is also subtracted from the caller's own time by its caller.
                     if let Some(above) = path.last().and_then(|open| open.pair) {
                         self.pairs.entry(above).or_default().own_ps -= dur_ps;
                     }
@@ -222,7 +222,7 @@ fn seconds(ps: i128) -> f64 {
     ps as f64 / 1e12
 }
 
-/// File, line and name as `pstats` has them.
+/// Returns file, line and name as in `pstats`.
 fn function_of(name: &str) -> (Arc<str>, u32, Arc<str>) {
     let own = |text: &str| (Arc::from("~"), 0, Arc::from(text));
     if let Some((place, function)) = name.strip_prefix('$').and_then(|rest| rest.split_once(' ')) {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn recursion_counts_its_outermost_call() {
-        // f calls g, g calls f, that f calls h twice; beside it f once more.
+        // f calls g, g calls f, that f calls h twice; next to it f once more.
         let trace = traced(&[
             ("$a.py:1 f", 0, 100),
             ("not a call", 5, 90),
@@ -312,7 +312,7 @@ mod tests {
             .map(|by| (&*found.rows[by.row as usize].name, by.calls))
             .collect();
         assert_eq!(by, [("f", 2)]);
-        // The own times of what each called, by its caller, are the own time of what was called.
+        // The own times of each callee, by its caller, add up to the callee's own time.
         for row in &found.rows {
             let outermost = row.calls.unwrap() - row.callers.iter().map(|by| by.calls).sum::<u64>();
             let own: f64 = row.callers.iter().map(|by| by.self_s).sum();
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(figures[2].1, Some(0));
     }
 
-    /// Slices of one thread: name, begin and length in nanoseconds.
+    /// Builds slices of one thread: name, start and length in nanoseconds.
     fn traced(slices: &[(&str, i64, i64)]) -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());

@@ -1,15 +1,15 @@
-//! Steps as XProf measures them, in the files that it reads.
+//! Step lengths as XProf measures them, in the files that it reads.
 //!
 //! ```text
-//! TPU          the longest mark of the number on a line of steps
-//! GPU          of each device, from the first to the last piece of work of one step in a row; the
-//!              longest of these
+//! TPU          the longest marker of the number on a line of steps
+//! GPU          for each device, the range of consecutive work of one step;
+//!              the longest of these
 //! no device    the marker
 //! ```
 //!
-//! A piece of work belongs to the step in which it was launched, or, where nothing says that, to the
-//! step of the work before it on its device: so a step reaches over copies that the next one made
-//! first. Lines of steps in the file are taken as they are.
+//! A kernel or copy belongs to the step in which it was launched, or, if that is unknown, to the step of the
+//! previous work on its device: a step therefore extends over the leading copies of the next one. Lines of steps
+//! in the file are used unchanged.
 
 #![allow(
     clippy::similar_names,
@@ -28,8 +28,8 @@ use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::steps::{StepReport, StepRow};
 
-/// The length that XProf gives each step, in their order. `None` for steps that it does not know
-/// (of other files than `XSpace`s, derived ones, unfinished ones).
+/// Computes the length that XProf gives each step, in their order. `None` for steps that XProf does not have (of
+/// files other than `XSpace`s, derived ones, unfinished ones).
 pub fn lengths(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -81,7 +81,7 @@ fn length(range: &Range<Time>) -> Dur {
     range.end.since(range.start)
 }
 
-/// The longest mark of each number on the lines of steps of a file.
+/// Finds the longest marker of each number on the lines of steps of a file.
 fn lines_of_steps(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
     let mut found: FxHashMap<(usize, i64), Dur> = FxHashMap::default();
     for mark in trace.step_marks() {
@@ -99,7 +99,7 @@ fn lines_of_steps(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
     found
 }
 
-/// Takes the longest stretch in which one device worked for each step.
+/// Finds the longest range of consecutive work of one device for each step.
 fn of_device(
     trace: &Trace,
     device: &Device,
@@ -139,7 +139,7 @@ fn of_device(
         }
     };
     for (start, Reverse(end), step) in work {
-        // What nothing is known of belongs to the step at hand; before the first, to none.
+        // Work without a known step belongs to the current step; before the first, to none.
         let Some(step) = step.or_else(|| open.as_ref().map(|(step, _)| *step)) else {
             continue;
         };
@@ -166,8 +166,8 @@ mod tests {
 
     const US: i64 = 1_000_000;
 
-    /// Two steps of 9 ms, 10 ms apart, and device work: begin, length, and whether its launch is
-    /// known, which is 1 ms earlier.
+    /// Builds two steps of 9 ms, 10 ms apart, and device work: start, length, and whether its launch is known,
+    /// which is 1 ms earlier.
     fn lengths_of(format: &str, work: &[(i64, i64, bool)]) -> Vec<Option<i64>> {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec {
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn without_device_work_the_marker_counts() {
         assert_eq!(lengths_of("xspace", &[]), [Some(9_000), Some(9_000)]);
-        // Of the second step none is known.
+        // The launch of the second one is unknown.
         let first = [(2_000, 500, true)];
         assert_eq!(lengths_of("xspace", &first), [Some(500), Some(9_000)]);
     }

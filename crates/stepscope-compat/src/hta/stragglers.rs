@@ -1,16 +1,16 @@
-//! `get_potential_stragglers`: the ranks whose last long collective of a step begins last.
+//! `get_potential_stragglers`: the ranks whose last long collective of a step starts last.
 //!
-//! HTA takes the collectives whose names begin with `ncclKernel` (NCCL before 2.19) and that take at least
-//! 1 % of a mean step, the last of each (rank, stream, step, name); of those, the (stream, name) whose lengths
-//! differ most among the ranks (mean over the steps of the standard deviation). In each step the two ranks
-//! at which it begins last are potential stragglers. Those that are it at most steps are the answer.
+//! HTA takes the collectives whose names start with `ncclKernel` (NCCL before 2.19) and that take at least 1 % of
+//! a mean step, the last of each (rank, stream, step, name); of those, the (stream, name) whose durations differ
+//! most among the ranks (mean over the steps of the standard deviation). In each step the two ranks at which it
+//! starts last are potential stragglers. The result is the ranks with most such steps.
 //!
 //! ```text
-//! mean step = (last end - first begin of what belongs to the steps) / number of steps
+//! mean step = (last end - first start of the events of the steps) / number of steps
 //! ```
-//! A call belongs to the step in which it begins, work to that of its call. HTA leaves out the last step when
-//! there are several, step 0, and stream 0. Ranks that are as often in it are put in their order here; in HTA
-//! the order is that of a sort that is not stable.
+//! A call belongs to the step in which it starts, work to the step of its call. HTA leaves out the last step when
+//! there are several, step 0, and stream 0. Ranks with equal counts are in their order here; HTA uses a sort that
+//! is not stable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,22 +23,22 @@ use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::{self, Cancel};
 
-/// How many ranks HTA names.
+/// Number of ranks that HTA names.
 const NAMED: usize = 2;
 
-/// The part of a mean step below which a collective does not count.
+/// Fraction of a mean step below which a collective does not count.
 const LEAST: f64 = 0.01;
 
-/// What HTA finds.
+/// Result of HTA's search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stragglers {
-    /// The steps that it looks at, in order.
+    /// Steps that HTA reads, in order.
     pub steps: Vec<i64>,
-    /// The collective that it judges by.
+    /// The collective that determines the stragglers.
     pub kernel: NameId,
-    /// And its stream.
+    /// Stream of that collective.
     pub stream: i64,
-    /// By file that has it: at how many steps it is among the last.
+    /// Number of steps at which a file is among the last, for each file that has the collective.
     pub counts: Vec<(usize, u64)>,
     /// `get_potential_stragglers()`: files, the most suspect first.
     pub named: Vec<usize>,
@@ -54,10 +54,10 @@ struct Last {
 /// A collective: its file, stream, step and name.
 type Long = (usize, i64, i64, NameId, Last);
 
-/// Steps of one file: number, begin, end.
+/// Steps of one file: number, start, end.
 type Steps = Vec<(i64, i64, i64)>;
 
-/// HTA's stragglers; `None` where HTA finds no collective that it could judge by.
+/// Computes HTA's stragglers; `None` if HTA finds no collective to compare.
 pub fn stragglers(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -137,9 +137,9 @@ pub fn stragglers(
     Ok(judge(&long, &numbers))
 }
 
-/// Picks the collective, and the ranks at which it begins last.
+/// Selects the collective, and the ranks at which it starts last.
 fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
-    // By (stream, name) and step: the last of each file.
+    // Last call of each file, by (stream, name) and step.
     let mut kinds: BTreeMap<(i64, NameId), BTreeMap<i64, BTreeMap<usize, Last>>> = BTreeMap::new();
     for (file, stream, step, name, one) in long {
         let of_step = kinds.entry((*stream, *name)).or_default();
@@ -190,7 +190,7 @@ fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
     })
 }
 
-/// The sample's standard deviation; none of fewer than two values.
+/// Computes the sample's standard deviation; `None` with fewer than two values.
 fn deviation(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let count = values.clone().count();
     if count < 2 {
@@ -201,7 +201,7 @@ fn deviation(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     Some((squares / (count - 1) as f64).sqrt())
 }
 
-/// The profiler's steps of each file, in order, without what HTA leaves out.
+/// Lists the profiler's steps of each file, in order, without those that HTA leaves out.
 fn steps_by_file(trace: &Trace, view: &View) -> Vec<Steps> {
     let mut steps: Vec<Steps> = vec![Vec::new(); trace.files().len()];
     for mark in trace.step_marks() {
@@ -227,14 +227,14 @@ fn steps_by_file(trace: &Trace, view: &View) -> Vec<Steps> {
     steps
 }
 
-/// The step in which this moment lies.
+/// Returns the step that contains this time.
 fn step_at(steps: &Steps, at: i64) -> Option<i64> {
     let after = steps.partition_point(|step| step.1 <= at);
     let (number, _, end) = steps.get(after.checked_sub(1)?)?;
     (at < *end).then_some(*number)
 }
 
-/// First begin and last end of what hosts began in the steps, over all files.
+/// Returns the first start and the last end of the host events that started in the steps, over all files.
 fn host_span(
     trace: &Trace,
     steps: &[Steps],
@@ -258,7 +258,7 @@ fn host_span(
             let slices = trace.slices(piece.track);
             let clock = OwnClock::from_track(trace, piece.track);
             let mut is_row = (None, false);
-            // Slices come by their begins: so do the steps that they lie in.
+            // Slices are in order of their starts, and so are the steps that contain them.
             let mut at = 0;
             for index in piece.indexes.clone() {
                 let (begin, end) = clock.whole_us(slices.start[index], slices.dur[index]);
@@ -308,7 +308,7 @@ mod tests {
             one(0, 2, 110, 90),
             one(1, 2, 190, 10),
             one(2, 2, 170, 30),
-            // Not the last of its rank and step.
+            // Not the last call of its rank and step.
             one(0, 1, 9, 99),
         ];
         let found = judge(&long, &numbers).unwrap();

@@ -1,4 +1,4 @@
-//! Function events put together by name, and by what else is asked.
+//! Function events grouped by name and by optional keys.
 
 use std::collections::hash_map::Entry;
 
@@ -6,45 +6,45 @@ use rustc_hash::FxHashMap;
 
 use super::device::Device;
 
-/// What events are told apart by, besides name, device and whether they are labels.
+/// Grouping keys of events, besides name, device and whether they are labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
-    /// The shapes of their inputs.
+    /// Group by the shapes of the inputs.
     pub input_shape: bool,
-    /// That many innermost frames of their stacks; 0 for none.
+    /// Number of innermost stack frames to group by; 0 for none.
     pub stack: usize,
-    /// The operator's overload.
+    /// Group by the operator's overload.
     pub overload_name: bool,
 }
 
 impl Grouping {
-    /// Whether names and intervals are not enough.
+    /// Returns whether names and intervals are not sufficient.
     pub(super) fn needs_args(self) -> bool {
         self.input_shape || self.stack > 0 || self.overload_name
     }
 }
 
-/// Sums over the events of one key: torch's `FunctionEventAvg`. Times are microseconds, memory is
-/// bytes allocated less bytes freed.
+/// Sums over the events of one key: torch's `FunctionEventAvg`. Times are microseconds; memory is bytes allocated
+/// minus bytes freed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyAverage {
     /// Name of the events.
     pub key: String,
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Of the first of them, as everything that is no sum.
+    /// Whether the first event is asynchronous; like all properties that are no sums, taken from the first event.
     pub is_async: bool,
-    /// A label of the program.
+    /// Whether they are labels of the program.
     pub is_user_annotation: bool,
-    /// Where they ran.
+    /// Device on which they ran.
     pub device: Device,
-    /// Their intervals on the host.
+    /// Sum of their intervals on the host.
     pub cpu_time_total: f64,
-    /// The same less their children.
+    /// Sum of their intervals on the host without their children.
     pub self_cpu_time_total: f64,
-    /// Their kernels and their children's; their intervals on a device.
+    /// Sum of their kernels and their children's; for device events, of their intervals.
     pub device_time_total: f64,
-    /// The same less their children.
+    /// The device time without their children.
     pub self_device_time_total: f64,
     /// Host memory.
     pub cpu_memory_usage: i64,
@@ -54,25 +54,25 @@ pub struct KeyAverage {
     pub device_memory_usage: i64,
     /// Device memory less their children's.
     pub self_device_memory_usage: i64,
-    /// Operations, counted from shapes.
+    /// Floating-point operations, counted from shapes.
     pub flops: u64,
-    /// Shapes as Python prints them; empty unless grouped by.
+    /// Shapes as Python prints them; empty unless a grouping key.
     pub input_shapes: String,
-    /// Empty unless grouped by.
+    /// Name of the overload; empty unless a grouping key.
     pub overload_name: String,
-    /// The innermost first; empty unless grouped by.
+    /// Frames, innermost first; empty unless a grouping key.
     pub stack: Vec<String>,
-    /// The first of them lies in another event.
+    /// Whether the first event has a parent.
     pub has_parent: bool,
 }
 
 impl KeyAverage {
-    /// Mean interval on the host.
+    /// Returns the mean interval on the host.
     pub fn cpu_time(&self) -> f64 {
         self.cpu_time_total / self.count.max(1) as f64
     }
 
-    /// Mean time on devices.
+    /// Returns the mean time on devices.
     pub fn device_time(&self) -> f64 {
         self.device_time_total / self.count.max(1) as f64
     }
@@ -99,27 +99,27 @@ impl KeyAverage {
     }
 }
 
-/// What [`averages`](super::averages) found, in the order of each key's first event.
+/// Result of [`averages`](super::averages), in the order of each key's first event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyAverages {
     /// The rows.
     pub rows: Vec<KeyAverage>,
-    /// `cuda`, `xpu`, ... when a device was seen: the word in the table's titles.
+    /// `cuda`, `xpu`, ... if the files have device events: the word in the table's titles.
     pub use_device: Option<&'static str>,
-    /// Columns of memory are shown.
+    /// Whether memory columns are shown.
     pub profile_memory: bool,
-    /// The column of operations is shown.
+    /// Whether the column of operations is shown.
     pub with_flops: bool,
-    /// Files that hold such events, in the run's order.
+    /// Files that contain such events, in the run's order.
     pub files: Vec<usize>,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What tells rows of several files apart.
+/// Key that separates rows of several files.
 type Key = (String, Device, bool, String, String, Vec<String>);
 
-/// The averages of one file after the other, in the making.
+/// Accumulated averages of one file after the other.
 #[derive(Default)]
 pub(super) struct Sums {
     places: FxHashMap<Key, usize>,
@@ -127,7 +127,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds the rows of one more file.
+    /// Adds the rows of another file.
     pub(super) fn add(&mut self, rows: Vec<KeyAverage>) {
         for row in rows {
             let key = (
@@ -154,7 +154,7 @@ impl Sums {
 }
 
 impl KeyAverages {
-    /// The same without rows: how a table of some of them looks.
+    /// Returns the same without rows: the format of a table with some of them.
     #[must_use]
     pub fn without_rows(&self) -> Self {
         Self {
@@ -165,12 +165,12 @@ impl KeyAverages {
         }
     }
 
-    /// Sum of self times on the host, microseconds: what shares are of.
+    /// Returns the sum of self times on the host, microseconds: the base of shares.
     pub fn self_cpu_time_total(&self) -> f64 {
         sum(self.rows.iter().map(|row| row.self_cpu_time_total))
     }
 
-    /// Sum of self times on devices, without labels that are mirrored there.
+    /// Returns the sum of self times on devices, without labels that are mirrored there.
     pub fn self_device_time_total(&self) -> f64 {
         sum(self
             .rows
@@ -184,18 +184,18 @@ impl KeyAverages {
             .map(|row| row.self_device_time_total))
     }
 
-    /// Some row has time on a device.
+    /// Returns whether some row has time on a device.
     pub fn has_device_time(&self) -> bool {
         self.rows.iter().any(|row| row.self_device_time_total > 0.0)
     }
 
-    /// Some row has memory on a device.
+    /// Returns whether some row has memory on a device.
     pub fn has_device_memory(&self) -> bool {
         self.use_device.is_some() && self.rows.iter().any(|row| row.self_device_memory_usage > 0)
     }
 }
 
-/// From zero, in order: `Iterator::sum` begins with a negative zero, which prints.
+/// Adds up in order from zero: `Iterator::sum` starts with a negative zero, which is printed.
 pub(super) fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }

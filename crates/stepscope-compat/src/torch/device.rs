@@ -1,6 +1,6 @@
-//! Where events run.
+//! Devices of events.
 
-/// Where an event ran, in torch's words.
+/// Device on which an event ran, in torch's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
     /// On the host.
@@ -17,7 +17,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Member of torch's `DeviceType`.
+    /// Returns the member of torch's `DeviceType`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "CPU",
@@ -28,7 +28,7 @@ impl Device {
         }
     }
 
-    /// What torch calls `use_device`, in lower case.
+    /// Returns torch's `use_device`, in lower case.
     pub(super) const fn use_device(self) -> Option<&'static str> {
         match self {
             Self::Cpu => None,
@@ -39,8 +39,8 @@ impl Device {
         }
     }
 
-    /// Of the number that memory records carry (c10's `DeviceType`); `None` for those whose memory
-    /// torch counts nowhere.
+    /// Converts the number in memory records (c10's `DeviceType`); `None` for devices whose memory torch does not
+    /// count.
     pub(crate) const fn of_memory(number: i64) -> Option<Self> {
         match number {
             0 | 2 | 5 => Some(Self::Cpu),

@@ -1,4 +1,4 @@
-//! The events of several threads in the order of torch's one list.
+//! Merge of the events of several threads in the order of torch's single list.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use stepscope_store::Trace;
 
 use super::thread_events::{ThreadEvents, recorded};
 
-/// Where an event stands in torch's list: by begin, the longest first; then by the recorder's order.
+/// Order of an event in torch's list: by start, the longest first; then by the recorder's order.
 #[derive(Clone, Copy)]
 pub(super) struct EventOrder<'a> {
     trace: &'a Trace,
@@ -19,7 +19,7 @@ pub(super) struct EventOrder<'a> {
 }
 
 impl<'a> EventOrder<'a> {
-    /// Of the event at a position of a thread.
+    /// Creates the order of the event at a position of a thread.
     pub(super) fn new(trace: &'a Trace, thread_events: &ThreadEvents<'_>, at: usize) -> Self {
         let (start, end) = thread_events.times(at);
         Self {
@@ -31,7 +31,7 @@ impl<'a> EventOrder<'a> {
         }
     }
 
-    /// The recorder's order is asked for only where intervals are the same.
+    /// The recorder's order is read only where intervals are equal.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         let slow = || {
             self.is_memory.cmp(&other.is_memory).then_with(|| {
@@ -76,7 +76,7 @@ impl Ord for Head<'_> {
     }
 }
 
-/// The next event at or behind `at` that is wanted.
+/// Returns the next requested event at or after `at`.
 fn head<'a>(
     trace: &'a Trace,
     thread_events: &ThreadEvents<'_>,
@@ -92,8 +92,8 @@ fn head<'a>(
     })
 }
 
-/// Gives the wanted events of all threads in torch's order: the thread, the position there, begin and end.
-/// `wanted` is asked with the thread and the position there.
+/// Visits the requested events of all threads in torch's order: the thread, the position there, start and end.
+/// `wanted` is called with the thread and the position there.
 pub(super) fn merged(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
@@ -110,7 +110,7 @@ pub(super) fn merged(
         let (number, mut at) = (first.thread_events, first.at);
         let mut times = (first.place.start, first.place.end);
         let thread_events = &threads[number];
-        // All of this thread that comes before the next of any other.
+        // All events of this thread before the next one of any other.
         let next = heads.peek().map(|Reverse(next)| next.place);
         let until = next.map_or(Time::MAX, |next| next.start);
         loop {

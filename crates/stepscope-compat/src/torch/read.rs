@@ -1,4 +1,4 @@
-//! From the slices of a trace to torch's averages, file by file.
+//! Computation of torch's averages from the slices of a trace, file by file.
 
 mod args;
 mod links;
@@ -23,8 +23,8 @@ use super::{merge, tree};
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::torch_args;
 
-/// The averages of all files of the run: of all events, or of those that begin in `range`, whose
-/// figures stay what they are (children that begin elsewhere are no self time of their parents).
+/// Computes the averages of all files of the run: of all events, or of those that start in `range`, whose figures
+/// stay unchanged (children that start elsewhere are no self time of their parents).
 pub fn averages(
     trace: &Trace,
     by: Grouping,
@@ -47,8 +47,8 @@ pub fn averages(
     Ok(all)
 }
 
-/// Whole stacks with a whole-microsecond metric as torch's `export_stacks` writes them, one line each:
-/// `outer;...;inner VALUE`. `device` asks for self time on devices instead of the host.
+/// Formats whole stacks with a metric in whole microseconds as torch's `export_stacks` writes them, one line
+/// each: `outer;...;inner VALUE`. `device` selects self time on devices instead of the host.
 pub fn stacks(trace: &Trace, device: bool, cancel: &Cancel) -> Result<String, Cancelled> {
     let by = Grouping {
         stack: usize::MAX,
@@ -58,7 +58,7 @@ pub fn stacks(trace: &Trace, device: bool, cancel: &Cancel) -> Result<String, Ca
     Ok(files.into_iter().map(|(.., text)| text).collect())
 }
 
-/// What tables say of a file besides rows.
+/// Facts of a file that tables show besides rows.
 struct Facts {
     use_device: Option<&'static str>,
     profile_memory: bool,
@@ -66,7 +66,7 @@ struct Facts {
     notes: Vec<String>,
 }
 
-/// What `say` makes of the events of each file that has some, in the order of the files.
+/// Applies `say` to the events of each file that has some, in the order of the files.
 fn of_files<T: Send>(
     trace: &Trace,
     by: Grouping,
@@ -94,7 +94,7 @@ fn of_files<T: Send>(
 #[derive(Default)]
 struct Shared {
     texts: Texts,
-    /// Shapes as Python prints them, of their number; 0 is the empty list.
+    /// Shapes as Python prints them, by number; 0 is the empty list.
     shapes: Texts,
     lists: Lists,
 }
@@ -127,7 +127,7 @@ impl<'a> Events<'a> {
         };
         let mut collected = thread_events::collect(trace, file, words, cancel)?;
         let Collected { threads, thread_of } = &mut collected;
-        // Much of what the one does has to be done by one thread.
+        // Much of the first task has to be done by one thread.
         let (instants, mut work) = parallel::both(
             || memory::read(trace, file, words, thread_of, cancel),
             || {
@@ -197,7 +197,7 @@ impl<'a> Events<'a> {
         Ok(Some((events, facts)))
     }
 
-    /// Reads what is asked for and makes the figures.
+    /// Reads the requested arguments and computes the figures.
     fn fill(
         &mut self,
         by: Grouping,
@@ -209,7 +209,7 @@ impl<'a> Events<'a> {
     ) -> Result<(), Cancelled> {
         let (trace, words) = (self.trace, self.words);
         let threads = &self.threads;
-        // Functions of one thread are walked by one thread.
+        // One thread processes all functions of a thread.
         let (open, args) = parallel::both(
             || stacks::open(trace, words, threads, by, cancel),
             || args::read(trace, by, with_flops, threads, cancel),
@@ -324,13 +324,13 @@ impl<'a> Events<'a> {
                     other => other,
                 }));
             }
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(out, " {whole:.0}");
         });
         out
     }
 
-    /// Length of an event, microseconds: the difference of two rounded times, as torch's.
+    /// Returns the length of an event, microseconds: the difference of two rounded times, as in torch.
     #[inline]
     fn length(&self, (start, end): (Time, Time)) -> f64 {
         microseconds(end, self.zero) - microseconds(start, self.zero)
@@ -348,8 +348,8 @@ fn use_device(collected: &Collected<'_>, of_memory: Option<Device>) -> Option<&'
     device.or(of_memory).and_then(Device::use_device)
 }
 
-/// Builds the trees of threads that have none; gives the calls of the runtime, by thread, that no operator
-/// is around.
+/// Builds the trees of threads that have none; returns, by thread, the calls of the runtime without an enclosing
+/// operator.
 fn nest(threads: &mut [ThreadEvents<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32>>, Cancelled> {
     let found = thread_events::each(threads, cancel, |_, thread_events| {
         (thread_events.has_host && thread_events.parent.is_empty())
@@ -365,7 +365,7 @@ fn nest(threads: &mut [ThreadEvents<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32
     Ok(unlinked)
 }
 
-/// Calls of the runtime stand on the thread of the operator that they belong to.
+/// Moves calls of the runtime to the thread of the operator that they belong to.
 fn move_strays(
     trace: &Trace,
     collected: &mut Collected<'_>,
@@ -409,7 +409,7 @@ fn move_strays(
     Ok(())
 }
 
-/// Microseconds from `zero`, as torch divides them.
+/// Returns the microseconds since `zero`, divided as in torch.
 fn microseconds(time: Time, zero: Time) -> f64 {
     let ps = time.since(zero).ps();
     if ps % 1_000 == 0 {
@@ -428,8 +428,8 @@ pub(super) fn whole(value: ArgValue<'_>) -> Option<i64> {
     }
 }
 
-/// The shapes of a call as Python prints torch's list of them: each a list of numbers, and an empty
-/// one for a list of tensors, which torch does not look into.
+/// Formats the shapes of a call as Python prints torch's list of them: each a list of numbers, and an empty one
+/// for a list of tensors, which torch does not expand.
 fn as_python(dims: &str) -> String {
     let mut out = String::with_capacity(dims.len());
     out.push('[');

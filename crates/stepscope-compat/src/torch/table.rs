@@ -1,11 +1,11 @@
-//! The table as `torch.profiler` prints it.
+//! Table in the format of `torch.profiler`.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use super::averages::{KeyAverage, KeyAverages};
 
-/// The unit of a table's times.
+/// Unit of a table's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     /// Seconds.
@@ -17,7 +17,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// `s`, `ms` or `us`.
+    /// Parses `s`, `ms` or `us`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "s" => Self::Seconds,
@@ -28,22 +28,22 @@ impl TimeUnit {
     }
 }
 
-/// How a table looks. The default is torch's.
+/// Format options of a table. The defaults are torch's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
-    /// Most rows; `None` for all.
+    /// Maximum number of rows; `None` for all.
     pub row_limit: Option<usize>,
-    /// Widest column of stacks; `None` for any width.
+    /// Maximum width of the stack column; `None` for any width.
     pub max_src_column_width: Option<usize>,
-    /// Widest column of names.
+    /// Maximum width of the name column.
     pub max_name_column_width: Option<usize>,
-    /// Widest column of shapes.
+    /// Maximum width of the shape column.
     pub max_shapes_column_width: Option<usize>,
     /// A line above the table.
     pub header: Option<String>,
-    /// Leave out what lies in another event.
+    /// Leave out events with a parent.
     pub top_level_events_only: bool,
-    /// One unit for all times; by default each has its own.
+    /// Unit of all times; by default each value has its own.
     pub time_unit: Option<TimeUnit>,
 }
 
@@ -80,7 +80,7 @@ pub enum SortBy {
     Key,
 }
 
-/// There is no such attribute.
+/// Error: no such attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownSort(
     /// The attribute, after torch's renaming.
@@ -96,7 +96,7 @@ impl std::fmt::Display for UnknownSort {
 impl std::error::Error for UnknownSort {}
 
 impl SortBy {
-    /// Every attribute by its name.
+    /// All attributes by name.
     pub const NAMES: [(&'static str, Self); 13] = [
         ("cpu_time_total", Self::CpuTimeTotal),
         ("self_cpu_time_total", Self::SelfCpuTimeTotal),
@@ -113,7 +113,7 @@ impl SortBy {
         ("key", Self::Key),
     ];
 
-    /// The attribute of this name, where `cuda`, `xpu` and `privateuse1` mean `device`.
+    /// Parses the name of an attribute; `cuda`, `xpu` and `privateuse1` mean `device`.
     pub fn named(name: &str) -> Result<Self, UnknownSort> {
         let name = name
             .replace("cuda", "device")
@@ -149,12 +149,12 @@ impl SortBy {
 }
 
 impl KeyAverages {
-    /// Sorts the rows, the largest first; equal ones keep their order.
+    /// Sorts the rows, the largest first; equal ones retain their order.
     pub fn sort(&mut self, by: SortBy) {
         self.rows.sort_by(|a, b| by.compare(b, a));
     }
 
-    /// The table, with a newline after each line. Empty without rows.
+    /// Formats the table, with a newline after each line. Empty without rows.
     pub fn table(&self, options: &TableOptions) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -201,7 +201,7 @@ impl<'a> Printer<'a> {
             has_overloads: rows.iter().any(|row| !row.overload_name.is_empty()),
             has_device_time: averages.has_device_time(),
             has_device_memory: averages.profile_memory && averages.has_device_memory(),
-            // A list without elements is none.
+            // A list without elements does not count.
             has_shapes: rows
                 .iter()
                 .any(|row| !matches!(row.input_shapes.as_str(), "" | "[]")),
@@ -229,7 +229,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Titles and widths, in the order of the values.
+    /// Returns titles and widths, in the order of the values.
     fn columns(&self) -> Vec<(String, usize)> {
         let device = self
             .averages
@@ -336,7 +336,7 @@ impl<'a> Printer<'a> {
     fn row(&mut self, columns: &[(String, usize)], values: &[String]) {
         let last = if self.has_stack { columns.len() } else { 0 };
         for (number, ((_, width), value)) in columns.iter().zip(values).enumerate() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = if number + 1 == last {
                 write!(self.out, "{value:<width$}{SPACING}")
             } else {
@@ -401,7 +401,7 @@ impl<'a> Printer<'a> {
         values
     }
 
-    /// The frames below the first, and an empty line.
+    /// Prints the frames below the first, and an empty line.
     fn further_frames(&mut self, columns: &[(String, usize)], row: &KeyAverage) {
         let mut values = vec![String::new(); columns.len()];
         for frame in row.stack.iter().skip(1).map(Some).chain([None]) {
@@ -413,7 +413,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// The end of a frame that is too long.
+    /// Returns the end of a frame that is too long.
     fn frame(&self, frame: &str) -> String {
         let over = letters(frame).saturating_sub(self.stack_width);
         if over == 0 {
@@ -442,7 +442,7 @@ fn letters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A time in the unit that fits it.
+/// Formats a time in a suitable unit.
 fn time(us: f64) -> String {
     if us >= 1e6 {
         format!("{:.3}s", us / 1e6)
@@ -471,7 +471,7 @@ fn memory(bytes: i64) -> String {
     }
 }
 
-/// Factor and title for operations of which the fewest are `fewest`.
+/// Returns factor and title for operations with the minimum `fewest`.
 fn scale(fewest: u64) -> (f64, &'static str) {
     const STEPS: [(f64, &str); 6] = [
         (1e0, "FLOPs"),

@@ -1,4 +1,4 @@
-//! Texts that many events share, each kept once.
+//! Interned texts that many events share.
 
 use rustc_hash::FxHashMap;
 
@@ -31,7 +31,7 @@ impl Texts {
         id
     }
 
-    /// Every text, in the order of its number.
+    /// Returns all texts, in the order of their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(|text| &**text)
     }

@@ -1,4 +1,4 @@
-//! The events of one thread, in torch's order.
+//! Events of one thread, in torch's order.
 
 use std::cmp::Reverse;
 
@@ -9,10 +9,10 @@ use stepscope_store::{EventId, Slices, Trace, galloping_search};
 use super::what::{EventClass, Words};
 use stepscope_analysis::parallel::{self, Cancel};
 
-/// In place of an event's position: there is none.
+/// Missing position of an event.
 pub(super) const NO_EVENT: u32 = u32::MAX;
 
-/// A record of memory that no operator covers.
+/// A memory record that no operator covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnownedMemory {
     pub(super) id: u32,
@@ -22,42 +22,41 @@ pub(super) struct UnownedMemory {
     pub(super) on_device: i64,
 }
 
-/// The events of one thread (or of one queue of a device), by begin, the longest first. Their times
-/// and names stay in the columns of the trace; what is not needed is empty.
+/// Events of one thread (or of one queue of a device), by start, the longest first. Their times and names stay in
+/// the columns of the trace; columns that are not needed are empty.
 pub(super) struct ThreadEvents<'a> {
-    /// The tracks that events are on, by the id of their first slice.
+    /// The tracks of the events, by the id of their first slice.
     pub(super) parts: Vec<(TrackId, Slices<'a>)>,
-    /// The same and those of other threads, where events came from there.
+    /// These tracks and those of other threads, if events came from there.
     pub(super) foreign: Vec<(TrackId, Slices<'a>)>,
-    /// By number.
+    /// Memory records by number.
     moments: Vec<UnownedMemory>,
-    /// Their numbers in the trace.
+    /// Numbers of the events in the trace.
     pub(super) ids: Vec<u32>,
     pub(super) what: Vec<EventClass>,
     pub(super) has_host: bool,
     pub(super) has_device: bool,
     pub(super) has_python: bool,
-    /// Position of the event that encloses each, or [`NO_EVENT`]; empty where that is not known.
+    /// Position of the event that encloses each, or [`NO_EVENT`]; empty if unknown.
     pub(super) parent: Vec<u32>,
-    /// Lengths of the kernels that each launched, added in their order, microseconds; later, those
-    /// of all below it, too.
+    /// Durations of the kernels that each event launched, added in their order, microseconds; later, including
+    /// those of all events below it.
     pub(super) device_us: Vec<f64>,
     pub(super) self_cpu_us: Vec<f64>,
     pub(super) self_device_us: Vec<f64>,
-    /// Bytes of host memory and of devices, allocated less freed while each ran, by any thread.
+    /// Bytes of host memory and of devices, allocated minus freed while each event ran, by any thread.
     pub(super) memory: Vec<[i64; 2]>,
     pub(super) self_memory: Vec<[i64; 2]>,
     /// Numbers of texts and of lists.
     pub(super) shapes: Vec<u32>,
     pub(super) overload: Vec<u32>,
     pub(super) stack: Vec<u32>,
-    /// Links of an operator and its backward function: sequence number, counted from one, and torch's
-    /// number of the forward operator's thread, the lower half of each: within one recording they are
-    /// as good.
+    /// Links of an operator and its backward function: sequence number, counted from one, and torch's number of
+    /// the forward operator's thread. The lower half of each is sufficient within one recording.
     pub(super) sequence: Vec<[u32; 2]>,
-    /// Kineto's numbers of operators; empty where arguments were not read.
+    /// Kineto's numbers of operators; empty if arguments were not read.
     pub(super) external: Vec<i64>,
-    /// Operations of those that are counted, by position.
+    /// Operations of the counted events, by position.
     pub(super) flops: Vec<(u32, u64)>,
 }
 
@@ -101,7 +100,7 @@ impl<'a> ThreadEvents<'a> {
         self.ids.len()
     }
 
-    /// The columns that hold an event, and its place in them; `None` for a record of memory.
+    /// Returns the columns that contain an event, and its index in them; `None` for a memory record.
     #[inline]
     fn place(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
         let own = match self.parts.as_slice() {
@@ -128,7 +127,7 @@ impl<'a> ThreadEvents<'a> {
         (at, at)
     }
 
-    /// The columns of a thread that has one track, as most do.
+    /// Returns the columns of a thread that has one track, as most do.
     #[inline]
     fn only(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
         let [(_, only)] = self.parts.as_slice() else {
@@ -137,7 +136,7 @@ impl<'a> ThreadEvents<'a> {
         Some((only, id.wrapping_sub(only.first_id.0) as usize))
     }
 
-    /// Begin and end of the event at a position.
+    /// Returns start and end of the event at a position.
     #[inline]
     pub(super) fn times(&self, at: usize) -> (Time, Time) {
         let id = self.ids[at];
@@ -149,7 +148,7 @@ impl<'a> ThreadEvents<'a> {
         self.times_of(id)
     }
 
-    /// Begin of the event at a position.
+    /// Returns the start of the event at a position.
     #[inline]
     pub(super) fn start(&self, at: usize) -> Time {
         let id = self.ids[at];
@@ -161,7 +160,7 @@ impl<'a> ThreadEvents<'a> {
         self.times_of(id).0
     }
 
-    /// Name of the event at a position.
+    /// Returns the name of the event at a position.
     #[inline]
     pub(super) fn name(&self, at: usize) -> NameId {
         let id = self.ids[at];
@@ -181,7 +180,7 @@ impl<'a> ThreadEvents<'a> {
         }
     }
 
-    /// Visits these arguments of the event at a position. What cannot be read says nothing.
+    /// Visits these arguments of the event at a position. Unreadable ones are skipped.
     #[inline]
     pub(super) fn args(
         &self,
@@ -192,7 +191,7 @@ impl<'a> ThreadEvents<'a> {
     ) {
         let id = self.ids[at];
         let _ = match self.parts.as_slice() {
-            // The thread of most has one track, which need not be looked for.
+            // Most threads have one track, which needs no search.
             [(on, only)] if (id.wrapping_sub(only.first_id.0) as usize) < only.len() => {
                 trace.args_of_slice(*on, (id - only.first_id.0) as usize, keys, visit)
             }
@@ -200,7 +199,7 @@ impl<'a> ThreadEvents<'a> {
         };
     }
 
-    /// Position of an event that begins at `start`; `near` is where to begin to look.
+    /// Returns the position of an event that starts at `start`; the search starts at `near`.
     pub(super) fn find(&self, id: u32, start: Time, near: usize) -> Option<usize> {
         let count = self.len();
         let from = galloping_search(count, near, |at| self.start(at) < start);
@@ -209,8 +208,7 @@ impl<'a> ThreadEvents<'a> {
             .find(|at| self.ids[*at] == id)
     }
 
-    /// Puts events of other threads, or records of memory, between the others: behind those with the
-    /// same interval.
+    /// Inserts events of other threads, or memory records, after events with the same interval.
     pub(super) fn insert(&mut self, mut events: Vec<(u32, EventClass)>) {
         let place = |thread_events: &Self, (id, what): (u32, EventClass)| {
             let (start, end) = thread_events.times_of(id);
@@ -222,7 +220,7 @@ impl<'a> ThreadEvents<'a> {
         let mut from = 0;
         for event in events {
             let here = place(self, event);
-            // Few are put among many: each is looked for.
+            // Few are inserted among many: each is searched.
             let step = {
                 let (mut low, mut high) = (from, self.len());
                 while low < high {
@@ -247,7 +245,7 @@ impl<'a> ThreadEvents<'a> {
         self.note();
     }
 
-    /// Puts records of memory between the events, and their bytes between the others'.
+    /// Inserts memory records between the events, and their bytes between the others'.
     pub(super) fn place_moments(&mut self, mut moments: Vec<UnownedMemory>) {
         let events = moments
             .iter()
@@ -283,14 +281,14 @@ impl<'a> ThreadEvents<'a> {
         self.note();
     }
 
-    /// Notes what sorts of events there are, after they changed.
+    /// Updates the classes of events after a change.
     fn note(&mut self) {
         self.parent = Vec::new();
         self.has_host = self.what.iter().any(|what| !what.on_device());
         self.has_device = self.what.iter().any(|what| what.on_device());
     }
 
-    /// Takes out the events at these positions, which ascend.
+    /// Removes the events at these positions, which ascend.
     pub(super) fn remove(&mut self, positions: &[u32]) {
         let mut next = positions.iter().peekable();
         let mut kept = Vec::with_capacity(self.len());
@@ -304,14 +302,14 @@ impl<'a> ThreadEvents<'a> {
     }
 }
 
-/// What some threads were made of.
+/// Threads of one file, with their events.
 pub(super) struct Collected<'a> {
     pub(super) threads: Vec<ThreadEvents<'a>>,
-    /// The thread of each track of the trace.
+    /// Thread of each track of the trace.
     pub(super) thread_of: Vec<u32>,
 }
 
-/// The slices of one file that are events of torch, by thread.
+/// Collects the slices of one file that are events of torch, by thread.
 pub(super) fn collect<'a>(
     trace: &'a Trace,
     file: usize,
@@ -385,7 +383,7 @@ pub(super) fn collect<'a>(
     Ok(Collected { threads, thread_of })
 }
 
-/// Does `work` for each thread, several at a time, the longest first.
+/// Runs `work` for each thread, several at a time, the longest first.
 pub(super) fn each<T: Send>(
     threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
@@ -402,7 +400,7 @@ pub(super) fn each<T: Send>(
     Ok(found.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Pieces of threads: the number of the thread stands for the track.
+/// Splits threads into chunks, with the number of the thread as track.
 pub(super) fn pieces(
     threads: &[ThreadEvents<'_>],
     wanted: impl Fn(&ThreadEvents<'_>) -> bool,
@@ -415,10 +413,10 @@ pub(super) fn pieces(
     )
 }
 
-/// Where an event stands in the recorder's own order; the last without it.
+/// Returns the index of an event in the recorder's own order; the last without it.
 pub(super) fn recorded(trace: &Trace, id: u32) -> u32 {
     let mut order = u32::MAX;
-    // What cannot be read stands at the end.
+    // Unreadable ones are last.
     let _ = trace.args_of(EventId(id), INDEX, &mut |_, value| order = order_of(value));
     order
 }
@@ -430,7 +428,7 @@ fn order_of(value: ArgValue<'_>) -> u32 {
     order.unwrap_or(u32::MAX)
 }
 
-/// Brings events with the same interval into the recorder's order.
+/// Sorts events with the same interval into the recorder's order.
 pub(super) fn order_ties(
     trace: &Trace,
     threads: &mut [ThreadEvents<'_>],

@@ -1,20 +1,20 @@
-//! Trees of events by torch's rules, a thread at a time.
+//! Trees of events by torch's rules, one thread at a time.
 
 use stepscope_model::Time;
 
 use super::thread_events::{NO_EVENT, ThreadEvents};
 use super::what::Words;
 
-/// What [`nest`] finds.
+/// Result of [`nest`].
 pub(super) struct Nested {
     /// Position of the event around each.
     pub(super) parent: Vec<u32>,
-    /// Calls of the runtime that no operator is around.
+    /// Calls of the runtime without an enclosing operator.
     pub(super) unlinked: Vec<u32>,
 }
 
-/// Gives each event of the host its parent: the innermost event of its thread that contains it. A
-/// partial overlap is no containment, and it closes the event that is overlapped.
+/// Gives each event of the host its parent: the innermost event of its thread that contains it. A partial overlap
+/// is no containment, and it closes the overlapped event.
 pub(super) fn nest(thread_events: &ThreadEvents<'_>) -> Nested {
     struct Open {
         at: u32,
@@ -66,7 +66,7 @@ pub(super) struct Figures {
     pub(super) gone: Vec<u32>,
 }
 
-/// Sums over the children of an event so far, or what its only child had of its own.
+/// Sums over the children of an event so far, or the figures of its only child.
 #[derive(Clone, Copy, Default)]
 struct Below {
     cpu_us: f64,
@@ -92,10 +92,10 @@ struct Open {
     last: Child,
 }
 
-/// Figures of each event of the host and of all below it, children in their order.
+/// Computes the figures of each event of the host and of all events below it, children in their order.
 ///
-/// Only children that bear their parent's name are merged into the parent, until there are none. As in
-/// torch, the parent takes over the child's kernels in place of its own.
+/// An only child is merged into its parent if both have the same name, repeatedly. As in torch, the child's
+/// kernels replace those of the parent.
 pub(super) fn figures(
     thread_events: &ThreadEvents<'_>,
     kernels_us: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What the slices of a trace are to torch, by their names and categories.
+//! Classes of slices in torch's terms, by their names and categories.
 
 use stepscope_model::NameId;
 use stepscope_store::Trace;
@@ -20,28 +20,28 @@ const FILTERED: [&str; 8] = [
     "aten::_version",
 ];
 
-/// What an event is, in a byte.
+/// Class of an event, in a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventClass(u8);
 
 impl EventClass {
     /// No event of torch.
     pub(super) const NONE: Self = Self(0);
-    /// An operator: what kernels are attributed to.
+    /// An operator, which kernels are attributed to.
     const OPERATOR: Self = Self(1);
-    /// A call of the device's runtime, or the profiler's own work.
+    /// A call of the device's runtime, or profiler overhead.
     const HOST: Self = Self(2);
     const CUDA: Self = Self(3);
     const MTIA: Self = Self(4);
-    /// A record of memory that stands for itself.
+    /// A memory record that is its own event.
     pub(super) const MEMORY: Self = Self(5);
     /// A Python function: a frame of stacks.
     pub(super) const PYTHON: Self = Self(6);
     /// A label of the program, on the host or mirrored on a device.
     const LABEL: u8 = 0x10;
-    /// It began and ended on different threads: no children, no self time.
+    /// Started and ended on different threads: no children, no self time.
     const ASYNC: u8 = 0x20;
-    /// Merged into the event around it.
+    /// Merged into its parent.
     const GONE: u8 = 0x40;
 
     fn of_category(category: &str) -> Self {
@@ -87,12 +87,12 @@ impl EventClass {
         self.0 & 0x0f
     }
 
-    /// An operator or a label of the host, and no call of a runtime.
+    /// Returns whether it is an operator or a label of the host, and no call of a runtime.
     pub(super) const fn is_frontend(self) -> bool {
         self.kind() == Self::OPERATOR.0
     }
 
-    /// A call of the runtime.
+    /// Returns whether it is a call of the runtime.
     pub(super) const fn is_call(self) -> bool {
         self.kind() == Self::HOST.0
     }
@@ -122,7 +122,7 @@ impl EventClass {
         matches!(self.device(), Device::Cuda | Device::Mtia)
     }
 
-    /// Whether it may lie in others and others in it.
+    /// Returns whether it may be a child or a parent.
     pub(super) const fn nests(self) -> bool {
         !self.on_device() && !self.is_async()
     }
@@ -135,7 +135,7 @@ impl EventClass {
         }
     }
 
-    /// A number below [`EventClass::SORTS`] of what rows are told apart by besides names.
+    /// Returns a number below [`EventClass::SORTS`] for the properties that separate rows besides names.
     pub(super) const fn sort(self) -> usize {
         let device = match Self(self.kind()) {
             Self::CUDA => 1,
@@ -148,7 +148,7 @@ impl EventClass {
     pub(super) const SORTS: usize = 6;
 }
 
-/// The names of a trace, as torch takes them.
+/// Names of a trace in torch's terms.
 pub(super) struct Words {
     names: Vec<u8>,
     categories: Vec<EventClass>,
@@ -162,7 +162,7 @@ const OF_MEMORY: u8 = 8;
 const OF_NO_MEMORY: u8 = 16;
 const BEGIN: u8 = 32;
 
-/// What steps are called together.
+/// Name that all steps share.
 const STEPS: &str = "ProfilerStep*";
 
 impl Words {
@@ -198,7 +198,7 @@ impl Words {
         self.names.get(name.index()).copied().unwrap_or(0)
     }
 
-    /// What a slice is.
+    /// Returns the class of a slice.
     #[inline]
     pub(super) fn what(&self, name: NameId, category: NameId) -> EventClass {
         let what = self.categories.get(category.index());
@@ -216,7 +216,7 @@ impl Words {
         }
     }
 
-    /// A number of the name that tables print.
+    /// Returns a number of the name that tables print.
     #[inline]
     pub(super) fn shown(&self, name: NameId) -> u32 {
         if self.flags(name) & STEP == 0 {
@@ -226,12 +226,12 @@ impl Words {
         }
     }
 
-    /// Numbers of names are below this.
+    /// Returns the upper bound of the numbers of names.
     pub(super) fn len(&self) -> usize {
         self.names.len() + 1
     }
 
-    /// The name that a number means.
+    /// Returns the name of a number.
     pub(super) fn text<'a>(&self, trace: &'a Trace, number: u32) -> &'a str {
         if number == self.step {
             STEPS
@@ -240,19 +240,21 @@ impl Words {
         }
     }
 
-    /// Whether an instant of this name is a record of memory: of an allocation that failed, or not.
+    /// Returns whether an instant of this name is a memory record: `true` for a failed allocation, `false` for
+    /// others.
     pub(super) fn memory(&self, name: NameId) -> Option<bool> {
         let flags = self.flags(name);
         (flags & (OF_MEMORY | OF_NO_MEMORY) != 0).then_some(flags & OF_NO_MEMORY != 0)
     }
 
-    /// Whether an instant of this name is the profiler's begin.
+    /// Returns whether an instant of this name is the profiler's start.
     pub(super) fn is_begin(&self, name: NameId) -> bool {
         self.flags(name) & BEGIN != 0
     }
 }
 
-/// Work of a process group: it begins on the thread that asks for it and ends on another.
+/// Returns whether this is work of a process group, which starts on the thread that requests it and ends on
+/// another.
 fn is_work(name: &str) -> bool {
     const BACKENDS: [&str; 6] = ["gloo", "nccl", "rccl", "mpi", "ucc", "xccl"];
     name.split_once(':')

@@ -1,4 +1,4 @@
-//! What the arguments of operators say, read on several threads.
+//! Arguments of operators, read on several threads.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -51,18 +51,18 @@ const ALL: ArgKeys = ArgKeys::new(&[
     "Call Stack",
 ]);
 
-/// In place of the number of a stack that is not spelled out. Those that are count from one.
+/// Stack number of an event without a stack as text. Real numbers start at one.
 pub(super) const NO_STACK: u32 = 0;
 
-/// In place of the sequence number of an operator that no gradient is for.
+/// Sequence number of an operator without a gradient.
 pub(super) const NO_SEQUENCE: u32 = 0;
 
-/// A sequence number, counted from one: torch's -1 is none.
+/// Converts a sequence number, counted from one: torch's -1 is none.
 fn sequence(number: i64) -> u32 {
     low(number.wrapping_add(1))
 }
 
-/// The lower half of a number.
+/// Returns the lower half of a number.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -72,8 +72,8 @@ fn low(number: i64) -> u32 {
     number as u32
 }
 
-/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one. Zeros
-/// stand for what is not said: columns of them cost nothing before they are filled.
+/// Arguments of one event. Texts are numbers of [`Texts`], 0 for the empty one. Zeros mean missing values:
+/// columns of them cost nothing before they are filled.
 #[derive(Clone, Copy)]
 struct Args {
     dims: u32,
@@ -92,20 +92,20 @@ const NOTHING: Args = Args {
     external: NO_ID,
 };
 
-/// What one thread has read.
+/// Results of one worker thread.
 #[derive(Default)]
 struct Reading {
     texts: Texts,
-    /// Numbers of the parts that it filled.
+    /// Numbers of the chunks that it filled.
     parts: Vec<usize>,
     concrete: String,
-    /// Operations by name and shapes, where nothing else decides.
+    /// Operations by name and shapes, where these determine them.
     flops: FxHashMap<(NameId, u32), u64>,
     /// Operations of events: the thread, the position there.
     counted: Vec<(u32, u32, u64)>,
 }
 
-/// The columns of a thread; those that are not wanted are empty.
+/// Columns of a thread; those that were not requested are empty.
 #[derive(Default)]
 struct Columns {
     dims: Vec<u32>,
@@ -115,7 +115,7 @@ struct Columns {
     external: Vec<i64>,
 }
 
-/// A part of them, which one thread at a time fills.
+/// A chunk of the columns, which one thread at a time fills.
 struct ColumnsChunk<'c> {
     thread_events: usize,
     events: Range<usize>,
@@ -126,7 +126,7 @@ struct ColumnsChunk<'c> {
     external: &'c mut [i64],
 }
 
-/// Cuts columns of threads into parts.
+/// Splits columns of threads into chunks.
 fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<ColumnsChunk<'c>>> {
     let mut parts = Vec::new();
     for (thread_events, (columns, len)) in columns.iter_mut().zip(lens).enumerate() {
@@ -150,7 +150,7 @@ fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<ColumnsChu
     parts
 }
 
-/// Sets the value of a column, if it is wanted.
+/// Sets the value of a column, if it was requested.
 #[inline]
 fn set<T>(column: &mut [T], at: usize, value: T) {
     if let Some(place) = column.get_mut(at) {
@@ -158,15 +158,15 @@ fn set<T>(column: &mut [T], at: usize, value: T) {
     }
 }
 
-/// What was read: columns with the numbers of the threads that read them.
+/// Result of reading: columns with the numbers of the threads that read them.
 pub(super) struct Read {
     columns: Vec<Columns>,
-    /// Events in each thread of which there are columns.
+    /// Number of events in each thread that has columns.
     lens: Vec<usize>,
     readings: Vec<Reading>,
 }
 
-/// Reads what is grouped by, and operations where they are counted.
+/// Reads the grouping keys, and operations where they are counted.
 pub(super) fn read(
     trace: &Trace,
     wanted: Grouping,
@@ -181,7 +181,7 @@ pub(super) fn read(
             readings: Vec::new(),
         });
     }
-    // Asked for when work of devices is linked, of many operators more than once.
+    // Linking device work reads these, for many operators more than once.
     let with_external =
         wanted.needs_args() && threads.iter().any(|thread_events| thread_events.has_device);
     let of_host = |thread_events: &ThreadEvents<'_>| {
@@ -260,7 +260,7 @@ pub(super) fn read(
 }
 
 impl Read {
-    /// Puts the columns into the threads. That of stacks gets those that the file spells out.
+    /// Moves the columns to the threads. The stack column gets the stacks that the file has as text.
     pub(super) fn put(
         mut self,
         wanted: Grouping,
@@ -268,7 +268,7 @@ impl Read {
         shared: &mut Shared,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        // By the shapes as the file spells them.
+        // By the text of the shapes in the file.
         let mut shapes: FxHashMap<Box<str>, u32> = FxHashMap::default();
         let mut shown = |shared: &mut Shared, dims: &str| {
             if let Some(shapes) = shapes.get(dims) {

@@ -1,9 +1,8 @@
-//! Which operator launched each piece of device work.
+//! Operator that launched each kernel or copy.
 //!
-//! Kineto numbers operators (`External id`) and calls of the runtime (`correlation`), and device work
-//! bears both numbers. Where the file's own link leads from the work to its call, only the numbers
-//! there and of the operators around it are read; what is not proved so is looked for among the
-//! numbers of all.
+//! Kineto numbers operators (`External id`) and calls of the runtime (`correlation`), and device work has both
+//! numbers. Where the file's own link leads from the work to its call, only the numbers there and of the
+//! enclosing operators are read; if that is no proof, the numbers of all operators and calls are searched.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgKeys, Cancelled};
@@ -18,10 +17,10 @@ const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlati
 const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
 const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
 
-/// In place of a number that an event does not have: those that count are positive.
+/// Missing number: real ones are positive.
 pub(super) const NO_ID: i64 = 0;
 
-/// Operators around a call that are asked for their numbers, at most.
+/// Maximum number of operators around a call whose numbers are read.
 const MOST_AROUND: usize = 32;
 
 /// The numbers of one event.
@@ -38,7 +37,7 @@ const NO_NUMBERS: Numbers = Numbers {
 
 fn numbers(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize, keys: ArgKeys) -> Numbers {
     let mut found = NO_NUMBERS;
-    // What cannot be read has no number.
+    // Unreadable arguments have no number.
     thread_events.args(trace, at, keys, &mut |key, value| {
         let number = whole(value).unwrap_or(NO_ID);
         if key == "correlation" {
@@ -50,7 +49,7 @@ fn numbers(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize, keys: Arg
     found
 }
 
-/// Position of an event: its thread, and the place there.
+/// Position of an event: its thread, and the index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) thread_events: u32,
@@ -62,7 +61,7 @@ pub(super) const NOWHERE: Position = Position {
     at: NO_EVENT,
 };
 
-/// Kineto's number of an operator.
+/// Returns kineto's number of an operator.
 fn external(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize) -> i64 {
     match thread_events.external.get(at) {
         Some(number) => *number,
@@ -77,7 +76,7 @@ fn position(thread_events: usize, at: usize) -> Position {
     }
 }
 
-/// Columns of threads, joined from what pieces of them gave.
+/// Joins the columns of threads from the results of their chunks.
 fn joined<T>(threads: &[ThreadEvents<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec<Vec<T>> {
     let mut parts: Vec<_> = found.into_iter().flatten().collect();
     parts.sort_unstable_by_key(|(thread_events, from, _)| (*thread_events, *from));
@@ -88,14 +87,13 @@ fn joined<T>(threads: &[ThreadEvents<'_>], found: Vec<Vec<(usize, usize, Vec<T>)
     columns
 }
 
-/// The numbers of device work.
+/// Numbers of device work.
 pub(super) struct Work {
-    /// Of each thread with such work.
+    /// Numbers of each thread with device work.
     numbers: Vec<Vec<Numbers>>,
-    /// The events of those threads, when they were read.
+    /// Events of those threads, when they were read.
     ids: Vec<Vec<u32>>,
-    /// Whether the file says the numbers of operators; old and some newer files repeat the
-    /// correlation in their place.
+    /// Whether the file has the numbers of operators; old and some newer files repeat the correlation instead.
     pub(super) named: bool,
 }
 
@@ -138,7 +136,7 @@ impl Work {
         })
     }
 
-    /// Puts the numbers where their events are after events were moved and moments placed among them.
+    /// Updates the positions of the numbers after events were moved and memory records inserted.
     pub(super) fn follow(&mut self, threads: &[ThreadEvents<'_>]) {
         let is_moved = |(thread_events, ids): (&ThreadEvents<'_>, &Vec<u32>)| {
             thread_events.has_device && thread_events.ids != *ids
@@ -164,7 +162,7 @@ impl Work {
     }
 }
 
-/// The last event, in torch's order, that bears each of the wanted numbers.
+/// Finds the last event, in torch's order, that has each of the requested numbers.
 fn bearers(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
@@ -207,8 +205,8 @@ fn bearers(
     Ok(found)
 }
 
-/// Calls that no operator of their thread is around, and that the file says belong to one of another
-/// thread: where each stands, and where the operator is.
+/// Finds calls without an enclosing operator on their thread that belong to an operator of another thread: the
+/// position of each, and of the operator.
 pub(super) fn cross_thread_calls(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
@@ -232,7 +230,7 @@ pub(super) fn cross_thread_calls(
         for call in &calls[piece.indexes.clone()] {
             let thread_events = &threads[call.thread_events as usize];
             let own = numbers(trace, thread_events, call.at as usize, NUMBERS);
-            // Where it belongs to none, the correlation stands in the operator's place.
+            // If it belongs to none, the correlation replaces the operator's number.
             if own.external > 0 && own.external != own.correlation {
                 out.push((*call, own.external));
             }
@@ -249,7 +247,7 @@ pub(super) fn cross_thread_calls(
     Ok(cross_thread_calls)
 }
 
-/// Calls that belong to operators, and those: where each stands.
+/// Finds the calls that belong to operators: the positions of both.
 pub(super) fn operators(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
@@ -296,21 +294,21 @@ pub(super) fn operators(
     Ok(all)
 }
 
-/// What each piece of device work belongs to.
+/// Owner of each kernel or copy.
 pub(super) struct Links {
-    /// Of each thread with such work: the operator, or the call that launched it, or [`NOWHERE`].
+    /// For each thread with device work: the operator, or the call that launched it, or [`NOWHERE`].
     pub(super) from: Vec<Vec<Position>>,
-    /// Work without either.
+    /// Number of kernels and copies without either.
     pub(super) unlinked: u64,
 }
 
-/// What one thread remembers.
+/// Search state of one worker thread.
 struct Search {
-    /// Where the last was found, by thread.
+    /// Position of the last result, by thread.
     near: Vec<usize>,
-    /// The same among the links.
+    /// Position of the last result among the links.
     near_link: usize,
-    /// Numbers of operators that were asked for lately.
+    /// Numbers of operators that were read recently.
     external: Vec<(u32, i64)>,
     parts: Vec<(usize, usize, Vec<Position>)>,
     unproved: Vec<Position>,
@@ -318,13 +316,13 @@ struct Search {
 
 const REMEMBERED: usize = 1 << 10;
 
-/// What the file's links tell of a piece of work.
+/// Evidence in the file's links for a kernel or copy.
 enum LinkEvidence {
     Proved(Position),
     Unproved,
 }
 
-/// Finds what all device work belongs to.
+/// Finds the owners of all device work.
 pub(super) fn find(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
@@ -378,7 +376,7 @@ pub(super) fn find(
 }
 
 impl Links {
-    /// Looks for numbers among those of all operators and calls.
+    /// Searches numbers among those of all operators and calls.
     fn look_up(
         &mut self,
         trace: &Trace,
@@ -443,12 +441,12 @@ fn told(
         {
             return LinkEvidence::Proved(position(number, operator));
         }
-        // An operator is named that is not around the call: all are asked, unless the number is
-        // only the correlation's.
+        // The named operator is not around the call: all are searched, unless the number is only the
+        // correlation's.
         if own.correlation == NO_ID || (by_operator && own.external != own.correlation) {
             continue;
         }
-        // Writers with clocks of whole microseconds draw links from what begins with the call.
+        // Writers with clocks of whole microseconds put links at events that start with the call.
         let beside = |at: &usize| thread_events.start(*at) == start;
         let before = (at.saturating_sub(8)..at).rev().take_while(beside);
         let behind = (at..thread_events.len().min(at + 8)).take_while(beside);
@@ -474,7 +472,7 @@ impl Search {
         }
     }
 
-    /// The operator with this number around an event, or the event itself.
+    /// Returns the operator with this number around an event, or the event itself.
     fn around(
         &mut self,
         trace: &Trace,
@@ -511,7 +509,7 @@ impl Search {
     }
 }
 
-/// Adds the lengths of device work to the operators that it belongs to, in torch's order.
+/// Adds the durations of device work to the operators that it belongs to, in torch's order.
 pub(super) fn add(
     trace: &Trace,
     threads: &mut [ThreadEvents<'_>],
@@ -543,7 +541,7 @@ pub(super) fn add(
             let Some(thread_events) = read.get(from.thread_events as usize) else {
                 return;
             };
-            // Of a call: the operator around it.
+            // For a call, use the operator around it.
             let mut at = from.at;
             while let Some(what) = thread_events.what.get(at as usize)
                 && !what.is_frontend()

@@ -1,4 +1,4 @@
-//! Allocations, as torch gives them to operators.
+//! Allocations, attributed to operators as in torch.
 
 use std::sync::Mutex;
 
@@ -22,19 +22,19 @@ struct Record {
     is_oom: bool,
 }
 
-/// The records of one file, by time.
+/// Memory records of one file, by time.
 pub(super) struct Records {
     list: Vec<Record>,
-    /// When each was, nanoseconds since 1970.
+    /// Time of each record, nanoseconds since 1970.
     at: Vec<i64>,
-    /// Bytes of the host and of devices up to each.
+    /// Cumulative bytes of the host and of devices up to each record.
     sums: Vec<[i64; 2]>,
 }
 
-/// What instants say.
+/// Instants of a file.
 pub(super) struct Instants {
     pub(super) records: Records,
-    /// When the profiler began.
+    /// Start of the profiler.
     pub(super) begin: Option<Time>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn read(
                     continue;
                 };
                 let (mut bytes, mut device) = (0, None);
-                // What cannot be read counts as nothing, as torch does with records of other devices.
+                // Unreadable arguments count as zero, as torch does with records of other devices.
                 let _ =
                     trace.args_of_instant(piece.track, index, KEYS, &mut |key, value| match key {
                         "Bytes" => bytes = whole(value).unwrap_or(0),
@@ -94,7 +94,7 @@ pub(super) fn read(
         list.extend(records);
         begins.extend(times);
     }
-    // Mostly in order: a sort that keeps what is.
+    // Mostly sorted already: the sort is stable.
     list.sort_by_key(|record| (record.at, record.id));
     let (mut at, mut sums) = (Vec::new(), Vec::new());
     if let Some(facts) = trace.files().get(file).filter(|_| !list.is_empty()) {
@@ -137,7 +137,7 @@ impl Record {
     }
 }
 
-/// Absolute nanoseconds of a file's times.
+/// Conversion of a file's times to absolute nanoseconds.
 struct Clock {
     unix: i64,
     zero: Time,
@@ -166,15 +166,15 @@ impl Records {
         self.list.first().map(|record| record.at)
     }
 
-    /// The first device that memory was recorded of.
+    /// Returns the first device with a memory record.
     pub(super) fn device(&self) -> Option<Device> {
         let mut devices = self.list.iter().filter_map(|record| record.device);
         devices.find(|device| *device != Device::Cpu)
     }
 
-    /// Gives memory to events by time, whatever thread allocated it, as torch does: within the interval
-    /// as it is after a division and a multiplication in floating point. What no event covers stands
-    /// for itself.
+    /// Attributes memory to events by time, whatever thread allocated it, as torch does: within the interval
+    /// after a division and a multiplication in floating point. Memory that no event covers becomes an event of
+    /// its own.
     pub(super) fn attribute(
         &self,
         facts: &stepscope_store::FileFacts,
@@ -266,7 +266,7 @@ impl Records {
     }
 }
 
-/// `ns / 1000 * 1000` in floating point, with Python's exact division of whole numbers.
+/// Computes `ns / 1000 * 1000` in floating point, with Python's exact division of whole numbers.
 fn blurred(ns: i64) -> i64 {
     let (whole, rest) = (ns.div_euclid(1_000), ns.rem_euclid(1_000));
     let us = whole as f64 + rest as f64 / 1_000.0;

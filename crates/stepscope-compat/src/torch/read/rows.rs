@@ -1,4 +1,4 @@
-//! Figures of events, added up by key.
+//! Sums of the figures of events by key.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::torch::thread_events::{NO_EVENT, ThreadEvents};
 use crate::torch::what::EventClass;
 use stepscope_analysis::parallel::{self, Cancel};
 
-/// Parts of all names, each of which one thread adds up: more would look at each event more often.
+/// Number of groups of names, each summed by one thread: with more, each event would be read more often.
 const SHARES: u32 = 2;
 
 /// A key's sums, and the first of its events.
@@ -31,26 +31,26 @@ struct Sum<'a> {
     first: EventOrder<'a>,
 }
 
-/// Shapes, overload and stack.
+/// Numbers of shapes, overload and stack.
 type Extra = (u32, u32, u32);
 
 struct Adder<'e, 'a> {
     events: &'e Events<'a>,
     by: Grouping,
     range: Option<&'e Range<Time>>,
-    /// The sum of each sort and name without more.
+    /// Sum by class and name, without further keys.
     plain: [Vec<u32>; EventClass::SORTS],
     others: FxHashMap<(usize, u32, Extra), u32>,
-    /// A number for what is left of each list of frames.
+    /// A number for the remainder of each list of frames.
     stacks: FxHashMap<u32, u32>,
     cut: FxHashMap<&'e [u32], u32>,
     sums: Vec<Sum<'a>>,
-    /// The next event with operations, by thread.
+    /// Next event with operations, by thread.
     next_flops: Vec<usize>,
 }
 
 impl Adder<'_, '_> {
-    /// The list without what is not told apart by.
+    /// Returns the list without frames that are no grouping key.
     fn stack(&mut self, list: u32) -> u32 {
         if list == 0 || self.by.stack == 0 {
             return 0;
@@ -63,7 +63,7 @@ impl Adder<'_, '_> {
         })
     }
 
-    /// Operations of the event at a position of a thread; positions ascend.
+    /// Returns the operations of the event at a position of a thread; positions ascend.
     #[inline]
     fn flops(&mut self, number: usize, at: usize) -> u64 {
         let flops = &self.events.threads[number].flops;
@@ -131,7 +131,7 @@ impl Adder<'_, '_> {
             sum.self_device_us += length_us;
             return;
         }
-        // Those of asynchronous events are zero.
+        // Asynchronous events have zero.
         let figure = |column: &[f64]| column.get(at).copied().unwrap_or_default();
         sum.cpu_us += length_us;
         sum.self_cpu_us += figure(&thread_events.self_cpu_us);
@@ -167,15 +167,15 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Sums per key, in the order of each key's first event.
+    /// Returns sums per key, in the order of each key's first event.
     pub(super) fn rows(
         &self,
         by: Grouping,
         range: Option<&Range<Time>>,
         cancel: &Cancel,
     ) -> Result<Vec<KeyAverage>, Cancelled> {
-        // Threads share the names, so that the sums of each are made in torch's order. Several files are
-        // summed up at the same time anyway.
+        // Threads share the names, so that the sums of each are added in torch's order. Several files are summed
+        // concurrently anyway.
         let count = if self.trace.files().len() > 1 {
             1
         } else {
@@ -204,7 +204,7 @@ impl<'a> Events<'a> {
         Ok(all.iter().map(|sum| self.row(sum, by)).collect())
     }
 
-    /// A row with all that is no sum.
+    /// Creates a row with the properties that are no sums.
     fn row(&self, sum: &Sum<'_>, by: Grouping) -> KeyAverage {
         let (thread_events, at) = (&self.threads[sum.thread_events], sum.at);
         let what = thread_events.what[at];

@@ -1,4 +1,4 @@
-//! Stacks: as the file spells them, or the Python functions that were open.
+//! Stacks: from the text in the file, or from the Python functions that were open.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Time};
@@ -12,7 +12,7 @@ use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
 use crate::torch::what::{EventClass, Words};
 use stepscope_analysis::parallel::Cancel;
 
-/// Python functions that torch leaves out of stacks: parts of an entry that occur together.
+/// Python functions that torch leaves out of stacks: substrings of an entry that occur together.
 const FILTERED_FRAMES: [(&str, &str); 6] = [
     ("autograd/__init__", "_make_grads"),
     ("autograd/__init__", "backward"),
@@ -28,12 +28,12 @@ fn is_shown(frame: &str) -> bool {
         .all(|(file, function)| !(frame.contains(file) && frame.contains(function)))
 }
 
-/// Stacks of functions that were open on one thread, each with the one that is left without its
-/// innermost.
+/// Stacks of functions that were open on one thread, each with the one that remains without its innermost
+/// function.
 pub(super) struct Open {
     /// Stack of each event.
     of: Vec<u32>,
-    /// Each stack: the one around it, and its innermost function; 0 is the empty one.
+    /// Each stack: the enclosing stack, and its innermost function; 0 is the empty one.
     chains: Vec<(u32, u32)>,
 }
 
@@ -86,7 +86,7 @@ fn open_functions(trace: &Trace, words: &Words, thread_events: &ThreadEvents<'_>
     found
 }
 
-/// The functions that were open on each thread with such, where stacks are wanted.
+/// Finds the functions that were open on each thread that has functions, where stacks are requested.
 pub(super) fn open(
     trace: &Trace,
     words: &Words,
@@ -104,7 +104,7 @@ pub(super) fn open(
     })
 }
 
-/// Replaces what the file spells by lists, and gives lists to what it does not spell.
+/// Replaces the file's stack texts by lists, and adds lists for events without text.
 pub(super) fn fill(
     trace: &Trace,
     open: Vec<Option<Open>>,
@@ -156,7 +156,7 @@ pub(super) fn fill(
     }
 }
 
-/// Whether any event has a stack.
+/// Returns whether any event has a stack.
 pub(super) fn any(threads: &[ThreadEvents<'_>]) -> bool {
     let mut stacks = threads
         .iter()
@@ -164,7 +164,7 @@ pub(super) fn any(threads: &[ThreadEvents<'_>]) -> bool {
     stacks.any(|stack| *stack != 0)
 }
 
-/// Gives calls the stacks of their operators, and device work those of what it belongs to.
+/// Gives calls the stacks of their operators, and device work those of its owner.
 pub(super) fn of_operators(
     threads: &mut [ThreadEvents<'_>],
     calls: &[(Position, Position)],
@@ -190,16 +190,16 @@ pub(super) fn of_operators(
     }
 }
 
-/// What the names of events say of backward functions.
+/// Backward functions, from the names of events.
 struct Backward {
-    /// By the number of a name: the number of the function that the engine's evaluation of this name
-    /// evaluates, [`ITSELF`] for the name of no evaluation.
+    /// For each name number: the number of the function that the engine's evaluation of this name evaluates,
+    /// [`ITSELF`] for the name of no evaluation.
     evaluates: Vec<u32>,
 }
 
-/// In place of an evaluated function: it is no evaluation.
+/// Value of `evaluates` for a name that is no evaluation.
 const ITSELF: u32 = u32::MAX;
-/// In place of an evaluated function: no event bears its name.
+/// Value of `evaluates` if no event has the name of the evaluated function.
 const UNNAMED: u32 = u32::MAX - 1;
 
 impl Backward {
@@ -225,8 +225,8 @@ impl Backward {
         }
     }
 
-    /// Whether the event is a backward function: the engine's evaluation of it bears its name, or it
-    /// knows the thread of its forward operator.
+    /// Returns whether the event is a backward function: the engine's evaluation has its name, or it has the
+    /// thread of its forward operator.
     fn is_function(&self, words: &Words, thread_events: &ThreadEvents<'_>, at: usize) -> bool {
         let forward_thread = thread_events
             .sequence
@@ -246,14 +246,13 @@ impl Backward {
     }
 }
 
-/// Gives what runs in a backward function the stack of its forward operator, by sequence number
-/// and thread.
+/// Gives events inside a backward function the stack of its forward operator, by sequence number and thread.
 ///
-/// torch numbers threads in its own way; the thread of the file that a number stands for is the one
-/// with most forward operators of the sequence numbers that backward functions name with it.
+/// torch numbers threads itself; a number means the thread of the file with most forward operators of the
+/// sequence numbers that backward functions use with it.
 pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEvents<'_>]) {
     let backward = Backward::from_trace(trace, words);
-    // Of each thread: the backward function that each event runs in. Parents stand before children.
+    // For each thread: the backward function around each event. Parents come before children.
     let functions: Vec<Vec<u32>> = threads
         .iter_mut()
         .map(|thread_events| {
@@ -265,7 +264,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEve
                 if thread_events.what[at].on_device() {
                     continue;
                 }
-                // Of what was merged into its parent, the parent is left.
+                // An event that was merged into its parent is replaced by the parent.
                 let mut parent = thread_events.parent[at];
                 while parent != NO_EVENT && thread_events.what[parent as usize].is_gone() {
                     parent = thread_events.parent[parent as usize];
