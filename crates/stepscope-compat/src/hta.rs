@@ -155,7 +155,7 @@ pub fn ranks(
     let files: Vec<usize> = (0..trace.files().len()).collect();
     let size = trace.event_count() as usize;
     let found = parallel::scan_items(&files, size, cancel, Vec::new, |out, file| {
-        out.extend(one_file(trace, &view, launches, *file));
+        out.extend(file_times(trace, &view, launches, *file));
     })?;
     let mut found: Vec<RankTimes> = found.into_iter().flatten().collect();
     found.sort_by_key(|times| times.file);
@@ -205,7 +205,7 @@ impl View {
     }
 
     /// Returns whether HTA includes the work that this call launched.
-    fn sees(&self, trace: &Trace, file: usize, call: Option<EventId>) -> bool {
+    fn includes(&self, trace: &Trace, file: usize, call: Option<EventId>) -> bool {
         let Some(last) = self.last_step.get(file).copied().flatten() else {
             return true;
         };
@@ -217,7 +217,7 @@ impl View {
 /// Returns start and end of a slice as HTA computes them, see [`OwnClock::whole_us`].
 fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
     let slices = trace.slices(track);
-    OwnClock::from_track(trace, track).whole_us(
+    FileClock::from_track(trace, track).whole_us(
         slices.start.get(index).copied().unwrap_or_default(),
         slices.dur.get(index).copied().unwrap_or_default(),
     )
@@ -228,13 +228,13 @@ fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
 /// Picoseconds since 1970 exceed 64 bits, so its zero is in two parts: dividing 128 bits for each slice took a
 /// third of a report.
 #[derive(Clone, Copy)]
-struct OwnClock {
+struct FileClock {
     zero_us: i64,
     /// The remaining picoseconds, less the offset that was applied to the file.
     zero_ps: i64,
 }
 
-impl OwnClock {
+impl FileClock {
     fn from_track(trace: &Trace, track: TrackId) -> Self {
         let own = trace.tracks().get(track.index());
         let file = own.and_then(|own| trace.files().get(own.file));
@@ -358,7 +358,7 @@ fn streams(trace: &Trace, file: usize) -> impl Iterator<Item = TrackId> + '_ {
         .map(|track| track.id)
 }
 
-fn one_file(trace: &Trace, view: &View, launches: &Launches, file: usize) -> Option<RankTimes> {
+fn file_times(trace: &Trace, view: &View, launches: &Launches, file: usize) -> Option<RankTimes> {
     let mut rows = Rows::new(trace);
     let mut sweep = Sweep::default();
     let mut found = RankTimes {
@@ -381,7 +381,7 @@ fn one_file(trace: &Trace, view: &View, launches: &Launches, file: usize) -> Opt
             continue;
         };
         let call = launches.get(track, index);
-        if !view.sees(trace, file, call) {
+        if !view.includes(trace, file, call) {
             found.left_out += 1;
             continue;
         }
@@ -455,17 +455,17 @@ impl Sweep {
             self.now = begin;
         }
         self.advance(begin);
-        let place = kind.bit().trailing_zeros() as usize;
+        let position = kind.bit().trailing_zeros() as usize;
         if end < begin {
-            if self.ends[place].is_none_or(|last| begin > last) {
-                self.below_zero[place] += end - begin;
+            if self.ends[position].is_none_or(|last| begin > last) {
+                self.below_zero[position] += end - begin;
             }
             if self.any_end.is_none_or(|last| begin > last) {
                 self.any_below_zero += end - begin;
             }
         }
         let later = |last: Option<i64>| Some(last.map_or(end, |last| last.max(end)));
-        self.ends[place] = later(self.ends[place]);
+        self.ends[position] = later(self.ends[position]);
         self.any_end = later(self.any_end);
     }
 
@@ -474,9 +474,9 @@ impl Sweep {
         while self.now < until {
             let mut set = 0;
             let mut next = until;
-            for (place, end) in self.ends.iter().enumerate() {
+            for (position, end) in self.ends.iter().enumerate() {
                 if let Some(end) = end.filter(|end| *end > self.now) {
-                    set |= 1 << place;
+                    set |= 1 << position;
                     next = next.min(end);
                 }
             }
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_work_is() {
+    fn names_determine_the_kind() {
         for (name, kind) in [
             (
                 "ncclKernel_AllReduce_RING_LL_Sum_float",
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_counted_once() {
+    fn overlapping_time_counts_once() {
         let found = swept(&[
             (Kind::Computation, 10, 20),
             (Kind::Communication, 15, 30),
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn work_between_two_microseconds_is_less_than_nothing() {
+    fn work_between_two_microseconds_is_negative() {
         // Alone it subtracts one microsecond, inside other work it has no effect.
         let alone = swept(&[
             (Kind::Computation, 0, 10),
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_the_hosts_when_the_call_came_after_the_last_end() {
+    fn gaps_with_a_late_call_are_host_waits() {
         let mut idle = IdleSoFar::default();
         idle.add(0, 10, Some(0));
         idle.add(15, 20, Some(11));

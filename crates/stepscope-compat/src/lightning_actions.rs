@@ -56,7 +56,7 @@ pub fn profile(
     if names.is_empty() {
         return Ok(None);
     }
-    let wanted = NameSet::from_ids(trace, &names);
+    let selected = NameSet::from_ids(trace, &names);
     let whole = range.cloned().unwrap_or_else(|| trace.span());
     let mut sums: FxHashMap<NameId, (u64, i128)> = FxHashMap::default();
     let mut order: Vec<NameId> = Vec::new();
@@ -69,7 +69,7 @@ pub fn profile(
         let slices = trace.slices(track.id);
         for index in trace.candidates(track.id, whole.clone()) {
             let name = slices.name[index];
-            if !wanted.contains(name) {
+            if !selected.contains(name) {
                 continue;
             }
             let (start, end) = (slices.start[index], slices.end(index));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn without_labels_the_trainers_own_names_are_taken() {
+    fn trainer_names_are_used_without_labels() {
         let trace = ascii_trace::trace(
             "main | [Strategy]x.test_step-- other--- [LightningModule]N.on_test_end",
         );

@@ -98,7 +98,7 @@ pub fn functions(profile: &Profile, top: usize) -> String {
     if before != shown as u64 {
         // Use the writer's restriction of rows, unless more are left out here.
         let rule = match profile.restriction.as_str() {
-            said if !said.is_empty() && shown == rows.len() => said,
+            printed_means if !printed_means.is_empty() && shown == rows.len() => printed_means,
             _ => &shown.to_string(),
         };
         let _ = writeln!(
@@ -129,24 +129,24 @@ pub struct Function {
     pub self_s: f64,
     /// Seconds of self time per call and of total time per primitive call, if the writer printed them: it also
     /// rounded the sums, which are less precise.
-    said: [Option<f64>; 2],
+    printed_means: [Option<f64>; 2],
 }
 
 /// Returns the functions by cumulative time; those that differ only in their folder are one, as in `pstats`.
 pub fn stripped(profile: &Profile) -> Vec<Function> {
-    let mut place = FxHashMap::default();
+    let mut positions = FxHashMap::default();
     let mut out: Vec<Function> = Vec::with_capacity(profile.rows.len());
     for row in &profile.rows {
         let shown = row_name(row);
-        let at = *place.entry(shown.clone()).or_insert(out.len());
+        let at = *positions.entry(shown.clone()).or_insert(out.len());
         if at == out.len() {
             out.push(Function {
                 shown,
-                said: [row.self_mean_s, row.mean_s],
+                printed_means: [row.self_mean_s, row.mean_s],
                 ..Function::default()
             });
         } else {
-            out[at].said = [None, None];
+            out[at].printed_means = [None, None];
         }
         let function = &mut out[at];
         function.calls = function.calls.saturating_add(row.calls.unwrap_or(0));
@@ -165,11 +165,11 @@ fn function_line(row: &Function) -> String {
     } else {
         format!("{}/{}", row.calls, row.primitive_calls)
     };
-    let per = |said: Option<f64>, time: f64, count: u64| match count {
+    let per = |printed_means: Option<f64>, time: f64, count: u64| match count {
         0 => "        ".to_owned(),
-        _ => format!("{:8.3}", said.unwrap_or(time / count as f64)),
+        _ => format!("{:8.3}", printed_means.unwrap_or(time / count as f64)),
     };
-    let [self_mean_s, mean_s] = row.said;
+    let [self_mean_s, mean_s] = row.printed_means;
     format!(
         "{calls:>9} {:8.3} {} {:8.3} {} {}",
         row.self_s,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_was_not_called_has_no_time_of_a_call() {
+    fn uncalled_function_has_no_time_per_call() {
         let row = Function {
             shown: "a.py:1(f)".to_owned(),
             calls: 0,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_rounded_is_printed_as_it_was() {
+    fn rounded_means_are_printed_unchanged() {
         let mut profile = Profile {
             rows_before: Some(7),
             restriction: "0.2".to_owned(),

@@ -21,7 +21,7 @@ use stepscope_model::{
 use stepscope_store::Trace;
 
 /// Number of slices between two checks for cancellation.
-const LOOK_EVERY: usize = 1 << 16;
+const CHECK_INTERVAL: usize = 1 << 16;
 
 /// Sums of one function, or of one function by caller.
 #[derive(Clone, Copy, Default)]
@@ -108,7 +108,7 @@ impl Table {
         let mut running: FxHashMap<u32, u32> = FxHashMap::default();
         let mut running_pairs: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for index in 0..slices.len() {
-            if index % LOOK_EVERY == 0 {
+            if index % CHECK_INTERVAL == 0 {
                 cancel.check()?;
             }
             let parent = slices.parent[index];
@@ -225,19 +225,20 @@ fn seconds(ps: i128) -> f64 {
 /// Returns file, line and name as in `pstats`.
 fn function_of(name: &str) -> (Arc<str>, u32, Arc<str>) {
     let own = |text: &str| (Arc::from("~"), 0, Arc::from(text));
-    if let Some((place, function)) = name.strip_prefix('$').and_then(|rest| rest.split_once(' ')) {
-        return match place.rsplit_once(':') {
+    if let Some((location, function)) = name.strip_prefix('$').and_then(|rest| rest.split_once(' '))
+    {
+        return match location.rsplit_once(':') {
             Some((file, line)) if line.parse::<u32>().is_ok() => {
                 (file.into(), line.parse().unwrap_or(0), function.into())
             }
-            _ if place == "<unknown>" => own(&format!("<method '{function}'>")),
-            _ if place.rsplit('.').next() == Some("py") => (place.into(), 0, function.into()),
-            _ => own(&format!("<built-in method {place}.{function}>")),
+            _ if location == "<unknown>" => own(&format!("<method '{function}'>")),
+            _ if location.rsplit('.').next() == Some("py") => (location.into(), 0, function.into()),
+            _ => own(&format!("<built-in method {location}.{function}>")),
         };
     }
     // torch: `path/file.py(12): name`.
-    if let Some((place, function)) = name.split_once("): ")
-        && let Some((file, line)) = place.rsplit_once('(')
+    if let Some((location, function)) = name.split_once("): ")
+        && let Some((file, line)) = location.rsplit_once('(')
         && let Ok(line) = line.parse()
     {
         return (file.into(), line, function.into());
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_cuts_what_it_touches() {
+    fn calls_are_clipped_to_the_range() {
         let trace = traced(&[
             ("$a.py:1 f", 0, 100),
             ("$a.py:2 g", 20, 60),

@@ -16,13 +16,13 @@
 
 mod averages;
 mod device;
+mod event_class;
 mod merge;
 mod read;
 mod table;
 mod texts;
 mod thread_events;
 mod tree;
-mod what;
 
 pub use averages::{Grouping, KeyAverage, KeyAverages};
 pub use device::Device;

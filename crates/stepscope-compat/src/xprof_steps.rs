@@ -60,7 +60,7 @@ pub fn lengths(
                     launches = Some(Launches::from_trace(trace, devices, cancel)?);
                 }
                 if let Some(launches) = &launches {
-                    of_device(trace, device, launches, &report.steps, &own, &mut work);
+                    longest_ranges(trace, device, launches, &report.steps, &own, &mut work);
                 }
                 cancel.check()?;
             }
@@ -84,8 +84,8 @@ fn length(range: &Range<Time>) -> Dur {
 /// Finds the longest marker of each number on the lines of steps of a file.
 fn lines_of_steps(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
     let mut found: FxHashMap<(usize, i64), Dur> = FxHashMap::default();
-    for mark in trace.step_marks() {
-        let Some((on, index)) = trace.place_of_slice(mark.event) else {
+    for step_marker in trace.step_marks() {
+        let Some((on, index)) = trace.place_of_slice(step_marker.event) else {
             continue;
         };
         let track = trace.tracks().get(on.index());
@@ -93,14 +93,14 @@ fn lines_of_steps(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
             continue;
         };
         let dur = trace.slices(on).dur.get(index).copied();
-        let longest = found.entry((track.file, mark.number)).or_default();
+        let longest = found.entry((track.file, step_marker.number)).or_default();
         *longest = (*longest).max(dur.unwrap_or_default());
     }
     found
 }
 
 /// Finds the longest range of consecutive work of one device for each step.
-fn of_device(
+fn longest_ranges(
     trace: &Trace,
     device: &Device,
     launches: &Launches,
@@ -193,12 +193,12 @@ mod tests {
             ..SliceIn::default()
         };
         for step in 0..2 {
-            let mark = slice(step * 10_000, 9_000, train);
+            let step_marker = slice(step * 10_000, 9_000, train);
             sink.slice(
                 host,
                 SliceIn {
                     step: Some(step),
-                    ..mark
+                    ..step_marker
                 },
             );
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_a_gpu_reaches_over_what_nobody_claims() {
+    fn gpu_step_includes_work_without_a_step() {
         // As in XProf's synthetic example: from 2 to 11.75 ms, from 12 to 18.5 ms.
         let work = [
             (1_500, 250, false),

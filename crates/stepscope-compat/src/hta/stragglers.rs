@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{OwnClock, Row, View, streams, whole_us};
+use super::{FileClock, Row, View, streams, whole_us};
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::{self, Cancel};
@@ -108,7 +108,7 @@ pub fn stragglers(
                     continue;
                 }
                 let call = launches.get(track, index);
-                if !view.sees(trace, file, call) {
+                if !view.includes(trace, file, call) {
                     continue;
                 }
                 let Some(step) = called_in(file, call) else {
@@ -241,26 +241,26 @@ fn host_span(
     cancel: &Cancel,
 ) -> Result<Option<(i64, i64)>, Cancelled> {
     let tracks = trace.tracks().iter();
-    let pieces = parallel::track_chunks(
+    let chunks = parallel::track_chunks(
         tracks
             .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0)
             .map(|track| (track.id, 0..track.slices as usize)),
     );
     let found = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || None,
-        |span: &mut Option<(i64, i64)>, piece| {
-            let Some(own) = trace.tracks().get(piece.track.index()) else {
+        |span: &mut Option<(i64, i64)>, chunk| {
+            let Some(own) = trace.tracks().get(chunk.track.index()) else {
                 return;
             };
             let steps = &steps[own.file];
-            let slices = trace.slices(piece.track);
-            let clock = OwnClock::from_track(trace, piece.track);
+            let slices = trace.slices(chunk.track);
+            let clock = FileClock::from_track(trace, chunk.track);
             let mut is_row = (None, false);
             // Slices are in order of their starts, and so are the steps that contain them.
             let mut at = 0;
-            for index in piece.indexes.clone() {
+            for index in chunk.indexes.clone() {
                 let (begin, end) = clock.whole_us(slices.start[index], slices.dur[index]);
                 while steps.get(at).is_some_and(|step| step.2 <= begin) {
                     at += 1;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_that_come_last_most_often_are_named() {
+    fn two_most_frequent_last_ranks_are_named() {
         let numbers = BTreeSet::from([1, 2]);
         let long = [
             one(0, 1, 10, 90),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_lies_in_one_step() {
+    fn timestamp_lies_in_one_step() {
         let steps = vec![(3, 0, 10), (4, 10, 20)];
         assert_eq!(step_at(&steps, 9), Some(3));
         assert_eq!(step_at(&steps, 10), Some(4));

@@ -122,7 +122,7 @@ type Key = (String, Device, bool, String, String, Vec<String>);
 /// Accumulated averages of one file after the other.
 #[derive(Default)]
 pub(super) struct Sums {
-    places: FxHashMap<Key, usize>,
+    positions: FxHashMap<Key, usize>,
     rows: Vec<KeyAverage>,
 }
 
@@ -138,12 +138,12 @@ impl Sums {
                 row.overload_name.clone(),
                 row.stack.clone(),
             );
-            match self.places.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(self.rows.len());
+            match self.positions.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(self.rows.len());
                     self.rows.push(row);
                 }
-                Entry::Occupied(place) => self.rows[*place.get()].add(&row),
+                Entry::Occupied(entry) => self.rows[*entry.get()].add(&row),
             }
         }
     }

@@ -41,7 +41,7 @@ impl Device {
 
     /// Converts the number in memory records (c10's `DeviceType`); `None` for devices whose memory torch does not
     /// count.
-    pub(crate) const fn of_memory(number: i64) -> Option<Self> {
+    pub(crate) const fn from_memory_record(number: i64) -> Option<Self> {
         match number {
             0 | 2 | 5 => Some(Self::Cpu),
             1 | 6 => Some(Self::Cuda),

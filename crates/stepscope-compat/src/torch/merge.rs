@@ -26,7 +26,7 @@ impl<'a> EventOrder<'a> {
             trace,
             start,
             end,
-            is_memory: thread_events.what[at].is_memory(),
+            is_memory: thread_events.class[at].is_memory(),
             id: thread_events.ids[at],
         }
     }
@@ -51,7 +51,7 @@ impl<'a> EventOrder<'a> {
 
 /// The next event of a thread.
 struct Head<'a> {
-    place: EventOrder<'a>,
+    index: EventOrder<'a>,
     thread_events: usize,
     at: usize,
 }
@@ -72,7 +72,7 @@ impl PartialOrd for Head<'_> {
 
 impl Ord for Head<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.place.compare(&other.place)
+        self.index.compare(&other.index)
     }
 }
 
@@ -82,50 +82,50 @@ fn head<'a>(
     thread_events: &ThreadEvents<'_>,
     number: usize,
     at: usize,
-    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool,
+    requested: impl Fn(&ThreadEvents<'_>, usize) -> bool,
 ) -> Option<Head<'a>> {
-    let at = (at..thread_events.len()).find(|at| wanted(thread_events, *at))?;
+    let at = (at..thread_events.len()).find(|at| requested(thread_events, *at))?;
     Some(Head {
-        place: EventOrder::new(trace, thread_events, at),
+        index: EventOrder::new(trace, thread_events, at),
         thread_events: number,
         at,
     })
 }
 
 /// Visits the requested events of all threads in torch's order: the thread, the position there, start and end.
-/// `wanted` is called with the thread and the position there.
+/// `requested` is called with the thread and the position there.
 pub(super) fn merged(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
-    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool + Copy,
+    requested: impl Fn(&ThreadEvents<'_>, usize) -> bool + Copy,
     mut each: impl FnMut(usize, usize, (Time, Time)),
 ) {
     let mut heads: BinaryHeap<Reverse<Head<'_>>> = threads
         .iter()
         .enumerate()
-        .filter_map(|(number, thread_events)| head(trace, thread_events, number, 0, wanted))
+        .filter_map(|(number, thread_events)| head(trace, thread_events, number, 0, requested))
         .map(Reverse)
         .collect();
     while let Some(Reverse(first)) = heads.pop() {
         let (number, mut at) = (first.thread_events, first.at);
-        let mut times = (first.place.start, first.place.end);
+        let mut times = (first.index.start, first.index.end);
         let thread_events = &threads[number];
         // All events of this thread before the next one of any other.
-        let next = heads.peek().map(|Reverse(next)| next.place);
+        let next = heads.peek().map(|Reverse(next)| next.index);
         let until = next.map_or(Time::MAX, |next| next.start);
         loop {
             each(number, at, times);
-            let behind = (at + 1..thread_events.len()).find(|at| wanted(thread_events, *at));
+            let behind = (at + 1..thread_events.len()).find(|at| requested(thread_events, *at));
             let Some(following) = behind else { break };
             at = following;
             times = thread_events.times(at);
             if times.0 < until {
                 continue;
             }
-            let Some(here) = head(trace, thread_events, number, at, wanted) else {
+            let Some(here) = head(trace, thread_events, number, at, requested) else {
                 break;
             };
-            if next.is_some_and(|next| next.compare(&here.place).is_lt()) {
+            if next.is_some_and(|next| next.compare(&here.index).is_lt()) {
                 heads.push(Reverse(here));
                 break;
             }

@@ -16,9 +16,9 @@ use stepscope_store::{FactValue, Trace};
 use self::links::{Links, Position, Work};
 use super::averages::{Grouping, KeyAverages, Sums};
 use super::device::Device;
+use super::event_class::Words;
 use super::texts::{Lists, Texts};
 use super::thread_events::{self, Collected, ThreadEvents};
-use super::what::Words;
 use super::{merge, tree};
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::torch_args;
@@ -33,7 +33,7 @@ pub fn averages(
 ) -> Result<KeyAverages, Cancelled> {
     let mut all = KeyAverages::default();
     let mut sums = Sums::default();
-    for found in of_files(trace, by, cancel, |events| events.rows(by, range, cancel))? {
+    for found in map_files(trace, by, cancel, |events| events.rows(by, range, cancel))? {
         let (file, facts, rows) = found;
         let rows = rows?;
         all.files.push(file);
@@ -54,7 +54,7 @@ pub fn stacks(trace: &Trace, device: bool, cancel: &Cancel) -> Result<String, Ca
         stack: usize::MAX,
         ..Grouping::default()
     };
-    let files = of_files(trace, by, cancel, |events| events.stacks(device))?;
+    let files = map_files(trace, by, cancel, |events| events.stacks(device))?;
     Ok(files.into_iter().map(|(.., text)| text).collect())
 }
 
@@ -66,12 +66,12 @@ struct Facts {
     notes: Vec<String>,
 }
 
-/// Applies `say` to the events of each file that has some, in the order of the files.
-fn of_files<T: Send>(
+/// Applies `compute` to the events of each file that has some, in the order of the files.
+fn map_files<T: Send>(
     trace: &Trace,
     by: Grouping,
     cancel: &Cancel,
-    say: impl Fn(&Events<'_>) -> T + Sync,
+    compute: impl Fn(&Events<'_>) -> T + Sync,
 ) -> Result<Vec<(usize, Facts, T)>, Cancelled> {
     let words = Words::from_trace(trace);
     let files: Vec<usize> = (0..trace.files().len()).collect();
@@ -80,8 +80,8 @@ fn of_files<T: Send>(
         let read = Events::read(trace, *file, &words, by, cancel);
         out.push(read.map(|events| {
             let (events, facts) = events?;
-            let said = say(&events);
-            Some((*file, facts, said))
+            let result = compute(&events);
+            Some((*file, facts, result))
         }));
     })?;
     let found: Result<Vec<_>, Cancelled> = found.into_iter().flatten().collect();
@@ -165,7 +165,7 @@ impl<'a> Events<'a> {
             notes: Vec::new(),
         };
         if work.as_ref().is_some_and(|work| work.named) {
-            move_strays(trace, &mut collected, cancel)?;
+            move_cross_thread_calls(trace, &mut collected, cancel)?;
         }
         let Collected {
             mut threads,
@@ -238,7 +238,7 @@ impl<'a> Events<'a> {
                 } else {
                     Vec::new()
                 };
-                stacks::of_operators(&mut self.threads, &calls, &links);
+                stacks::add_operator_stacks(&mut self.threads, &calls, &links);
             }
             for thread_events in &mut self.threads {
                 thread_events.external = Vec::new();
@@ -251,7 +251,7 @@ impl<'a> Events<'a> {
         cancel.check()?;
         self.figures(cancel)?;
         if with_stacks {
-            stacks::of_backward(trace, words, &mut self.threads);
+            stacks::add_backward_stacks(trace, words, &mut self.threads);
         }
         Ok(())
     }
@@ -280,8 +280,9 @@ impl<'a> Events<'a> {
             thread_events.self_cpu_us = figures.self_cpu_us;
             thread_events.self_device_us = figures.self_device_us;
             thread_events.self_memory = figures.self_memory;
-            for at in figures.gone {
-                thread_events.what[at as usize] = thread_events.what[at as usize].gone();
+            for at in figures.merged_into_parent {
+                thread_events.class[at as usize] =
+                    thread_events.class[at as usize].merged_into_parent();
             }
         }
         Ok(())
@@ -289,16 +290,16 @@ impl<'a> Events<'a> {
 
     fn stacks(&self, device: bool) -> String {
         let mut out = String::new();
-        let wanted =
-            |thread_events: &ThreadEvents<'_>, at: usize| !thread_events.what[at].is_gone();
-        merge::merged(self.trace, &self.threads, wanted, |number, at, times| {
+        let requested =
+            |thread_events: &ThreadEvents<'_>, at: usize| !thread_events.class[at].is_merged();
+        merge::merged(self.trace, &self.threads, requested, |number, at, times| {
             let thread_events = &self.threads[number];
             let column = if device {
                 &thread_events.self_device_us
             } else {
                 &thread_events.self_cpu_us
             };
-            let value = if !thread_events.what[at].on_device() {
+            let value = if !thread_events.class[at].on_device() {
                 column.get(at).copied().unwrap_or_default()
             } else if device {
                 self.length(times)
@@ -343,7 +344,7 @@ fn use_device(collected: &Collected<'_>, of_memory: Option<Device>) -> Option<&'
         .iter()
         .filter(|thread_events| thread_events.has_device);
     let mut devices =
-        threads.flat_map(|thread_events| thread_events.what.iter().map(|what| what.device()));
+        threads.flat_map(|thread_events| thread_events.class.iter().map(|class| class.device()));
     let device = devices.find(|device| *device != Device::Cpu);
     device.or(of_memory).and_then(Device::use_device)
 }
@@ -366,7 +367,7 @@ fn nest(threads: &mut [ThreadEvents<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32
 }
 
 /// Moves calls of the runtime to the thread of the operator that they belong to.
-fn move_strays(
+fn move_cross_thread_calls(
     trace: &Trace,
     collected: &mut Collected<'_>,
     cancel: &Cancel,
@@ -380,16 +381,17 @@ fn move_strays(
     for (from, to) in &cross_thread_calls {
         let thread_events = &threads[from.thread_events as usize];
         let at = from.at as usize;
-        let event = (thread_events.ids[at], thread_events.what[at]);
+        let event = (thread_events.ids[at], thread_events.class[at]);
         arriving
             .entry(to.thread_events)
             .or_default()
             .push((event, from.thread_events));
     }
-    for of_lane in cross_thread_calls.chunk_by(|(a, _), (b, _)| a.thread_events == b.thread_events)
+    for of_thread in
+        cross_thread_calls.chunk_by(|(a, _), (b, _)| a.thread_events == b.thread_events)
     {
-        let positions: Vec<u32> = of_lane.iter().map(|(from, _)| from.at).collect();
-        if let Some((from, _)) = of_lane.first() {
+        let positions: Vec<u32> = of_thread.iter().map(|(from, _)| from.at).collect();
+        if let Some((from, _)) = of_thread.first() {
             threads[from.thread_events as usize].remove(&positions);
         }
     }

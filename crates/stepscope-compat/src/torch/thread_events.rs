@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Slices, Trace, galloping_search};
 
-use super::what::{EventClass, Words};
+use super::event_class::{EventClass, Words};
 use stepscope_analysis::parallel::{self, Cancel};
 
 /// Missing position of an event.
@@ -30,10 +30,10 @@ pub(super) struct ThreadEvents<'a> {
     /// These tracks and those of other threads, if events came from there.
     pub(super) foreign: Vec<(TrackId, Slices<'a>)>,
     /// Memory records by number.
-    moments: Vec<UnownedMemory>,
+    unowned_memory: Vec<UnownedMemory>,
     /// Numbers of the events in the trace.
     pub(super) ids: Vec<u32>,
-    pub(super) what: Vec<EventClass>,
+    pub(super) class: Vec<EventClass>,
     pub(super) has_host: bool,
     pub(super) has_device: bool,
     pub(super) has_python: bool,
@@ -75,9 +75,9 @@ impl<'a> ThreadEvents<'a> {
         Self {
             parts: Vec::new(),
             foreign: Vec::new(),
-            moments: Vec::new(),
+            unowned_memory: Vec::new(),
             ids: Vec::new(),
-            what: Vec::new(),
+            class: Vec::new(),
             has_host: false,
             has_device: false,
             has_python: false,
@@ -102,7 +102,7 @@ impl<'a> ThreadEvents<'a> {
 
     /// Returns the columns that contain an event, and its index in them; `None` for a memory record.
     #[inline]
-    fn place(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
+    fn position(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
         let own = match self.parts.as_slice() {
             [only] => within(only, id),
             parts => among(parts, id),
@@ -113,17 +113,19 @@ impl<'a> ThreadEvents<'a> {
         among(&self.foreign, id)
     }
 
-    fn moment(&self, id: u32) -> Option<&UnownedMemory> {
-        let at = self.moments.binary_search_by_key(&id, |moment| moment.id);
-        self.moments.get(at.ok()?)
+    fn unowned(&self, id: u32) -> Option<&UnownedMemory> {
+        let at = self
+            .unowned_memory
+            .binary_search_by_key(&id, |unowned| unowned.id);
+        self.unowned_memory.get(at.ok()?)
     }
 
     #[inline(never)]
     fn times_of(&self, id: u32) -> (Time, Time) {
-        if let Some((slices, index)) = self.place(id) {
+        if let Some((slices, index)) = self.position(id) {
             return (slices.start[index], slices.end(index));
         }
-        let at = self.moment(id).map_or(Time::MIN, |moment| moment.at);
+        let at = self.unowned(id).map_or(Time::MIN, |unowned| unowned.at);
         (at, at)
     }
 
@@ -174,9 +176,11 @@ impl<'a> ThreadEvents<'a> {
 
     #[inline(never)]
     fn name_of(&self, id: u32) -> NameId {
-        match self.place(id) {
+        match self.position(id) {
             Some((slices, index)) => slices.name[index],
-            None => self.moment(id).map_or(NameId::EMPTY, |moment| moment.name),
+            None => self
+                .unowned(id)
+                .map_or(NameId::EMPTY, |unowned| unowned.name),
         }
     }
 
@@ -210,22 +214,22 @@ impl<'a> ThreadEvents<'a> {
 
     /// Inserts events of other threads, or memory records, after events with the same interval.
     pub(super) fn insert(&mut self, mut events: Vec<(u32, EventClass)>) {
-        let place = |thread_events: &Self, (id, what): (u32, EventClass)| {
+        let position = |thread_events: &Self, (id, class): (u32, EventClass)| {
             let (start, end) = thread_events.times_of(id);
-            (start, Reverse(end), what.is_memory())
+            (start, Reverse(end), class.is_memory())
         };
-        events.sort_by_cached_key(|event| (place(self, *event), event.0));
+        events.sort_by_cached_key(|event| (position(self, *event), event.0));
         let count = self.len() + events.len();
         let (mut ids, mut whats) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut from = 0;
         for event in events {
-            let here = place(self, event);
+            let here = position(self, event);
             // Few are inserted among many: each is searched.
             let step = {
                 let (mut low, mut high) = (from, self.len());
                 while low < high {
                     let middle = low + (high - low) / 2;
-                    if place(self, (self.ids[middle], self.what[middle])) <= here {
+                    if position(self, (self.ids[middle], self.class[middle])) <= here {
                         low = middle + 1;
                     } else {
                         high = middle;
@@ -234,25 +238,25 @@ impl<'a> ThreadEvents<'a> {
                 low
             };
             ids.extend_from_slice(&self.ids[from..step]);
-            whats.extend_from_slice(&self.what[from..step]);
+            whats.extend_from_slice(&self.class[from..step]);
             ids.push(event.0);
             whats.push(event.1);
             from = step;
         }
         ids.extend_from_slice(&self.ids[from..]);
-        whats.extend_from_slice(&self.what[from..]);
-        (self.ids, self.what) = (ids, whats);
+        whats.extend_from_slice(&self.class[from..]);
+        (self.ids, self.class) = (ids, whats);
         self.note();
     }
 
     /// Inserts memory records between the events, and their bytes between the others'.
-    pub(super) fn place_moments(&mut self, mut moments: Vec<UnownedMemory>) {
-        let events = moments
+    pub(super) fn insert_unowned_memory(&mut self, mut unowned_memory: Vec<UnownedMemory>) {
+        let events = unowned_memory
             .iter()
-            .map(|moment| (moment.id, EventClass::MEMORY))
+            .map(|unowned| (unowned.id, EventClass::MEMORY))
             .collect();
-        moments.sort_unstable_by_key(|moment| moment.id);
-        self.moments = moments;
+        unowned_memory.sort_unstable_by_key(|unowned| unowned.id);
+        self.unowned_memory = unowned_memory;
         let before = std::mem::take(&mut self.ids);
         let bytes = std::mem::take(&mut self.memory);
         self.ids.clone_from(&before);
@@ -263,8 +267,8 @@ impl<'a> ThreadEvents<'a> {
             match of_events.next_if(|(event, _)| *event == id) {
                 Some((_, bytes)) => memory.push(bytes),
                 None => memory.push(
-                    self.moment(*id)
-                        .map_or([0; 2], |moment| [moment.on_cpu, moment.on_device]),
+                    self.unowned(*id)
+                        .map_or([0; 2], |unowned| [unowned.on_cpu, unowned.on_device]),
                 ),
             }
         }
@@ -277,27 +281,27 @@ impl<'a> ThreadEvents<'a> {
             (start, Reverse(end), *id)
         });
         self.ids = events.iter().map(|(id, _)| *id).collect();
-        self.what = events.iter().map(|(_, what)| *what).collect();
+        self.class = events.iter().map(|(_, class)| *class).collect();
         self.note();
     }
 
     /// Updates the classes of events after a change.
     fn note(&mut self) {
         self.parent = Vec::new();
-        self.has_host = self.what.iter().any(|what| !what.on_device());
-        self.has_device = self.what.iter().any(|what| what.on_device());
+        self.has_host = self.class.iter().any(|class| !class.on_device());
+        self.has_device = self.class.iter().any(|class| class.on_device());
     }
 
     /// Removes the events at these positions, which ascend.
     pub(super) fn remove(&mut self, positions: &[u32]) {
         let mut next = positions.iter().peekable();
-        let mut kept = Vec::with_capacity(self.len());
-        for (at, event) in (0..).zip(self.ids.iter().copied().zip(self.what.iter().copied())) {
+        let mut retained = Vec::with_capacity(self.len());
+        for (at, event) in (0..).zip(self.ids.iter().copied().zip(self.class.iter().copied())) {
             if next.next_if_eq(&&at).is_none() {
-                kept.push(event);
+                retained.push(event);
             }
         }
-        (self.ids, self.what) = kept.into_iter().unzip();
+        (self.ids, self.class) = retained.into_iter().unzip();
         self.note();
     }
 }
@@ -336,21 +340,21 @@ pub(super) fn collect<'a>(
             ranges.push((track.id, 0..slices.len()));
         }
     }
-    let pieces = parallel::track_chunks(ranges.into_iter());
-    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        let slices = trace.slices(piece.track);
+    let chunks = parallel::track_chunks(ranges.into_iter());
+    let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+        let slices = trace.slices(chunk.track);
         let (mut ids, mut whats) = (Vec::new(), Vec::new());
         let mut has_python = false;
-        for index in piece.indexes.clone() {
-            let what = words.what(slices.name[index], slices.category.get(index));
-            if what == EventClass::NONE || what == EventClass::PYTHON {
-                has_python |= what == EventClass::PYTHON;
+        for index in chunk.indexes.clone() {
+            let class = words.class(slices.name[index], slices.category.get(index));
+            if class == EventClass::NONE || class == EventClass::PYTHON {
+                has_python |= class == EventClass::PYTHON;
                 continue;
             }
             ids.push(slices.id(index).0);
-            whats.push(what);
+            whats.push(class);
         }
-        out.push((piece.track, piece.indexes.start, ids, whats, has_python));
+        out.push((chunk.track, chunk.indexes.start, ids, whats, has_python));
     })?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
     found.sort_unstable_by_key(|(track, from, ..)| (*track, *from));
@@ -360,12 +364,12 @@ pub(super) fn collect<'a>(
     }
     for (thread_events, size) in threads.iter_mut().zip(sizes) {
         thread_events.ids.reserve_exact(size);
-        thread_events.what.reserve_exact(size);
+        thread_events.class.reserve_exact(size);
     }
-    for (track, _, ids, what, has_python) in found {
+    for (track, _, ids, class, has_python) in found {
         let thread_events = &mut threads[thread_of[track.index()] as usize];
         thread_events.ids.extend(ids);
-        thread_events.what.extend(what);
+        thread_events.class.extend(class);
         thread_events.has_python |= has_python;
     }
     for thread_events in &mut threads {
@@ -373,7 +377,7 @@ pub(super) fn collect<'a>(
             let events = thread_events
                 .ids
                 .drain(..)
-                .zip(thread_events.what.drain(..))
+                .zip(thread_events.class.drain(..))
                 .collect();
             thread_events.set(events);
         } else {
@@ -401,13 +405,13 @@ pub(super) fn each<T: Send>(
 }
 
 /// Splits threads into chunks, with the number of the thread as track.
-pub(super) fn pieces(
+pub(super) fn chunks(
     threads: &[ThreadEvents<'_>],
-    wanted: impl Fn(&ThreadEvents<'_>) -> bool,
+    requested: impl Fn(&ThreadEvents<'_>) -> bool,
 ) -> Vec<parallel::TrackChunk> {
     let ranges = (0..)
         .zip(threads)
-        .filter(|(_, thread_events)| wanted(thread_events));
+        .filter(|(_, thread_events)| requested(thread_events));
     parallel::track_chunks(
         ranges.map(|(number, thread_events)| (TrackId(number), 0..thread_events.len())),
     )
@@ -435,11 +439,11 @@ pub(super) fn order_ties(
     cancel: &Cancel,
 ) -> Result<(), Cancelled> {
     let read = &*threads;
-    let pieces = pieces(read, |_| true);
-    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        let thread_events = &read[piece.track.index()];
+    let chunks = chunks(read, |_| true);
+    let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+        let thread_events = &read[chunk.track.index()];
         let interval = |at: usize| (at < thread_events.len()).then(|| thread_events.times(at));
-        let (from, to) = (piece.indexes.start, piece.indexes.end);
+        let (from, to) = (chunk.indexes.start, chunk.indexes.end);
         let mut before = from.checked_sub(1).and_then(interval);
         let mut here = interval(from);
         let mut ties = Vec::new();
@@ -452,19 +456,19 @@ pub(super) fn order_ties(
             }
             (before, here) = (here, after);
         }
-        out.push((piece.track, from, ties));
+        out.push((chunk.track, from, ties));
     })?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
     found.sort_unstable_by_key(|(thread_events, from, _)| (*thread_events, *from));
     let mut run: Vec<(u32, u32, EventClass)> = Vec::new();
-    for of_lane in found.chunk_by(|a, b| a.0 == b.0) {
-        let Some(thread_events) = of_lane
+    for of_thread in found.chunk_by(|a, b| a.0 == b.0) {
+        let Some(thread_events) = of_thread
             .first()
             .and_then(|(number, ..)| threads.get_mut(number.index()))
         else {
             continue;
         };
-        let ties: Vec<(usize, u32)> = of_lane
+        let ties: Vec<(usize, u32)> = of_thread
             .iter()
             .flat_map(|(_, _, ties)| ties.iter().copied())
             .collect();
@@ -481,13 +485,13 @@ pub(super) fn order_ties(
             run.extend(
                 ties[from..to]
                     .iter()
-                    .map(|(at, order)| (*order, thread_events.ids[*at], thread_events.what[*at])),
+                    .map(|(at, order)| (*order, thread_events.ids[*at], thread_events.class[*at])),
             );
             if !run.is_sorted_by_key(|(order, ..)| *order) {
                 run.sort_by_key(|(order, ..)| *order);
-                for ((at, _), (_, id, what)) in ties[from..to].iter().zip(&run) {
+                for ((at, _), (_, id, class)) in ties[from..to].iter().zip(&run) {
                     thread_events.ids[*at] = *id;
-                    thread_events.what[*at] = *what;
+                    thread_events.class[*at] = *class;
                 }
             }
             from = to;

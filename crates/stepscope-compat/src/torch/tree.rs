@@ -2,8 +2,8 @@
 
 use stepscope_model::Time;
 
+use super::event_class::Words;
 use super::thread_events::{NO_EVENT, ThreadEvents};
-use super::what::Words;
 
 /// Result of [`nest`].
 pub(super) struct Nested {
@@ -26,8 +26,8 @@ pub(super) fn nest(thread_events: &ThreadEvents<'_>) -> Nested {
         unlinked: Vec::new(),
     };
     let mut open: Vec<Open> = Vec::new();
-    for (at, what) in thread_events.what.iter().enumerate() {
-        if !what.nests() {
+    for (at, class) in thread_events.class.iter().enumerate() {
+        if !class.nests() {
             continue;
         }
         let (start, end) = thread_events.times(at);
@@ -43,13 +43,13 @@ pub(super) fn nest(thread_events: &ThreadEvents<'_>) -> Nested {
             nested.parent[at] = top.at;
             in_operator = top.in_operator;
         }
-        if what.is_call() && !in_operator {
+        if class.is_call() && !in_operator {
             nested.unlinked.push(number);
         }
         open.push(Open {
             at: number,
             end,
-            in_operator: in_operator || (what.is_frontend() && !what.is_label()),
+            in_operator: in_operator || (class.is_frontend() && !class.is_label()),
         });
     }
     nested
@@ -63,7 +63,7 @@ pub(super) struct Figures {
     pub(super) self_device_us: Vec<f64>,
     pub(super) self_memory: Vec<[i64; 2]>,
     /// Positions of events that were merged into their parents.
-    pub(super) gone: Vec<u32>,
+    pub(super) merged_into_parent: Vec<u32>,
 }
 
 /// Sums over the children of an event so far, or the figures of its only child.
@@ -114,7 +114,7 @@ pub(super) fn figures(
         self_cpu_us: vec![0.0; count],
         self_device_us: vec![0.0; if with_device { count } else { 0 }],
         self_memory: vec![[0; 2]; of_memory],
-        gone: Vec::new(),
+        merged_into_parent: Vec::new(),
     };
     let mut open: Vec<Open> = Vec::new();
     let close = |open: &mut Vec<Open>, found: &mut Figures| {
@@ -122,7 +122,7 @@ pub(super) fn figures(
         let at = top.at as usize;
         let mut kernels_us = found.device_us.get(at).copied().unwrap_or(0.0);
         if top.children == 1 && top.last.name == top.name {
-            found.gone.push(top.last.at);
+            found.merged_into_parent.push(top.last.at);
             top.below = top.last.below;
             kernels_us = top.last.kernels_us;
         }
@@ -155,8 +155,8 @@ pub(super) fn figures(
             };
         }
     };
-    for (at, what) in thread_events.what.iter().enumerate() {
-        if !what.nests() {
+    for (at, class) in thread_events.class.iter().enumerate() {
+        if !class.nests() {
             continue;
         }
         let parent = thread_events.parent[at];

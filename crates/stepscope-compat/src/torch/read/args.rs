@@ -153,8 +153,8 @@ fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<ColumnsChu
 /// Sets the value of a column, if it was requested.
 #[inline]
 fn set<T>(column: &mut [T], at: usize, value: T) {
-    if let Some(place) = column.get_mut(at) {
-        *place = value;
+    if let Some(index) = column.get_mut(at) {
+        *index = value;
     }
 }
 
@@ -169,12 +169,12 @@ pub(super) struct Read {
 /// Reads the grouping keys, and operations where they are counted.
 pub(super) fn read(
     trace: &Trace,
-    wanted: Grouping,
+    requested: Grouping,
     with_flops: bool,
     threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
 ) -> Result<Read, Cancelled> {
-    if !(wanted.needs_args() || with_flops) {
+    if !(requested.needs_args() || with_flops) {
         return Ok(Read {
             columns: Vec::new(),
             lens: Vec::new(),
@@ -183,7 +183,7 @@ pub(super) fn read(
     }
     // Linking device work reads these, for many operators more than once.
     let with_external =
-        wanted.needs_args() && threads.iter().any(|thread_events| thread_events.has_device);
+        requested.needs_args() && threads.iter().any(|thread_events| thread_events.has_device);
     let of_host = |thread_events: &ThreadEvents<'_>| {
         if thread_events.has_host {
             thread_events.len()
@@ -195,10 +195,10 @@ pub(super) fn read(
     let columns = lens.iter().map(|len| {
         let len = |is_wanted: bool| if is_wanted { *len } else { 0 };
         Columns {
-            dims: vec![0; len(wanted.input_shape)],
-            overload: vec![0; len(wanted.overload_name)],
-            stack: vec![NO_STACK; len(wanted.stack > 0)],
-            sequence: vec![[NO_SEQUENCE, 0]; len(wanted.stack > 0)],
+            dims: vec![0; len(requested.input_shape)],
+            overload: vec![0; len(requested.overload_name)],
+            stack: vec![NO_STACK; len(requested.stack > 0)],
+            sequence: vec![[NO_SEQUENCE, 0]; len(requested.stack > 0)],
             external: vec![NO_ID; len(with_external)],
         }
     });
@@ -211,13 +211,13 @@ pub(super) fn read(
         let Ok(mut part) = job.1.lock() else { return };
         let thread_events = &threads[part.thread_events];
         for at in part.events.clone() {
-            let what = thread_events.what[at];
-            if !what.is_frontend() {
+            let class = thread_events.class[at];
+            if !class.is_frontend() {
                 continue;
             }
             let name = thread_events.name(at);
             let counted = with_flops && torch_args::is_counted(trace.name(name));
-            if !(wanted.needs_args() || counted) {
+            if !(requested.needs_args() || counted) {
                 continue;
             }
             let concrete = counted && torch_args::needs_values(trace.name(name));
@@ -225,16 +225,16 @@ pub(super) fn read(
                 trace,
                 thread_events,
                 at,
-                wanted,
+                requested,
                 (counted, concrete),
                 reading,
             );
-            let place = at - part.events.start;
-            set(part.dims, place, args.dims);
-            set(part.overload, place, args.overload);
-            set(part.stack, place, args.stack);
-            set(part.sequence, place, args.sequence);
-            set(part.external, place, args.external);
+            let index = at - part.events.start;
+            set(part.dims, index, args.dims);
+            set(part.overload, index, args.overload);
+            set(part.stack, index, args.stack);
+            set(part.sequence, index, args.sequence);
+            set(part.external, index, args.external);
             if counted && args.dims != 0 {
                 let dims = reading.texts.get(args.dims);
                 let count = || torch_args::flops(trace.name(name), dims, &reading.concrete);
@@ -263,7 +263,7 @@ impl Read {
     /// Moves the columns to the threads. The stack column gets the stacks that the file has as text.
     pub(super) fn put(
         mut self,
-        wanted: Grouping,
+        requested: Grouping,
         threads: &mut [ThreadEvents<'_>],
         shared: &mut Shared,
         cancel: &Cancel,
@@ -286,7 +286,7 @@ impl Read {
         let numbers = self.readings.iter().map(|reading| {
             let texts = || reading.texts.all();
             let own: Vec<u32> = texts().map(|text| shared.texts.id(text)).collect();
-            let shapes: Vec<u32> = if wanted.input_shape {
+            let shapes: Vec<u32> = if requested.input_shape {
                 texts().map(|text| shown(shared, text)).collect()
             } else {
                 Vec::new()
@@ -345,15 +345,15 @@ fn args(
     trace: &Trace,
     thread_events: &ThreadEvents<'_>,
     at: usize,
-    wanted: Grouping,
+    requested: Grouping,
     (flops, concrete): (bool, bool),
     reading: &mut Reading,
 ) -> Args {
     let mut args = NOTHING;
     let keys = match (
-        wanted.input_shape || flops,
-        wanted.overload_name,
-        wanted.stack > 0,
+        requested.input_shape || flops,
+        requested.overload_name,
+        requested.stack > 0,
     ) {
         (true, false, false) if concrete => WITH_FLOPS,
         (true, false, false) => SHAPES,

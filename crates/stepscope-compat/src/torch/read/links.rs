@@ -103,18 +103,18 @@ impl Work {
         threads: &[ThreadEvents<'_>],
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
-        let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-            let thread_events = &threads[piece.track.index()];
-            let part = piece.indexes.clone().map(|at| {
-                if thread_events.what[at].on_device() {
+        let chunks = thread_events::chunks(threads, |thread_events| thread_events.has_device);
+        let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+            let thread_events = &threads[chunk.track.index()];
+            let part = chunk.indexes.clone().map(|at| {
+                if thread_events.class[at].on_device() {
                     numbers(trace, thread_events, at, NUMBERS)
                 } else {
                     NO_NUMBERS
                 }
             });
             let part: Vec<Numbers> = part.collect();
-            out.push((piece.track.index(), piece.indexes.start, part));
+            out.push((chunk.track.index(), chunk.indexes.start, part));
         })?;
         let numbers = joined(threads, found);
         let named = numbers
@@ -166,36 +166,36 @@ impl Work {
 fn bearers(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
-    wanted: &FxHashSet<i64>,
+    requested: &FxHashSet<i64>,
     by_operator: bool,
     cancel: &Cancel,
 ) -> Result<FxHashMap<i64, Position>, Cancelled> {
-    if wanted.is_empty() {
+    if requested.is_empty() {
         return Ok(FxHashMap::default());
     }
-    let place = |of: Position| {
+    let order = |of: Position| {
         merge::EventOrder::new(trace, &threads[of.thread_events as usize], of.at as usize)
     };
     let put = |found: &mut FxHashMap<i64, Position>, number: i64, here: Position| {
         let last = found.entry(number).or_insert(here);
-        if place(*last).compare(&place(here)).is_lt() {
+        if order(*last).compare(&order(here)).is_lt() {
             *last = here;
         }
     };
-    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
-    let parts = parallel::scan(&pieces, cancel, FxHashMap::default, |found, piece| {
-        let thread_events = &threads[piece.track.index()];
-        for at in piece.indexes.clone() {
-            let what = thread_events.what[at];
-            let number = if by_operator && what.is_frontend() {
+    let chunks = thread_events::chunks(threads, |thread_events| thread_events.has_host);
+    let parts = parallel::scan(&chunks, cancel, FxHashMap::default, |found, chunk| {
+        let thread_events = &threads[chunk.track.index()];
+        for at in chunk.indexes.clone() {
+            let class = thread_events.class[at];
+            let number = if by_operator && class.is_frontend() {
                 external(trace, thread_events, at)
-            } else if !by_operator && what.is_call() {
+            } else if !by_operator && class.is_call() {
                 numbers(trace, thread_events, at, CORRELATION).correlation
             } else {
                 continue;
             };
-            if wanted.contains(&number) {
-                put(found, number, position(piece.track.index(), at));
+            if requested.contains(&number) {
+                put(found, number, position(chunk.track.index(), at));
             }
         }
     })?;
@@ -222,12 +222,12 @@ pub(super) fn cross_thread_calls(
                 .map(move |at| position(thread_events, *at as usize))
         })
         .collect();
-    let pieces = parallel::track_chunks(std::iter::once((
+    let chunks = parallel::track_chunks(std::iter::once((
         stepscope_model::TrackId(0),
         0..calls.len(),
     )));
-    let read = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        for call in &calls[piece.indexes.clone()] {
+    let read = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+        for call in &calls[chunk.indexes.clone()] {
             let thread_events = &threads[call.thread_events as usize];
             let own = numbers(trace, thread_events, call.at as usize, NUMBERS);
             // If it belongs to none, the correlation replaces the operator's number.
@@ -237,8 +237,8 @@ pub(super) fn cross_thread_calls(
         }
     })?;
     let read: Vec<(Position, i64)> = read.into_iter().flatten().collect();
-    let wanted = read.iter().map(|(_, number)| *number).collect();
-    let operators = bearers(trace, threads, &wanted, true, cancel)?;
+    let requested = read.iter().map(|(_, number)| *number).collect();
+    let operators = bearers(trace, threads, &requested, true, cancel)?;
     let mut cross_thread_calls: Vec<(Position, Position)> = read
         .into_iter()
         .filter_map(|(call, number)| Some((call, *operators.get(&number)?)))
@@ -253,16 +253,16 @@ pub(super) fn operators(
     threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
 ) -> Result<Vec<(Position, Position)>, Cancelled> {
-    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
+    let chunks = thread_events::chunks(threads, |thread_events| thread_events.has_host);
     let found = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || (Search::new(0), Vec::new(), Vec::new()),
-        |(search, found, unproved), piece| {
-            let number = piece.track.index();
+        |(search, found, unproved), chunk| {
+            let number = chunk.track.index();
             let thread_events = &threads[number];
-            for at in piece.indexes.clone() {
-                if !thread_events.what[at].is_call() {
+            for at in chunk.indexes.clone() {
+                if !thread_events.class[at].is_call() {
                     continue;
                 }
                 let own = numbers(trace, thread_events, at, NUMBERS);
@@ -284,8 +284,8 @@ pub(super) fn operators(
         all.extend(found);
         unproved.extend(rest);
     }
-    let wanted = unproved.iter().map(|(_, number)| *number).collect();
-    let named = bearers(trace, threads, &wanted, true, cancel)?;
+    let requested = unproved.iter().map(|(_, number)| *number).collect();
+    let named = bearers(trace, threads, &requested, true, cancel)?;
     all.extend(
         unproved
             .into_iter()
@@ -330,23 +330,23 @@ pub(super) fn find(
     work: &Work,
     cancel: &Cancel,
 ) -> Result<Links, Cancelled> {
-    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
+    let chunks = thread_events::chunks(threads, |thread_events| thread_events.has_device);
     let found = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || Search::new(threads.len()),
-        |search, piece| {
-            let number = piece.track.index();
+        |search, chunk| {
+            let number = chunk.track.index();
             let thread_events = &threads[number];
-            let mut part = Vec::with_capacity(piece.indexes.len());
-            for at in piece.indexes.clone() {
-                let what = thread_events.what[at];
+            let mut part = Vec::with_capacity(chunk.indexes.len());
+            for at in chunk.indexes.clone() {
+                let class = thread_events.class[at];
                 part.push(NOWHERE);
-                if !what.on_device() || what.is_label() {
+                if !class.on_device() || class.is_label() {
                     continue;
                 }
                 let own = work.numbers[number][at];
-                match told(
+                match link_evidence(
                     trace,
                     threads,
                     thread_of,
@@ -355,11 +355,11 @@ pub(super) fn find(
                     thread_events.ids[at],
                     own,
                 ) {
-                    LinkEvidence::Proved(from) => part[at - piece.indexes.start] = from,
+                    LinkEvidence::Proved(from) => part[at - chunk.indexes.start] = from,
                     LinkEvidence::Unproved => search.unproved.push(position(number, at)),
                 }
             }
-            search.parts.push((number, piece.indexes.start, part));
+            search.parts.push((number, chunk.indexes.start, part));
         },
     )?;
     let (mut parts, mut unproved) = (Vec::new(), Vec::new());
@@ -386,20 +386,20 @@ impl Links {
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let of = |here: &Position| work.numbers[here.thread_events as usize][here.at as usize];
-        let wanted = unproved
+        let requested = unproved
             .iter()
             .map(|here| of(here).external)
             .filter(|number| work.named && *number > 0)
             .collect();
-        let operators = bearers(trace, threads, &wanted, true, cancel)?;
+        let operators = bearers(trace, threads, &requested, true, cancel)?;
         let operator = |here: &Position| operators.get(&of(here).external).copied();
-        let wanted = unproved
+        let requested = unproved
             .iter()
             .filter(|here| operator(here).is_none())
             .map(|here| of(here).correlation)
             .filter(|number| *number != NO_ID)
             .collect();
-        let calls = bearers(trace, threads, &wanted, false, cancel)?;
+        let calls = bearers(trace, threads, &requested, false, cancel)?;
         for here in unproved {
             let from = operator(here).or_else(|| calls.get(&of(here).correlation).copied());
             match from {
@@ -411,7 +411,7 @@ impl Links {
     }
 }
 
-fn told(
+fn link_evidence(
     trace: &Trace,
     threads: &[ThreadEvents<'_>],
     thread_of: &[u32],
@@ -447,11 +447,13 @@ fn told(
             continue;
         }
         // Writers with clocks of whole microseconds put links at events that start with the call.
-        let beside = |at: &usize| thread_events.start(*at) == start;
-        let before = (at.saturating_sub(8)..at).rev().take_while(beside);
-        let behind = (at..thread_events.len().min(at + 8)).take_while(beside);
+        let starts_with_call = |at: &usize| thread_events.start(*at) == start;
+        let before = (at.saturating_sub(8)..at)
+            .rev()
+            .take_while(starts_with_call);
+        let behind = (at..thread_events.len().min(at + 8)).take_while(starts_with_call);
         for call in behind.chain(before) {
-            if thread_events.what[call].is_call()
+            if thread_events.class[call].is_call()
                 && numbers(trace, thread_events, call, CORRELATION).correlation == own.correlation
             {
                 return LinkEvidence::Proved(position(number, call));
@@ -482,7 +484,7 @@ impl Search {
     ) -> Option<usize> {
         let mut around = at;
         for _ in 0..MOST_AROUND {
-            if thread_events.what[around].is_frontend()
+            if thread_events.class[around].is_frontend()
                 && self.external_of(trace, thread_events, around) == number
             {
                 return Some(around);
@@ -534,7 +536,7 @@ pub(super) fn add(
         trace,
         read,
         |thread_events, at| {
-            thread_events.what[at].on_device() && !thread_events.what[at].is_label()
+            thread_events.class[at].on_device() && !thread_events.class[at].is_label()
         },
         |number, at, (start, end)| {
             let from = links.from[number][at];
@@ -543,8 +545,8 @@ pub(super) fn add(
             };
             // For a call, use the operator around it.
             let mut at = from.at;
-            while let Some(what) = thread_events.what.get(at as usize)
-                && !what.is_frontend()
+            while let Some(class) = thread_events.class.get(at as usize)
+                && !class.is_frontend()
             {
                 at = thread_events
                     .parent
@@ -554,9 +556,9 @@ pub(super) fn add(
             }
             // Async events launch nothing.
             let nests = thread_events
-                .what
+                .class
                 .get(at as usize)
-                .is_some_and(|what| what.nests());
+                .is_some_and(|class| class.nests());
             if let Some(sum) = lengths[from.thread_events as usize].get_mut(at as usize)
                 && nests
             {

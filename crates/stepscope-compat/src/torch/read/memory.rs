@@ -7,8 +7,8 @@ use stepscope_store::{Trace, galloping_search};
 
 use super::whole;
 use crate::torch::device::Device;
+use crate::torch::event_class::Words;
 use crate::torch::thread_events::{NO_EVENT, ThreadEvents, UnownedMemory};
-use crate::torch::what::Words;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
 
 /// One `[memory]` or `[OutOfMemory]` instant.
@@ -50,17 +50,17 @@ pub(super) fn read(
     let of_file = (0..)
         .zip(thread_of)
         .filter(|(_, thread_events)| **thread_events != NO_EVENT);
-    let pieces = parallel::track_chunks(of_file.map(|(number, _)| {
+    let chunks = parallel::track_chunks(of_file.map(|(number, _)| {
         let on = stepscope_model::TrackId(number);
         (on, 0..trace.instants(on).at.len())
     }));
     let found = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || (Vec::new(), Vec::new()),
-        |(list, begins), piece| {
-            let instants = trace.instants(piece.track);
-            for index in piece.indexes.clone() {
+        |(list, begins), chunk| {
+            let instants = trace.instants(chunk.track);
+            for index in chunk.indexes.clone() {
                 let (at, name) = (instants.at[index], instants.name[index]);
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let id = instants.first_id.0.saturating_add(number);
@@ -73,13 +73,13 @@ pub(super) fn read(
                 let (mut bytes, mut device) = (0, None);
                 // Unreadable arguments count as zero, as torch does with records of other devices.
                 let _ =
-                    trace.args_of_instant(piece.track, index, KEYS, &mut |key, value| match key {
+                    trace.args_of_instant(chunk.track, index, KEYS, &mut |key, value| match key {
                         "Bytes" => bytes = whole(value).unwrap_or(0),
-                        _ => device = whole(value).and_then(Device::of_memory),
+                        _ => device = whole(value).and_then(Device::from_memory_record),
                     });
                 list.push(Record {
                     id,
-                    thread_events: thread_of[piece.track.index()],
+                    thread_events: thread_of[chunk.track.index()],
                     name,
                     at,
                     bytes,
@@ -212,7 +212,7 @@ impl Records {
                 let Ok(mut part) = part.lock() else { return };
                 let mut near = 0;
                 for (at, memory) in (*from..).zip(part.iter_mut()) {
-                    if thread_events.what[at].on_device() {
+                    if thread_events.class[at].on_device() {
                         continue;
                     }
                     let (start, end) = thread_events.times(at);
@@ -257,9 +257,9 @@ impl Records {
                 });
             }
         }
-        for (thread_events, moments) in threads.iter_mut().zip(alone) {
-            if !moments.is_empty() {
-                thread_events.place_moments(moments);
+        for (thread_events, unowned_memory) in threads.iter_mut().zip(alone) {
+            if !unowned_memory.is_empty() {
+                thread_events.insert_unowned_memory(unowned_memory);
             }
         }
         Ok(())
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn borders_move_as_in_floating_point() {
+    fn interval_bounds_round_as_in_floating_point() {
         assert_eq!(blurred(1_234_567), 1_234_567);
         let ns = 1_700_000_000_123_456_789;
         assert!((blurred(ns) - ns).abs() <= 256);

@@ -7,9 +7,9 @@ use stepscope_model::{Cancelled, Time};
 
 use super::Events;
 use crate::torch::averages::{Grouping, KeyAverage};
+use crate::torch::event_class::EventClass;
 use crate::torch::merge::{self, EventOrder};
 use crate::torch::thread_events::{NO_EVENT, ThreadEvents};
-use crate::torch::what::EventClass;
 use stepscope_analysis::parallel::{self, Cancel};
 
 /// Number of groups of names, each summed by one thread: with more, each event would be read more often.
@@ -39,7 +39,7 @@ struct Adder<'e, 'a> {
     by: Grouping,
     range: Option<&'e Range<Time>>,
     /// Sum by class and name, without further keys.
-    plain: [Vec<u32>; EventClass::SORTS],
+    plain: [Vec<u32>; EventClass::GROUPS],
     others: FxHashMap<(usize, u32, Extra), u32>,
     /// A number for the remainder of each list of frames.
     stacks: FxHashMap<u32, u32>,
@@ -82,7 +82,7 @@ impl Adder<'_, '_> {
     #[inline]
     fn add(&mut self, number: usize, at: usize, times: (Time, Time)) {
         let thread_events = &self.events.threads[number];
-        let what = thread_events.what[at];
+        let class = thread_events.class[at];
         let flops = self.flops(number, at);
         if self.range.is_some_and(|range| !range.contains(&times.0)) {
             return;
@@ -96,14 +96,14 @@ impl Adder<'_, '_> {
         );
         let next = u32::try_from(self.sums.len()).unwrap_or(NO_EVENT);
         let sum: &mut u32 = if extra == (0, 0, 0) {
-            let plain = &mut self.plain[what.sort()];
+            let plain = &mut self.plain[class.group()];
             if plain.is_empty() {
                 plain.resize(self.events.words.len(), NO_EVENT);
             }
             &mut plain[name as usize]
         } else {
             self.others
-                .entry((what.sort(), name, extra))
+                .entry((class.group(), name, extra))
                 .or_insert(NO_EVENT)
         };
         if *sum == NO_EVENT {
@@ -126,7 +126,7 @@ impl Adder<'_, '_> {
         let length_us = self.events.length(times);
         let sum = &mut self.sums[*sum as usize];
         sum.count += 1;
-        if what.on_device() {
+        if class.on_device() {
             sum.device_us += length_us;
             sum.self_device_us += length_us;
             return;
@@ -185,14 +185,14 @@ impl<'a> Events<'a> {
         let size = self.threads.iter().map(ThreadEvents::len).sum();
         let found = parallel::scan_items(&shares, size, cancel, Vec::new, |out, share| {
             let mut adder = self.adder(by, range);
-            let wanted = |thread_events: &ThreadEvents<'_>, at: usize| {
-                !thread_events.what[at].is_gone()
+            let requested = |thread_events: &ThreadEvents<'_>, at: usize| {
+                !thread_events.class[at].is_merged()
                     && (count == 1 || self.words.shown(thread_events.name(at)) % SHARES == *share)
             };
             merge::merged(
                 self.trace,
                 &self.threads,
-                wanted,
+                requested,
                 |thread_events, at, times| {
                     adder.add(thread_events, at, times);
                 },
@@ -207,7 +207,7 @@ impl<'a> Events<'a> {
     /// Creates a row with the properties that are no sums.
     fn row(&self, sum: &Sum<'_>, by: Grouping) -> KeyAverage {
         let (thread_events, at) = (&self.threads[sum.thread_events], sum.at);
-        let what = thread_events.what[at];
+        let class = thread_events.class[at];
         let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);
         let input_shapes = match column(&thread_events.shapes) {
             _ if !by.input_shape => "",
@@ -217,9 +217,9 @@ impl<'a> Events<'a> {
         let frames = self.shared.lists.get(column(&thread_events.stack));
         KeyAverage {
             key: self.words.text(self.trace, sum.name).to_owned(),
-            is_async: what.is_async(),
-            is_user_annotation: what.is_label(),
-            device: what.device(),
+            is_async: class.is_async(),
+            is_user_annotation: class.is_label(),
+            device: class.device(),
             input_shapes: input_shapes.to_owned(),
             overload_name: self
                 .shared
@@ -241,7 +241,7 @@ impl<'a> Events<'a> {
             device_memory_usage: sum.memory[1],
             self_device_memory_usage: sum.self_memory[1],
             flops: sum.flops,
-            has_parent: what.nests()
+            has_parent: class.nests()
                 && thread_events
                     .parent
                     .get(at)

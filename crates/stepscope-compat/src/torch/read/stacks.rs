@@ -8,8 +8,8 @@ use super::Shared;
 use super::args::{NO_SEQUENCE, NO_STACK};
 use super::links::{Links, Position};
 use crate::torch::averages::Grouping;
+use crate::torch::event_class::{EventClass, Words};
 use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
-use crate::torch::what::{EventClass, Words};
 use stepscope_analysis::parallel::Cancel;
 
 /// Python functions that torch leaves out of stacks: substrings of an entry that occur together.
@@ -49,13 +49,13 @@ fn open_functions(trace: &Trace, words: &Words, thread_events: &ThreadEvents<'_>
         .iter()
         .flat_map(|(_, slices)| (0..slices.len()).map(move |index| (slices, index)))
         .filter(|(slices, index)| {
-            words.what(slices.name[*index], slices.category.get(*index)) == EventClass::PYTHON
+            words.class(slices.name[*index], slices.category.get(*index)) == EventClass::PYTHON
         })
         .peekable();
     let mut open: Vec<(Time, u32)> = Vec::new();
     for at in 0..thread_events.len() {
-        let what = thread_events.what[at];
-        if what.on_device() || what.is_memory() {
+        let class = thread_events.class[at];
+        if class.on_device() || class.is_memory() {
             continue;
         }
         let now = thread_events.start(at);
@@ -134,9 +134,9 @@ pub(super) fn fill(
             .unwrap_or_default();
         thread_events.stack.resize(thread_events.len(), NO_STACK);
         for at in 0..thread_events.len() {
-            let what = thread_events.what[at];
+            let class = thread_events.class[at];
             let text = thread_events.stack[at];
-            thread_events.stack[at] = if what.on_device() || what.is_memory() {
+            thread_events.stack[at] = if class.on_device() || class.is_memory() {
                 0
             } else if text == NO_STACK {
                 let chain = open.as_ref().map_or(0, |open| open.of[at]);
@@ -165,7 +165,7 @@ pub(super) fn any(threads: &[ThreadEvents<'_>]) -> bool {
 }
 
 /// Gives calls the stacks of their operators, and device work those of its owner.
-pub(super) fn of_operators(
+pub(super) fn add_operator_stacks(
     threads: &mut [ThreadEvents<'_>],
     calls: &[(Position, Position)],
     links: &Links,
@@ -182,7 +182,7 @@ pub(super) fn of_operators(
     }
     for (number, from) in links.from.iter().enumerate() {
         for (at, from) in from.iter().enumerate() {
-            if threads[number].what[at].on_device() && !threads[number].what[at].is_label() {
+            if threads[number].class[at].on_device() && !threads[number].class[at].is_label() {
                 let stack = stack(threads, *from);
                 threads[number].stack[at] = stack;
             }
@@ -250,7 +250,7 @@ impl Backward {
 ///
 /// torch numbers threads itself; a number means the thread of the file with most forward operators of the
 /// sequence numbers that backward functions use with it.
-pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEvents<'_>]) {
+pub(super) fn add_backward_stacks(trace: &Trace, words: &Words, threads: &mut [ThreadEvents<'_>]) {
     let backward = Backward::from_trace(trace, words);
     // For each thread: the backward function around each event. Parents come before children.
     let functions: Vec<Vec<u32>> = threads
@@ -261,12 +261,12 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEve
             }
             let mut function = vec![NO_EVENT; thread_events.len()];
             for at in 0..thread_events.len() {
-                if thread_events.what[at].on_device() {
+                if thread_events.class[at].on_device() {
                     continue;
                 }
                 // An event that was merged into its parent is replaced by the parent.
                 let mut parent = thread_events.parent[at];
-                while parent != NO_EVENT && thread_events.what[parent as usize].is_gone() {
+                while parent != NO_EVENT && thread_events.class[parent as usize].is_merged() {
                     parent = thread_events.parent[parent as usize];
                 }
                 thread_events.parent[at] = parent;
@@ -295,8 +295,8 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEve
     let mut candidates: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for (thread, (thread_events, functions)) in (0_u32..).zip(threads.iter().zip(&functions)) {
         for (at, function) in functions.iter().enumerate() {
-            let what = thread_events.what[at];
-            if *function != NO_EVENT || what.on_device() || what.is_gone() {
+            let class = thread_events.class[at];
+            if *function != NO_EVENT || class.on_device() || class.is_merged() {
                 continue;
             }
             let [number, forward_thread] = sequence(thread_events, at);
@@ -314,7 +314,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEve
     let mut votes: FxHashMap<u32, FxHashMap<u32, u32>> = FxHashMap::default();
     for thread_events in &*threads {
         for (at, [number, forward_thread]) in thread_events.sequence.iter().enumerate() {
-            if *forward_thread == 0 || thread_events.what[at].is_gone() {
+            if *forward_thread == 0 || thread_events.class[at].is_merged() {
                 continue;
             }
             for thread in candidates.get(number).into_iter().flatten() {

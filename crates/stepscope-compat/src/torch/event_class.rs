@@ -42,9 +42,9 @@ impl EventClass {
     /// Started and ended on different threads: no children, no self time.
     const ASYNC: u8 = 0x20;
     /// Merged into its parent.
-    const GONE: u8 = 0x40;
+    const MERGED: u8 = 0x40;
 
-    fn of_category(category: &str) -> Self {
+    fn from_category(category: &str) -> Self {
         const CATEGORIES: [(&str, EventClass); 17] = [
             ("cpu_op", EventClass::OPERATOR),
             ("operator", EventClass::OPERATOR),
@@ -77,7 +77,7 @@ impl EventClass {
         };
         let mut known = CATEGORIES.iter();
         match known.find(|(name, _)| name.eq_ignore_ascii_case(category)) {
-            Some((_, what)) => *what,
+            Some((_, class)) => *class,
             None if ends("_runtime") || ends("_driver") => Self::HOST,
             None => Self::NONE,
         }
@@ -109,13 +109,13 @@ impl EventClass {
         self.0 & Self::ASYNC != 0
     }
 
-    pub(super) const fn is_gone(self) -> bool {
-        self.0 & Self::GONE != 0
+    pub(super) const fn is_merged(self) -> bool {
+        self.0 & Self::MERGED != 0
     }
 
     #[must_use]
-    pub(super) const fn gone(self) -> Self {
-        Self(self.0 | Self::GONE)
+    pub(super) const fn merged_into_parent(self) -> Self {
+        Self(self.0 | Self::MERGED)
     }
 
     pub(super) const fn on_device(self) -> bool {
@@ -136,7 +136,7 @@ impl EventClass {
     }
 
     /// Returns a number below [`EventClass::SORTS`] for the properties that separate rows besides names.
-    pub(super) const fn sort(self) -> usize {
+    pub(super) const fn group(self) -> usize {
         let device = match Self(self.kind()) {
             Self::CUDA => 1,
             Self::MTIA => 2,
@@ -145,7 +145,7 @@ impl EventClass {
         device * 2 + self.is_label() as usize
     }
 
-    pub(super) const SORTS: usize = 6;
+    pub(super) const GROUPS: usize = 6;
 }
 
 /// Names of a trace in torch's terms.
@@ -158,8 +158,8 @@ pub(super) struct Words {
 const LEFT_OUT: u8 = 1;
 const STEP: u8 = 2;
 const WORK: u8 = 4;
-const OF_MEMORY: u8 = 8;
-const OF_NO_MEMORY: u8 = 16;
+const MEMORY_RECORD: u8 = 8;
+const OUT_OF_MEMORY_RECORD: u8 = 16;
 const BEGIN: u8 = 32;
 
 /// Name that all steps share.
@@ -181,15 +181,15 @@ impl Words {
             }
             match text {
                 STEPS => words.step = id,
-                MEMORY => flags |= OF_MEMORY,
-                OUT_OF_MEMORY => flags |= OF_NO_MEMORY,
+                MEMORY => flags |= MEMORY_RECORD,
+                OUT_OF_MEMORY => flags |= OUT_OF_MEMORY_RECORD,
                 "Iteration Start: PyTorch Profiler" => flags |= BEGIN,
                 _ if text.starts_with("ProfilerStep#") => flags |= STEP,
                 _ if is_work(text) => flags |= WORK,
                 _ => {}
             }
             words.names.push(flags);
-            words.categories.push(EventClass::of_category(text));
+            words.categories.push(EventClass::from_category(text));
         }
         words
     }
@@ -200,19 +200,19 @@ impl Words {
 
     /// Returns the class of a slice.
     #[inline]
-    pub(super) fn what(&self, name: NameId, category: NameId) -> EventClass {
-        let what = self.categories.get(category.index());
-        let what = what.copied().unwrap_or(EventClass::NONE);
-        if what == EventClass::NONE || what == EventClass::PYTHON {
-            return what;
+    pub(super) fn class(&self, name: NameId, category: NameId) -> EventClass {
+        let class = self.categories.get(category.index());
+        let class = class.copied().unwrap_or(EventClass::NONE);
+        if class == EventClass::NONE || class == EventClass::PYTHON {
+            return class;
         }
         let flags = self.flags(name);
         if flags & LEFT_OUT != 0 {
             EventClass::NONE
-        } else if flags & WORK != 0 && what.is_frontend() && what.is_label() {
-            EventClass(what.0 | EventClass::ASYNC)
+        } else if flags & WORK != 0 && class.is_frontend() && class.is_label() {
+            EventClass(class.0 | EventClass::ASYNC)
         } else {
-            what
+            class
         }
     }
 
@@ -244,7 +244,8 @@ impl Words {
     /// others.
     pub(super) fn memory(&self, name: NameId) -> Option<bool> {
         let flags = self.flags(name);
-        (flags & (OF_MEMORY | OF_NO_MEMORY) != 0).then_some(flags & OF_NO_MEMORY != 0)
+        (flags & (MEMORY_RECORD | OUT_OF_MEMORY_RECORD) != 0)
+            .then_some(flags & OUT_OF_MEMORY_RECORD != 0)
     }
 
     /// Returns whether an instant of this name is the profiler's start.
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn categories_say_what_events_are() {
+    fn categories_determine_the_event_class() {
         for (category, on, frontend, label) in [
             ("cpu_op", Device::Cpu, true, false),
             ("User_Annotation", Device::Cpu, true, true),
@@ -275,18 +276,18 @@ mod tests {
             ("gpu_user_annotation", Device::Cuda, false, true),
             ("mtia_ccp_events", Device::Mtia, false, false),
         ] {
-            let what = EventClass::of_category(category);
-            let seen = (what.device(), what.is_frontend(), what.is_label());
+            let class = EventClass::from_category(category);
+            let seen = (class.device(), class.is_frontend(), class.is_label());
             assert_eq!(seen, (on, frontend, label), "{category}");
-            assert_eq!(what.gone().device(), on, "{category}");
+            assert_eq!(class.merged_into_parent().device(), on, "{category}");
         }
-        assert_eq!(EventClass::of_category("Trace"), EventClass::NONE);
-        assert!(EventClass::of_category("hip_driver").is_call());
-        assert!(!EventClass::of_category("user_annotation").is_call());
+        assert_eq!(EventClass::from_category("Trace"), EventClass::NONE);
+        assert!(EventClass::from_category("hip_driver").is_call());
+        assert!(!EventClass::from_category("user_annotation").is_call());
     }
 
     #[test]
-    fn work_of_process_groups_is_known_by_its_name() {
+    fn process_group_work_is_recognized_by_name() {
         assert!(is_work("nccl:all_reduce"));
         assert!(!is_work("nccl::all_reduce"));
         assert!(!is_work("aten:add"));
