@@ -111,7 +111,7 @@ impl Kind {
             .collect();
         PARTS
             .iter()
-            .find(|(part, _)| plain.contains(part))
+            .find(|(call, _)| plain.contains(call))
             .map_or(Self::Other, |(_, kind)| *kind)
     }
 
@@ -220,19 +220,19 @@ pub struct Collectives {
 impl Collectives {
     /// Returns the size of the group of a call: the size in the file, else the number of participants. `None` for
     /// the file of one rank without a size.
-    pub fn group_size(&self, part: &CollectiveCall) -> Option<u32> {
+    pub fn group_size(&self, call: &CollectiveCall) -> Option<u32> {
         let seen = u32::try_from(self.participants.len()).unwrap_or(u32::MAX);
-        part.group_size.or_else(|| (seen > 1).then_some(seen))
+        call.group_size.or_else(|| (seen > 1).then_some(seen))
     }
 
     /// Returns the algorithm bandwidth, bytes per second, and the bus bandwidth where the size of the group is
     /// known.
     pub fn bandwidths(&self, collective: &Collective) -> Option<(f64, Option<f64>)> {
-        let part = self.parts.get(*collective.parts.first()?)?;
+        let call = self.parts.get(*collective.parts.first()?)?;
         let seconds = collective.transfer.ps() as f64 * 1e-12;
-        let bytes = part.bytes.filter(|bytes| *bytes > 0)?;
+        let bytes = call.bytes.filter(|bytes| *bytes > 0)?;
         let rate = (seconds > 0.0).then(|| bytes as f64 / seconds)?;
-        let factor = self.group_size(part).map(|n| part.kind.bus_factor(n));
+        let factor = self.group_size(call).map(|n| call.kind.bus_factor(n));
         Some((rate, factor.map(|factor| rate * factor)))
     }
 
@@ -242,7 +242,7 @@ impl Collectives {
         let mut files: Vec<usize> = collective
             .parts
             .iter()
-            .filter_map(|place| Some(self.parts.get(*place)?.who.file))
+            .filter_map(|index| Some(self.parts.get(*index)?.who.file))
             .collect();
         files.dedup();
         if files.len() < 2 {
@@ -291,8 +291,8 @@ pub fn collectives(
 ) -> Result<Collectives, Cancelled> {
     let mut parts = find::on_devices(trace, devices, launches, cancel)?;
     parts.extend(find::on_hosts(trace, devices, cancel)?);
-    parts.sort_by_key(|part| (part.who, part.start, part.event));
-    let mut participants: Vec<Participant> = parts.iter().map(|part| part.who).collect();
+    parts.sort_by_key(|call| (call.who, call.start, call.event));
+    let mut participants: Vec<Participant> = parts.iter().map(|call| call.who).collect();
     participants.dedup();
     let mut found = Collectives {
         parts,
@@ -309,7 +309,7 @@ pub fn collectives(
         .collect();
     found.collectives.sort_by_key(|collective| {
         let first = found.parts.get(collective.parts[0]);
-        first.map(|part| (part.start, part.event))
+        first.map(|call| (call.start, call.event))
     });
     Ok(found)
 }
@@ -318,13 +318,13 @@ pub fn collectives(
 fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
     let mut sequences: BTreeMap<(Kind, &str, &str), BTreeMap<Participant, Vec<usize>>> =
         BTreeMap::new();
-    for (place, part) in found.parts.iter().enumerate() {
+    for (index, call) in found.parts.iter().enumerate() {
         sequences
-            .entry((part.kind, &part.group, &part.operation))
+            .entry((call.kind, &call.group, &call.operation))
             .or_default()
-            .entry(part.who)
+            .entry(call.who)
             .or_default()
-            .push(place);
+            .push(index);
     }
     let mut groups = Vec::new();
     let mut unmatched = Vec::new();
@@ -332,11 +332,11 @@ fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
         let mut sequences = by_participant.values();
         let length = sequences.next().map_or(0, Vec::len);
         if sequences.all(|sequence| sequence.len() == length) {
-            for place in 0..length {
+            for index in 0..length {
                 groups.push(
                     by_participant
                         .values()
-                        .map(|sequence| sequence[place])
+                        .map(|sequence| sequence[index])
                         .collect(),
                 );
             }
@@ -348,7 +348,7 @@ fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
                 by_participant
                     .into_values()
                     .flatten()
-                    .map(|part| vec![part]),
+                    .map(|call| vec![call]),
             );
         }
     }
@@ -357,13 +357,13 @@ fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
 }
 
 fn put_together(found: &Collectives, parts: Vec<usize>) -> Collective {
-    let aligned = |place: &usize| {
-        let part = &found.parts[*place];
-        let shift = found.shift(part.who.file);
+    let aligned = |index: &usize| {
+        let call = &found.parts[*index];
+        let shift = found.shift(call.who.file);
         (
-            part.start.saturating_add(shift),
-            part.end.saturating_add(shift),
-            part.who,
+            call.start.saturating_add(shift),
+            call.end.saturating_add(shift),
+            call.who,
         )
     };
     let times = || parts.iter().map(aligned);

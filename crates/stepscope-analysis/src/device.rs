@@ -203,24 +203,24 @@ impl<'a> Devices<'a> {
         for (track, row) in &candidates {
             rows[track.id.index()] = Some(*row);
         }
-        let pieces = parallel::track_chunks(
+        let chunks = parallel::track_chunks(
             candidates
                 .iter()
                 .map(|(track, _)| (track.id, 0..track.slices as usize)),
         );
-        let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
-            let Some(row) = rows.get(piece.track.index()).copied().flatten() else {
+        let parts = parallel::scan(&chunks, cancel, Vec::new, |found, chunk| {
+            let Some(row) = rows.get(chunk.track.index()).copied().flatten() else {
                 return;
             };
-            let slices = trace.slices(piece.track);
-            let read = sweep::TrackChunk::read(&slices, row, &classes, piece.indexes.clone());
-            found.push((piece.track, piece.indexes.start, read));
+            let slices = trace.slices(chunk.track);
+            let read = sweep::TrackChunk::read(&slices, row, &classes, chunk.indexes.clone());
+            found.push((chunk.track, chunk.indexes.start, read));
         })?;
         let mut parts: Vec<_> = parts.into_iter().flatten().collect();
         parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
         let mut parts = parts.into_iter().peekable();
         let mut by_device: BTreeMap<(usize, u32), Device> = BTreeMap::new();
-        let mut seen: BTreeMap<(usize, u32), Seen> = BTreeMap::new();
+        let mut seen: BTreeMap<(usize, u32), QueueCounts> = BTreeMap::new();
         for (track, row) in &candidates {
             let mut queue = Queue {
                 track: track.id,
@@ -231,12 +231,12 @@ impl<'a> Devices<'a> {
             let mut counts = [0; CLASSES];
             let mut starts = NO_STARTS;
             let mut last = NO_ENDS;
-            while let Some((_, _, piece)) = parts.next_if(|part| part.0 == track.id) {
-                earlier(&mut starts, &piece.starts);
-                for (sum, count) in counts.iter_mut().zip(&piece.counts) {
+            while let Some((_, _, chunk)) = parts.next_if(|part| part.0 == track.id) {
+                earlier(&mut starts, &chunk.starts);
+                for (sum, count) in counts.iter_mut().zip(&chunk.counts) {
                     *sum += count;
                 }
-                for ends in &piece.ends {
+                for ends in &chunk.ends {
                     later(&mut last, ends);
                     queue.ends.push(last);
                 }
@@ -264,7 +264,7 @@ impl<'a> Devices<'a> {
             for (sum, count) in device.counts.iter_mut().zip(&queue.counts) {
                 *sum += count;
             }
-            let of_device = seen.entry((track.file, ordinal)).or_insert(Seen {
+            let of_device = seen.entry((track.file, ordinal)).or_insert(QueueCounts {
                 counters: 0,
                 starts: NO_STARTS,
                 ends: NO_ENDS,
@@ -341,8 +341,8 @@ impl<'a> Devices<'a> {
         ranges: &[Range<Time>],
         cancel: &Cancel,
     ) -> Result<Vec<Times>, Cancelled> {
-        let cuts = Cuts::from_ranges(ranges);
-        let (Some(first), Some(last)) = (cuts.0.first(), cuts.0.last()) else {
+        let boundaries = Boundaries::from_ranges(ranges);
+        let (Some(first), Some(last)) = (boundaries.0.first(), boundaries.0.last()) else {
             return Ok(ranges.iter().map(|_| Times::default()).collect());
         };
         let parts = sweep::sweep_all(
@@ -351,21 +351,21 @@ impl<'a> Devices<'a> {
             device,
             &(*first..*last),
             cancel,
-            |window| Sums::new(&cuts, window.start),
-            |sums, segment| sums.add(&cuts, segment),
+            |window| Sums::new(&boundaries, window.start),
+            |sums, segment| sums.add(&boundaries, segment),
         )?;
         // Running sums up to each boundary.
-        let mut before = vec![[0_i64; SETS]; cuts.0.len()];
+        let mut before = vec![[0_i64; SETS]; boundaries.0.len()];
         for part in parts {
-            for (place, by_set) in (part.first..).zip(&part.by_cut) {
-                if let Some(sums) = before.get_mut(place + 1) {
+            for (position, by_set) in (part.first..).zip(&part.by_boundary) {
+                if let Some(sums) = before.get_mut(position + 1) {
                     add_sets(sums, by_set);
                 }
             }
         }
-        for place in 1..before.len() {
-            let so_far = before[place - 1];
-            add_sets(&mut before[place], &so_far);
+        for position in 1..before.len() {
+            let so_far = before[position - 1];
+            add_sets(&mut before[position], &so_far);
         }
         Ok(ranges
             .iter()
@@ -376,7 +376,10 @@ impl<'a> Devices<'a> {
                     by_set: [0; SETS],
                 };
                 if length.ps() > 0 {
-                    let (from, to) = (cuts.place(range.start), cuts.place(range.end));
+                    let (from, to) = (
+                        boundaries.position(range.start),
+                        boundaries.position(range.end),
+                    );
                     let sums = before[from].iter().zip(&before[to]);
                     for (ps, (from, to)) in times.by_set.iter_mut().zip(sums) {
                         *ps = to.saturating_sub(*from);
@@ -524,14 +527,14 @@ impl<'a> Devices<'a> {
 }
 
 /// Counts of the queues of one device.
-struct Seen {
+struct QueueCounts {
     /// Number of ranges of hardware counters.
     counters: u64,
     starts: Starts,
     ends: Ends,
 }
 
-impl Seen {
+impl QueueCounts {
     /// Returns the range from the first start to the last end of work; ranges of counters are work only if
     /// `counters`.
     fn span(&self, counters: bool) -> Range<Time> {
@@ -558,24 +561,24 @@ fn add_sets(sums: &mut [i64; SETS], others: &[i64; SETS]) {
 }
 
 /// Starts and ends of ranges, sorted and without duplicates.
-struct Cuts(Vec<Time>);
+struct Boundaries(Vec<Time>);
 
-impl Cuts {
+impl Boundaries {
     fn from_ranges(ranges: &[Range<Time>]) -> Self {
-        let mut cuts: Vec<Time> = ranges
+        let mut boundaries: Vec<Time> = ranges
             .iter()
             .filter(|range| range.start < range.end)
             .flat_map(|range| [range.start, range.end])
             .collect();
-        cuts.sort_unstable();
-        cuts.dedup();
-        Self(cuts)
+        boundaries.sort_unstable();
+        boundaries.dedup();
+        Self(boundaries)
     }
 
     /// Returns the position of a boundary.
-    fn place(&self, cut: Time) -> usize {
+    fn position(&self, boundary: Time) -> usize {
         self.0
-            .partition_point(|here| *here < cut)
+            .partition_point(|here| *here < boundary)
             .min(self.0.len() - 1)
     }
 }
@@ -583,33 +586,33 @@ impl Cuts {
 /// Time by activity between neighbouring boundaries, from the one before a window on.
 struct Sums {
     first: usize,
-    by_cut: Vec<[i64; SETS]>,
+    by_boundary: Vec<[i64; SETS]>,
 }
 
 impl Sums {
-    fn new(cuts: &Cuts, start: Time) -> Self {
-        let first = cuts.0.partition_point(|cut| *cut <= start);
+    fn new(boundaries: &Boundaries, start: Time) -> Self {
+        let first = boundaries.0.partition_point(|boundary| *boundary <= start);
         Self {
             first: first.saturating_sub(1),
-            by_cut: vec![[0; SETS]],
+            by_boundary: vec![[0; SETS]],
         }
     }
 
-    fn add(&mut self, cuts: &Cuts, segment: sweep::WorkSegment) {
+    fn add(&mut self, boundaries: &Boundaries, segment: sweep::WorkSegment) {
         let mut start = segment.start;
         while start < segment.end {
-            let here = self.first + self.by_cut.len() - 1;
-            let until = cuts.0.get(here + 1).copied().unwrap_or(Time::MAX);
+            let here = self.first + self.by_boundary.len() - 1;
+            let until = boundaries.0.get(here + 1).copied().unwrap_or(Time::MAX);
             let end = segment.end.min(until);
             if segment.work != 0
-                && let Some(by_set) = self.by_cut.last_mut()
+                && let Some(by_set) = self.by_boundary.last_mut()
             {
                 let sum = &mut by_set[usize::from(segment.work)];
                 *sum = sum.saturating_add(end.since(start).ps());
             }
             start = end;
             if end == until {
-                self.by_cut.push([0; SETS]);
+                self.by_boundary.push([0; SETS]);
             }
         }
     }

@@ -152,7 +152,7 @@ pub fn idle(
     let overlapping: FxHashMap<TrackId, Overlapping> = threads
         .filter_map(|track| Some((track.id, trace.overlapping(track.id)?)))
         .collect();
-    for (place, device) in devices.list.iter().enumerate() {
+    for (device_index, device) in devices.list.iter().enumerate() {
         let range = range.unwrap_or(&device.span);
         let length = range.end.since(range.start).ps().max(0);
         found.range = found.range.saturating_add(Dur::from_ps(length));
@@ -163,7 +163,7 @@ pub fn idle(
             devices,
             launches,
             device,
-            place,
+            device_index,
             overlapping: &overlapping,
         };
         let parts = parallel::scan_items(
@@ -190,7 +190,7 @@ struct Explainer<'a> {
     devices: &'a Devices<'a>,
     launches: &'a Launches,
     device: &'a Device,
-    place: usize,
+    device_index: usize,
     /// Overlapping slices of threads.
     overlapping: &'a FxHashMap<TrackId, Overlapping>,
 }
@@ -200,7 +200,7 @@ impl Explainer<'_> {
         let next = self.next(gap.end);
         let launch = next.and_then(|(track, index)| self.launches.get(track, index));
         let mut found = Gap {
-            device: self.place,
+            device: self.device_index,
             start: gap.start,
             end: gap.end,
             next: next.map(|(track, index)| self.trace.slices(track).id(index)),
@@ -325,9 +325,9 @@ mod tests {
         let whole: i64 = found.causes().iter().map(|dur| dur.ps()).sum();
         let gaps: i64 = found.gaps.iter().map(|gap| gap.dur().ps()).sum();
         assert_eq!(whole, gaps);
-        for (place, device) in devices.list.iter().enumerate() {
+        for (device_index, device) in devices.list.iter().enumerate() {
             let times = devices.times_in(device, device.span.clone(), &cancel);
-            let gaps = found.gaps.iter().filter(|gap| gap.device == place);
+            let gaps = found.gaps.iter().filter(|gap| gap.device == device_index);
             let idle: i64 = gaps.map(|gap| gap.dur().ps()).sum();
             assert_eq!(times.unwrap().idle().ps(), idle);
         }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_launch_nothing_is_known() {
+    fn gaps_without_a_launch_have_an_unknown_cause() {
         let found = found("gpu/7 #device | a---    b---");
         assert_eq!(us(&found.causes()), [0, 0, 0, 0, 0, 4]);
         assert_eq!(found.gaps[0].cause(), Cause::Unknown);

@@ -40,7 +40,7 @@ pub enum Verdict {
     Bound,
     /// Input takes at least 5 % of the steps.
     Partly,
-    /// Input takes less.
+    /// Input takes less, or no stage is recorded and the devices are hardly idle.
     NotBound,
     /// The trace does not contain enough evidence.
     CannotTell,
@@ -128,11 +128,11 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     // `next_batch`, but not `train_batch`.
     const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
     // Most slices are of other kinds: check the kind first.
-    let is_said = kind == SliceKind::Input || is_loader_frame(name);
-    if !(is_said || kind == SliceKind::UserLabel) || is_compiler_pass(name) {
+    let has_input_kind = kind == SliceKind::Input || is_loader_frame(name);
+    if !(has_input_kind || kind == SliceKind::UserLabel) || is_compiler_pass(name) {
         return false;
     }
-    if is_said {
+    if has_input_kind {
         return true;
     }
     if name.contains("::") {
@@ -270,25 +270,25 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
         .iter()
         .filter_map(|own| own.thread)
         .collect();
-    let pieces = parallel::track_chunks(threads.map(|track| (track.id, 0..track.slices as usize)));
+    let chunks = parallel::track_chunks(threads.map(|track| (track.id, 0..track.slices as usize)));
     let parts = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         FxHashMap::<(NameId, bool), Sum>::default,
-        |sums, piece| {
-            let Some(track) = trace.tracks().get(piece.track.index()) else {
+        |sums, chunk| {
+            let Some(track) = trace.tracks().get(chunk.track.index()) else {
                 return;
             };
-            let slices = trace.slices(piece.track);
-            let marks_steps = rows.rows_of(piece.track).any(|row| marking.contains(&row));
+            let slices = trace.slices(chunk.track);
+            let marks_steps = rows.rows_of(chunk.track).any(|row| marking.contains(&row));
             let mut last = (None, false);
-            for index in piece.indexes.clone() {
+            for index in chunk.indexes.clone() {
                 let key = (slices.name[index], slices.category.get(index));
                 if last.0 != Some(key) {
-                    let kind = trace.kind(piece.track, key.0, key.1);
+                    let kind = trace.kind(chunk.track, key.0, key.1);
                     last = (Some(key), is_input(kind, trace.name(key.0)));
                 }
-                if !last.1 || compiles(trace, piece.track, index) {
+                if !last.1 || compiles(trace, chunk.track, index) {
                     continue;
                 }
                 let dur = slices.dur[index];
@@ -387,14 +387,14 @@ mod tests {
             RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = input(&run_profile, &Cancel::default()).unwrap();
         let stages = found.stages.iter().map(|stage| {
-            let place = if stage.on_step_thread {
+            let position = if stage.on_step_thread {
                 "step"
             } else {
                 "other"
             };
             let us = |dur: Dur| dur.ps() / 1_000_000;
             format!(
-                "{} {place} {} {} {}",
+                "{} {position} {} {} {}",
                 stage.name,
                 stage.count,
                 us(stage.total),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_waits_for_decides() {
+    fn input_counts_only_while_the_device_waits() {
         let drawing = "
             main          | step0-------------------------
                           |  data_prep------
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_stage_only_a_busy_device_tells() {
+    fn without_a_stage_only_a_busy_device_gives_a_verdict() {
         let idle = "
             main          | step0-------------------------
             gpu/7 #device | matmul
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_of_compilers_are_no_stages() {
+    fn compiler_passes_are_no_input_stages() {
         for (name, expected) in [
             ("infeed-decomposer", false),
             ("optimize_input_output_buffer_alias", false),

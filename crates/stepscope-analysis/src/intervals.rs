@@ -105,19 +105,19 @@ impl IntervalSet {
     }
 
     /// Returns whether a timestamp is in the set.
-    pub fn contains(&self, moment: Time) -> bool {
-        let begun = self.parts.partition_point(|part| part.0 <= moment);
-        begun > 0 && moment < self.parts[begun - 1].1
+    pub fn contains(&self, time: Time) -> bool {
+        let begun = self.parts.partition_point(|part| part.0 <= time);
+        begun > 0 && time < self.parts[begun - 1].1
     }
 
     /// Returns the picoseconds of the set before a timestamp.
-    fn until(&self, moment: Time) -> i64 {
-        let begun = self.parts.partition_point(|part| part.0 < moment);
+    fn until(&self, time: Time) -> i64 {
+        let begun = self.parts.partition_point(|part| part.0 < time);
         let Some(last) = begun.checked_sub(1) else {
             return 0;
         };
         let (start, end) = self.parts[last];
-        self.before[last].saturating_add(end.min(moment).since(start).ps())
+        self.before[last].saturating_add(end.min(time).since(start).ps())
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     proptest! {
         /// Compares sets with drawings that have one character per time unit.
         #[test]
-        fn sets_are_those_of_a_picture(
+        fn set_operations_equal_a_drawing(
             a in prop::collection::vec((0..40_i64, 0..9_i64), 0..12),
             b in prop::collection::vec((0..40_i64, 0..9_i64), 0..12),
             range in (0..50_i64, 0..50_i64),
@@ -164,8 +164,8 @@ mod tests {
             let (a, b) = (ends(&a), ends(&b));
             let (in_a, in_b) = (picture(&a), picture(&b));
             let (a, b) = (set(&a), set(&b));
-            let count = |wanted: &dyn Fn(usize) -> bool| {
-                (range.0..range.1).filter(|at| wanted(usize::try_from(*at).unwrap())).count() as i64
+            let count = |is_drawn: &dyn Fn(usize) -> bool| {
+                (range.0..range.1).filter(|at| is_drawn(usize::try_from(*at).unwrap())).count() as i64
             };
             let range = Time::from_ps(range.0)..Time::from_ps(range.1);
             prop_assert_eq!(a.within(&range).ps(), count(&|at| in_a[at]));

@@ -264,9 +264,14 @@ pub fn kernels(
         .list
         .iter()
         .enumerate()
-        .flat_map(|(place, device)| device.queues.iter().map(move |queue| (place, queue.track)))
+        .flat_map(|(device_index, device)| {
+            device
+                .queues
+                .iter()
+                .map(move |queue| (device_index, queue.track))
+        })
         .collect();
-    let pieces = parallel::track_chunks(
+    let chunks = parallel::track_chunks(
         queues
             .iter()
             .map(|(_, track)| (*track, trace.candidates(*track, range.clone()))),
@@ -294,9 +299,9 @@ pub fn kernels(
             .filter(|name| launches_graph(trace.name(*name)))
             .collect(),
     };
-    let parts = parallel::scan(&pieces, cancel, ThreadSums::default, |part, piece| {
-        for index in piece.indexes.clone() {
-            scan.take(part, piece.track, index);
+    let parts = parallel::scan(&chunks, cancel, ThreadSums::default, |part, chunk| {
+        for index in chunk.indexes.clone() {
+            scan.take(part, chunk.track, index);
         }
     })?;
     let mut sums = ThreadSums::default();
@@ -352,14 +357,14 @@ pub fn kernels(
         })?;
     let mut lengths: Vec<_> = lengths.into_iter().flatten().collect();
     lengths.sort_unstable_by_key(|(number, _)| *number);
-    for ((place, track), (_, lengths)) in queues.into_iter().zip(lengths) {
+    for ((device_index, track), (_, lengths)) in queues.into_iter().zip(lengths) {
         let count = sums.seen.count(track);
         if count > 0 {
             found.streams.push(Stream {
                 track,
-                device: place,
+                device: device_index,
                 count,
-                busy: devices.queue_busy(&devices.list[place], track, range, cancel)?,
+                busy: devices.queue_busy(&devices.list[device_index], track, range, cancel)?,
                 launched: lengths.launched,
                 mean_queue: lengths.mean(),
                 max_queue: lengths.max,
@@ -406,7 +411,7 @@ struct ThreadSums {
     op_numbers: FxHashMap<String, u32>,
     copies: CopySums,
     graphs: FxHashMap<EventId, Graph>,
-    seen: engines::Seen,
+    seen: engines::EngineCounts,
     delays: Vec<Dur>,
 }
 

@@ -37,13 +37,13 @@ impl Launches {
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
         let queues = || devices.list.iter().flat_map(|device| &device.queues);
-        let pieces = parallel::track_chunks(
+        let jobs = parallel::track_chunks(
             queues().map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
         );
-        let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-            let slices = trace.slices(piece.track);
+        let found = parallel::scan(&jobs, cancel, Vec::new, |out, chunk| {
+            let slices = trace.slices(chunk.track);
             let mut near = 0;
-            let links: Vec<u32> = piece
+            let links: Vec<u32> = chunk
                 .indexes
                 .clone()
                 .map(|index| {
@@ -54,7 +54,7 @@ impl Launches {
                         .map_or(NONE, |from| from.0)
                 })
                 .collect();
-            out.push((piece.track, piece.indexes.start, links));
+            out.push((chunk.track, chunk.indexes.start, links));
         })?;
         let mut found: Vec<_> = found.into_iter().flatten().collect();
         found.sort_unstable_by_key(|(track, from, _)| (*track, *from));
@@ -62,13 +62,13 @@ impl Launches {
         for (track, _, links) in found {
             launches.by_track.entry(track).or_default().extend(links);
         }
-        let doubtful = launches.take_doubtful(trace);
+        let doubtful = launches.remove_doubtful(trace);
         launches.by_number(trace, devices, cancel)?;
         for (track, index, link) in doubtful {
-            if let Some(place) = launches.place(track, index)
-                && *place == NONE
+            if let Some(slot) = launches.slot(track, index)
+                && *slot == NONE
             {
-                *place = link;
+                *slot = link;
             }
         }
         Ok(launches)
@@ -76,7 +76,7 @@ impl Launches {
 
     /// Removes links from slices without length that launch nothing: writers with clocks of whole
     /// microseconds put the link at the time at which the adjacent launch starts.
-    fn take_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
+    fn remove_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
         let mut found = Vec::new();
         // Each is restored by its index: the order has no effect.
         self.by_track.iter_mut().for_each(|(track, links)| {
@@ -96,7 +96,7 @@ impl Launches {
         found
     }
 
-    fn place(&mut self, track: TrackId, index: usize) -> Option<&mut u32> {
+    fn slot(&mut self, track: TrackId, index: usize) -> Option<&mut u32> {
         self.by_track.get_mut(&track)?.get_mut(index)
     }
 
@@ -171,7 +171,7 @@ impl Launches {
                 },
             )?;
             for (track, index, call) in linked.into_iter().flatten() {
-                if let Some(link) = self.place(track, index) {
+                if let Some(link) = self.slot(track, index) {
                     *link = call;
                 }
             }
@@ -190,26 +190,26 @@ fn is_host(trace: &Trace, id: EventId) -> bool {
 /// Maps file and number to the calls that launch work.
 fn launch_calls(
     trace: &Trace,
-    wanted: impl Fn(usize) -> bool,
+    is_selected: impl Fn(usize) -> bool,
     cancel: &Cancel,
 ) -> Result<FxHashMap<usize, FxHashMap<i64, EventId>>, Cancelled> {
     let names: Vec<bool> = (0..trace.name_count())
         .map(|name| launches_work(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
         .collect();
-    let pieces = parallel::track_chunks(
+    let jobs = parallel::track_chunks(
         trace
             .tracks()
             .iter()
-            .filter(|track| track.kind == TrackKind::Thread && wanted(track.file))
+            .filter(|track| track.kind == TrackKind::Thread && is_selected(track.file))
             .map(|track| (track.id, 0..track.slices as usize)),
     );
-    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        let slices = trace.slices(piece.track);
+    let found = parallel::scan(&jobs, cancel, Vec::new, |out, chunk| {
+        let slices = trace.slices(chunk.track);
         let file = trace
             .tracks()
-            .get(piece.track.index())
+            .get(chunk.track.index())
             .map(|track| track.file);
-        for index in piece.indexes.clone() {
+        for index in chunk.indexes.clone() {
             let launches = slices.name.get(index).map(|name| names.get(name.index()));
             if launches.flatten() == Some(&true)
                 && let Some(number) = Config::from_event(trace, slices.id(index)).correlation

@@ -165,8 +165,8 @@ impl Memory {
     /// at any time in it; memory in use when the range started counts. `None` if nothing was recorded up to its
     /// end.
     pub fn usage(&self, allocator: &Allocator, range: Option<&Range<Time>>) -> Option<Usage> {
-        let told = self.levels(allocator, range).iter();
-        let records = told.filter_map(|at| self.records.get(*at as usize));
+        let levels = self.levels(allocator, range).iter();
+        let records = levels.filter_map(|at| self.records.get(*at as usize));
         let begin = range.map(|range| range.start);
         let mut usage: Option<Usage> = None;
         for record in records {
@@ -203,8 +203,8 @@ impl Memory {
     /// Returns the peak bytes in use within `range`, including those that programs reserve; memory in use at its
     /// start counts. `None` if nothing was recorded up to its end.
     pub fn peak_in(&self, allocator: &Allocator, range: &Range<Time>) -> Option<i64> {
-        let told = self.levels(allocator, Some(range)).iter();
-        let records = told.filter_map(|at| self.records.get(*at as usize));
+        let levels = self.levels(allocator, Some(range)).iter();
+        let records = levels.filter_map(|at| self.records.get(*at as usize));
         records.map(Record::used).max()
     }
 

@@ -249,15 +249,15 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
         .filter_map(|track| Some((track.id, rank_windows.within(track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
-    let pieces = parallel::track_chunks(ranges);
+    let chunks = parallel::track_chunks(ranges);
     // Each execution is read: programs have instructions of one name with very different counts.
-    let found = parallel::scan(&pieces, cancel, Vec::new, |sums, piece| {
-        let slices = trace.slices(piece.track);
-        let Some(within) = tracks.get(&piece.track) else {
+    let found = parallel::scan(&chunks, cancel, Vec::new, |sums, chunk| {
+        let slices = trace.slices(chunk.track);
+        let Some(within) = tracks.get(&chunk.track) else {
             return;
         };
         let mut sum = 0.0;
-        for index in piece.indexes.clone() {
+        for index in chunk.indexes.clone() {
             if !within.contains(slices.start[index]) {
                 continue;
             }
@@ -266,7 +266,7 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
             };
             // Loops and branches count their body. Other operations have no children: slices that seem to lie
             // inside them were moved there with the device's clock.
-            if run_profile.devices.work(piece.track, index).is_some() {
+            if run_profile.devices.work(chunk.track, index).is_some() {
                 sum += done;
                 continue;
             }
@@ -280,7 +280,7 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
                 sum += done;
             }
         }
-        sums.push((piece.track, piece.indexes.start, sum));
+        sums.push((chunk.track, chunk.indexes.start, sum));
     })?;
     let mut sums: Vec<(TrackId, usize, f64)> = found.into_iter().flatten().collect();
     // Always in one order, so that the sum is the same each time.
@@ -365,7 +365,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
             });
             let done = flops_of_call(trace.name(name), &dims, &concrete);
             found.flops += done as f64;
-            if done == 0 && shapes::is_of_nothing(&dims) {
+            if done == 0 && shapes::has_empty_input(&dims) {
                 continue;
             }
             found.products += 1;
@@ -423,7 +423,7 @@ mod tests {
     use crate::run_profile::AnalysisScope;
 
     #[test]
-    fn names_of_devices_are_told_apart() {
+    fn similar_device_names_are_distinguished() {
         let first = |name: &str| {
             PEAKS
                 .iter()
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_nothing_said() {
+    fn uncounted_operations_give_no_mfu() {
         let trace = ascii_trace::trace("main | step0----");
         let run_profile =
             RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_what_was_done_of_what_could_be() {
+    fn mfu_is_counted_over_possible_operations() {
         let found = Mfu {
             flops: 3e12,
             counted: Some(Counted::ByXla),

@@ -62,22 +62,22 @@ impl NameSet {
     }
 }
 
-/// Returns whether `text` contains `wanted`, ignoring case.
+/// Returns whether `text` contains `needle`, ignoring case.
 ///
-/// `wanted` must be the result of [`folded`]. Uses Unicode's simple lower case; ASCII text is compared without
+/// `needle` must be the result of [`folded`]. Uses Unicode's simple lower case; ASCII text is compared without
 /// allocation.
-pub fn contains_folded(text: &str, wanted: &str) -> bool {
-    if wanted.is_empty() {
+pub fn contains_folded(text: &str, needle: &str) -> bool {
+    if needle.is_empty() {
         return true;
     }
     if text.is_ascii() {
-        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-        return text.len() >= wanted.len()
+        let (text, needle) = (text.as_bytes(), needle.as_bytes());
+        return text.len() >= needle.len()
             && text
-                .windows(wanted.len())
-                .any(|part| part.eq_ignore_ascii_case(wanted));
+                .windows(needle.len())
+                .any(|part| part.eq_ignore_ascii_case(needle));
     }
-    folded(text).contains(wanted)
+    folded(text).contains(needle)
 }
 
 /// Returns the text in lower case, as [`contains_folded`] expects it.
@@ -121,8 +121,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_does_not_count() {
-        for (text, wanted, expected) in [
+    fn search_ignores_case() {
+        for (text, needle, expected) in [
             ("loss_Backward", "BACK", true),
             ("ΣΥΝΕΛΙΞΗ", "συνελ", true),
             ("Größe", "GRÖSSE", false),
@@ -130,9 +130,9 @@ mod tests {
             ("ab", "abc", false),
         ] {
             assert_eq!(
-                contains_folded(text, &folded(wanted)),
+                contains_folded(text, &folded(needle)),
                 expected,
-                "{text} {wanted}"
+                "{text} {needle}"
             );
         }
     }

@@ -117,12 +117,12 @@ impl By {
         if rows != 1 {
             return title.to_owned();
         }
-        let (what, rest) = title
+        let (noun, rest) = title
             .split_once(" on ")
-            .map_or((title, String::new()), |(what, rest)| {
-                (what, format!(" on {rest}"))
+            .map_or((title, String::new()), |(noun, rest)| {
+                (noun, format!(" on {rest}"))
             });
-        format!("{}{rest}", what.strip_suffix('s').unwrap_or(what))
+        format!("{}{rest}", noun.strip_suffix('s').unwrap_or(noun))
     }
 
     /// Returns the class that this word selects.
@@ -131,7 +131,7 @@ impl By {
     }
 
     /// Returns whether its slices are those of compiled programs.
-    const fn of_programs(self) -> bool {
+    const fn is_compiled(self) -> bool {
         matches!(
             self,
             Self::Framework | Self::Hlo | Self::Module | Self::NeuronFramework | Self::NeuronHlo
@@ -202,7 +202,7 @@ pub struct OpRow {
     pub launched_self_ps: Option<i128>,
     /// Arithmetic and memory rates in the whole run, where the file has the counts.
     pub rates: Option<rates::Rates>,
-    /// Self time in which its device's peak is unused, picoseconds.
+    /// Self time times the unused fraction of its device's peak, picoseconds.
     pub wasted_ps: Option<i128>,
     /// 95th percentile of the durations, nanoseconds.
     pub p95_ns: f64,
@@ -245,12 +245,12 @@ pub struct OpReport {
 
 /// Sums up the operations of one class.
 pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport, Cancelled> {
-    let catalogue = if query.by.of_programs() {
+    let catalogue = if query.by.is_compiled() {
         hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };
-    let mut report = ops_of(trace, query, &catalogue, cancel)?;
+    let mut report = compute_rows(trace, query, &catalogue, cancel)?;
     if launched_by_name(query) {
         launched::add(trace, &mut report, cancel)?;
     }
@@ -279,7 +279,7 @@ fn launched_by_slice(
 }
 
 /// Computes the rows, given the compiled programs of the trace.
-fn ops_of(
+fn compute_rows(
     trace: &Trace,
     query: &OpsQuery,
     catalogue: &hlo::Catalogue,
@@ -287,7 +287,7 @@ fn ops_of(
 ) -> Result<OpReport, Cancelled> {
     let launched = launched_by_slice(trace, query, cancel)?;
     let known = (catalogue, &launched);
-    let collected = collect::collect(trace, query, known, collect::PART, cancel)?;
+    let collected = collect::collect(trace, query, known, collect::CHUNK_SLICES, cancel)?;
     let has_launched = !launched.is_empty();
     Ok(rows::finish(
         trace,

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_index_is_seen_once() {
+    fn every_index_is_visited_once() {
         let ranges = [
             (TrackId(0), 3..3),
             (TrackId(1), 5..CHUNK_LEN * 3 + 7),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_scan_says_so() {
+    fn cancelled_scan_returns_an_error() {
         let cancel = Cancel::default();
         cancel.cancel();
         let chunks = track_chunks([(TrackId(0), 0..10)].into_iter());

@@ -13,7 +13,7 @@ pub fn torch_category(trace: &Trace) -> Option<NameId> {
 pub fn is_call(name: &str) -> bool {
     name.strip_prefix('$').is_some_and(|rest| {
         rest.split_once(' ')
-            .is_some_and(|(place, function)| !place.is_empty() && !function.is_empty())
+            .is_some_and(|(location, function)| !location.is_empty() && !function.is_empty())
     })
 }
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traced_calls_have_a_place_and_a_function() {
+    fn traced_calls_have_a_location_and_a_function() {
         assert!(is_call("$a.py:1 f") && !is_call("$a") && !is_call("a.py:1 f"));
         assert!(is_function("a.py(1): f") && !is_function("a.py"));
     }

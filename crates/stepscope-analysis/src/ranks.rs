@@ -136,13 +136,13 @@ impl Ranks {
     /// Summarizes each rank, in the order of [`ranks`](Self::ranks): one pass over the cells, and a sort of each
     /// rank's.
     pub fn summaries(&self) -> Vec<RankSummary> {
-        RankSummary::of_ranks(self.ranks.len(), self.cells.iter())
+        RankSummary::for_ranks(self.ranks.len(), self.cells.iter())
     }
 }
 
 impl RankSummary {
     /// Takes an iterator instead of a slice: one pass over the cells of all ranks, whatever their number.
-    fn of_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a Cell>) -> Vec<Self> {
+    fn for_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a Cell>) -> Vec<Self> {
         let mut cells: Vec<Vec<&Cell>> = vec![Vec::new(); ranks];
         for cell in all {
             cells[cell.rank].push(cell);
@@ -203,7 +203,7 @@ pub fn ranks(
     let memory = Memory::read(trace, cancel)?;
     let allocators = by_device(&memory);
     let spans = file_spans(trace);
-    let mut kept: Vec<(StepRank, Vec<&StepRow>, Range<usize>)> = Vec::new();
+    let mut sampled: Vec<(StepRank, Vec<&StepRow>, Range<usize>)> = Vec::new();
     let mut analysis_windows: Vec<AnalysisWindow> = Vec::new();
     for (who, own) in by_rank {
         let file = who.file;
@@ -223,20 +223,23 @@ pub fn ranks(
                 .filter(|analysis_window| analysis_window.range.start < analysis_window.range.end);
             analysis_windows.extend(whole);
         } else {
-            analysis_windows.extend(own.iter().map(|step| AnalysisWindow::of_step(trace, step)));
+            analysis_windows.extend(
+                own.iter()
+                    .map(|step| AnalysisWindow::from_step(trace, step)),
+            );
         }
         if first < analysis_windows.len() {
-            kept.push((who, own, first..analysis_windows.len()));
+            sampled.push((who, own, first..analysis_windows.len()));
         }
     }
     let breakdown = breakdown(trace, devices, &analysis_windows, cancel)?;
-    for (who, own, places) in kept {
+    for (who, own, indexes) in sampled {
         let file = who.file;
-        let ranges: Vec<Range<Time>> = analysis_windows[places.clone()]
+        let ranges: Vec<Range<Time>> = analysis_windows[indexes.clone()]
             .iter()
             .map(|analysis_window| analysis_window.range.clone())
             .collect();
-        let number = |place: usize| own.get(place).map(|step| step.number);
+        let number = |position: usize| own.get(position).map(|step| step.number);
         let used = used.devices(who);
         let mut add = |device: Option<usize>, times: Option<&[Times]>| {
             let ordinal = device.map(|device| devices.list[device].ordinal);
@@ -249,8 +252,8 @@ pub fn ranks(
             });
             let own = |device| allocators.get(&(file, device)).map(Vec::as_slice);
             let allocators = own(ordinal).or_else(|| own(None)).unwrap_or_default();
-            for (place, range) in ranges.iter().enumerate() {
-                let analysis_window = places.start + place;
+            for (position, range) in ranges.iter().enumerate() {
+                let analysis_window = indexes.start + position;
                 let of_devices = &breakdown.devices[analysis_window];
                 let own = device.and_then(|device| {
                     let at = of_devices.binary_search_by_key(&device, |own| own.device);
@@ -258,7 +261,7 @@ pub fn ranks(
                 });
                 let parts = own.map_or(&breakdown.parts[analysis_window], |own| &own.parts);
                 let length = range.end.since(range.start);
-                let values = match times.and_then(|times| times.get(place)) {
+                let values = match times.and_then(|times| times.get(position)) {
                     Some(times) => [
                         length,
                         times.compute(),
@@ -278,7 +281,7 @@ pub fn ranks(
                 };
                 found.cells.push(Cell {
                     rank,
-                    step: number(place),
+                    step: number(position),
                     start: range.start,
                     values,
                     peak_bytes: allocators
@@ -365,14 +368,14 @@ fn name(trace: &Trace, who: StepRank, device: Option<u32>) -> String {
 
 fn mark_outliers(cells: &mut [Cell]) {
     let mut by_step: BTreeMap<Option<i64>, Vec<usize>> = BTreeMap::new();
-    for (place, cell) in cells.iter().enumerate() {
-        by_step.entry(cell.step).or_default().push(place);
+    for (position, cell) in cells.iter().enumerate() {
+        by_step.entry(cell.step).or_default().push(position);
     }
-    for places in by_step.into_values().filter(|places| places.len() > 2) {
+    for indexes in by_step.into_values().filter(|indexes| indexes.len() > 2) {
         let of = |measure: usize, cells: &[Cell]| {
-            let values: Vec<Dur> = places
+            let values: Vec<Dur> = indexes
                 .iter()
-                .map(|place| cells[*place].values[measure])
+                .map(|position| cells[*position].values[measure])
                 .collect();
             values
         };
@@ -383,8 +386,8 @@ fn mark_outliers(cells: &mut [Cell]) {
             let off = |value: Dur| Dur::from_ps((value.ps() - middle.ps()).abs());
             let spread = median(values.iter().map(|value| off(*value))).unwrap_or_default();
             let limit = (spread.as_ns_f64() * 3.0 * 1.4826).max(step.as_ns_f64() * 0.05);
-            for (place, value) in places.iter().zip(values) {
-                cells[*place].outliers[measure] = off(value).as_ns_f64() > limit;
+            for (position, value) in indexes.iter().zip(values) {
+                cells[*position].outliers[measure] = off(value).as_ns_f64() > limit;
             }
         }
     }
@@ -406,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_is_far_from_the_others_stands_out() {
+    fn rank_far_from_the_median_is_an_outlier() {
         let cell = |rank: usize, ms: i64| Cell {
             rank,
             step: Some(1),
@@ -463,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn work_grows_with_what_was_recorded_and_not_with_its_square() {
+    fn cost_is_linear_in_the_number_of_slices() {
         let cancel = Cancel::default();
         for devices in [200, 400, 800] {
             let trace = many_devices(devices);
@@ -483,7 +486,7 @@ mod tests {
             // Each cell is read once, not once for every rank.
             let mut visits = 0;
             let all = found.cells.iter().inspect(|_| visits += 1);
-            let summaries = RankSummary::of_ranks(found.ranks.len(), all);
+            let summaries = RankSummary::for_ranks(found.ranks.len(), all);
             assert_eq!(visits, cells);
             let counted: usize = summaries.iter().map(|rank| rank.steps).sum();
             assert_eq!(counted, cells);
@@ -491,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_that_of_the_device_where_it_is_recorded() {
+    fn rank_memory_is_device_memory_if_recorded() {
         use crate::memory::Record;
         use stepscope_store::EventId;
         let record = |at: i64, allocator: usize, in_use: i64, stack: i64| Record {
@@ -538,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_nothing_and_of_even_numbers() {
+    fn medians_of_empty_and_even_sets() {
         assert_eq!(median(std::iter::empty()), None);
         let values = [40, 10, 30, 20].map(Dur::from_ps);
         assert_eq!(median(values.into_iter()), Some(Dur::from_ps(25)));

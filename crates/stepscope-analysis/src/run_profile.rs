@@ -69,14 +69,14 @@ impl<'a> RunProfile<'a> {
         let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
         let mut analysis_windows: Vec<AnalysisWindow> = finished
             .iter()
-            .map(|step| AnalysisWindow::of_step(trace, step))
+            .map(|step| AnalysisWindow::from_step(trace, step))
             .collect();
         let iterations = if analysis_windows.is_empty() {
             analysis_windows = whole_file_windows(trace, range);
-            iterations::of_recordings(&analysis_windows)
+            iterations::recording_iterations(&analysis_windows)
         } else {
             let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
-            iterations::of_steps(&analysis_windows, &numbers)
+            iterations::step_iterations(&analysis_windows, &numbers)
         };
         // Most pauses are empty, and cost nothing.
         let steps_and_pauses: Vec<AnalysisWindow> = analysis_windows
@@ -141,7 +141,7 @@ impl<'a> RunProfile<'a> {
     pub fn counted(&self) -> impl Iterator<Item = usize> + Clone {
         let all = self.iterations.iter().enumerate();
         all.filter(|(_, iteration)| iteration.counts())
-            .map(|(place, _)| place)
+            .map(|(position, _)| position)
     }
 
     /// Returns the number of counted iterations, at least one: the divisor of figures "per step".
@@ -151,22 +151,29 @@ impl<'a> RunProfile<'a> {
 
     /// Returns the mean length of the counted iterations, nanoseconds.
     pub fn mean_ns(&self) -> f64 {
-        let lengths = self.counted().map(|place| self.iterations[place].dur());
+        let lengths = self
+            .counted()
+            .map(|position| self.iterations[position].dur());
         lengths.map(Dur::as_ns_f64).sum::<f64>() / self.count()
     }
 
     /// Returns the breakdown of an iteration: its step, and the pause after it.
-    pub fn parts(&self, place: usize) -> StepParts {
-        let mut parts = self.breakdown.parts.get(place).copied().unwrap_or_default();
-        parts.add(&self.pauses.get(place).copied().unwrap_or_default());
+    pub fn parts(&self, position: usize) -> StepParts {
+        let mut parts = self
+            .breakdown
+            .parts
+            .get(position)
+            .copied()
+            .unwrap_or_default();
+        parts.add(&self.pauses.get(position).copied().unwrap_or_default());
         parts
     }
 
     /// Returns the sum of the buckets of all counted iterations.
     pub fn sum(&self) -> StepParts {
         let mut sum = StepParts::default();
-        for place in self.counted() {
-            sum.add(&self.parts(place));
+        for position in self.counted() {
+            sum.add(&self.parts(position));
         }
         sum
     }
@@ -278,7 +285,7 @@ mod tests {
     const US: i64 = 1_000_000;
 
     /// Draws a step that is open when the recording ends, 90 us after its start, and its slices.
-    fn begun() -> Trace {
+    fn unfinished_step() -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
         sink.epoch(stepscope_model::Epoch::default());
@@ -306,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_open_reaches_as_far_as_what_it_holds() {
-        let trace = begun();
+    fn open_slice_extends_to_its_last_child() {
+        let trace = unfinished_step();
         let run_profile =
             RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         assert!(!run_profile.has_steps());
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_of_the_profiler_alone_is_no_program() {
+    fn recording_of_only_the_profiler_has_no_windows() {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
         sink.epoch(stepscope_model::Epoch::default());
@@ -341,13 +348,13 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_stands_for_steps_unless_only_marked_ones_count() {
+    fn repetition_gives_derived_steps_unless_marked_only() {
         let trace = ascii_trace::trace(
             "
             main | batch-----  batch-----  batch-----  batch-----
             ",
         );
-        let asked = |marked_only| {
+        let profile_with = |marked_only| {
             let scope = AnalysisScope {
                 marked_only,
                 ..AnalysisScope::default()
@@ -360,8 +367,8 @@ mod tests {
             )
         };
         let name = || Some("batch".to_owned());
-        assert_eq!(asked(false), (4, name(), None));
-        assert_eq!(asked(true), (0, None, name()));
+        assert_eq!(profile_with(false), (4, name(), None));
+        assert_eq!(profile_with(true), (0, None, name()));
     }
 
     #[test]

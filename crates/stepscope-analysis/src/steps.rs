@@ -288,7 +288,7 @@ fn times_of(
     for (rank, dur) in steps {
         ranks.entry(rank).or_default().push(dur);
     }
-    StepTimes::of_ranks(&ranks)
+    StepTimes::from_ranks(&ranks)
 }
 
 /// Steps of a run, marked or derived.
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_cut_to_the_steps_and_recursion_counts_once() {
+    fn labels_are_clipped_to_the_steps_and_recursion_counts_once() {
         let trace = ascii_trace::trace(
             "
             main   | epoch----------------------------
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_profiler_recorded_of_the_steps_thread_is_not_another_threads() {
+    fn rows_of_another_profiler_belong_to_the_step_thread() {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
         sink.epoch(Epoch::default());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_outside_of_brackets_and_quotes() {
+    fn lists_are_split_outside_brackets_and_quotes() {
         assert_eq!(
             elements(r#"["a,b", [1, 2], 3]"#),
             [r#""a,b""#, "[1, 2]", "3"]

@@ -90,14 +90,14 @@ pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
     let mut shared: Vec<Shared> = others.iter().map(|_| Shared::default()).collect();
     for group in groups {
         // In the order of the files; the first of several devices represents its file.
-        let mut members = group.iter().map(|place| &found.parts[*place]);
-        let Some(a) = members.next().filter(|part| part.who.file == *first) else {
+        let mut members = group.iter().map(|index| &found.parts[*index]);
+        let Some(a) = members.next().filter(|call| call.who.file == *first) else {
             continue;
         };
         if !a.kind.waits_for_all() {
             continue;
         }
-        let durs = group.iter().map(|place| found.parts[*place].dur().ps());
+        let durs = group.iter().map(|index| found.parts[*index].dur().ps());
         let shortest = durs.min().unwrap_or(0).max(0);
         let mut before = *first;
         for b in members {

@@ -43,14 +43,14 @@ const COLLECTIVE_ARGS: ArgKeys = ArgKeys::new(&[
 
 impl CollectiveArgs {
     fn read(trace: &Trace, id: EventId) -> Self {
-        let mut said = Self::default();
+        let mut args = Self::default();
         if trace
-            .args_of(id, COLLECTIVE_ARGS, &mut |key, value| said.take(key, value))
+            .args_of(id, COLLECTIVE_ARGS, &mut |key, value| args.take(key, value))
             .is_err()
         {
             return Self::default();
         }
-        said
+        args
     }
 
     fn take(&mut self, key: &str, value: ArgValue<'_>) {
@@ -174,24 +174,24 @@ pub(super) fn on_devices(
                     continue;
                 }
                 let launch = launches.get(queue.track, index);
-                let place = (queue.track, index);
-                parts.push(part(trace, who, place, around(trace, launch)));
+                let position = (queue.track, index);
+                parts.push(call(trace, who, position, around(trace, launch)));
             }
             cancel.check()?;
         }
         let ranges: Vec<_> = parts[first..]
             .iter()
-            .map(|part| part.start..part.end)
+            .map(|call| call.start..call.end)
             .collect();
         let times = devices.times(device, &ranges, cancel)?;
-        for (part, times) in parts[first..].iter_mut().zip(times) {
-            part.hidden = Some(times.compute());
+        for (call, times) in parts[first..].iter_mut().zip(times) {
+            call.hidden = Some(times.compute());
         }
     }
     Ok(parts)
 }
 
-fn part(
+fn call(
     trace: &Trace,
     who: Participant,
     (track, index): (TrackId, usize),
@@ -200,32 +200,32 @@ fn part(
     let slices = trace.slices(track);
     let event = slices.id(index);
     let name = slices.name.get(index).map_or("", |name| trace.name(*name));
-    let said = CollectiveArgs::read(trace, event).or(around);
-    let kind = match Kind::from_name(&said.name) {
+    let args = CollectiveArgs::read(trace, event).or(around);
+    let kind = match Kind::from_name(&args.name) {
         Kind::Other => Kind::from_name(name),
         kind => kind,
     };
     CollectiveCall {
         who: Participant {
-            device: said.device.unwrap_or(who.device),
+            device: args.device.unwrap_or(who.device),
             ..who
         },
         event,
         start: slices.start.get(index).copied().unwrap_or(Time::ZERO),
         end: slices.end(index),
         kind,
-        bytes: said.bytes(kind),
-        group: said.group,
+        bytes: args.bytes(kind),
+        group: args.group,
         operation: String::new(),
-        group_size: said.group_size,
-        dtype: said.dtype,
+        group_size: args.group_size,
+        dtype: args.dtype,
         hidden: None,
     }
 }
 
 /// Reads the slices around the launch: `nccl:all_reduce`, `record_param_comms`.
 fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
-    let mut said = CollectiveArgs::default();
+    let mut args = CollectiveArgs::default();
     let mut at = launch.and_then(|launch| trace.place_of_slice(launch));
     for _ in 0..4 {
         let Some((track, index)) = at else {
@@ -238,7 +238,7 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
             if more.name.is_empty() && Kind::from_name(name) != Kind::Other {
                 name.clone_into(&mut more.name);
             }
-            said = said.or(more);
+            args = args.or(more);
         }
         at = slices
             .parent
@@ -247,7 +247,7 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
             .filter(|parent| *parent < slices.len())
             .map(|parent| (track, parent));
     }
-    said
+    args
 }
 
 /// Returns whether a host slice of this name is a collective of a library.
@@ -323,30 +323,30 @@ pub(super) fn on_hosts(
         .map(|name| {
             let name = trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)));
             let known = |file| instruction(&catalogue, file, name).is_some();
-            let wanted =
+            let is_collective_name =
                 is_host_collective(name) || is_instruction(name) || files.clone().any(known);
-            any |= wanted;
-            wanted
+            any |= is_collective_name;
+            is_collective_name
         })
         .collect();
     if !any {
         return Ok(Vec::new());
     }
-    let pieces = parallel::track_chunks(
+    let chunks = parallel::track_chunks(
         trace
             .tracks()
             .iter()
             .filter(|track| track.kind == TrackKind::Thread && !shown.contains(&track.file))
             .map(|track| (track.id, 0..track.slices as usize)),
     );
-    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        let slices = trace.slices(piece.track);
-        let file = trace.tracks().get(piece.track.index());
+    let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+        let slices = trace.slices(chunk.track);
+        let file = trace.tracks().get(chunk.track.index());
         let who = Participant {
             file: file.map_or(0, |track| track.file),
             device: 0,
         };
-        for index in piece.indexes.clone() {
+        for index in chunk.indexes.clone() {
             let name = slices.name.get(index).map(|name| names.get(name.index()));
             let length = slices.dur.get(index).copied().unwrap_or(Dur::ZERO);
             if name.flatten() == Some(&true) && length > Dur::ZERO {
@@ -356,28 +356,28 @@ pub(super) fn on_hosts(
                     // Programs of another file use this name.
                     continue;
                 }
-                let said = known.map(compiled).unwrap_or_default();
-                let mut part = part(trace, who, (piece.track, index), said);
-                if part.group.is_empty() {
-                    name.clone_into(&mut part.operation);
+                let args = known.map(compiled).unwrap_or_default();
+                let mut call = call(trace, who, (chunk.track, index), args);
+                if call.group.is_empty() {
+                    name.clone_into(&mut call.operation);
                 }
-                out.push((part, known.is_some()));
+                out.push((call, known.is_some()));
             }
         }
     })?;
     let mut found: Vec<(CollectiveCall, bool)> = found.into_iter().flatten().collect();
     scattered(&mut found);
-    Ok(found.into_iter().map(|(part, _)| part).collect())
+    Ok(found.into_iter().map(|(call, _)| call).collect())
 }
 
 /// Sets the size of scatters to their input: the output times the number of participants.
 fn scattered(parts: &mut [(CollectiveCall, bool)]) {
-    let everybody: FxHashSet<Participant> = parts.iter().map(|(part, _)| part.who).collect();
-    for (part, compiled) in parts {
-        if *compiled && part.kind == Kind::ReduceScatter {
-            let own = everybody.iter().filter(|who| who.file == part.who.file);
-            let n = part.group_size.map_or(own.count() as u64, u64::from);
-            part.bytes = part.bytes.and_then(|bytes| bytes.checked_mul(n));
+    let everybody: FxHashSet<Participant> = parts.iter().map(|(call, _)| call.who).collect();
+    for (call, compiled) in parts {
+        if *compiled && call.kind == Kind::ReduceScatter {
+            let own = everybody.iter().filter(|who| who.file == call.who.file);
+            let n = call.group_size.map_or(own.count() as u64, u64::from);
+            call.bytes = call.bytes.and_then(|bytes| bytes.checked_mul(n));
         }
     }
 }
@@ -420,16 +420,16 @@ mod tests {
             shape: "f32[4,2]{1,0}".to_owned(),
             ..Known::default()
         };
-        let said = compiled(&known("all-gather"));
+        let args = compiled(&known("all-gather"));
         assert_eq!(
-            (said.dtype.as_str(), said.bytes(Kind::AllGather)),
+            (args.dtype.as_str(), args.bytes(Kind::AllGather)),
             ("f32", Some(32))
         );
     }
 
     #[test]
-    fn what_is_scattered_is_counted_by_what_goes_in() {
-        let part = |device| CollectiveCall {
+    fn scatters_are_counted_by_input_bytes() {
+        let call = |device| CollectiveCall {
             who: Participant { file: 0, device },
             event: EventId(device),
             start: Time::ZERO,
@@ -442,9 +442,9 @@ mod tests {
             dtype: String::new(),
             hidden: None,
         };
-        let mut parts = vec![(part(0), true), (part(1), true), (part(2), false)];
+        let mut parts = vec![(call(0), true), (call(1), true), (call(2), false)];
         scattered(&mut parts);
-        let bytes: Vec<_> = parts.iter().map(|(part, _)| part.bytes).collect();
+        let bytes: Vec<_> = parts.iter().map(|(call, _)| call.bytes).collect();
         assert_eq!(bytes, [Some(300), Some(300), Some(100)]);
     }
 
@@ -462,9 +462,9 @@ mod tests {
                 Some(key),
                 "is asked for"
             );
-            let mut said = CollectiveArgs::default();
-            said.take(key, ArgValue::Json("[[4, 8], []]"));
-            assert_eq!(said.dims, Some(32), "{key}");
+            let mut args = CollectiveArgs::default();
+            args.take(key, ArgValue::Json("[[4, 8], []]"));
+            assert_eq!(args.dims, Some(32), "{key}");
         }
     }
 }

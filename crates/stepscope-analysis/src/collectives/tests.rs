@@ -67,7 +67,7 @@ fn found_in(trace: &Trace) -> Collectives {
 const US: i64 = 1_000_000;
 
 #[test]
-fn the_last_to_begin_is_late() {
+fn last_participant_to_start_is_late() {
     let found = found(&[&[(0, 20), (100, 130)], &[(15, 20), (90, 130)]]);
     assert_eq!(found.collectives.len(), 2);
     let late: Vec<_> = found
@@ -89,7 +89,7 @@ fn the_last_to_begin_is_late() {
 }
 
 #[test]
-fn clocks_that_cannot_be_right_are_shifted() {
+fn impossible_clocks_are_shifted() {
     // The second file is 1,000 us late, and its rank starts last.
     let found = found(&[&[(0, 20), (100, 130)], &[(1_015, 1_020), (1_120, 1_130)]]);
     let clock = &found.clocks[0];
@@ -105,7 +105,7 @@ fn clocks_that_cannot_be_right_are_shifted() {
 }
 
 #[test]
-fn without_a_group_the_name_matches() {
+fn collectives_without_a_group_match_by_name() {
     let trace = run_on(
         TrackKind::Thread,
         "gloo:all_reduce",
@@ -122,7 +122,7 @@ fn without_a_group_the_name_matches() {
 }
 
 #[test]
-fn different_numbers_are_not_matched() {
+fn different_counts_are_not_matched() {
     let found = found(&[&[(0, 20), (100, 130)], &[(15, 20)]]);
     assert_eq!(found.unmatched, ["all-reduce"]);
     assert_eq!(found.collectives.len(), 3);
@@ -130,7 +130,7 @@ fn different_numbers_are_not_matched() {
 }
 
 #[test]
-fn bandwidths_are_those_of_nccl_tests() {
+fn bandwidths_equal_nccl_tests() {
     for (kind, n, factor) in [
         (Kind::AllReduce, 4, 1.5),
         (Kind::AllGather, 4, 0.75),
@@ -145,7 +145,7 @@ fn bandwidths_are_those_of_nccl_tests() {
 }
 
 #[test]
-fn kinds_are_read_off_names() {
+fn kinds_are_read_from_names() {
     for (name, kind) in [
         (
             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",

@@ -34,7 +34,7 @@ pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {
     let mut names: FxHashSet<String> = FxHashSet::default();
     for (file, facts) in trace.files().iter().enumerate() {
         if !facts.modules.is_empty() {
-            of_file(trace, file, &mut names);
+            add_file_names(trace, file, &mut names);
         }
     }
     if names.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {
     found.into_iter().collect()
 }
 
-fn of_file(trace: &Trace, file: usize, names: &mut FxHashSet<String>) {
+fn add_file_names(trace: &Trace, file: usize, names: &mut FxHashSet<String>) {
     let mut holders: FxHashSet<(String, Option<u64>, String)> = FxHashSet::default();
     // Instructions that were read before an error are valid.
     let _ = trace.instructions(file, &mut |instruction| {

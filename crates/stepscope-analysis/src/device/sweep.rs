@@ -50,7 +50,7 @@ impl TrackChunk {
         classes: &Classes<'_>,
         indexes: Range<usize>,
     ) -> Self {
-        let mut piece = Self {
+        let mut chunk = Self {
             counts: [0; CLASSES],
             starts: NO_STARTS,
             ends: Vec::with_capacity(indexes.len().div_ceil(BLOCK)),
@@ -62,15 +62,15 @@ impl TrackChunk {
             for index in from..to {
                 let class = classes.class(row, slices.category.get(index), name(slices, index));
                 if let Some(class) = class.index() {
-                    piece.counts[class] += 1;
-                    piece.starts[class] = piece.starts[class].min(slices.start[index]);
+                    chunk.counts[class] += 1;
+                    chunk.starts[class] = chunk.starts[class].min(slices.start[index]);
                     ends[class] = ends[class].max(slices.end(index));
                 }
             }
-            piece.ends.push(ends);
+            chunk.ends.push(ends);
             from = to;
         }
-        piece
+        chunk
     }
 }
 
@@ -179,7 +179,7 @@ pub(super) fn sweep(
 fn earliest(heads: &[Head<'_>]) -> Option<(usize, Time)> {
     let mut found: Option<(usize, Time)> = None;
     let mut second = Time::MAX;
-    for (place, head) in heads.iter().enumerate() {
+    for (position, head) in heads.iter().enumerate() {
         let start = head.slices.start[head.next];
         match found {
             Some((_, first)) if first <= start => second = second.min(start),
@@ -187,11 +187,11 @@ fn earliest(heads: &[Head<'_>]) -> Option<(usize, Time)> {
                 if let Some((_, first)) = found {
                     second = second.min(first);
                 }
-                found = Some((place, start));
+                found = Some((position, start));
             }
         }
     }
-    found.map(|(place, _)| (place, second))
+    found.map(|(position, _)| (position, second))
 }
 
 /// Position of a sweep in one queue.
@@ -275,16 +275,16 @@ pub(super) fn sweep_all<A: Send>(
         if windows.len() > 1 { size } else { 0 },
         cancel,
         Vec::new,
-        |out, (place, window)| {
+        |out, (position, window)| {
             let mut accumulator = make(window);
             sweep(trace, classes, device, window.clone(), &mut |segment| {
                 add(&mut accumulator, segment);
             });
-            out.push((*place, accumulator));
+            out.push((*position, accumulator));
         },
     )?;
     let mut parts: Vec<_> = parts.into_iter().flatten().collect();
-    parts.sort_by_key(|(place, _)| *place);
+    parts.sort_by_key(|(position, _)| *position);
     Ok(parts
         .into_iter()
         .map(|(_, accumulator)| accumulator)

@@ -40,7 +40,7 @@ fn trace_of(slices: &[Drawn], queues: usize) -> Trace {
     builder.finish()
 }
 
-const SORTS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 9] = [
     ("kernel", "gemm"),
     ("kernel", "ncclDevKernel_AllReduce"),
     ("gpu_memcpy", "Memcpy DtoH"),
@@ -98,18 +98,18 @@ fn accounts(times: &Times) {
 }
 
 fn slices() -> impl Strategy<Value = Vec<Drawn>> {
-    let slice = (0..3_usize, 0..60_i64, 0..25_i64, 0..SORTS.len());
+    let slice = (0..3_usize, 0..60_i64, 0..25_i64, 0..KINDS.len());
     prop::collection::vec(slice, 0..40).prop_map(|slices| {
         slices
             .into_iter()
-            .map(|(queue, start, dur, sort)| (queue, start, dur, SORTS[sort].0, SORTS[sort].1))
+            .map(|(queue, start, dur, sort)| (queue, start, dur, KINDS[sort].0, KINDS[sort].1))
             .collect()
     })
 }
 
 proptest! {
     #[test]
-    fn times_are_what_every_moment_says(
+    fn times_equal_a_count_of_every_timestamp(
         slices in slices(),
         ranges in prop::collection::vec((-5..90_i64, -3..40_i64), 1..6),
     ) {
@@ -140,7 +140,7 @@ proptest! {
 
 /// Uses enough slices for several threads and several blocks, one of which spans everything.
 #[test]
-fn large_devices_are_cut_into_windows_without_a_trace() {
+fn large_devices_are_split_into_windows_without_effect() {
     let mut slices: Vec<Drawn> = Vec::new();
     let count = 300_000_i64;
     slices.push((1, 5, count * 6, "kernel", "ncclDevKernel_AllReduce"));
@@ -203,7 +203,7 @@ fn counters_stand_in_for_kernels_that_were_not_recorded() {
 }
 
 #[test]
-fn rows_that_repeat_others_are_no_work() {
+fn rows_that_repeat_others_do_not_count() {
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
     sink.epoch(Epoch::default());
@@ -215,12 +215,12 @@ fn rows_that_repeat_others_are_no_work() {
             ..TrackPatch::default()
         };
         sink.describe(track, patch);
-        let (what, dur) = match name {
+        let (label, dur) = match name {
             "XLA Ops" => ("fusion.1", 5),
             "Async XLA Ops" => ("dynamic-slice.1", 9),
             _ => ("jit_step", 100),
         };
-        let name = sink.name(what);
+        let name = sink.name(label);
         let slice = SliceIn {
             dur: Dur::from_ps(dur),
             name,
@@ -243,7 +243,7 @@ fn rows_that_repeat_others_are_no_work() {
 }
 
 #[test]
-fn nothing_asked_is_nothing_answered() {
+fn empty_query_gives_an_empty_result() {
     let trace = trace_of(&[(0, 0, 5, "kernel", "gemm")], 1);
     let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
     let none = devices.times(&devices.list[0], &[], &Cancel::default());

@@ -96,7 +96,7 @@ impl Class {
         }
     }
 
-    const fn of_code(code: u8) -> Option<Self> {
+    const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::None,
             2 => Self::Work(Work::Compute),
@@ -210,8 +210,8 @@ impl<'a> Classes<'a> {
             }
         }
         let any_async = rows.iter().any(|(_, row)| *row == Row::Async);
-        let page = |wanted: bool| {
-            (0..if wanted { names } else { 0 })
+        let page = |is_used: bool| {
+            (0..if is_used { names } else { 0 })
                 .map(|_| AtomicU8::new(0))
                 .collect()
         };
@@ -256,7 +256,7 @@ impl<'a> Classes<'a> {
         let Some(slot) = page.get(name.index()) else {
             return read(self.trace.name(name));
         };
-        if let Some(class) = Class::of_code(slot.load(Ordering::Relaxed)) {
+        if let Some(class) = Class::from_code(slot.load(Ordering::Relaxed)) {
             return class;
         }
         let mut class = read(self.trace.name(name));
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_is_done() {
+    fn names_determine_the_kind_of_work() {
         for (name, expected) in [
             ("MemcpyD2H", Class::Work(Work::Memcpy)),
             ("CopyDeviceToDevice", Class::Work(Work::Memcpy)),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_of_any_age_are_known() {
+    fn categories_of_all_versions_are_known() {
         for (category, family) in [
             ("Kernel", Family::Kernel),
             ("kernel", Family::Kernel),
@@ -487,8 +487,8 @@ mod tests {
     #[test]
     fn codes_name_classes() {
         for code in 1..10 {
-            assert_eq!(Class::of_code(code).map(Class::code), Some(code));
+            assert_eq!(Class::from_code(code).map(Class::code), Some(code));
         }
-        assert_eq!(Class::of_code(0), None);
+        assert_eq!(Class::from_code(0), None);
     }
 }

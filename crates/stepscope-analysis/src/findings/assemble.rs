@@ -172,18 +172,20 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
             .map(|(name, _)| trace.name(*name))
             .filter(|name| !name.is_empty())
     };
-    let telling = texts().any(|name| !only_calls(name));
-    let mut told: Vec<&str> = texts()
-        .filter(|name| !telling || !only_calls(name))
+    let has_specific = texts().any(|name| !only_calls(name));
+    let mut candidates: Vec<&str> = texts()
+        .filter(|name| !has_specific || !only_calls(name))
         .collect();
     // The program's name of a function is more specific than the stages of the compiler that it enters.
-    told.sort_by_key(|name| !is_compiled_function(name));
+    candidates.sort_by_key(|name| !is_compiled_function(name));
     // The same holds for the loader of batches, at any depth.
-    let loader = told.iter().position(|name| name.contains("DataLoader"));
-    if let Some(loader) = loader.filter(|place| *place >= MOST_WORDS) {
-        told.swap(MOST_WORDS - 1, loader);
+    let loader = candidates
+        .iter()
+        .position(|name| name.contains("DataLoader"));
+    if let Some(loader) = loader.filter(|position| *position >= MOST_WORDS) {
+        candidates.swap(MOST_WORDS - 1, loader);
     }
-    for name in told {
+    for name in candidates {
         let name = without_address(name);
         if words.len() < MOST_WORDS && !words.contains(&name) {
             words.push(name);
@@ -251,9 +253,9 @@ struct Assembly<'a, 'b> {
 }
 
 impl Assembly<'_, '_> {
-    /// Adds a finding that takes `part` of the steady steps, if that is above the threshold.
-    fn add(&mut self, part: f64, finding: Finding) {
-        let saving = part * self.steady_ns;
+    /// Adds a finding that takes `fraction` of the steady steps, if that is above the threshold.
+    fn add(&mut self, fraction: f64, finding: Finding) {
+        let saving = fraction * self.steady_ns;
         let share = if self.total_ns > 0.0 {
             saving / self.total_ns
         } else {
@@ -275,14 +277,14 @@ impl Assembly<'_, '_> {
         times: &[RankTime],
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        let part = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
+        let fraction = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
         let ranks = self.run_profile.trace.files().len();
-        if part < LISTED && ranks < 2 {
+        if fraction < LISTED && ranks < 2 {
             return Ok(());
         }
         let exchange = Exchange::new(self.run_profile, self.windows, cancel)?;
         self.clocks(&exchange);
-        if part < LISTED {
+        if fraction < LISTED {
             return Ok(());
         }
         let wait: f64 = times
@@ -327,7 +329,7 @@ impl Assembly<'_, '_> {
                 },
             )
         };
-        self.add((part - wait) * HIDEABLE, finding);
+        self.add((fraction - wait) * HIDEABLE, finding);
         Ok(())
     }
 
@@ -369,7 +371,7 @@ impl Assembly<'_, '_> {
         waits.sort_by(f64::total_cmp);
         let typical_ps = waits.get(waits.len() / 2).copied().unwrap_or(0.0);
         let step_ps = self.windows.mean_ns() * 1_000.0;
-        let (part, cause) = if straggles {
+        let (fraction, cause) = if straggles {
             (typical_ps / step_ps.max(1.0), Cause::Straggler)
         } else {
             (mean_wait, Cause::LoadImbalance)
@@ -383,7 +385,7 @@ impl Assembly<'_, '_> {
         }
         subjects.extend(exchange.largest().map(|(kind, _)| kind.to_owned()));
         self.add(
-            part,
+            fraction,
             Finding {
                 subjects,
                 evidence: exchange
@@ -461,12 +463,12 @@ impl Assembly<'_, '_> {
             let calls = names
                 .first()
                 .map_or(0.0, |(_, named)| named.count as f64 / steps);
-            let mut part = whole.share(loss);
+            let mut fraction = whole.share(loss);
             if loss == Loss::OtherDevice {
-                part -= remaining_bubble(whole, times);
+                fraction -= remaining_bubble(whole, times);
             }
             self.add(
-                part,
+                fraction,
                 Finding {
                     subjects,
                     evidence: events(&names),
@@ -500,7 +502,7 @@ impl Assembly<'_, '_> {
         let (launch, dispatch) = (whole.share(Loss::Launch), whole.share(Loss::Dispatch));
         let mostly_small = kernels.small * 2 >= kernels.count && kernels.small > 0;
         let names = whole.names_of(Loss::Launch);
-        let part_of_program = names.iter().find(|(name, named)| {
+        let hot_label = names.iter().find(|(name, named)| {
             is_optimizer(trace.name(*name)) && named.ps >= 0.4 * whole.get(Loss::Launch)
         });
         let detail = Detail::Kernels {
@@ -508,8 +510,8 @@ impl Assembly<'_, '_> {
             all: kernels.count as f64 / steps,
         };
         let evidence = events(&names);
-        if mostly_small && (part_of_program.is_some() || dispatch > launch) {
-            let subjects = part_of_program.map(|(name, _)| trace.name(*name).to_owned());
+        if mostly_small && (hot_label.is_some() || dispatch > launch) {
+            let subjects = hot_label.map(|(name, _)| trace.name(*name).to_owned());
             self.add(
                 launch + dispatch,
                 Finding {
@@ -641,17 +643,20 @@ impl Assembly<'_, '_> {
         // A name that encloses nearly all time is not specific; frames of Python are less specific than labels
         // and operators.
         let length = whole.length_ps.max(1.0);
-        let tells = |name: &NameId, named: &Named| {
+        let is_single_process = |name: &NameId, named: &Named| {
             let name = trace.name(*name);
             let is_frame = name.contains(".py(") || name.starts_with(['$', '<']);
             named.ps < 0.9 * length && !is_frame
         };
-        if sums.iter().any(|(name, named)| tells(name, named)) {
-            sums.retain(|(name, named)| tells(name, named));
+        if sums
+            .iter()
+            .any(|(name, named)| is_single_process(name, named))
+        {
+            sums.retain(|(name, named)| is_single_process(name, named));
         }
         // Garbage collection and the profiler have findings of their own, but count in the host's bucket.
-        let told = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
-        let share = whole.busy_share() + (whole.share(Loss::Host) - told).max(0.0);
+        let reported_elsewhere = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
+        let share = whole.busy_share() + (whole.share(Loss::Host) - reported_elsewhere).max(0.0);
         // Operations are more specific than their callers where they take most of the time.
         let mut all_ps = length;
         let operations = whole.operations();
@@ -662,12 +667,12 @@ impl Assembly<'_, '_> {
         if sums.is_empty() || share < 0.3 {
             return;
         }
-        let part = |named: &Named| (named.ps / all_ps).min(1.0);
+        let fraction = |named: &Named| (named.ps / all_ps).min(1.0);
         let heaviest: Vec<(String, f64)> = sums
             .iter()
-            .filter(|(_, named)| part(named) >= LISTED)
+            .filter(|(_, named)| fraction(named) >= LISTED)
             .take(3)
-            .map(|(name, named)| (without_address(trace.name(*name)), part(named)))
+            .map(|(name, named)| (without_address(trace.name(*name)), fraction(named)))
             .collect();
         self.found.push(Finding {
             subjects: words(trace, &sums),
@@ -685,12 +690,14 @@ impl Assembly<'_, '_> {
 /// Returns whether torch's `DataLoader` makes the batches itself (`num_workers=0`): the name of its iterator
 /// shows it, and so does fetching on this thread, which workers do otherwise.
 fn input_detail(trace: &Trace, names: &[(NameId, Named)]) -> Detail {
-    let tells = |name: &str| {
+    let is_single_process = |name: &str| {
         let fetches = name.contains("fetch.py") && name.ends_with(" fetch");
         fetches || name.contains("_SingleProcessDataLoaderIter")
     };
     Detail::Input {
-        in_process: names.iter().any(|(name, _)| tells(trace.name(*name))),
+        in_process: names
+            .iter()
+            .any(|(name, _)| is_single_process(trace.name(*name))),
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn device_time<'a>(
             .iter()
             .flat_map(|device| device.queues.iter().map(|queue| queue.track))
             .collect();
-        let sampled = sample(trace, windows.of_rank(rank), &queues, count);
+        let sampled = sample(trace, windows.rank_windows(rank), &queues, count);
         if sampled.is_empty() {
             continue;
         }
@@ -231,11 +231,11 @@ impl<'a, 'b> Reader<'a, 'b> {
         let working =
             IntervalSet::from_intervals(busy.map(|(range, _)| (range.start, range.end)).collect());
         let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
-        for (place, device) in devices.iter().enumerate() {
+        for (position, device) in devices.iter().enumerate() {
             cancel.check()?;
             let infeed = self.infeed(device, &range);
             let mut next = 0;
-            for (segment, set) in &works[place] {
+            for (segment, set) in &works[position] {
                 while run
                     .get(next)
                     .is_some_and(|window| window.range.end <= segment.start)
@@ -265,7 +265,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             }
             for window in run {
                 let account = account_of(time, window);
-                self.name_exposed(device, &works[place], &infeed, &window.range, account);
+                self.name_exposed(device, &works[position], &infeed, &window.range, account);
             }
         }
         launching.sort_unstable();
@@ -453,7 +453,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         account: &mut Account,
     ) {
         let compute = Work::Compute.bit();
-        let exposed = moments(work, |set| set != 0 && set & compute == 0);
+        let exposed = intervals(work, |set| set != 0 && set & compute == 0);
         if exposed.is_empty() && infeed.is_empty() {
             return;
         }
@@ -503,7 +503,7 @@ struct Run<'a> {
     /// Whether the gap started while the host waited for the device.
     drained: bool,
     /// Thread and innermost slice; the inner `None`: no slice is open.
-    what: Option<(TrackId, Option<usize>)>,
+    innermost: Option<(TrackId, Option<usize>)>,
     class: Option<HostClass>,
     dur: Dur,
     /// The part of it in which another device worked.
@@ -515,7 +515,7 @@ impl<'a> Run<'a> {
         Self {
             others,
             drained,
-            what: None,
+            innermost: None,
             class: None,
             dur: Dur::ZERO,
             elsewhere: Dur::ZERO,
@@ -535,9 +535,9 @@ impl<'a> Run<'a> {
         account.add(Loss::Overhead, profiler.ps() as f64);
         let (class, _) = host.decide(thread, segment.open);
         let innermost = (thread, segment.open.last().copied());
-        if self.what != Some(innermost) || self.class != Some(class) {
+        if self.innermost != Some(innermost) || self.class != Some(class) {
             self.close(account);
-            self.what = Some(innermost);
+            self.innermost = Some(innermost);
             self.class = Some(class);
         }
         let own = Dur::from_ps((whole.ps() - profiler.ps()).max(0));
@@ -555,7 +555,7 @@ impl<'a> Run<'a> {
         let Some(class) = self.class.take() else {
             return;
         };
-        let what = self.what.take();
+        let innermost = self.innermost.take();
         // The host waits for another device, and so does this one.
         account.add(Loss::OtherDevice, elsewhere.ps() as f64);
         let dur = Dur::from_ps((dur.ps() - elsewhere.ps()).max(0));
@@ -565,7 +565,7 @@ impl<'a> Run<'a> {
         if self.drained && AFTER_DRAIN.contains(&loss) {
             account.drained[loss as usize] += ps;
         }
-        if let Some((thread, Some(index))) = what {
+        if let Some((thread, Some(index))) = innermost {
             account.add_slice(loss, thread, index, dur);
         }
     }
@@ -619,8 +619,8 @@ fn length(range: &Range<Time>) -> f64 {
     range.end.since(range.start).ps().max(0) as f64
 }
 
-fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> IntervalSet {
-    let parts = work.iter().filter(|(_, set)| wanted(*set));
+fn intervals(work: &[(Range<Time>, u8)], includes: impl Fn(u8) -> bool) -> IntervalSet {
+    let parts = work.iter().filter(|(_, set)| includes(*set));
     IntervalSet::from_intervals(parts.map(|(range, _)| (range.start, range.end)).collect())
 }
 

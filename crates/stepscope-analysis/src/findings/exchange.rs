@@ -65,7 +65,7 @@ impl Exchange {
         exchange.group_size = found
             .parts
             .iter()
-            .filter_map(|part| part.group_size)
+            .filter_map(|call| call.group_size)
             .max()
             .unwrap_or(0);
         let shifts = found.clocks.iter().map(|clock| clock.applied.as_ns_f64());
@@ -77,40 +77,40 @@ impl Exchange {
     }
 
     fn add(&mut self, found: &Collectives, parts: &[usize], windows: &Windows) {
-        let parts = || parts.iter().filter_map(|place| found.parts.get(*place));
-        let waits_for_all = parts().all(|part| part.kind.waits_for_all());
+        let parts = || parts.iter().filter_map(|index| found.parts.get(*index));
+        let waits_for_all = parts().all(|call| call.kind.waits_for_all());
         let several = parts()
-            .map(|part| part.who)
+            .map(|call| call.who)
             .collect::<std::collections::BTreeSet<_>>()
             .len()
             > 1;
-        let shortest = parts().min_by_key(|part| (part.dur(), part.who));
+        let shortest = parts().min_by_key(|call| (call.dur(), call.who));
         let Some(last) = shortest else { return };
         let is_steady = |who: Participant, at| {
             windows.is_steady(windows.rank_of(who.file, Some(who.device)), at)
         };
-        if !parts().all(|part| is_steady(part.who, part.start)) {
+        if !parts().all(|call| is_steady(call.who, call.start)) {
             return;
         }
         let matched = several && waits_for_all;
         self.matched += usize::from(matched);
-        for part in parts() {
-            let dur = part.dur().ps() as f64;
-            let exposed = (dur - part.hidden.map_or(0.0, |hidden| hidden.ps() as f64)).max(0.0);
+        for call in parts() {
+            let dur = call.dur().ps() as f64;
+            let exposed = (dur - call.hidden.map_or(0.0, |hidden| hidden.ps() as f64)).max(0.0);
             let wait = if matched {
                 dur - last.dur().ps() as f64
             } else {
                 0.0
             };
             let wait = wait.clamp(0.0, exposed);
-            let sums = self.by_rank.entry(part.who).or_default();
+            let sums = self.by_rank.entry(call.who).or_default();
             sums.wait_ps += wait;
             sums.transfer_ps += exposed - wait;
             if wait > 0.0 {
                 *self.caused_ps.entry(last.who).or_default() += wait;
             }
-            let name = part.kind.as_str().to_owned();
-            let named = self.names.entry(name).or_insert((0.0, part.event));
+            let name = call.kind.as_str().to_owned();
+            let named = self.names.entry(name).or_insert((0.0, call.event));
             named.0 += exposed;
         }
     }

@@ -74,9 +74,9 @@ pub(super) struct Host<'a> {
 
 impl<'a> Host<'a> {
     pub(super) fn new(trace: &'a Trace) -> Self {
-        let marks = trace.step_marks().iter();
-        let step_names = marks.filter_map(|mark| {
-            let (track, index) = trace.place_of_slice(mark.event)?;
+        let markers = trace.step_marks().iter();
+        let step_names = markers.filter_map(|marker| {
+            let (track, index) = trace.place_of_slice(marker.event)?;
             trace.slices(track).name.get(index).copied()
         });
         let step_markers = trace.find_names(&mut |name| name == STEP_MARKER);

@@ -153,7 +153,7 @@ impl Account {
         let mut all: Vec<_> = std::mem::take(&mut self.innermost).into_iter().collect();
         all.sort_unstable_by_key(|((_, track, index), _)| (*track, *index));
         for ((charge, track, index), (ps, count)) in all {
-            let place = charges
+            let charge_index = charges
                 .iter()
                 .position(|known| *known == charge)
                 .unwrap_or_else(|| {
@@ -161,12 +161,12 @@ impl Account {
                     charges.len() - 1
                 });
             by_track
-                .entry((track, place))
+                .entry((track, charge_index))
                 .or_default()
                 .push(Slot { index, ps, count });
         }
-        for ((track, place), slots) in by_track {
-            self.add_up(host, charges[place], track, slots);
+        for ((track, charge_index), slots) in by_track {
+            self.add_up(host, charges[charge_index], track, slots);
         }
     }
 

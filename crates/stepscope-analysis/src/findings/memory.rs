@@ -58,25 +58,28 @@ fn growth(
         return None;
     }
     let steps: Vec<&Window> = windows
-        .of_rank(windows.rank_of(allocator.file, allocator.device))
+        .rank_windows(windows.rank_of(allocator.file, allocator.device))
         .iter()
         .filter(|window| window.role != Role::WarmUp)
         .collect();
     let records: Vec<_> = memory.records_of(allocator).collect();
     // Live bytes at the end of each step: temporary allocations are already freed.
-    let held: Vec<i64> = steps
+    let live_bytes: Vec<i64> = steps
         .iter()
         .filter_map(|window| {
             let before = records.partition_point(|record| record.at < window.range.end);
             Some(records.get(before.checked_sub(1)?)?.in_use)
         })
         .collect();
-    if held.len() < LEAST_STEPS {
+    if live_bytes.len() < LEAST_STEPS {
         return None;
     }
-    let growing = held.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    let (first, last) = (held.first()?, held.last()?);
-    let intervals = held.len() - 1;
+    let growing = live_bytes
+        .windows(2)
+        .filter(|pair| pair[1] > pair[0])
+        .count();
+    let (first, last) = (live_bytes.first()?, live_bytes.last()?);
+    let intervals = live_bytes.len() - 1;
     let growth = last.saturating_sub(*first);
     let bytes_per_step = growth / i64::try_from(intervals).ok()?;
     let enough = growth >= LEAST_GROWTH.max(first / 200);
@@ -111,8 +114,8 @@ fn sites(
 ) -> (Vec<String>, Vec<EventId>) {
     let mut sums: BTreeMap<u32, (i64, EventId)> = BTreeMap::new();
     for record in memory.records_of(allocator) {
-        let kept = record.bytes > 0 && record.freed.is_none() && range.contains(&record.at);
-        if kept {
+        let not_freed = record.bytes > 0 && record.freed.is_none() && range.contains(&record.at);
+        if not_freed {
             let sum = sums.entry(record.op).or_insert((0, record.event));
             sum.0 = sum.0.saturating_add(record.bytes);
         }

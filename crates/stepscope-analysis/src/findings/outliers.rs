@@ -37,12 +37,17 @@ pub(super) fn outliers(
 ) -> Option<Finding> {
     let of_ranks = times
         .iter()
-        .filter_map(|time| of_rank(trace, windows, time, memory));
+        .filter_map(|time| explain_rank(trace, windows, time, memory));
     of_ranks.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-fn of_rank(trace: &Trace, windows: &Windows, time: &RankTime, memory: &Memory) -> Option<Finding> {
-    let all = windows.of_rank(time.rank);
+fn explain_rank(
+    trace: &Trace,
+    windows: &Windows,
+    time: &RankTime,
+    memory: &Memory,
+) -> Option<Finding> {
+    let all = windows.rank_windows(time.rank);
     let mut long: Vec<&Window> = all
         .iter()
         .filter(|window| window.role == Role::Outlier)
@@ -201,36 +206,39 @@ pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option
         .filter(|window| window.role == Role::WarmUp)
         .collect();
     let first = slow.first()?;
-    let of_rank = windows.of_rank(first.rank);
+    let rank_windows = windows.rank_windows(first.rank);
     let usual = median(
-        of_rank
+        rank_windows
             .iter()
             .filter(|window| window.is_steady())
             .map(Window::dur),
     )?;
-    let of_rank_slow: Vec<&&Window> = slow
+    let rank_outliers: Vec<&&Window> = slow
         .iter()
         .filter(|window| window.rank == first.rank)
         .collect();
-    let compiles = of_rank_slow
+    let compiles = rank_outliers
         .iter()
         .map(|window| run_profile.parts(window.iteration).compile.as_ns_f64());
-    let loading_ns = loading_ns(run_profile.trace, of_rank, &of_rank_slow);
-    let lost = of_rank_slow
+    let loading_ns = loading_ns(run_profile.trace, rank_windows, &rank_outliers);
+    let lost = rank_outliers
         .iter()
         .map(|window| (window.dur().ps() - usual.ps()).max(0));
     let lost = Dur::from_ps(lost.fold(0, i64::saturating_add));
-    let total: f64 = of_rank.iter().map(|window| window.dur().as_ns_f64()).sum();
+    let total: f64 = rank_windows
+        .iter()
+        .map(|window| window.dur().as_ns_f64())
+        .sum();
     Some(Finding {
         share: lost.as_ns_f64() / total,
-        evidence: of_rank_slow
+        evidence: rank_outliers
             .iter()
             .filter_map(|window| window.step)
             .take(3)
             .map(|step| step.1)
             .collect(),
         detail: Detail::WarmUp {
-            numbers: of_rank_slow
+            numbers: rank_outliers
                 .iter()
                 .filter_map(|window| window.step)
                 .map(|step| step.0)
@@ -244,7 +252,7 @@ pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option
 
 /// Computes how much longer the slow steps' `StepMarker`s are than usual: the call runs the graph that a
 /// program traced, and first compiles and loads it if it is new. 0 where other events mark the steps.
-fn loading_ns(trace: &Trace, of_rank: &[Window], slow: &[&&Window]) -> f64 {
+fn loading_ns(trace: &Trace, rank_windows: &[Window], slow: &[&&Window]) -> f64 {
     let marker = |window: &Window| {
         let (_, event) = window.step?;
         let (row, index) = trace.place_of_slice(event)?;
@@ -252,7 +260,7 @@ fn loading_ns(trace: &Trace, of_rank: &[Window], slow: &[&&Window]) -> f64 {
         let name = slices.name.get(index)?;
         (trace.name(*name) == STEP_MARKER).then(|| slices.dur[index])
     };
-    let steady = of_rank.iter().filter(|window| window.is_steady());
+    let steady = rank_windows.iter().filter(|window| window.is_steady());
     let Some(usual) = median(steady.filter_map(marker)) else {
         return 0.0;
     };

@@ -53,12 +53,12 @@ fn differing(programs: &[Vec<String>]) -> Vec<Vec<String>> {
         programs.iter().any(|inputs| inputs.get(at) != first)
     };
     let most = programs.iter().map(Vec::len).max().unwrap_or(0);
-    let which: Vec<usize> = (0..most).filter(|at| differs(*at)).collect();
-    if which.is_empty() {
+    let indexes: Vec<usize> = (0..most).filter(|at| differs(*at)).collect();
+    if indexes.is_empty() {
         return Vec::new();
     }
     let of = |inputs: &Vec<String>| {
-        let known = which.iter().filter_map(|at| inputs.get(*at).cloned());
+        let known = indexes.iter().filter_map(|at| inputs.get(*at).cloned());
         known.collect()
     };
     programs.iter().map(of).collect()

@@ -97,7 +97,7 @@ fn idle_without_host_events_is_unknown() {
 }
 
 #[test]
-fn kernels_that_nobody_launches_in_the_recording_are_backlog() {
+fn kernels_without_a_recorded_launch_are_backlog() {
     let trace = ascii_trace::trace(
         "host          | step0- step1-
          gpu/7 #device |                     a--------------",
@@ -122,7 +122,7 @@ fn first(trace: &Trace) -> Finding {
 }
 
 #[test]
-fn what_encloses_the_steps_is_no_place() {
+fn slices_around_the_steps_are_no_location() {
     let trace = ascii_trace::trace(
         "
         main | train--------------------------------
@@ -147,7 +147,7 @@ fn waits_for_input_in_every_second_step_are_input_and_no_outliers() {
 }
 
 #[test]
-fn operations_that_compute_are_named_not_what_waits_for_them() {
+fn computing_operations_are_named_instead_of_waits() {
     let trace = ascii_trace::trace(
         "
         main   | step0------------ step1------------ step2------------
@@ -161,7 +161,7 @@ fn operations_that_compute_are_named_not_what_waits_for_them() {
 }
 
 #[test]
-fn warm_up_says_how_long_it_compiles() {
+fn warm_up_reports_compile_time() {
     let trace = ascii_trace::trace(
         "
         main | step0------------------------- step1--- step2--- step3--- step4---

@@ -90,7 +90,7 @@ impl Windows {
     }
 
     /// The windows of one rank.
-    pub(super) fn of_rank(&self, rank: StepRank) -> &[Window] {
+    pub(super) fn rank_windows(&self, rank: StepRank) -> &[Window] {
         let from = self.list.partition_point(|window| window.rank < rank);
         let to = self.list.partition_point(|window| window.rank <= rank);
         &self.list[from..to]
@@ -110,7 +110,9 @@ impl Windows {
 
     /// Returns whether a timestamp lies in a steady step of a rank, or in none of its steps.
     pub(super) fn is_steady(&self, rank: StepRank, at: Time) -> bool {
-        let threads = self.of_rank(rank).chunk_by(|a, b| a.thread == b.thread);
+        let threads = self
+            .rank_windows(rank)
+            .chunk_by(|a, b| a.thread == b.thread);
         let mut around = threads.filter_map(|own| {
             let begun = own.partition_point(|window| window.range.start <= at);
             own[..begun].last().filter(|window| at < window.range.end)
@@ -211,11 +213,11 @@ fn parts(window: &Window, divisor: usize) -> Vec<Window> {
     let pitch = window.dur().ps() / i64::from(PARTS);
     let length = (pitch / divisor).max(1);
     (0..i64::from(PARTS))
-        .map(|place| {
+        .map(|index| {
             let start = window
                 .range
                 .start
-                .saturating_add(Dur::from_ps(place * pitch));
+                .saturating_add(Dur::from_ps(index * pitch));
             Window {
                 range: start..start.saturating_add(Dur::from_ps(length)),
                 ..window.clone()

@@ -154,10 +154,10 @@ impl CopySums {
             slowest: id,
         };
         match self.by_size.entry((name, bytes)) {
-            Entry::Vacant(place) => {
-                place.insert(one);
+            Entry::Vacant(entry) => {
+                entry.insert(one);
             }
-            Entry::Occupied(mut place) => place.get_mut().merge(&one),
+            Entry::Occupied(mut entry) => entry.get_mut().merge(&one),
         }
     }
 
@@ -173,10 +173,10 @@ impl CopySums {
             .by_size
             .into_iter()
             .for_each(|(key, size)| match self.by_size.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(size);
+                Entry::Vacant(entry) => {
+                    entry.insert(size);
                 }
-                Entry::Occupied(mut place) => place.get_mut().merge(&size),
+                Entry::Occupied(mut entry) => entry.get_mut().merge(&size),
             });
     }
 

@@ -40,14 +40,14 @@ type Copies = Vec<(NameId, (Time, Time))>;
 
 /// Counts for engines from the scan of the queues.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct EngineCounts {
     /// Number of kernels and copies by queue and kind.
     counts: FxHashMap<(TrackId, Work), u64>,
     /// Copies on streams by queue: name, and time within the range.
     copies: FxHashMap<TrackId, Copies>,
 }
 
-impl Seen {
+impl EngineCounts {
     pub(super) fn take(
         &mut self,
         track: TrackId,
@@ -85,7 +85,7 @@ pub(super) fn is_stream(name: &str) -> bool {
 
 /// Returns the direction of a copy, by its name in CUPTI, ROCm and their readers.
 fn direction(name: &str) -> &'static str {
-    const WAYS: &[(&str, &[&str])] = &[
+    const DIRECTIONS: &[(&str, &[&str])] = &[
         ("Copies, host to device", &["htod", "h2d", "hosttodevice"]),
         ("Copies, device to host", &["dtoh", "d2h", "devicetohost"]),
         (
@@ -104,9 +104,10 @@ fn direction(name: &str) -> &'static str {
         .map(|letter| letter.to_ascii_lowercase())
         .collect();
     let fits = |words: &[&str]| words.iter().any(|word| letters.contains(word));
-    WAYS.iter()
+    DIRECTIONS
+        .iter()
         .find(|(_, words)| fits(words))
-        .map_or("Copies", |(way, _)| way)
+        .map_or("Copies", |(direction, _)| direction)
 }
 
 /// Computes the engines of all devices, in their order; those of a GPU the busiest first. `streams` are in the
@@ -114,26 +115,26 @@ fn direction(name: &str) -> &'static str {
 pub(super) fn engines(
     trace: &Trace,
     devices: &Devices<'_>,
-    seen: &Seen,
+    seen: &EngineCounts,
     streams: &[Stream],
     range: &Range<Time>,
     cancel: &Cancel,
 ) -> Result<Vec<Engine>, Cancelled> {
     let mut found = Vec::new();
-    for (place, device) in devices.list.iter().enumerate() {
+    for (device_index, device) in devices.list.iter().enumerate() {
         let name_of = |track: TrackId| {
             let track = trace.tracks().get(track.index());
             track.map_or("", |track| track.name.as_str())
         };
-        let first = streams.partition_point(|stream| stream.device < place);
-        let until = streams.partition_point(|stream| stream.device <= place);
+        let first = streams.partition_point(|stream| stream.device < device_index);
+        let until = streams.partition_point(|stream| stream.device <= device_index);
         let own = &streams[first..until];
         for line in own
             .iter()
             .filter(|stream| !is_stream(name_of(stream.track)))
         {
             found.push(Engine {
-                device: place,
+                device: device_index,
                 name: name_of(line.track).to_owned(),
                 queues: 1,
                 count: line.count,
@@ -162,7 +163,7 @@ pub(super) fn engines(
             let (queues, count) = counts.fold((0, 0), |sum, count| (sum.0 + 1, sum.1 + count));
             if count > 0 {
                 of_device.push(Engine {
-                    device: place,
+                    device: device_index,
                     name: name.to_owned(),
                     queues,
                     count,
@@ -170,7 +171,7 @@ pub(super) fn engines(
                 });
             }
         }
-        of_device.extend(copies(trace, seen, &shared, place, range));
+        of_device.extend(copies(trace, seen, &shared, device_index, range));
         of_device.sort_by(|a, b| (b.busy, &a.name).cmp(&(a.busy, &b.name)));
         found.append(&mut of_device);
     }
@@ -187,23 +188,23 @@ struct CopyDirection {
 /// Computes the engines that copy, one for each direction.
 fn copies(
     trace: &Trace,
-    seen: &Seen,
+    seen: &EngineCounts,
     queues: &[TrackId],
     device: usize,
     range: &Range<Time>,
 ) -> Vec<Engine> {
-    let mut ways: FxHashMap<NameId, &'static str> = FxHashMap::default();
+    let mut directions: FxHashMap<NameId, &'static str> = FxHashMap::default();
     let mut found: BTreeMap<&'static str, CopyDirection> = BTreeMap::new();
     for track in queues {
         for (name, time) in seen.copies.get(track).into_iter().flatten() {
-            let way = *ways
+            let direction = *directions
                 .entry(*name)
                 .or_insert_with(|| direction(trace.name(*name)));
-            let way = found.entry(way).or_default();
-            if way.tracks.last() != Some(track) {
-                way.tracks.push(*track);
+            let direction = found.entry(direction).or_default();
+            if direction.tracks.last() != Some(track) {
+                direction.tracks.push(*track);
             }
-            way.times.push(*time);
+            direction.times.push(*time);
         }
     }
     found
@@ -223,8 +224,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_say_which_way_they_go() {
-        for (name, way) in [
+    fn copy_names_determine_the_direction() {
+        for (name, expected) in [
             ("Memcpy HtoD (Pageable -> Device)", "Copies, host to device"),
             ("Memcpy DtoH (Device -> Pinned)", "Copies, device to host"),
             (
@@ -236,7 +237,7 @@ mod tests {
             ("CopyHostToDevice", "Copies, host to device"),
             ("async-copy", "Copies"),
         ] {
-            assert_eq!(direction(name), way, "{name}");
+            assert_eq!(direction(name), expected, "{name}");
         }
     }
 

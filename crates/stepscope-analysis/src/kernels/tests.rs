@@ -48,7 +48,7 @@ fn percentiles_interpolate_between_launches() {
 }
 
 #[test]
-fn work_of_no_known_launch_is_one_row() {
+fn work_without_a_known_launch_is_one_row() {
     let drawn = "
         gpu/7 #device | gemm--  add---
         ";

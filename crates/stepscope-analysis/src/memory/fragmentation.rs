@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_and_unused_is_weighed_by_time() {
+    fn unused_share_is_weighted_by_time() {
         let found = computed(
             vec![
                 record(0, 80, 80, 100, -1.0),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_allocators_say_themselves_is_taken_from_the_range_alone() {
+    fn recorded_fragmentation_covers_only_the_range() {
         let records = vec![
             record(0, 1, 1, 0, 0.9),
             record(10, 1, 2, 0, 0.1),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_nothing_said() {
+    fn no_records_give_no_fragmentation() {
         assert_eq!(
             computed(vec![record(0, 1, 1, 0, -1.0)], None),
             Fragmentation::default()

@@ -94,7 +94,7 @@ impl Owners {
         if backward.is_empty() && optimizer.is_empty() {
             return found;
         }
-        let mut cuts: Vec<Vec<Time>> = vec![Vec::new(); files];
+        let mut boundaries: Vec<Vec<Time>> = vec![Vec::new(); files];
         for track in trace.tracks().iter().filter(|track| !track.derived) {
             let slices = trace.slices(track.id);
             for index in 0..slices.len() {
@@ -103,7 +103,7 @@ impl Owners {
                     found.backward[track.file].push(span());
                 } else if optimizer.contains(slices.name[index]) {
                     found.optimizer[track.file].push(span());
-                    cuts[track.file].push(slices.start[index]);
+                    boundaries[track.file].push(slices.start[index]);
                 }
             }
         }
@@ -112,14 +112,14 @@ impl Owners {
                 && let Some(start) = trace.slices(track).start.get(index)
                 && let Some(track) = trace.tracks().get(track.index())
             {
-                cuts[track.file].push(*start);
+                boundaries[track.file].push(*start);
             }
         }
-        for (file, cuts) in cuts.iter_mut().enumerate() {
-            cuts.sort_unstable();
+        for (file, boundaries) in boundaries.iter_mut().enumerate() {
+            boundaries.sort_unstable();
             found.optimizer[file].sort_unstable();
             found.backward[file].sort_unstable();
-            found.backward[file] = passes(&found.backward[file], cuts);
+            found.backward[file] = passes(&found.backward[file], boundaries);
         }
         found
     }
@@ -192,11 +192,11 @@ fn span_at(spans: &[(Time, Time)], at: Time) -> Option<(Time, Time)> {
 }
 
 /// Merges the spans between two boundaries into one pass.
-fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
+fn passes(intervals: &[(Time, Time)], boundaries: &[Time]) -> Spans {
     let mut passes = Spans::new();
     let mut of_last = usize::MAX;
-    for &(start, end) in pieces {
-        let cut = cuts.partition_point(|cut| *cut <= start);
+    for &(start, end) in intervals {
+        let cut = boundaries.partition_point(|cut| *cut <= start);
         match passes.last_mut() {
             Some(last) if cut == of_last => last.1 = last.1.max(end),
             _ => passes.push((start, end)),
@@ -307,9 +307,9 @@ mod tests {
         Time::from_ps(us * 1_000_000)
     }
 
-    fn record(made: i64, freed: Option<i64>) -> Record {
+    fn record(allocated: i64, freed: Option<i64>) -> Record {
         Record {
-            at: at(made),
+            at: at(allocated),
             event: EventId(0),
             allocator: 0,
             bytes: 8,
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_what_the_file_says() {
+    fn device_capacity_comes_from_the_file() {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
         sink.fact("device.1.memory_bytes", ArgValue::Int(80));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_their_scope() {
+    fn operation_names_contain_their_scope() {
         assert_eq!(
             scope("model/layer_2/dropout/Mul"),
             Some("model/layer_2/dropout")
@@ -354,13 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn a_life_tells_what_memory_is_for() {
+    fn lifetime_determines_the_category() {
         // Forward 0 to 10, backward 10 to 20, the optimiser 20 to 30; the next step from 30.
         let owners = Owners {
             backward: vec![vec![(at(10), at(20)), (at(40), at(50))]],
             optimizer: vec![vec![(at(21), at(30)), (at(51), at(60))]],
         };
-        for (made, freed, category) in [
+        for (allocated, freed, category) in [
             (5, Some(15), Category::Activation),
             (5, Some(25), Category::Activation),
             (5, Some(7), Category::Temporary),
@@ -374,9 +374,9 @@ mod tests {
             (61, Some(62), Category::Temporary),
         ] {
             assert_eq!(
-                owners.category(0, &record(made, freed)),
+                owners.category(0, &record(allocated, freed)),
                 Some(category),
-                "made at {made}, freed at {freed:?}"
+                "made at {allocated}, freed at {freed:?}"
             );
         }
         assert_eq!(owners.phase(0, at(15)), Phase::Backward);
@@ -390,22 +390,22 @@ mod tests {
     }
 
     #[test]
-    fn pieces_between_two_cuts_are_one_pass() {
-        let pieces = [
+    fn spans_between_two_boundaries_are_one_pass() {
+        let intervals = [
             (at(1), at(2)),
             (at(3), at(6)),
             (at(5), at(6)),
             (at(11), at(12)),
         ];
         assert_eq!(
-            passes(&pieces, &[at(0), at(10)]),
+            passes(&intervals, &[at(0), at(10)]),
             [(at(1), at(6)), (at(11), at(12))]
         );
-        assert_eq!(passes(&pieces, &[]), [(at(1), at(12))]);
+        assert_eq!(passes(&intervals, &[]), [(at(1), at(12))]);
     }
 
     #[test]
-    fn lines_of_libraries_are_not_the_programs_own() {
+    fn library_lines_are_not_program_lines() {
         assert!(is_own_line("train.py(31): step"));
         assert!(!is_own_line("torch/nn/modules/linear.py(130): forward"));
         assert!(!is_own_line("<built-in method linear>"));

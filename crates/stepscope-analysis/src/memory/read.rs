@@ -49,27 +49,30 @@ impl Memory {
                 reader.found.overlapping.insert(on, others);
             }
         }
-        found.sort_by_key(|place| (place.at, place.event));
+        found.sort_by_key(|location| (location.at, location.event));
         reader.found.records.reserve_exact(found.len());
         reader.extras.reserve_exact(found.len());
         // Arguments are read in parallel and processed in order, one batch at a time.
-        for part in found.chunks(AT_ONCE) {
-            let jobs: Vec<(usize, &[RecordEvent])> = part.chunks(1 << 10).enumerate().collect();
-            let said = parallel::scan_items(
+        for batch in found.chunks(BATCH_LEN) {
+            let jobs: Vec<(usize, &[RecordEvent])> = batch.chunks(1 << 10).enumerate().collect();
+            let args = parallel::scan_items(
                 &jobs,
-                part.len().saturating_mul(16),
+                batch.len().saturating_mul(16),
                 cancel,
                 || (FxHashMap::default(), Vec::new()),
-                |(near, out), (number, places)| {
-                    let said: Vec<_> = places.iter().map(|place| reader.ask(place, near)).collect();
-                    out.push((*number, said));
+                |(near, out), (number, locations)| {
+                    let args: Vec<_> = locations
+                        .iter()
+                        .map(|location| reader.read_args(location, near))
+                        .collect();
+                    out.push((*number, args));
                 },
             )?;
-            let mut said: Vec<_> = said.into_iter().flat_map(|(_, said)| said).collect();
-            said.sort_unstable_by_key(|(number, _)| *number);
-            let said = said.into_iter().flat_map(|(_, said)| said);
-            for (place, (said, around)) in part.iter().zip(said) {
-                reader.record(place, &said, around);
+            let mut args: Vec<_> = args.into_iter().flat_map(|(_, args)| args).collect();
+            args.sort_unstable_by_key(|(number, _)| *number);
+            let args = args.into_iter().flat_map(|(_, args)| args);
+            for (location, (args, around)) in batch.iter().zip(args) {
+                reader.record(location, &args, around);
             }
         }
         Ok(reader.finish())
@@ -77,7 +80,7 @@ impl Memory {
 }
 
 /// Number of events that are read in one batch.
-const AT_ONCE: usize = 1 << 18;
+const BATCH_LEN: usize = 1 << 18;
 
 /// Location of a record.
 struct RecordEvent {
@@ -85,7 +88,7 @@ struct RecordEvent {
     file: usize,
     event: EventId,
     at: Time,
-    sort: RecordKind,
+    kind: RecordKind,
 }
 
 struct Reader<'a> {
@@ -101,7 +104,7 @@ struct Reader<'a> {
     /// Additional facts of each record.
     extras: Vec<Extra>,
     /// Names of records.
-    wanted: NameSet,
+    record_names: NameSet,
     /// By the number of a text: whether slices of this name, or of this category, are never the operator.
     no_op: (Vec<bool>, Vec<bool>),
 }
@@ -139,7 +142,7 @@ impl<'a> Reader<'a> {
                 }),
                 by_text(trace, |category| category == "python_function"),
             ),
-            wanted: NameSet::matching(trace, |name| record_name(name).is_some()),
+            record_names: NameSet::matching(trace, |name| record_name(name).is_some()),
         };
         reader.op_id("");
         reader
@@ -158,96 +161,97 @@ impl<'a> Reader<'a> {
     /// Finds the records of one track.
     fn find(&self, on: TrackId, file: usize, found: &mut Vec<RecordEvent>) {
         let trace = self.trace;
-        let mut add = |event, at, sort| {
+        let mut add = |event, at, kind| {
             found.push(RecordEvent {
                 track: on,
                 file,
                 event,
                 at,
-                sort,
+                kind,
             });
         };
         let instants = trace.instants(on);
         for (index, at) in instants.at.iter().enumerate() {
-            if let Some(sort) = record_name(trace.name(instants.name[index])) {
+            if let Some(kind) = record_name(trace.name(instants.name[index])) {
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let event = EventId(instants.first_id.0.saturating_add(number));
-                add(event, *at, sort);
+                add(event, *at, kind);
             }
         }
-        if self.wanted.is_empty() {
+        if self.record_names.is_empty() {
             return;
         }
         let slices = trace.slices(on);
         for index in 0..slices.len() {
-            if self.wanted.contains(slices.name[index])
-                && let Some(sort) = record_name(trace.name(slices.name[index]))
+            if self.record_names.contains(slices.name[index])
+                && let Some(kind) = record_name(trace.name(slices.name[index]))
             {
-                add(slices.id(index), slices.start[index], sort);
+                add(slices.id(index), slices.start[index], kind);
             }
         }
     }
 
     /// Reads the arguments of an event, and the operator around it where it names none. `near`: where operators
     /// were found last, by track.
-    fn ask(
+    fn read_args(
         &self,
-        place: &RecordEvent,
+        location: &RecordEvent,
         near: &mut FxHashMap<TrackId, usize>,
     ) -> (MemoryArgs, Option<NameId>) {
-        let mut said = MemoryArgs::default();
+        let mut args = MemoryArgs::default();
         // Unreadable values stay unknown.
         let _ = self
             .trace
-            .args_of(place.event, place.sort.keys(), &mut |key, value| {
-                said.take(key, value);
+            .args_of(location.event, location.kind.keys(), &mut |key, value| {
+                args.take(key, value);
             });
-        let around = match said.op.as_deref() {
+        let around = match args.op.as_deref() {
             Some("" | "(null)") | None => {
-                self.op_around(place, near.entry(place.track).or_default())
+                self.op_around(location, near.entry(location.track).or_default())
             }
             Some(_) => None,
         };
-        (said, around)
+        (args, around)
     }
 
-    fn record(&mut self, place: &RecordEvent, said: &MemoryArgs, around: Option<NameId>) {
-        let bytes = match place.sort {
-            RecordKind::Torch => said.bytes,
-            RecordKind::Allocation => said.bytes.or(said.requested),
-            RecordKind::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
+    fn record(&mut self, location: &RecordEvent, args: &MemoryArgs, around: Option<NameId>) {
+        let bytes = match location.kind {
+            RecordKind::Torch => args.bytes,
+            RecordKind::Allocation => args.bytes.or(args.requested),
+            RecordKind::Free => args.bytes.or(args.requested).map(|bytes| -bytes),
         };
-        let allocator = self.allocator(place, said);
-        self.found.spells_stacks |= said.spells;
+        let allocator = self.allocator(location, args);
+        self.found.spells_stacks |= args.spells;
         let of = &mut self.found.allocators[allocator];
-        of.absolute &= said.allocated.is_some();
-        of.addressed &= said.address.is_some();
-        of.lifetime_peak = of.lifetime_peak.max(said.peak);
-        if let (Some(in_use), Some(available)) = (said.allocated, said.available) {
+        of.absolute &= args.allocated.is_some();
+        of.addressed &= args.address.is_some();
+        of.lifetime_peak = of.lifetime_peak.max(args.peak);
+        if let (Some(in_use), Some(available)) = (args.allocated, args.available) {
             let all = in_use
                 .saturating_add(available)
-                .saturating_add(said.stack.unwrap_or(0));
+                .saturating_add(args.stack.unwrap_or(0));
             of.capacity = of.capacity.max(Some(all));
         }
-        let op = match (said.op.as_deref(), around) {
+        let op = match (args.op.as_deref(), around) {
             (Some("" | "(null)") | None, None) => 0,
             (Some("" | "(null)") | None, Some(name)) => self.op_named(name),
             (Some(op), _) => self.op_id(op),
         };
-        let of_cpu = place.sort == RecordKind::Torch && matches!(said.device_type, Some(0) | None);
+        let of_cpu =
+            location.kind == RecordKind::Torch && matches!(args.device_type, Some(0) | None);
         self.extras.push(Extra {
-            address: said.address,
-            empty: of_cpu && said.allocated == Some(0),
+            address: args.address,
+            empty: of_cpu && args.allocated == Some(0),
         });
         self.found.records.push(Record {
-            at: place.at,
-            event: place.event,
+            at: location.at,
+            event: location.event,
             allocator,
             bytes: bytes.unwrap_or(0),
-            in_use: said.allocated.unwrap_or(0),
-            reserved: said.reserved,
-            fragmentation: said.fragmentation,
-            stack: said.stack.unwrap_or(0),
+            in_use: args.allocated.unwrap_or(0),
+            reserved: args.reserved,
+            fragmentation: args.fragmentation,
+            stack: args.stack.unwrap_or(0),
             op,
             freed: None,
             tracked: false,
@@ -255,20 +259,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the index of the allocator of a record.
-    fn allocator(&mut self, place: &RecordEvent, said: &MemoryArgs) -> usize {
-        let of_torch = place.sort == RecordKind::Torch;
-        let device = (place.file, said.device_type, said.device);
+    fn allocator(&mut self, location: &RecordEvent, args: &MemoryArgs) -> usize {
+        let of_torch = location.kind == RecordKind::Torch;
+        let device = (location.file, args.device_type, args.device);
         if of_torch && let Some(known) = self.by_device.get(&device) {
             return *known;
         }
-        let name = said.allocator(place.sort);
+        let name = args.allocator(location.kind);
         let next = self.found.allocators.len();
         let allocator = *self
             .by_name
-            .entry((place.file, name.clone()))
+            .entry((location.file, name.clone()))
             .or_insert(next);
         if allocator == next {
-            let file = self.trace.files().get(place.file);
+            let file = self.trace.files().get(location.file);
             let facts = file.map(|file| &file.spec);
             let device = device_of(&name);
             let limit = of_torch.then_some(device).flatten();
@@ -278,7 +282,7 @@ impl<'a> Reader<'a> {
                 capacity: file
                     .zip(limit)
                     .and_then(|(file, of)| owners::limit(file, of)),
-                file: place.file,
+                file: location.file,
                 host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
                 rank: facts.and_then(|spec| spec.rank),
                 absolute: true,
@@ -303,12 +307,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the innermost slice of the thread around a timestamp that is no Python function and no record.
-    fn op_around(&self, place: &RecordEvent, near: &mut usize) -> Option<NameId> {
-        let slices = self.trace.slices(place.track);
+    fn op_around(&self, location: &RecordEvent, near: &mut usize) -> Option<NameId> {
+        let slices = self.trace.slices(location.track);
         let none = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
-        let others = self.found.overlapping.get(&place.track);
+        let others = self.found.overlapping.get(&location.track);
         self.trace
-            .around_near(place.track, place.at, others, near)
+            .around_near(location.track, location.at, others, near)
             .find(|index| {
                 !none(&self.no_op.1, slices.category.get(*index))
                     && !none(&self.no_op.0, slices.name[*index])
@@ -446,13 +450,13 @@ impl MemoryArgs {
             "fragmentation" => {
                 #[allow(
                     clippy::cast_possible_truncation,
-                    reason = "a part of one needs no more than seven digits"
+                    reason = "a fraction of one needs no more than seven digits"
                 )]
-                let part = match value {
-                    ArgValue::Double(part) => Some(part as f32),
-                    _ => number.map(|part| part as f32),
+                let fraction = match value {
+                    ArgValue::Double(fraction) => Some(fraction as f32),
+                    _ => number.map(|fraction| fraction as f32),
                 };
-                self.fragmentation = part.filter(|part| (0.0..=1.0).contains(part));
+                self.fragmentation = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
             }
             "bytes_available" => self.available = number,
             "peak_bytes_in_use" => self.peak = number,
@@ -466,11 +470,11 @@ impl MemoryArgs {
     }
 
     /// Returns the name of the allocator.
-    fn allocator(&self, sort: RecordKind) -> String {
+    fn allocator(&self, kind: RecordKind) -> String {
         if let Some(name) = &self.name {
             return name.clone();
         }
-        let device = match (sort, self.device_type) {
+        let device = match (kind, self.device_type) {
             (RecordKind::Torch, Some(0) | None) => return "CPU".to_owned(),
             (RecordKind::Torch, Some(1)) => "CUDA",
             (RecordKind::Torch, Some(6)) => "HIP",

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_workers_are_not_of_the_allocator() {
+    fn worker_batches_do_not_belong_to_the_allocator() {
         let mut found = Memory {
             allocators: vec![Allocator {
                 name: "CPU".to_owned(),

@@ -28,7 +28,7 @@ pub(super) fn covered(
     let devices = &run_profile.devices.list;
     if devices.is_empty() {
         let known = calls.known_time.as_ns_f64();
-        return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
+        return Ok(fraction(known, known + calls.unknown_time.as_ns_f64()));
     }
     let rank_windows = RankWindows::new(run_profile);
     let mut kernels = 0_u64;
@@ -65,10 +65,10 @@ pub(super) fn covered(
         );
         cancel.check()?;
     }
-    Ok(part(known, all))
+    Ok(fraction(known, all))
 }
 
-fn part(of: f64, whole: f64) -> f64 {
+fn fraction(of: f64, whole: f64) -> f64 {
     if whole > 0.0 { of / whole } else { 1.0 }
 }
 

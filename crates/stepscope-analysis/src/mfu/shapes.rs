@@ -119,7 +119,7 @@ pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
 }
 
 /// Returns whether some input has no element: the call then does nothing.
-pub(super) fn is_of_nothing(dims: &str) -> bool {
+pub(super) fn has_empty_input(dims: &str) -> bool {
     shapes(dims)
         .iter()
         .flatten()
@@ -140,9 +140,9 @@ fn scaled(dims: &str) -> Option<i64> {
     product(&[2, rows, inner, columns])
 }
 
-/// Returns stride, padding, dilation (or others) from index `place` on: one number for each dimension.
-fn along(values: &[&str], place: usize, dimensions: usize) -> Option<Vec<i64>> {
-    let list = integers(values.get(place)?)?;
+/// Returns stride, padding, dilation (or others) from index `index` on: one number for each dimension.
+fn along(values: &[&str], index: usize, dimensions: usize) -> Option<Vec<i64>> {
+    let list = integers(values.get(index)?)?;
     match list.as_slice() {
         [all] => Some(vec![*all; dimensions]),
         list if list.len() == dimensions => Some(list.to_vec()),
@@ -150,8 +150,8 @@ fn along(values: &[&str], place: usize, dimensions: usize) -> Option<Vec<i64>> {
     }
 }
 
-fn is_true(values: &[&str], place: usize) -> Option<bool> {
-    match values.get(place)?.trim_matches('"') {
+fn is_true(values: &[&str], index: usize) -> Option<bool> {
+    match values.get(index)?.trim_matches('"') {
         "True" | "true" => Some(true),
         "False" | "false" => Some(false),
         _ => None,
@@ -175,7 +175,7 @@ fn convolution(dims: &str, concrete: &str) -> Option<i64> {
     let positions = if is_true(&values, 6)? {
         product(space)?
     } else {
-        let each = |place: usize| along(&values, place, space.len());
+        let each = |index: usize| along(&values, index, space.len());
         let (stride, padding, dilation) = (each(3)?, each(4)?, each(5)?);
         let mut positions = 1_i64;
         for (axis, size) in space.iter().enumerate() {
@@ -190,7 +190,7 @@ fn convolution(dims: &str, concrete: &str) -> Option<i64> {
 
 fn convolution_backward(dims: &str, concrete: &str) -> Option<i64> {
     let shapes = shapes(dims);
-    let shape = |place: usize| shapes.get(place).and_then(Option::as_ref);
+    let shape = |index: usize| shapes.get(index).and_then(Option::as_ref);
     let (gradient, input, weight) = (shape(0)?, shape(1)?, shape(2)?);
     let values = elements(concrete);
     let forwards = if is_true(&values, 7).unwrap_or(false) {
@@ -200,21 +200,21 @@ fn convolution_backward(dims: &str, concrete: &str) -> Option<i64> {
     };
     let positions = product(forwards.get(2..)?)?;
     // Input, weight and bias, which adds and does not multiply.
-    let wanted = values.get(10).map_or(2, |mask| {
+    let gradients = values.get(10).map_or(2, |mask| {
         let mask = mask.trim_matches(['"', '[', ']']).split(',');
-        let wanted = mask
+        let gradients = mask
             .take(2)
             .filter(|one| one.trim().eq_ignore_ascii_case("true"));
-        i64::try_from(wanted.count()).unwrap_or(0)
+        i64::try_from(gradients.count()).unwrap_or(0)
     });
     per_position(*gradient.first()?, weight)?
         .checked_mul(positions)?
-        .checked_mul(wanted)
+        .checked_mul(gradients)
 }
 
 fn attended(known: Attention, dims: &str) -> Option<i64> {
     let shapes = shapes(dims);
-    let shape = |place: usize| shapes.get(known.query + place).and_then(Option::as_ref);
+    let shape = |index: usize| shapes.get(known.query + index).and_then(Option::as_ref);
     let (query, key, value) = (shape(0)?, shape(1)?, shape(2)?);
     let read = |shape: &[i64]| -> Option<[i64; 4]> {
         let [batch, one, other, size] = *shape else {
@@ -332,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_input_leaves_nothing_to_do() {
-        assert!(is_of_nothing("[[0, 3], [3, 4]]"));
-        assert!(!is_of_nothing("[[10, 3], [], [3, 40]]"));
-        assert!(!is_of_nothing(""));
+    fn empty_input_counts_no_operations() {
+        assert!(has_empty_input("[[0, 3], [3, 4]]"));
+        assert!(!has_empty_input("[[10, 3], [], [3, 40]]"));
+        assert!(!has_empty_input(""));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use stepscope_model::{Cancelled, NameId};
 use stepscope_store::Trace;
 
 use super::class::{self, Verdict};
-use super::{By, OpsQuery, Split, hlo, likely, ops_of};
+use super::{By, OpsQuery, Split, compute_rows, hlo, likely};
 use crate::parallel::Cancel;
 
 /// Available queries of the operations of a trace.
@@ -62,12 +62,12 @@ fn rows(
         split,
         range: None,
     };
-    let catalogue = if by.of_programs() {
+    let catalogue = if by.is_compiled() {
         hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };
-    Ok(ops_of(trace, &query, &catalogue, cancel)?.rows)
+    Ok(compute_rows(trace, &query, &catalogue, cancel)?.rows)
 }
 
 /// Returns the most favourable verdict of each class over all slices.

@@ -119,7 +119,7 @@ pub(super) fn can_hold(by: By, track: &Track) -> bool {
     }
     match track.kind {
         TrackKind::Thread => true,
-        TrackKind::DeviceQueue => by.of_programs() && !is_xla_modules(track),
+        TrackKind::DeviceQueue => by.is_compiled() && !is_xla_modules(track),
         _ => false,
     }
 }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_an_operation_is_a_word() {
+    fn shown_operation_type_is_one_word() {
         for (name, expected) in [
             ("MatMul", true),
             ("_HostRecv", true),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_asynchronous_operations_are_told_by_opcode_or_name() {
+    fn async_ends_are_recognized_by_opcode_or_name() {
         for (name, expected) in [
             ("copy-done.2", true),
             (
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_what_users_write() {
+    fn labels_are_names_that_users_write() {
         let label = |name, category, kind| is_label(name, category, kind);
         assert!(label("data_prep", "", SliceKind::Input));
         assert!(label(

@@ -115,7 +115,7 @@ pub(super) fn collect(
 }
 
 /// Number of slices of a track in one chunk of work.
-pub(super) const PART: usize = 1 << 19;
+pub(super) const CHUNK_SLICES: usize = 1 << 19;
 
 /// A track that can contain the class.
 struct Line<'a> {
@@ -141,8 +141,8 @@ impl Line<'_> {
         let Some(start) = self.slices.start.get(from).copied() else {
             return Vec::new();
         };
-        let moment = start..start.saturating_add(Dur::from_ps(1));
-        let first = trace.candidates(self.track.id, moment).start;
+        let start_range = start..start.saturating_add(Dur::from_ps(1));
+        let first = trace.candidates(self.track.id, start_range).start;
         (first.max(self.whole.start)..from)
             .filter(|index| self.slices.end(*index) > start)
             .collect()
@@ -168,16 +168,16 @@ impl Line<'_> {
 
 /// Merges the sums of the chunks of tracks into those of whole tracks.
 fn united(parts: Vec<Sums>) -> Vec<Sums> {
-    let mut places: FxHashMap<(TrackId, NameId, NameId, Tag), usize> = FxHashMap::default();
+    let mut positions: FxHashMap<(TrackId, NameId, NameId, Tag), usize> = FxHashMap::default();
     let mut all: Vec<Sums> = Vec::new();
     for part in parts {
         let key = (part.track, part.name, part.category, part.tag.clone());
-        match places.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(all.len());
+        match positions.entry(key) {
+            Entry::Vacant(position) => {
+                position.insert(all.len());
                 all.push(part);
             }
-            Entry::Occupied(place) => all[*place.get()].add(part),
+            Entry::Occupied(position) => all[*position.get()].add(part),
         }
     }
     all
@@ -315,11 +315,11 @@ impl<'a> Worker<'a> {
             indexes: Vec::new(),
             open: Vec::new(),
             around: Around::default(),
-            modules: Cursor::of_modules(self.trace, line.track),
+            modules: Cursor::new(self.trace, line.track),
         };
         if line.overlaps() {
             for index in line.open_at(self.trace, part.start) {
-                self.place(line, &mut nest, index);
+                self.position(line, &mut nest, index);
             }
         }
         for index in part.clone() {
@@ -340,11 +340,11 @@ impl<'a> Worker<'a> {
         if let Some(at) = outer.checked_sub(nest.base) {
             return (at < nest.len).then_some(at);
         }
-        self.place(line, nest, outer)
+        self.position(line, nest, outer)
     }
 
     /// Returns the place of a slice from before the chunk.
-    fn place(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, outer: usize) -> Option<usize> {
+    fn position(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, outer: usize) -> Option<usize> {
         let parent = |index: usize| *line.slices.parent.get(index).unwrap_or(&NONE) as usize;
         if outer < line.whole.start {
             return None;
@@ -404,7 +404,7 @@ impl<'a> Worker<'a> {
             State::OutsideCompiler => (!compiles(self.trace, line.track.id, index)).then_some(0),
             State::Each { only_hlo } => {
                 let path = nest.around.path(nest.around.chain(at));
-                self.tag_of(only_hlo, slices.id(index), path)
+                self.args_tag(only_hlo, slices.id(index), path)
             }
             State::Long => {
                 let path = nest.around.path(nest.around.chain(at));
@@ -519,8 +519,8 @@ impl<'a> Worker<'a> {
             kind,
             last: (NONE, NONE),
         });
-        if let Some(place) = self.by_name.get_mut(name.index()) {
-            *place = new;
+        if let Some(position) = self.by_name.get_mut(name.index()) {
+            *position = new;
         }
         new
     }
@@ -593,7 +593,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Returns the tag from a slice's arguments; `None` if they exclude it from the class.
-    fn tag_of(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
+    fn args_tag(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
         if !only_hlo && self.query.split == Split::Shapes && around.is_empty() {
             let read = read_shapes(self.trace, event, &mut self.text);
             if let Shapes::Only { any, lost } = read {

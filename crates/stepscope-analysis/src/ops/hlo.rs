@@ -96,18 +96,18 @@ impl Catalogue {
         instruction: &str,
     ) -> Option<&Known> {
         let programs = self.files.get(file)?;
-        let places = programs.instructions.get(instruction)?;
+        let indexes = programs.instructions.get(instruction)?;
         let fits = |number: u32| {
             let Some(known) = programs.list.get(number as usize) else {
                 return false;
             };
             match program {
-                None => places.len() == 1,
+                None => indexes.len() == 1,
                 Some((_, Some(id))) if known.id.is_some() => known.id == Some(id),
                 Some((name, _)) => known.name == name,
             }
         };
-        let (_, at) = places.iter().find(|(number, _)| fits(*number))?;
+        let (_, at) = indexes.iter().find(|(number, _)| fits(*number))?;
         programs.known.get(*at as usize)
     }
 
@@ -115,11 +115,11 @@ impl Catalogue {
     /// operation: for slices without a program.
     pub fn find_by_name(&self, file: usize, instruction: &str) -> Option<&Known> {
         let programs = self.files.get(file)?;
-        let mut places = programs.instructions.get(instruction)?.iter();
-        let known = |place: &(u32, u32)| programs.known.get(place.1 as usize);
-        let first = known(places.next()?)?;
-        places
-            .all(|place| known(place).is_some_and(|other| other.category == first.category))
+        let mut indexes = programs.instructions.get(instruction)?.iter();
+        let known = |index: &(u32, u32)| programs.known.get(index.1 as usize);
+        let first = known(indexes.next()?)?;
+        indexes
+            .all(|index| known(index).is_some_and(|other| other.category == first.category))
             .then_some(first)
     }
 
@@ -174,15 +174,15 @@ impl Programs {
         if let Some(holder) = self.computations.get_mut(holder as usize) {
             holder.holds += u64::from(instruction.opcode != PARAMETER);
         }
-        let places = self
+        let indexes = self
             .instructions
             .entry(instruction.name.to_owned())
             .or_default();
         // Names are unique within a program; in a file that repeats them the first counts.
-        if places.iter().any(|(known, _)| *known == number) {
+        if indexes.iter().any(|(known, _)| *known == number) {
             return;
         }
-        places.push((number, low32(self.known.len())));
+        indexes.push((number, low32(self.known.len())));
         self.known.push(Known {
             category: category(instruction.opcode, instruction.detail),
             op_name: instruction.op_name.to_owned(),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_are_those_of_xprof() {
+    fn categories_equal_xprof() {
         assert_eq!(category("fusion", "kLoop"), "loop fusion");
         assert_eq!(category("copy", ""), "data formatting");
         assert_eq!(category("tanh", ""), "non-fusion elementwise");

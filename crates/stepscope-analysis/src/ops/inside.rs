@@ -61,7 +61,7 @@ pub fn inside(
     name: &str,
     cancel: &Cancel,
 ) -> Result<Inside, Cancelled> {
-    let wanted = program.map(split_program);
+    let requested = program.map(split_program);
     let mut any = false;
     for (file, facts) in trace.files().iter().enumerate() {
         if facts.modules.is_empty() {
@@ -69,7 +69,7 @@ pub fn inside(
         }
         any = true;
         cancel.check()?;
-        match runs(trace, file, wanted, name) {
+        match runs(trace, file, requested, name) {
             Runs::Absent => {}
             Runs::Nothing => return Ok(Inside::Nothing),
             Runs::Computation(program, computation) => {
@@ -94,12 +94,12 @@ enum Runs {
 }
 
 /// Finds the computation that the instruction runs.
-fn runs(trace: &Trace, file: usize, wanted: Option<(&str, Option<u64>)>, name: &str) -> Runs {
+fn runs(trace: &Trace, file: usize, requested: Option<(&str, Option<u64>)>, name: &str) -> Runs {
     let mut found: Option<(Program, String)> = None;
     let mut several = false;
     // Instructions that were read before an error are valid.
     let _ = trace.instructions(file, &mut |instruction| {
-        let fits = match wanted {
+        let fits = match requested {
             None => true,
             Some((_, Some(id))) if instruction.program_id.is_some() => {
                 instruction.program_id == Some(id)

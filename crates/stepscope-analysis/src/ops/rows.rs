@@ -129,15 +129,15 @@ fn add(
     let text = trace.name(sums.name);
     let compiled = sums.tag.hlo_op.is_some() || class::is_xla_ops(track);
     let found = if compiled {
-        let (told, lost) = read_tag(trace, sums.longest);
+        let (read, lost) = read_tag(trace, sums.longest);
         report.arguments_lost |= lost;
         let tag = Tag {
-            program: sums.tag.program.clone().or(told.program),
+            program: sums.tag.program.clone().or(read.program),
             hlo_op: sums.tag.hlo_op.clone(),
-            tf_op: told.tf_op,
-            category: told.category,
-            source: told.source,
-            shapes: told.shapes,
+            tf_op: read.tf_op,
+            category: read.category,
+            source: read.source,
+            shapes: read.shapes,
             ..Tag::default()
         };
         compiled_identity(query.by, catalogue, track.file, text, tag)
@@ -188,13 +188,13 @@ fn add(
     } else {
         FxHashMap::default()
     };
-    let told = class::is_xla_ops(track) && on_device && query.range.is_none();
+    let has_rates = class::is_xla_ops(track) && on_device && query.range.is_none();
     // Starting or awaiting an asynchronous operation transfers nothing: it has no rate of its own.
     let is_async = class::is_async_end(sums.tag.hlo_op.as_deref().unwrap_or(text));
     let draft = Draft {
         by_hlo,
         is_async,
-        done: (told && !is_async)
+        done: (has_rates && !is_async)
             .then(|| rates::done(trace, sums.longest, sums.count))
             .flatten(),
         most_ps: sums.self_ps,
@@ -206,10 +206,10 @@ fn add(
         source: found.source,
     };
     match drafts.entry(key) {
-        std::collections::hash_map::Entry::Vacant(place) => {
-            place.insert(draft);
+        std::collections::hash_map::Entry::Vacant(entry) => {
+            entry.insert(draft);
         }
-        std::collections::hash_map::Entry::Occupied(mut place) => place.get_mut().merge(draft),
+        std::collections::hash_map::Entry::Occupied(mut entry) => entry.get_mut().merge(draft),
     }
 }
 
@@ -233,25 +233,25 @@ impl Draft {
         other.by_hlo.into_iter().for_each(|(hlo_op, count)| {
             *self.by_hlo.entry(hlo_op).or_default() += count;
         });
-        let (mine, others) = (&mut self.sums, &mut other.sums);
-        mine.count += others.count;
-        mine.total_ps += others.total_ps;
-        mine.outermost_ps += others.outermost_ps;
-        mine.launched.add(others.launched);
-        mine.self_ps += others.self_ps;
-        mine.device_ps = mine
+        let (own_sums, others) = (&mut self.sums, &mut other.sums);
+        own_sums.count += others.count;
+        own_sums.total_ps += others.total_ps;
+        own_sums.outermost_ps += others.outermost_ps;
+        own_sums.launched.add(others.launched);
+        own_sums.self_ps += others.self_ps;
+        own_sums.device_ps = own_sums
             .device_ps
             .zip(others.device_ps)
-            .map(|(mine, others)| mine + others);
-        mine.device_self_ps = mine
+            .map(|(own_sums, others)| own_sums + others);
+        own_sums.device_self_ps = own_sums
             .device_self_ps
             .zip(others.device_self_ps)
-            .map(|(mine, others)| mine + others);
-        mine.times.append(&mut others.times);
-        let longer = others.max > mine.max;
-        if longer || (others.max == mine.max && others.longest < mine.longest) {
-            mine.max = others.max;
-            mine.longest = others.longest;
+            .map(|(own_sums, others)| own_sums + others);
+        own_sums.times.append(&mut others.times);
+        let longer = others.max > own_sums.max;
+        if longer || (others.max == own_sums.max && others.longest < own_sums.longest) {
+            own_sums.max = others.max;
+            own_sums.longest = others.longest;
             self.shapes = other.shapes;
             self.source = other.source.or(self.source.take());
         } else {
@@ -307,25 +307,25 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
     let (hlo_name, opcode) = hlo::name_and_opcode(instruction);
     let program = tag.program.as_deref().map(split_program);
     let known = catalogue.find(file, program, hlo_name);
-    let told =
+    let program_text =
         |read: fn(&Known) -> &String| known.map(read).filter(|text| !text.is_empty()).cloned();
     let category = tag
         .category
-        .or_else(|| told(|known| &known.category))
+        .or_else(|| program_text(|known| &known.category))
         .unwrap_or_else(|| hlo::category(opcode, ""));
-    let source = told(|known| &known.source).or(tag.source);
-    let shapes = told(|known| &known.shape)
+    let source = program_text(|known| &known.source).or(tag.source);
+    let shapes = program_text(|known| &known.shape)
         .or(tag.shapes)
         .or_else(|| expression_shape(text));
     let holds = known.and_then(|known| catalogue.holds(file, known));
-    let op_name = told(|known| &known.op_name);
+    let op_name = program_text(|known| &known.op_name);
     let (op, kind) = match (&op_name, &tag.tf_op) {
         (Some(path), _) => {
             let (path, kind) = hlo::framework_op(path);
-            let told_kind = told(|known| &known.op_type);
+            let program_kind = program_text(|known| &known.op_type);
             (
                 path.to_owned(),
-                told_kind.unwrap_or_else(|| kind.to_owned()),
+                program_kind.unwrap_or_else(|| kind.to_owned()),
             )
         }
         // Instructions that the compiler added have no name in the program; XLA then names the module.

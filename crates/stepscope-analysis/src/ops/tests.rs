@@ -54,7 +54,7 @@ fn nested_calls_of_one_name_count_once_in_the_outermost_total() {
 }
 
 #[test]
-fn self_time_leaves_out_what_is_inside_of_the_same_class() {
+fn self_time_excludes_nested_operations_of_the_same_class() {
     let rows = shown(
         "
         main | load-----------------   Big------
@@ -75,7 +75,7 @@ fn self_time_leaves_out_what_is_inside_of_the_same_class() {
 
 /// The trace moves the inner one to another row, because it overlaps a slice of another class.
 #[test]
-fn what_overlaps_another_class_still_lies_in_its_own() {
+fn overlapping_another_class_keeps_nesting_within_the_class() {
     let rows = shown(
         "
         main | load-----------------
@@ -130,7 +130,7 @@ fn device(modules: &[(&str, i64, i64)], operations: &[(&str, i64, i64)]) -> Trac
 }
 
 #[test]
-fn operations_belong_to_the_program_that_runs_and_loops_to_what_they_repeat() {
+fn operations_belong_to_the_running_program_and_loop_bodies_count_once() {
     let trace = device(
         &[("jit_f(7)", 0, 20), ("jit_g(8)", 30, 10)],
         &[
@@ -165,7 +165,7 @@ fn operations_belong_to_the_program_that_runs_and_loops_to_what_they_repeat() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn empty_trace_has_no_operations() {
     assert!(shown("main | Step", By::Framework).is_empty());
     let trace = ascii_trace::trace("main | Step");
     let (_, found) = first_look(&trace, Split::None, None, &Cancel::default()).unwrap();
@@ -175,7 +175,7 @@ fn nothing_is_nothing() {
 proptest::proptest! {
     /// The rows are the same to the last digit, however tracks are split into chunks.
     #[test]
-    fn pieces_make_no_difference(
+    fn chunk_size_does_not_change_the_rows(
         moves in proptest::collection::vec((proptest::bool::ANY, 0..6_usize, 0..50_i64), 1..120),
         part in 1..40_usize,
         window in proptest::option::of((0..1_000_i64, 1..1_000_i64)),

@@ -12,13 +12,13 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
-use super::{By, OpRow, OpsQuery, Split, hlo, ops_of};
+use super::{By, OpRow, OpsQuery, Split, compute_rows, hlo};
 use crate::parallel::Cancel;
 use crate::steps;
 
 /// Selector of an operation: it matches rows that agree in all given properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct OpSelector {
     /// See [`OpRow::name`].
     pub name: String,
     /// See [`OpRow::program`].
@@ -29,14 +29,16 @@ pub struct Which {
     pub shapes: Option<String>,
 }
 
-impl Which {
+impl OpSelector {
     fn is(&self, row: &OpRow) -> bool {
         let program = self.program.as_ref();
         let shapes = self.shapes.as_ref();
         row.name == self.name
-            && program.is_none_or(|wanted| row.program.as_ref() == Some(wanted))
-            && self.on_device.is_none_or(|wanted| row.on_device == wanted)
-            && shapes.is_none_or(|wanted| row.shapes.as_ref() == Some(wanted))
+            && program.is_none_or(|requested| row.program.as_ref() == Some(requested))
+            && self
+                .on_device
+                .is_none_or(|requested| row.on_device == requested)
+            && shapes.is_none_or(|requested| row.shapes.as_ref() == Some(requested))
     }
 }
 
@@ -72,7 +74,7 @@ pub struct Trend {
 pub fn trend(
     trace: &Trace,
     by: By,
-    which: &Which,
+    selector: &OpSelector,
     most: usize,
     cancel: &Cancel,
 ) -> Result<Trend, Cancelled> {
@@ -90,12 +92,12 @@ pub fn trend(
         }
     }
     ranges.sort_by_key(|(number, range)| (range.start, *number));
-    let catalogue = if by.of_programs() {
+    let catalogue = if by.is_compiled() {
         hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };
-    let split = match &which.shapes {
+    let split = match &selector.shapes {
         Some(_) => Split::Shapes,
         None => Split::None,
     };
@@ -125,8 +127,8 @@ pub fn trend(
             total_ps: 0,
             self_ps: 0,
         };
-        let report = ops_of(trace, &query, &catalogue, cancel)?;
-        for row in report.rows.iter().filter(|row| which.is(row)) {
+        let report = compute_rows(trace, &query, &catalogue, cancel)?;
+        for row in report.rows.iter().filter(|row| selector.is(row)) {
             bar.count += row.count;
             bar.total_ps += row.total_ps;
             bar.self_ps += row.self_ps;
@@ -144,14 +146,14 @@ mod tests {
 
     /// Numbers, count, total and self in microseconds.
     fn bars(drawn: &str, most: usize) -> Vec<((i64, i64), u64, i128, i128)> {
-        let which = Which {
+        let selector = OpSelector {
             name: "load".to_owned(),
-            ..Which::default()
+            ..OpSelector::default()
         };
         let found = trend(
             &ascii_trace::trace(drawn),
             By::Label,
-            &which,
+            &selector,
             most,
             &Cancel::default(),
         );
@@ -171,7 +173,7 @@ mod tests {
         ";
 
     #[test]
-    fn each_step_has_its_part_and_what_crosses_is_cut() {
+    fn operation_is_clipped_to_each_step() {
         assert_eq!(
             bars(DRAWN, 100),
             [((1, 1), 1, 7, 3), ((2, 2), 1, 7, 7), ((3, 3), 1, 8, 8)]
@@ -179,20 +181,21 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_steps_neighbours_share_a_bar() {
+    fn neighbouring_steps_share_a_bar_above_the_limit() {
         assert_eq!(bars(DRAWN, 2), [((1, 2), 2, 14, 10), ((3, 3), 1, 8, 8)]);
         assert_eq!(bars(DRAWN, 1), [((1, 3), 2, 22, 18)]);
     }
 
     #[test]
-    fn what_nobody_ran_has_empty_bars_and_no_steps_have_none() {
-        let which = Which {
+    fn unknown_operation_has_empty_bars_and_no_steps_give_no_bars() {
+        let selector = OpSelector {
             name: "absent".to_owned(),
-            ..Which::default()
+            ..OpSelector::default()
         };
         let cancel = Cancel::default();
-        let ask = |drawn: &str| trend(&ascii_trace::trace(drawn), By::Label, &which, 9, &cancel);
-        let found = ask(DRAWN).unwrap();
+        let query_rows =
+            |drawn: &str| trend(&ascii_trace::trace(drawn), By::Label, &selector, 9, &cancel);
+        let found = query_rows(DRAWN).unwrap();
         assert!(
             found
                 .bars
@@ -200,6 +203,6 @@ mod tests {
                 .all(|bar| bar.count == 0 && bar.total_ps == 0)
         );
         assert_eq!((found.bars.len(), found.steps), (3, 3));
-        assert_eq!(ask("main | load---").unwrap().bars, []);
+        assert_eq!(query_rows("main | load---").unwrap().bars, []);
     }
 }

@@ -41,8 +41,11 @@ impl Iteration {
 }
 
 /// Builds the iterations of windows that are steps, in their order; `numbers` are those of the steps.
-pub(super) fn of_steps(analysis_windows: &[AnalysisWindow], numbers: &[i64]) -> Vec<Iteration> {
-    let mut found = of_recordings(analysis_windows);
+pub(super) fn step_iterations(
+    analysis_windows: &[AnalysisWindow],
+    numbers: &[i64],
+) -> Vec<Iteration> {
+    let mut found = recording_iterations(analysis_windows);
     let mut order: Vec<usize> = (0..analysis_windows.len()).collect();
     let key = |index: &usize| {
         (
@@ -59,7 +62,7 @@ pub(super) fn of_steps(analysis_windows: &[AnalysisWindow], numbers: &[i64]) -> 
 }
 
 /// Builds one iteration for each window that is no step.
-pub(super) fn of_recordings(analysis_windows: &[AnalysisWindow]) -> Vec<Iteration> {
+pub(super) fn recording_iterations(analysis_windows: &[AnalysisWindow]) -> Vec<Iteration> {
     let alone = |analysis_window: &AnalysisWindow| Iteration {
         range: analysis_window.range.clone(),
         role: Role::Steady,
@@ -125,11 +128,11 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
     let later = is_long[slow_start..].iter().filter(|long| **long).count();
     // A length that most steps have is usual.
     let usual = later * 5 > (rank.len() - slow_start) * 2;
-    for (place, index) in rank.iter().enumerate() {
-        let is_early = place < slow_start;
-        found[*index].role = if is_early && (is_long[place] || place == 0) {
+    for (position, index) in rank.iter().enumerate() {
+        let is_early = position < slow_start;
+        found[*index].role = if is_early && (is_long[position] || position == 0) {
             Role::WarmUp
-        } else if !is_early && is_long[place] && !usual {
+        } else if !is_early && is_long[position] && !usual {
             Role::Outlier
         } else {
             Role::Steady

@@ -93,7 +93,7 @@ impl StepParts {
 
     /// Adds another step's times.
     pub fn add(&mut self, other: &Self) {
-        for (mine, others) in [
+        for (sum, others) in [
             (&mut self.compute, other.compute),
             (&mut self.exposed_communication, other.exposed_communication),
             (&mut self.exposed_copy, other.exposed_copy),
@@ -104,7 +104,7 @@ impl StepParts {
             (&mut self.communication, other.communication),
             (&mut self.copy, other.copy),
         ] {
-            *mine = mine.saturating_add(others);
+            *sum = sum.saturating_add(others);
         }
     }
 }
@@ -136,8 +136,8 @@ impl AnalysisWindow {
     }
 
     /// Returns the window of a step.
-    pub fn of_step(trace: &Trace, step: &StepRow) -> Self {
-        let place = trace.place_of_slice(step.event).filter(|(track, _)| {
+    pub fn from_step(trace: &Trace, step: &StepRow) -> Self {
+        let position = trace.place_of_slice(step.event).filter(|(track, _)| {
             let track = trace.tracks().get(track.index());
             track.is_some_and(|track| track.kind == TrackKind::Thread)
         });
@@ -145,9 +145,9 @@ impl AnalysisWindow {
             file: step.file,
             process: step.process,
             range: step.start..step.start.saturating_add(step.dur),
-            thread: place.map(|(track, _)| track),
+            thread: position.map(|(track, _)| track),
             // A marker at the end of a step, as on Neuron devices, encloses none of it.
-            marker: place
+            marker: position
                 .filter(|(track, index)| trace.slices(*track).start[*index] <= step.start)
                 .map(|(_, index)| index),
             is_pause: false,
@@ -216,14 +216,14 @@ const CLASSES: usize = 9;
 type Lists = [Vec<(Time, Time)>; CLASSES];
 
 /// Intervals of one rank: of a file, or of a process in a file of several ranks.
-struct RankMoments {
+struct RankIntervals {
     /// Computation, communication and copies of each device (index into [`Devices::list`]).
     devices: Vec<(usize, [IntervalSet; 3])>,
     /// Intervals of all threads by [`Class`].
     host: [IntervalSet; CLASSES],
 }
 
-impl RankMoments {
+impl RankIntervals {
     fn host(&self, class: Class) -> &IntervalSet {
         &self.host[class as usize]
     }
@@ -241,19 +241,19 @@ pub fn breakdown(
         devices: vec![Vec::new(); analysis_windows.len()],
         on_device: false,
     };
-    let mut by_place: FxHashMap<(StepRank, Option<TrackId>), Vec<usize>> = FxHashMap::default();
+    let mut by_position: FxHashMap<(StepRank, Option<TrackId>), Vec<usize>> = FxHashMap::default();
     for (index, analysis_window) in analysis_windows.iter().enumerate() {
-        let place = (analysis_window.rank(), analysis_window.thread);
-        by_place.entry(place).or_default().push(index);
+        let position = (analysis_window.rank(), analysis_window.thread);
+        by_position.entry(position).or_default().push(index);
     }
-    let mut places: Vec<_> = by_place.into_iter().collect();
-    places.sort_unstable_by_key(|(place, _)| *place);
+    let mut positions: Vec<_> = by_position.into_iter().collect();
+    positions.sort_unstable_by_key(|(position, _)| *position);
     let tracks = RankTracks::new(trace, devices);
     let device_of = devices.by_track();
-    let marks = marks_by_track(trace);
+    let markers = markers_by_track(trace);
     let rows = ThreadRows::new(trace);
-    let mut of_rank: Option<(StepRank, RankMoments)> = None;
-    for ((rank, track), indexes) in places {
+    let mut of_rank: Option<(StepRank, RankIntervals)> = None;
+    for ((rank, track), indexes) in positions {
         cancel.check()?;
         if of_rank.as_ref().is_none_or(|(known, _)| *known != rank) {
             of_rank = Some((
@@ -266,8 +266,8 @@ pub fn breakdown(
         };
         let own = track.map(|track| {
             let rows = rows.rows_of(track).map(|row| {
-                let marks = marks.get(&row).map_or(&[][..], Vec::as_slice);
-                (row, marks)
+                let markers = markers.get(&row).map_or(&[][..], Vec::as_slice);
+                (row, markers)
             });
             own(trace, rows, analysis_windows, &indexes)
         });
@@ -284,22 +284,22 @@ pub fn breakdown(
         }
         found.on_device = true;
         // A device that the other devices of the rank do not use waits for nothing.
-        let works = |moments: &[IntervalSet; 3]| {
+        let works = |intervals: &[IntervalSet; 3]| {
             let own = indexes.iter().map(|index| &analysis_windows[*index].range);
             own.clone()
-                .any(|range| moments.iter().any(|one| one.within(range) > Dur::ZERO))
+                .any(|range| intervals.iter().any(|one| one.within(range) > Dur::ZERO))
         };
-        let any = shared.devices.iter().any(|(_, moments)| works(moments));
+        let any = shared.devices.iter().any(|(_, intervals)| works(intervals));
         let taking_part = shared
             .devices
             .iter()
-            .filter(|(_, moments)| !any || works(moments));
+            .filter(|(_, intervals)| !any || works(intervals));
         let compile = shared.host(Class::Compile);
         let input = input.without(compile);
         let host = host.without(&compile.union(&input));
-        for (device, moments) in taking_part {
+        for (device, intervals) in taking_part {
             cancel.check()?;
-            let charged = charge_device(moments, [compile, &input, &host]);
+            let charged = charge_device(intervals, [compile, &input, &host]);
             for index in &indexes {
                 found.devices[*index].push(DeviceStep {
                     device: *device,
@@ -324,7 +324,10 @@ struct Charged<'a> {
 
 impl Charged<'_> {
     fn within(&self, range: &Range<Time>) -> StepParts {
-        let times = self.buckets.each_ref().map(|moments| moments.within(range));
+        let times = self
+            .buckets
+            .each_ref()
+            .map(|intervals| intervals.within(range));
         let used = times
             .iter()
             .map(|dur| dur.ps())
@@ -358,7 +361,7 @@ fn charge_device<'a>(device: &'a [IntervalSet; 3], host: [&IntervalSet; 3]) -> C
     let [compute, communication, copy] = device;
     let engines = compute.union(communication);
     let busy = engines.union(copy);
-    let [compile, input, host] = host.map(|moments| moments.without(&busy));
+    let [compile, input, host] = host.map(|intervals| intervals.without(&busy));
     Charged {
         buckets: [
             compute.clone(),
@@ -374,7 +377,11 @@ fn charge_device<'a>(device: &'a [IntervalSet; 3], host: [&IntervalSet; 3]) -> C
 }
 
 /// Charges the time of a file without devices to the host's activity.
-fn charge_host<'a>(file: &'a RankMoments, input: &IntervalSet, host: &IntervalSet) -> Charged<'a> {
+fn charge_host<'a>(
+    file: &'a RankIntervals,
+    input: &IntervalSet,
+    host: &IntervalSet,
+) -> Charged<'a> {
     let communication = file.host(Class::HostCommunication);
     let copy = file.host(Class::HostCopy);
     let order = [
@@ -393,9 +400,9 @@ fn charge_host<'a>(file: &'a RankMoments, input: &IntervalSet, host: &IntervalSe
         exposed_communication,
         exposed_copy,
         host,
-    ] = order.map(|moments| {
-        let rest = moments.without(&taken);
-        taken = taken.union(moments);
+    ] = order.map(|intervals| {
+        let rest = intervals.without(&taken);
+        taken = taken.union(intervals);
         rest
     });
     Charged {
@@ -453,15 +460,15 @@ fn mean(devices: &[DeviceStep]) -> StepParts {
 }
 
 /// Lists the positions of the step markers on each track, ascending.
-fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
+fn markers_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
     let mut found: BTreeMap<TrackId, Vec<usize>> = BTreeMap::new();
     for mark in trace.step_marks() {
         if let Some((track, index)) = trace.place_of_slice(mark.event) {
             found.entry(track).or_default().push(index);
         }
     }
-    for marks in found.values_mut() {
-        marks.sort_unstable();
+    for markers in found.values_mut() {
+        markers.sort_unstable();
     }
     found
 }
@@ -474,24 +481,24 @@ fn shared(
     tracks: &RankTracks,
     rank: StepRank,
     cancel: &Cancel,
-) -> Result<RankMoments, Cancelled> {
+) -> Result<RankIntervals, Cancelled> {
     // In the order of the trace's tracks.
     let own = tracks.devices(rank).iter();
     let queues = own.flat_map(|device| &devices.list[*device].queues);
     let threads = tracks.threads(rank).iter().copied();
     let mut own: Vec<TrackId> = threads.chain(queues.map(|queue| queue.track)).collect();
     own.sort_unstable();
-    let pieces = own
+    let chunks = own
         .into_iter()
         .map(|track| (track, 0..trace.slices(track).len()));
-    let pieces = parallel::track_chunks(pieces);
-    let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
-        let Some(track) = trace.tracks().get(piece.track.index()) else {
+    let chunks = parallel::track_chunks(chunks);
+    let parts = parallel::scan(&chunks, cancel, Vec::new, |found, chunk| {
+        let Some(track) = trace.tracks().get(chunk.track.index()) else {
             return;
         };
         let mut lists = Lists::default();
-        collect(trace, devices, track, piece.indexes.clone(), &mut lists);
-        found.push((piece.track, piece.indexes.start, lists));
+        collect(trace, devices, track, chunk.indexes.clone(), &mut lists);
+        found.push((chunk.track, chunk.indexes.start, lists));
     })?;
     let mut parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
@@ -511,12 +518,12 @@ fn shared(
         let computing = devices.computing(&devices.list[device], cancel)?;
         lists[Class::DeviceCompute as usize].extend(computing);
         let [compute, communication, copy, ..] = lists;
-        let moments = [compute, communication, copy].map(IntervalSet::from_intervals);
-        if moments.iter().any(|moments| !moments.is_empty()) {
-            found.push((device, moments));
+        let intervals = [compute, communication, copy].map(IntervalSet::from_intervals);
+        if intervals.iter().any(|intervals| !intervals.is_empty()) {
+            found.push((device, intervals));
         }
     }
-    Ok(RankMoments {
+    Ok(RankIntervals {
         devices: found,
         host: host.map(IntervalSet::from_intervals),
     })
@@ -606,9 +613,9 @@ fn own<'a>(
         .filter_map(|index| analysis_windows.get(*index));
     let mut own: Vec<&AnalysisWindow> = own.collect();
     own.sort_by_key(|analysis_window| (analysis_window.range.start, analysis_window.marker));
-    for (place, (on, marks)) in rows.enumerate() {
+    for (position, (on, markers)) in rows.enumerate() {
         let slices = trace.slices(on);
-        let is_marked = place == 0;
+        let is_marked = position == 0;
         let overlapping = trace.overlapping(on);
         // In the order of time.
         let (mut input, mut host) = (Vec::new(), Vec::new());
@@ -640,7 +647,7 @@ fn own<'a>(
             let until = slices.start.partition_point(|begin| *begin < end);
             for index in open.into_iter().chain(first..until.max(first)) {
                 let (begin, until) = (slices.start[index], slices.end(index));
-                let is_other = marks.binary_search(&index).is_ok() || until <= start;
+                let is_other = markers.binary_search(&index).is_ok() || until <= start;
                 let encloses = (!is_marked || analysis_window.is_pause)
                     && !analysis_window.holds(begin, until);
                 if is_other || encloses {

@@ -311,10 +311,10 @@ fn is_wait(name: &str) -> bool {
 
 /// Returns whether a repetition in this range represents the run.
 fn matters(trace: &Trace, range: Range<Time>) -> bool {
-    let part = |of: i128, whole: i128| of as f64 / (whole as f64).max(1.0);
+    let fraction = |of: i128, whole: i128| of as f64 / (whole as f64).max(1.0);
     let whole = trace.span();
     let length = range.end.since(range.start).ps().into();
-    if part(length, whole.end.since(whole.start).ps().into()) >= EXTENT {
+    if fraction(length, whole.end.since(whole.start).ps().into()) >= EXTENT {
         return true;
     }
     let queues = trace
@@ -330,7 +330,7 @@ fn matters(trace: &Trace, range: Range<Time>) -> bool {
         inside += sum(&slices.dur[from..to.max(from)]);
         all += sum(slices.dur);
     }
-    all > 0 && part(inside, all) >= DEVICE_WORK
+    all > 0 && fraction(inside, all) >= DEVICE_WORK
 }
 
 /// Computes the standard deviation over the mean.

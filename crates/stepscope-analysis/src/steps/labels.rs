@@ -116,14 +116,14 @@ enum Covered {
 impl Covered {
     fn entry(&mut self, name: NameId, step: usize) -> &mut Time {
         match self {
-            Self::Once(job, moments) => {
-                let (writer, until) = &mut moments[name.index()];
+            Self::Once(job, counted_until) => {
+                let (writer, until) = &mut counted_until[name.index()];
                 if *writer != *job {
                     (*writer, *until) = (*job, Time::MIN);
                 }
                 until
             }
-            Self::ByStep(moments) => moments.entry((name, step)).or_insert(Time::MIN),
+            Self::ByStep(counted_until) => counted_until.entry((name, step)).or_insert(Time::MIN),
         }
     }
 }
@@ -141,22 +141,22 @@ struct Job {
 struct Counter {
     sums: Table,
     /// See [`Covered::Once`].
-    moments: Vec<(u32, Time)>,
+    counted_until: Vec<(u32, Time)>,
 }
 
 /// Number of chunks of a long track. Each chunk reads the slices again that are open at its start.
-const PIECES: usize = 4;
+const CHUNKS: usize = 4;
 
 /// Splits the steps on a track into chunks with about as many slices each.
-fn pieces(start: &[Time], steps: &[Marker]) -> Vec<Range<usize>> {
-    let pieces = if start.len() < parallel::CHUNK_LEN {
+fn chunks(start: &[Time], steps: &[Marker]) -> Vec<Range<usize>> {
+    let chunks = if start.len() < parallel::CHUNK_LEN {
         1
     } else {
-        PIECES
+        CHUNKS
     };
     let mut cuts = vec![0];
-    for piece in 1..pieces {
-        let at = start.get(start.len() / pieces * piece).copied();
+    for chunk in 1..chunks {
+        let at = start.get(start.len() / chunks * chunk).copied();
         let begun = |step: &Marker| at.is_some_and(|at| step.start < at);
         cuts.push(steps.partition_point(begun));
     }
@@ -185,7 +185,7 @@ pub(super) fn labels(
             .push(*marker);
     }
     let fused = FusedFiles::new(trace, steps.keys().copied());
-    let marks = Marks::from_trace(trace);
+    let marks = StepMarkers::from_trace(trace);
     let mut jobs = Vec::new();
     let mut size = 0;
     for track in trace.tracks() {
@@ -199,7 +199,7 @@ pub(super) fn labels(
         let slices = trace.slices(track.id);
         size += slices.len();
         let device = matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Steps);
-        jobs.extend(pieces(slices.start, own).into_iter().map(|steps| Job {
+        jobs.extend(chunks(slices.start, own).into_iter().map(|steps| Job {
             track: track.id,
             rank,
             steps,
@@ -220,18 +220,18 @@ pub(super) fn labels(
         || Counter {
             sums: Table::new(names),
             // Initial value that is no job's number.
-            moments: vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)],
+            counted_until: vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)],
         },
         |counter, (number, job)| {
-            let mut covered = if apart.contains(&job.rank) && counter.moments.len() == names {
-                Covered::Once(*number, std::mem::take(&mut counter.moments))
+            let mut covered = if apart.contains(&job.rank) && counter.counted_until.len() == names {
+                Covered::Once(*number, std::mem::take(&mut counter.counted_until))
             } else {
                 Covered::ByStep(FxHashMap::default())
             };
             let own = &steps[&job.rank];
             label_track(trace, job, own, &marks, &mut covered, &mut counter.sums);
             if let Covered::Once(_, taken) = covered {
-                counter.moments = taken;
+                counter.counted_until = taken;
             }
         },
     );
@@ -278,9 +278,9 @@ fn without_functions(rows: &mut Vec<LabelRow>, notes: &mut Vec<StepNote>) {
         return;
     }
     rows.retain(|row| !python_calls::is_function(&row.label));
-    let gone = all - rows.len();
-    if gone > 0 {
-        notes.push(StepNote::FunctionsLeftOut { functions: gone });
+    let removed = all - rows.len();
+    if removed > 0 {
+        notes.push(StepNote::FunctionsLeftOut { functions: removed });
     }
 }
 
@@ -289,7 +289,7 @@ fn dur(ps: i128) -> Dur {
 }
 
 /// Positions of the slices that mark steps: they are no labels, nor are repeated ones on other tracks.
-struct Marks {
+struct StepMarkers {
     /// Indexes of the markers by track.
     of: FxHashMap<TrackId, Vec<usize>>,
     /// Whether any marker has the name, by name id.
@@ -298,7 +298,7 @@ struct Marks {
     rows: ThreadRows,
 }
 
-impl Marks {
+impl StepMarkers {
     fn from_trace(trace: &Trace) -> Self {
         let mut found = Self {
             of: FxHashMap::default(),
@@ -329,7 +329,7 @@ fn label_track(
     trace: &Trace,
     job: &Job,
     steps: &[Marker],
-    marks: &Marks,
+    marks: &StepMarkers,
     covered: &mut Covered,
     sums: &mut Table,
 ) {
@@ -357,7 +357,7 @@ fn label_track(
         whole.is_some_and(|(begin, last)| slices.start[index] <= begin && slices.end(index) >= last)
     };
     let on_track = marks.of.get(&job.track).map_or(&[][..], Vec::as_slice);
-    let is_mark = |index: usize, name: NameId| {
+    let is_marker = |index: usize, name: NameId| {
         marks.names.get(name.index()) == Some(&true) && on_track.binary_search(&index).is_ok()
     };
     let same_thread = marks.rows.others(job.track);
@@ -395,7 +395,7 @@ fn label_track(
                     encloses_all(index)
                 }
             };
-            if outside(index) || is_mark(index, name) {
+            if outside(index) || is_marker(index, name) {
                 continue;
             }
             let place = match (on_step_track, job.device) {
@@ -418,7 +418,7 @@ fn label_track(
                 continue;
             };
             let around = slices.name[parent];
-            if !is_mark(parent, around) && !outside(parent) {
+            if !is_marker(parent, around) && !outside(parent) {
                 sums.entry(around, place).self_ps -= within_ps;
             }
         }
@@ -437,25 +437,25 @@ mod tests {
 
     /// Computes the figures of all labels, with either variant of [`Covered`], and with the steps in chunks of
     /// this many.
-    fn figures(trace: &Trace, once: bool, piece: usize) -> Vec<Figure> {
+    fn figures(trace: &Trace, once: bool, chunk: usize) -> Vec<Figure> {
         let (markers, _) = super::super::marks::markers(trace);
-        let marks = Marks::from_trace(trace);
+        let marks = StepMarkers::from_trace(trace);
         let mut sums = Table::Sparse(FxHashMap::default());
-        let mut moments = vec![(u32::MAX, Time::MIN); trace.name_count()];
+        let mut counted_until = vec![(u32::MAX, Time::MIN); trace.name_count()];
         let mut number = 0;
         for track in trace.tracks() {
-            for from in (0..markers.len()).step_by(piece) {
+            for from in (0..markers.len()).step_by(chunk) {
                 let job = Job {
                     track: track.id,
                     rank: StepRank {
                         file: track.file,
                         process: None,
                     },
-                    steps: from..markers.len().min(from + piece),
+                    steps: from..markers.len().min(from + chunk),
                     device: false,
                 };
                 let mut covered = if once {
-                    Covered::Once(number, std::mem::take(&mut moments))
+                    Covered::Once(number, std::mem::take(&mut counted_until))
                 } else {
                     Covered::ByStep(FxHashMap::default())
                 };
@@ -468,7 +468,7 @@ mod tests {
                 label_track(trace, &job, &markers, &marks, &mut covered, &mut part);
                 sums.add(part);
                 if let Covered::Once(_, taken) = covered {
-                    moments = taken;
+                    counted_until = taken;
                 }
             }
         }
@@ -485,7 +485,7 @@ mod tests {
         /// Where steps do not overlap, one timestamp per label gives the same result as one for each step; and
         /// steps that are counted in chunks give the same sums.
         #[test]
-        fn one_moment_a_label_is_enough(
+        fn one_timestamp_per_label_is_sufficient(
             steps in prop::collection::vec((0..50_i64, 1..300_i64), 1..8),
             work in prop::collection::vec((0..3_usize, 0..1_500_i64, 0..700_i64, 0..4_u8), 0..60),
         ) {

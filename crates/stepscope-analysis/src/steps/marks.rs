@@ -38,8 +38,8 @@ impl Marker {
 /// Lists the markers that count, in order of their start, and the tracks whose markers repeat them.
 pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
     let mut by_track: BTreeMap<TrackId, Vec<Marker>> = BTreeMap::new();
-    for mark in trace.step_marks() {
-        let Some((on, index)) = trace.place_of_slice(mark.event) else {
+    for step_marker in trace.step_marks() {
+        let Some((on, index)) = trace.place_of_slice(step_marker.event) else {
             continue;
         };
         let slices = trace.slices(on);
@@ -50,7 +50,7 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
             continue;
         };
         by_track.entry(on).or_default().push(Marker {
-            number: mark.number,
+            number: step_marker.number,
             file,
             process: None,
             track: on,
@@ -64,7 +64,7 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
     }
     let numbered: Vec<usize> = by_track
         .values()
-        .filter_map(|marks| marks.first().map(|mark| mark.file))
+        .filter_map(|marks| marks.first().map(|step_marker| step_marker.file))
         .collect();
     let has_numbers = |file: usize| numbered.contains(&file);
     let unnumbered_marks = roots(trace, has_numbers)
@@ -81,21 +81,21 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         (std::cmp::Reverse(marks.len()), thread_first, *track)
     });
     let mut taken: FxHashMap<(StepRank, i64), TrackId> = FxHashMap::default();
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     let mut repeated = Vec::new();
     for (track, marks) in groups {
-        let before = kept.len();
+        let before = retained.len();
         let all = marks.len();
         for marker in marks {
             let owner = *taken.entry((marker.rank(), marker.number)).or_insert(track);
             if owner == track {
-                kept.push(marker);
+                retained.push(marker);
             }
         }
-        if kept.len() - before < all {
+        if retained.len() - before < all {
             repeated.push(track);
         }
     }
-    kept.sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
-    (kept, repeated)
+    retained.sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
+    (retained, repeated)
 }

@@ -22,7 +22,7 @@ use super::marks::Marker;
 use crate::device::Devices;
 
 /// Maximum number of slices of a queue whose launches are read to find the process that drives it.
-const LOOKED_AT: usize = 64;
+const MAX_SLICES: usize = 64;
 
 /// Sets the process of each marker in the files whose processes are ranks.
 pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>>) {
@@ -76,8 +76,8 @@ fn ranks(trace: &Trace, by_track: &BTreeMap<TrackId, Vec<Marker>>) -> FxHashMap<
 /// Returns the process that launched the work of a device queue, by the first slices with a link.
 fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
     let slices = trace.slices(queue);
-    let looked_at = (0..slices.len()).take(LOOKED_AT);
-    looked_at
+    let slices_read = (0..slices.len()).take(MAX_SLICES);
+    slices_read
         .flat_map(|index| trace.flows_in(slices.id(index)))
         .filter_map(|edge| trace.track_of(edge.from))
         .filter_map(|track| trace.tracks().get(track.index()))

@@ -12,18 +12,18 @@ use super::find;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchSteps {
     /// The requested numbers.
-    pub wanted: RangeInclusive<i64>,
+    pub requested: RangeInclusive<i64>,
     /// The lowest and the highest existing number; `None` when the run has no steps.
-    pub there: Option<(i64, i64)>,
+    pub available: Option<(i64, i64)>,
 }
 
 impl fmt::Display for NoSuchSteps {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.wanted.start(), self.wanted.end()) {
+        match (self.requested.start(), self.requested.end()) {
             (from, last) if from == last => write!(to, "no step {from} in this run")?,
             (from, last) => write!(to, "none of the steps {from}-{last} in this run")?,
         }
-        match self.there {
+        match self.available {
             Some((low, high)) if low == high => write!(to, ", its only one is {low}"),
             Some((low, high)) => write!(to, ", it has {low}-{high}"),
             None => write!(
@@ -41,13 +41,13 @@ impl std::error::Error for NoSuchSteps {}
 /// `marked_only` has the meaning of [`steps_of`](super::steps_of).
 pub fn range_of(
     trace: &Trace,
-    wanted: &RangeInclusive<i64>,
+    requested: &RangeInclusive<i64>,
     marked_only: bool,
 ) -> Result<Range<Time>, NoSuchSteps> {
     let markers = find(trace, marked_only).markers;
     let inside = markers
         .iter()
-        .filter(|marker| wanted.contains(&marker.number));
+        .filter(|marker| requested.contains(&marker.number));
     let range = inside
         .map(|marker| (marker.start, marker.end))
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -55,7 +55,7 @@ pub fn range_of(
     range
         .map(|(start, end)| start..end)
         .ok_or_else(|| NoSuchSteps {
-            wanted: wanted.clone(),
-            there: numbers().min().zip(numbers().max()),
+            requested: requested.clone(),
+            available: numbers().min().zip(numbers().max()),
         })
 }

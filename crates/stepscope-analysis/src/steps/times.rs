@@ -66,7 +66,7 @@ impl StepTimes {
 
     /// Computes the statistics of the steps of all ranks together, and of each rank; `ranks` has the lengths of
     /// each rank's steps, in the order of their start.
-    pub fn of_ranks<K: Copy + Ord>(ranks: &BTreeMap<K, Vec<Dur>>) -> (Self, BTreeMap<K, Self>) {
+    pub fn from_ranks<K: Copy + Ord>(ranks: &BTreeMap<K, Vec<Dur>>) -> (Self, BTreeMap<K, Self>) {
         let of_each: BTreeMap<K, Self> = ranks
             .iter()
             .map(|(rank, lengths)| (*rank, Self::from_durations(lengths)))
@@ -180,7 +180,7 @@ mod tests {
         let one_each: BTreeMap<usize, Vec<Dur>> = (0..8)
             .map(|rank| (rank, us(&[100 - 5 * rank as i64])))
             .collect();
-        let (together, _) = StepTimes::of_ranks(&one_each);
+        let (together, _) = StepTimes::from_ranks(&one_each);
         assert_eq!((together.count, together.max_ns), (8, Some(100_000.0)));
         assert_eq!((together.trend, together.outlier_ns), (None, None));
         // Rank 1 is permanently slower: none of its steps is an outlier for that. Rank 2 has too few for a trend.
@@ -189,7 +189,7 @@ mod tests {
             (1, us(&[20, 20, 20, 20, 20, 20, 24, 60])),
             (2, us(&[15; 7])),
         ]);
-        let (together, of_each) = StepTimes::of_ranks(&ranks);
+        let (together, of_each) = StepTimes::from_ranks(&ranks);
         let limits = of_each.values().map(|times| times.outlier_ns);
         assert_eq!(
             limits.collect::<Vec<_>>(),
@@ -203,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_are_no_figures() {
+    fn no_steps_give_no_statistics() {
         assert_eq!(StepTimes::from_durations(&[]), StepTimes::default());
         assert_eq!(
-            StepTimes::of_ranks::<usize>(&BTreeMap::new()).0,
+            StepTimes::from_ranks::<usize>(&BTreeMap::new()).0,
             StepTimes::default()
         );
         assert_eq!(percentile(&[], 0.5), None);

@@ -145,17 +145,17 @@ pub fn aggregate(
     query: &AggregateQuery<'_>,
     cancel: &Cancel,
 ) -> Result<Aggregate, Cancelled> {
-    let pieces = parallel::track_chunks(
+    let chunks = parallel::track_chunks(
         query
             .tracks
             .iter()
             .map(|&track| (track, trace.candidates(track, query.window.clone()))),
     );
     let parts = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || Groups::new(trace, query),
-        Groups::add_piece,
+        Groups::add_chunk,
     )?;
     let mut merged: FxHashMap<GroupKey, Totals> = FxHashMap::default();
     for mut part in parts {
@@ -197,19 +197,19 @@ fn track_times(
             track,
             indexes: 0..trace.slices(track).len(),
         })
-        .filter(|piece| !piece.indexes.is_empty())
+        .filter(|chunk| !chunk.indexes.is_empty())
         .collect();
-    let parts = parallel::scan(&whole_tracks, cancel, Vec::new, |times, piece| {
-        let busy = trace.busy(piece.track, query.window.clone());
-        times.push((piece.track, busy));
+    let parts = parallel::scan(&whole_tracks, cancel, Vec::new, |times, chunk| {
+        let busy = trace.busy(chunk.track, query.window.clone());
+        times.push((chunk.track, busy));
     })?;
     let busy: FxHashMap<TrackId, Dur> = parts.into_iter().flatten().collect();
     Ok(whole_tracks
         .iter()
-        .map(|piece| {
-            let busy = busy.get(&piece.track).copied().unwrap_or_default();
+        .map(|chunk| {
+            let busy = busy.get(&chunk.track).copied().unwrap_or_default();
             TrackTime {
-                track: piece.track,
+                track: chunk.track,
                 busy,
                 idle: Dur::from_ps(length.ps().saturating_sub(busy.ps())),
             }
@@ -239,7 +239,7 @@ struct Slot {
     category: NameId,
     /// The next slot of this name, with another category.
     next: u32,
-    wanted: bool,
+    selected: bool,
     totals: Totals,
 }
 
@@ -255,20 +255,20 @@ impl<'a> Groups<'a> {
         }
     }
 
-    fn add_piece(&mut self, piece: &parallel::TrackChunk) {
-        if self.track != Some(piece.track) {
+    fn add_chunk(&mut self, chunk: &parallel::TrackChunk) {
+        if self.track != Some(chunk.track) {
             self.flush();
-            self.track = Some(piece.track);
+            self.track = Some(chunk.track);
         }
-        let slices = self.trace.slices(piece.track);
+        let slices = self.trace.slices(chunk.track);
         let window = &self.query.window;
-        for index in piece.indexes.clone() {
+        for index in chunk.indexes.clone() {
             let (start, dur) = (slices.start[index], slices.dur[index]);
             let Some(clipped) = clip(start, dur, window) else {
                 continue;
             };
             let slot = self.slot(slices.name[index], slices.category.get(index));
-            if slot.wanted {
+            if slot.selected {
                 let id = EventId(slices.first_id.0.wrapping_add(low32(index)));
                 slot.totals.add(id, clipped);
             }
@@ -297,12 +297,12 @@ impl<'a> Groups<'a> {
         }
         if at == NONE {
             at = low32(self.slots.len());
-            let wanted = self.is_wanted(name, category);
+            let selected = self.is_selected(name, category);
             self.slots.push(Slot {
                 name,
                 category,
                 next: NONE,
-                wanted,
+                selected,
                 totals: Totals::default(),
             });
             match self.slots.get_mut(last as usize) {
@@ -317,7 +317,7 @@ impl<'a> Groups<'a> {
         &mut self.slots[at as usize]
     }
 
-    fn is_wanted(&self, name: NameId, category: NameId) -> bool {
+    fn is_selected(&self, name: NameId, category: NameId) -> bool {
         let by_name = self.query.names.is_none_or(|names| names.contains(name));
         by_name
             && self
@@ -338,7 +338,7 @@ impl<'a> Groups<'a> {
             if let Some(first) = self.by_name.get_mut(slot.name.index()) {
                 *first = NONE;
             }
-            if !slot.wanted {
+            if !slot.selected {
                 continue;
             }
             let mut key = GroupKey::default();

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_tracers_are_a_tree_without_what_is_between_them() {
+    fn traced_calls_form_a_tree_without_other_slices() {
         let trace = example();
         assert_eq!(
             nodes(&trace, FlameBy::Python, 100),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_trace_has_is_available() {
+    fn only_recorded_selections_are_available() {
         let of = |trace: &Trace| available(trace, &Cancel::default()).unwrap();
         assert_eq!(
             of(&example()),

@@ -36,15 +36,15 @@ pub fn durations(
     if names.is_empty() {
         return Ok(Durations::default());
     }
-    let pieces = parallel::track_chunks(tracks.iter().map(|&track| {
+    let chunks = parallel::track_chunks(tracks.iter().map(|&track| {
         let start = trace.slices(track).start;
         let first = start.partition_point(|&at| at < window.start);
         let end = start.partition_point(|&at| at < window.end);
         (track, first..end.max(first))
     }));
-    let parts = parallel::scan(&pieces, cancel, Vec::new, |found: &mut Vec<i64>, piece| {
-        let slices = trace.slices(piece.track);
-        for index in piece.indexes.clone() {
+    let parts = parallel::scan(&chunks, cancel, Vec::new, |found: &mut Vec<i64>, chunk| {
+        let slices = trace.slices(chunk.track);
+        for index in chunk.indexes.clone() {
             if names.contains(slices.name[index]) {
                 found.push(slices.dur[index].ps());
             }

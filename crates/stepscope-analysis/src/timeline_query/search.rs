@@ -103,8 +103,8 @@ pub fn search(
         Page::Near(_) if counted.before == found.total => 0,
         Page::After(..) | Page::Near(_) => counted.before,
     };
-    let wanted = found.first..found.total.min(found.first.saturating_add(limit as u64));
-    found.hits = collect(trace, query, &whole, &counted.buckets, wanted, cancel)?;
+    let requested = found.first..found.total.min(found.first.saturating_add(limit as u64));
+    found.hits = collect(trace, query, &whole, &counted.buckets, requested, cancel)?;
     Ok(found)
 }
 
@@ -139,12 +139,12 @@ fn count(
             buckets: vec![0; BUCKETS],
             before: 0,
         },
-        |counts, piece| {
+        |counts, chunk| {
             let mut of_piece = 0;
             // Events of a chunk come in time order: the bin is looked up once, not once per event.
             let mut bucket = Walk::new(range, BUCKETS);
             let mut bin = Walk::new(&query.bin_range, bins);
-            visit(trace, query, range, piece, |hit, _, _| {
+            visit(trace, query, range, chunk, |hit, _, _| {
                 of_piece += 1;
                 if let Some(bucket) = counts.buckets.get_mut(bucket.part(hit.start)) {
                     *bucket += 1;
@@ -160,7 +160,7 @@ fn count(
                 counts.before += u64::from(in_front);
             });
             if of_piece > 0 {
-                counts.by_track.push((piece.track, of_piece));
+                counts.by_track.push((chunk.track, of_piece));
             }
         },
     )?;
@@ -193,16 +193,16 @@ fn count(
     Ok(sum)
 }
 
-/// Collects the hits with the indexes `wanted` among those that start in `range`, whose bucket counts are known.
+/// Collects the hits with the indexes `requested` among those that start in `range`, whose bucket counts are known.
 fn collect(
     trace: &Trace,
     query: &SearchQuery<'_>,
     range: &Range<Time>,
     buckets: &[u64],
-    wanted: Range<u64>,
+    requested: Range<u64>,
     cancel: &Cancel,
 ) -> Result<Vec<Hit>, Cancelled> {
-    if wanted.is_empty() {
+    if requested.is_empty() {
         return Ok(Vec::new());
     }
     // The buckets from the one with the first requested hit to the one with the last.
@@ -210,39 +210,39 @@ fn collect(
     let mut seen = 0;
     let (mut low, mut high) = (None, 0);
     for (index, &count) in buckets.iter().enumerate() {
-        if low.is_none() && seen + count > wanted.start {
+        if low.is_none() && seen + count > requested.start {
             low = Some(index);
             before = seen;
         }
         seen += count;
         high = index + 1;
-        if seen >= wanted.end {
+        if seen >= requested.end {
             break;
         }
     }
     let low = low.unwrap_or(0);
     let inner = part_start(low, range, BUCKETS)..part_start(high, range, BUCKETS);
-    let wanted = wanted.start - before..wanted.end - before;
+    let requested = requested.start - before..requested.end - before;
     if seen - before > COLLECT && inner.end.since(inner.start).ps() > 1 {
         let narrower = inner.end.since(inner.start) < range.end.since(range.start);
         if narrower {
             let counted = count(trace, query, &inner, None, cancel)?;
-            return collect(trace, query, &inner, &counted.buckets, wanted, cancel);
+            return collect(trace, query, &inner, &counted.buckets, requested, cancel);
         }
     }
     let parts = parallel::scan(
         &work(trace, query, &inner),
         cancel,
         Vec::new,
-        |hits: &mut Vec<Hit>, piece| {
-            visit(trace, query, &inner, piece, |hit, _, _| hits.push(hit));
+        |hits: &mut Vec<Hit>, chunk| {
+            visit(trace, query, &inner, chunk, |hit, _, _| hits.push(hit));
         },
     )?;
     let mut hits = parts.concat();
     cancel.check()?;
     hits.sort_unstable();
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(hits.len());
-    let page = index(wanted.start)..index(wanted.end);
+    let page = index(requested.start)..index(requested.end);
     Ok(hits[page].to_vec())
 }
 
@@ -338,10 +338,10 @@ pub(crate) fn visit(
     trace: &Trace,
     query: &SearchQuery<'_>,
     range: &Range<Time>,
-    piece: &TrackChunk,
+    chunk: &TrackChunk,
     mut hit: impl FnMut(Hit, Dur, NameId),
 ) {
-    let slices = trace.slices(piece.track);
+    let slices = trace.slices(chunk.track);
     let count = slices.start.len();
     let mut test = |start: Time, dur: Dur, name: NameId, id: EventId| {
         if query.names.contains(name)
@@ -363,8 +363,8 @@ pub(crate) fn visit(
                 .wrapping_add(u32::try_from(index).unwrap_or(u32::MAX)),
         )
     };
-    if piece.indexes.start < count {
-        for index in piece.indexes.clone() {
+    if chunk.indexes.start < count {
+        for index in chunk.indexes.clone() {
             test(
                 slices.start[index],
                 slices.dur[index],
@@ -373,8 +373,8 @@ pub(crate) fn visit(
             );
         }
     } else {
-        let instants = trace.instants(piece.track);
-        for index in piece.indexes.clone() {
+        let instants = trace.instants(chunk.track);
+        for index in chunk.indexes.clone() {
             let index = index - count;
             test(
                 instants.at[index],
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_begins_where_times_begin_to_fall_into_it() {
+    fn part_start_is_the_first_time_of_the_part() {
         for (start, end) in [(0, 10), (-5, 1_000_003), (0, 1 << 60), (i64::MIN, i64::MAX)] {
             let range = Time::from_ps(start)..Time::from_ps(end);
             for at in [1, 2, 511, BUCKETS - 1] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_the_same_parts() {
+    fn cursor_finds_the_same_parts() {
         let range = Time::from_ps(-7)..Time::from_ps(95);
         for parts in [1, 3, 10, 1_000] {
             let mut walk = Walk::new(&range, parts);

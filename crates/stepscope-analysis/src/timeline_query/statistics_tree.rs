@@ -107,7 +107,7 @@ struct Open {
     profile: usize,
     row: u32,
     /// Fraction of the function's calls that this node represents.
-    part: f64,
+    fraction: f64,
 }
 
 #[derive(Default)]
@@ -153,14 +153,14 @@ impl Growing {
             has_root = true;
             let total_s = function.total_s.unwrap_or(0.0);
             let rest_s = total_s - others().map(|caller| caller.total_s).sum::<f64>();
-            let part = share(rest_s, total_s, calls - inside, calls);
+            let fraction = share(rest_s, total_s, calls - inside, calls);
             let self_s =
                 function.self_s.unwrap_or(0.0) - others().map(|caller| caller.self_s).sum::<f64>();
             let sums = (calls - inside, rest_s, self_s);
             let open = Open {
                 profile: number,
                 row,
-                part,
+                fraction,
             };
             self.add(open, parent, sums);
         }
@@ -179,7 +179,7 @@ impl Growing {
             let open = Open {
                 profile: number,
                 row,
-                part: 1.0,
+                fraction: 1.0,
             };
             self.add(open, parent, sums);
         }
@@ -233,20 +233,20 @@ impl Growing {
                 if above.contains(&edge.callee) {
                     continue;
                 }
-                let total_s = edge.total_s * open.part;
+                let total_s = edge.total_s * open.fraction;
                 let callee = profiles
                     .get(open.profile)
                     .and_then(|profile| profile.rows.get(edge.callee as usize));
                 let (whole_s, whole_calls) = callee.map_or((0.0, 0), |row| {
                     (row.total_s.unwrap_or(0.0), row.calls.unwrap_or(0))
                 });
-                let count = part_of(edge.calls, open.part);
+                let count = scale_calls(edge.calls, open.fraction);
                 let next = Open {
                     profile: open.profile,
                     row: edge.callee,
-                    part: share(total_s, whole_s, count, whole_calls),
+                    fraction: share(total_s, whole_s, count, whole_calls),
                 };
-                self.add(next, at, (count, total_s, edge.self_s * open.part));
+                self.add(next, at, (count, total_s, edge.self_s * open.fraction));
             }
         }
         false
@@ -284,8 +284,8 @@ fn share(time_s: f64, whole_s: f64, calls: u64, whole_calls: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a part of a u64 fits one"
 )]
-fn part_of(calls: u64, part: f64) -> u64 {
-    (calls as f64 * part).round().max(1.0) as u64
+fn scale_calls(calls: u64, fraction: f64) -> u64 {
+    (calls as f64 * fraction).round().max(1.0) as u64
 }
 
 /// Limit of a time: longer ones are invalid, and sums of a million of them still fit.
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_a_shared_function_are_shared_out_by_time() {
+    fn calls_of_a_shared_function_are_distributed_by_time() {
         let profile = profile();
         let found = lines(&tree(&[&profile], 100));
         for expected in [
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_callers_and_times_are_no_panic() {
+    fn damaged_callers_and_times_do_not_panic() {
         let mut f = row("f", 1, f64::NAN, f64::INFINITY);
         f.callers = vec![caller(99, 1, f64::NEG_INFINITY, f64::NAN)];
         let profile = Profile {

@@ -1,5 +1,5 @@
-//! HTA's launch statistics, kernel breakdown, copies and temporal breakdown, by its definitions and to
-//! its rounding: a begin is rounded up to a whole microsecond, an end down.
+//! HTA's launch statistics, kernel breakdown, copies and temporal breakdown, by its definitions and to its
+//! rounding: a start is rounded up to a whole microsecond, an end down.
 
 #![allow(
     clippy::similar_names,
@@ -26,7 +26,7 @@ fn value(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// Files of figures of one kind, with the trace of the one rank that they are about.
+/// Lists files of figures of one kind, with the trace of the rank that they describe.
 fn of_one_rank(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
     let name = |path: &Path| {
         path.file_name()
@@ -55,7 +55,7 @@ fn first(path: &Path) -> Run {
     runs.remove(0)
 }
 
-/// Begin and end of a slice as HTA has them, microseconds on the file's own clock.
+/// Returns start and end of a slice as HTA computes them, microseconds on the file's own clock.
 fn whole_us(run: &Run, track: TrackId, index: usize) -> (i128, i128) {
     const US: i128 = 1_000_000;
     let slices = run.trace.slices(track);
@@ -73,7 +73,7 @@ fn launch_statistics_equal_hta() {
     let (mut compared, mut files) = (0, 0);
     for (path, figures) in of_one_rank(&folder, "hta_kernel_launch_stats_rank") {
         let rows = traces::csv(&figures);
-        // Its times of MTIA are no launches of kernels.
+        // HTA's times of MTIA are no launches of kernels.
         if rows.is_empty() || path.to_string_lossy().contains("mtia") {
             continue;
         }
@@ -82,15 +82,15 @@ fn launch_statistics_equal_hta() {
         let cancel = Cancel::default();
         let devices = Devices::from_trace(trace, &cancel).unwrap();
         let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
-        // Length of the call and of the work, and the delay, by the number that joins them.
+        // Durations of the call and of the work, and the delay, by the number that joins them.
         let mut ours: BTreeMap<i64, Vec<[i128; 3]>> = BTreeMap::new();
         for queue in devices.list.iter().flat_map(|device| &device.queues) {
             let slices = trace.slices(queue.track);
             for index in 0..slices.len() {
                 let call = launches.get(queue.track, index);
-                let place = call.and_then(|call| trace.place_of_slice(call));
+                let position = call.and_then(|call| trace.place_of_slice(call));
                 let joined = Config::from_event(trace, slices.id(index)).correlation;
-                let (Some((track, at)), Some(joined)) = (place, joined) else {
+                let (Some((track, at)), Some(joined)) = (position, joined) else {
                     continue;
                 };
                 let (work, call) = (
@@ -105,13 +105,13 @@ fn launch_statistics_equal_hta() {
             }
         }
         for row in rows {
-            let theirs = ["cpu_duration", "gpu_duration", "launch_delay"]
+            let expected = ["cpu_duration", "gpu_duration", "launch_delay"]
                 .map(|key| value(&row[key]).round() as i128);
             let joined = value(&row["correlation"]) as i64;
-            let mine = ours.get(&joined).cloned().unwrap_or_default();
+            let actual = ours.get(&joined).cloned().unwrap_or_default();
             assert!(
-                mine.contains(&theirs),
-                "{}: {joined}: {mine:?} {theirs:?}",
+                actual.contains(&expected),
+                "{}: {joined}: {actual:?} {expected:?}",
                 path.display()
             );
             compared += 1;
@@ -150,9 +150,9 @@ fn kernel_kinds_and_their_overlaps_equal_hta() {
             times.any_without(all[one], &others)
         };
         let both = |one: usize, other: usize, third: usize| {
-            let beside: Vec<Work> = [all[other], all[third]].concat();
+            let overlapping: Vec<Work> = [all[other], all[third]].concat();
             let with = times.any_without(all[one], all[third]);
-            let without = times.any_without(all[one], &beside);
+            let without = times.any_without(all[one], &overlapping);
             Dur::from_ps(with.ps() - without.ps())
         };
         for (kind, dur) in [
@@ -171,9 +171,9 @@ fn kernel_kinds_and_their_overlaps_equal_hta() {
     let rows = traces::csv(&path);
     let all: f64 = rows.iter().map(|row| value(&row["sum"])).sum();
     for row in &rows {
-        let mine = sums[row["kernel_type"].as_str()].as_ns_f64() / 1e3;
-        assert_eq!(mine.round() as i64, value(&row["sum"]) as i64, "{row:?}");
-        let share = (mine / all * 1e3).round() / 10.0;
+        let actual = sums[row["kernel_type"].as_str()].as_ns_f64() / 1e3;
+        assert_eq!(actual.round() as i64, value(&row["sum"]) as i64, "{row:?}");
+        let share = (actual / all * 1e3).round() / 10.0;
         assert!(
             (share - value(&row["percentage"])).abs() < 0.051,
             "{row:?} {share}"
@@ -197,28 +197,27 @@ fn kernels_of_each_rank_equal_hta() {
         let ours = report(&run, "kernels", Some("name"));
         let rows = ours["rows"].as_array().unwrap();
         let own = figures.iter().filter(|row| row["rank"] == rank.to_string());
-        // The small ones stand together under one name; of some it knows the sum alone, which then is
-        // its mean, too.
+        // HTA merges the small ones under one name; for some it has only the sum, which then is its mean, too.
         for row in own.filter(|row| row["name"] != "others") {
-            let what = format!("rank {rank} {}", row["name"]);
-            let mine = rows
+            let context = format!("rank {rank} {}", row["name"]);
+            let actual = rows
                 .iter()
-                .find(|mine| mine["name"] == row["name"].as_str());
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            for (own, theirs) in [
+                .find(|actual| actual["name"] == row["name"].as_str());
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
+            for (own, expected) in [
                 ("total_ns", "sum (us)"),
                 ("max_ns", "max (us)"),
                 ("min_ns", "min (us)"),
                 ("mean_ns", "mean (us)"),
                 ("deviation_ns", "stddev"),
             ] {
-                let theirs = value(&row[theirs]);
+                let expected = value(&row[expected]);
                 let one = value(&row["sum (us)"]) <= value(&row["mean (us)"]);
-                if theirs.is_finite() && (own == "total_ns" || !one) {
-                    let mine = number(&mine[own]) / 1e3;
+                if expected.is_finite() && (own == "total_ns" || !one) {
+                    let actual = number(&actual[own]) / 1e3;
                     assert!(
-                        (mine - theirs).abs() < 1e-6 * theirs.max(1.0),
-                        "{what} {own}: {mine} {theirs}"
+                        (actual - expected).abs() < 1e-6 * expected.max(1.0),
+                        "{context} {own}: {actual} {expected}"
                     );
                 }
             }
@@ -247,29 +246,30 @@ fn rates_of_copies_equal_hta() {
         let devices = Devices::from_trace(trace, &cancel).unwrap();
         let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
         let found = kernels(trace, &devices, &launches, By::Name, &trace.span(), &cancel).unwrap();
-        // It puts the kinds of memory together.
+        // HTA merges the kinds of memory.
         let same = |name| trace.name(name).starts_with(cells[1]);
         let copies: Vec<_> = found.copies.iter().filter(|own| same(own.name)).collect();
         let sized: u64 = copies.iter().map(|own| own.sized).sum();
         assert_eq!(sized, value(cells[2]) as u64, "{line}");
-        // It shows the rates in the file, which were made before the times were cut to whole microseconds.
+        // HTA shows the rates in the file, which were computed before the times were rounded to whole
+        // microseconds.
         let mut most = 0.0_f64;
         for queue in devices.list.iter().flat_map(|device| &device.queues) {
             let slices = trace.slices(queue.track);
             for index in (0..slices.len()).filter(|index| same(slices.name[*index])) {
                 let bytes = Config::from_event(trace, slices.id(index)).bytes.unwrap() as f64;
                 let ns = slices.dur[index].as_ns_f64();
-                let mut said = 0.0;
+                let mut total = 0.0;
                 let read = trace.args(slices.id(index), &mut |key, value| match (key, value) {
-                    ("memory bandwidth (GB/s)", ArgValue::Double(rate)) => said = rate,
-                    ("memory bandwidth (GB/s)", ArgValue::Int(rate)) => said = rate as f64,
+                    ("memory bandwidth (GB/s)", ArgValue::Double(rate)) => total = rate,
+                    ("memory bandwidth (GB/s)", ArgValue::Int(rate)) => total = rate as f64,
                     _ => {}
                 });
                 assert!(read.is_ok());
-                most = most.max(said);
+                most = most.max(total);
                 let (low, high) = (bytes / (ns + 2e3), bytes / ns.max(1e-9));
-                assert!(low * (1.0 - 1e-9) <= said, "{line}: {said} {low}");
-                assert!(said <= high * (1.0 + 1e-9), "{line}: {said} {high}");
+                assert!(low * (1.0 - 1e-9) <= total, "{line}: {total} {low}");
+                assert!(total <= high * (1.0 + 1e-9), "{line}: {total} {high}");
             }
         }
         assert!((most - value(cells[9])).abs() < 1e-9, "{line}: {most}");
@@ -312,27 +312,27 @@ fn the_temporal_breakdown_equals_hta() {
                 (ns / 1e3 - value(&row[&format!("{kind}_time(us)")])).abs() < 1e-9,
                 "{kind} of {row:?}: {ns}"
             );
-            // Two digits; it keeps what was rounded apart, so the last one may be off.
-            let theirs = value(&row[&format!("{kind}_time_pctg")]);
+            // Two digits; HTA adds up rounded values, so the last digit may be off.
+            let expected = value(&row[&format!("{kind}_time_pctg")]);
             assert!(
-                (ns / all * 100.0 - theirs).abs() < 0.0151,
+                (ns / all * 100.0 - expected).abs() < 0.0151,
                 "{kind} of {row:?}"
             );
         }
         assert!((all / 1e3 - value(&row["kernel_time(us)"])).abs() < 1e-9);
         let hidden = times.hidden_communication().as_ns_f64() / times.communication().as_ns_f64();
-        let theirs = value(&overlap["comp_comm_overlap_pctg"]);
-        assert!((hidden * 100.0 - theirs).abs() < 0.0051, "{overlap:?}");
+        let expected = value(&overlap["comp_comm_overlap_pctg"]);
+        assert!((hidden * 100.0 - expected).abs() < 0.0051, "{overlap:?}");
     }
 }
 
-/// Traces with HTA's figures in this table, and where HTA keeps them. Two traces have operators of the host that name
-/// a stream, which HTA counts among the kernels as long as it leaves out no step.
+/// Traces with HTA's figures in this table, and HTA's columns. Two traces have operators of the host that name a
+/// stream, which HTA counts among the kernels as long as it leaves out no step.
 fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
     let found = traces::below(folder, |path| {
         path.ends_with(format!("hta/hta_{table}.csv"))
     });
-    let traces_of = found.into_iter().filter_map(|figures| {
+    let find_traces = found.into_iter().filter_map(|figures| {
         let truth = figures.parent()?.parent()?;
         let trace = if truth.ends_with("dlrm8.truth") {
             folder.join("torch_multirank/dlrm8")
@@ -341,7 +341,7 @@ fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
         };
         Some((trace, figures))
     });
-    traces_of
+    find_traces
         .filter(|(trace, _)| {
             let name = trace.to_string_lossy();
             !["mi300_xdit_sd35", "mi300_vllm_decode_graph_capture"]
@@ -351,7 +351,7 @@ fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
         .collect()
 }
 
-/// HTA's figures by our reading of its definitions.
+/// HTA's figures by our implementation of its definitions.
 fn by_hta(run: &Run) -> Vec<hta::RankTimes> {
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -372,10 +372,10 @@ fn temporal_breakdowns_of_all_traces_equal_hta() {
         let found = by_hta(&first(&path));
         let rows = traces::csv(&figures);
         assert_eq!(found.len(), rows.len(), "{}", path.display());
-        for (mine, row) in found.iter().zip(&rows) {
-            off.extend(temporal_off(mine, |key| value(&row[key])).map(|key| (path.clone(), key)));
+        for (actual, row) in found.iter().zip(&rows) {
+            off.extend(temporal_off(actual, |key| value(&row[key])).map(|key| (path.clone(), key)));
             ranks += 1;
-            cut += usize::from(mine.left_out > 0);
+            cut += usize::from(actual.left_out > 0);
         }
     }
     assert!(off.is_empty(), "{off:#?}");
@@ -385,19 +385,19 @@ fn temporal_breakdowns_of_all_traces_equal_hta() {
     );
 }
 
-/// Where the temporal breakdown differs.
+/// Lists the differences in the temporal breakdown.
 fn temporal_off(
-    mine: &hta::RankTimes,
-    theirs: impl Fn(&str) -> f64,
+    actual: &hta::RankTimes,
+    expected: impl Fn(&str) -> f64,
 ) -> impl Iterator<Item = String> {
     let off = [
-        ("idle_time(us)", mine.idle_us),
-        ("compute_time(us)", mine.compute_us),
-        ("non_compute_time(us)", mine.non_compute_us()),
-        ("kernel_time(us)", mine.kernel_us),
+        ("idle_time(us)", actual.idle_us),
+        ("compute_time(us)", actual.compute_us),
+        ("non_compute_time(us)", actual.non_compute_us()),
+        ("kernel_time(us)", actual.kernel_us),
     ]
     .map(|(key, us)| {
-        (us != theirs(key) as i64).then(|| format!("{key}: {us}, HTA {}", theirs(key)))
+        (us != expected(key) as i64).then(|| format!("{key}: {us}, HTA {}", expected(key)))
     });
     off.into_iter().flatten()
 }
@@ -410,26 +410,26 @@ fn overlaps_of_all_traces_equal_hta() {
     let (mut compared, mut off) = (0, Vec::new());
     for (path, figures) in with_hta(&folder, "comm_comp_overlap") {
         let found = by_hta(&first(&path));
-        for (mine, row) in found.iter().zip(traces::csv(&figures)) {
-            let theirs =
+        for (actual, row) in found.iter().zip(traces::csv(&figures)) {
+            let expected =
                 Some(value(&row["comp_comm_overlap_pctg"])).filter(|share| share.is_finite());
-            let ours = mine.overlap_percent();
-            // Halves are rounded by Python to the even digit.
-            if ours.is_some() != theirs.is_some()
+            let ours = actual.overlap_percent();
+            // Python rounds halves to the even digit.
+            if ours.is_some() != expected.is_some()
                 || ours
-                    .zip(theirs)
-                    .is_some_and(|(ours, theirs)| (ours - theirs).abs() > 0.0101)
+                    .zip(expected)
+                    .is_some_and(|(ours, expected)| (ours - expected).abs() > 0.0101)
             {
-                off.push((path.clone(), ours, theirs));
+                off.push((path.clone(), ours, expected));
             }
-            compared += usize::from(theirs.is_some());
+            compared += usize::from(expected.is_some());
         }
     }
     assert!(off.is_empty(), "{off:#?}");
     assert!(compared >= 12, "{compared}");
 }
 
-/// The words in HTA's tables for sets of kinds.
+/// HTA's names of sets of kinds.
 fn kinds_of(words: &str) -> Vec<HtaKind> {
     words
         .split(" overlapping ")
@@ -456,17 +456,17 @@ fn idle_times_of_all_streams_equal_hta() {
             let own = found
                 .iter()
                 .filter(|own| !many || run.trace.files()[own.file].spec.rank == Some(rank));
-            let mine = own
+            let actual = own
                 .flat_map(|own| &own.streams)
                 .find(|own| run.trace.tracks()[own.track.index()].stream == Some(stream));
-            // For a kernel without a call HTA takes the first event of the file for the call.
-            if mine.is_some_and(|mine| !all_are_called(&run, mine.track)) {
+            // For a kernel without a call HTA takes the first event of the file as the call.
+            if actual.is_some_and(|actual| !all_are_called(&run, actual.track)) {
                 continue;
             }
-            let us = mine.map(|mine| match row["idle_category"].as_str() {
-                "host_wait" => mine.host_wait_us,
-                "kernel_wait" => mine.kernel_wait_us,
-                _ => mine.other_us,
+            let us = actual.map(|actual| match row["idle_category"].as_str() {
+                "host_wait" => actual.host_wait_us,
+                "kernel_wait" => actual.kernel_wait_us,
+                _ => actual.other_us,
             });
             if us != Some(value(&row["idle_time"]) as i64) {
                 off.push((path.clone(), us, row));
@@ -478,7 +478,7 @@ fn idle_times_of_all_streams_equal_hta() {
     assert!(compared > 80, "{compared}");
 }
 
-/// Whether the call of every slice of a stream is in the file.
+/// Returns whether the call of every slice of a stream is in the file.
 fn all_are_called(run: &Run, track: TrackId) -> bool {
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -495,14 +495,14 @@ fn the_stragglers_of_one_step_equal_hta() {
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let rows =
         traces::csv(&folder.join("torch_multirank/dlrm8.truth/hta/hta_potential_stragglers.csv"));
-    let theirs: Vec<usize> = rows
+    let expected: Vec<usize> = rows
         .iter()
         .map(|row| value(&row["rank"]) as usize)
         .collect();
-    assert_eq!(straggling(&run), theirs);
+    assert_eq!(straggling(&run), expected);
 }
 
-/// The ranks that HTA would name.
+/// Returns the ranks that HTA would name.
 fn straggling(run: &Run) -> Vec<usize> {
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -516,7 +516,7 @@ fn straggling(run: &Run) -> Vec<usize> {
 #[test]
 fn a_job_of_several_ranks_and_steps_equals_hta() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hta");
-    let theirs = crate::reports::figures(&folder.join("figures.json"));
+    let expected = crate::reports::figures(&folder.join("figures.json"));
     let dir = tempfile::tempdir().unwrap();
     for rank in 0..4 {
         let name = format!("rank{rank}.json");
@@ -526,41 +526,41 @@ fn a_job_of_several_ranks_and_steps_equals_hta() {
     let found = by_hta(&run);
     assert_eq!(found.len(), 4);
     let mut off: Vec<String> = Vec::new();
-    for (place, mine) in found.iter().enumerate() {
-        let row = &theirs["temporal_breakdown"][place];
-        off.extend(temporal_off(mine, |key| number(&row[key])));
-        assert!(mine.left_out > 5, "the last step");
-        let overlap = &theirs["comm_comp_overlap"][place]["comp_comm_overlap_pctg"];
-        if mine.overlap_percent() != overlap.as_f64() {
+    for (position, actual) in found.iter().enumerate() {
+        let row = &expected["temporal_breakdown"][position];
+        off.extend(temporal_off(actual, |key| number(&row[key])));
+        assert!(actual.left_out > 5, "the last step");
+        let overlap = &expected["comm_comp_overlap"][position]["comp_comm_overlap_pctg"];
+        if actual.overlap_percent() != overlap.as_f64() {
             off.push(format!(
-                "overlap of {place}: {:?}, {overlap}",
-                mine.overlap_percent()
+                "overlap of {position}: {:?}, {overlap}",
+                actual.overlap_percent()
             ));
         }
     }
-    for row in theirs["kernel_kinds"].as_array().unwrap() {
+    for row in expected["kernel_kinds"].as_array().unwrap() {
         let kinds = kinds_of(row["kernel_type"].as_str().unwrap());
-        let us: i64 = found.iter().map(|mine| mine.exactly_us(&kinds)).sum();
+        let us: i64 = found.iter().map(|actual| actual.exactly_us(&kinds)).sum();
         if Some(us) != row["sum"].as_i64() {
             off.push(format!("{us}: {row}"));
         }
     }
-    for row in theirs["idle_time_breakdown"].as_array().unwrap() {
+    for row in expected["idle_time_breakdown"].as_array().unwrap() {
         let (rank, stream) = (number(&row["rank"]) as usize, row["stream"].as_i64());
         let mut streams = found[rank].streams.iter();
-        let mine = streams.find(|own| run.trace.tracks()[own.track.index()].stream == stream);
-        let mine = mine.unwrap();
+        let actual = streams.find(|own| run.trace.tracks()[own.track.index()].stream == stream);
+        let actual = actual.unwrap();
         let us = match row["idle_category"].as_str().unwrap() {
-            "host_wait" => mine.host_wait_us,
-            "kernel_wait" => mine.kernel_wait_us,
-            _ => mine.other_us,
+            "host_wait" => actual.host_wait_us,
+            "kernel_wait" => actual.kernel_wait_us,
+            _ => actual.other_us,
         };
         if us != number(&row["idle_time"]) as i64 {
             off.push(format!("{us}: {row}"));
         }
     }
     assert!(off.is_empty(), "{off:#?}");
-    let named: Vec<u64> = theirs["potential_stragglers"]
+    let named: Vec<u64> = expected["potential_stragglers"]
         .as_array()
         .unwrap()
         .iter()
@@ -588,11 +588,11 @@ fn a_job_of_several_ranks_and_steps_equals_hta() {
         .iter()
         .find(|section| section["name"] == "hta_temporal")
         .unwrap();
-    let first = &theirs["temporal_breakdown"][0]["idle_time(us)"];
+    let first = &expected["temporal_breakdown"][0]["idle_time(us)"];
     assert!((number(&shown["rows"][0]["idle_time_ns"]) - number(first) * 1e3).abs() < 1e-6);
     let overlap = report(&run, "overlap", None);
     assert_eq!(
         overlap["rows"][0]["hta_overlap_percent"],
-        theirs["comm_comp_overlap"][0]["comp_comm_overlap_pctg"]
+        expected["comm_comp_overlap"][0]["comp_comm_overlap_pctg"]
     );
 }

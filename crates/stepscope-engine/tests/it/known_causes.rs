@@ -1,4 +1,4 @@
-//! Programs that were made slow in one known way: the first finding names the cause, the thing and the saving.
+//! Programs that were made slow in one known way: the first finding names the cause, the location and the saving.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::reports::{plain, report};
 use crate::traces::open;
 
-/// What one scenario came to.
+/// Result of one scenario.
 struct Score {
     id: String,
     first: bool,
@@ -16,7 +16,7 @@ struct Score {
     names_it: Option<bool>,
     saves: Option<bool>,
     forbidden: bool,
-    told: String,
+    sentence: String,
 }
 
 fn folder() -> PathBuf {
@@ -32,7 +32,7 @@ fn words(value: &Value) -> Vec<String> {
     }
 }
 
-/// Texts of a finding that may name what causes it.
+/// Lists texts of a finding that may name its cause.
 fn texts(row: &Value) -> Vec<String> {
     let title = plain(&row["title"]).to_lowercase();
     let others = ["where", "advice"].iter().flat_map(|key| words(&row[*key]));
@@ -61,20 +61,22 @@ fn judge(path: &Path) -> Score {
     let row = right
         .filter(|right| *right < 3)
         .and_then(|right| rows.get(right));
-    let wanted = words(&truth["where"]);
-    let names_it = (!wanted.is_empty()).then(|| {
+    let requested = words(&truth["where"]);
+    let names_it = (!requested.is_empty()).then(|| {
         row.is_some_and(|row| {
             texts(row)
                 .iter()
-                .any(|text| wanted.iter().any(|word| text.contains(word)))
+                .any(|text| requested.iter().any(|word| text.contains(word)))
         })
     });
     let saving = truth["saving_per_step_ns"].as_f64();
     let saves = saving.zip(row).and_then(|(saving, row)| {
-        let told = row["saving_per_step_ns"].as_f64();
-        let same = row["kind"] == cause || told.is_some();
+        let sentence = row["saving_per_step_ns"].as_f64();
+        let same = row["kind"] == cause || sentence.is_some();
         let tolerance = truth["tolerance"].as_f64().unwrap();
-        same.then(|| told.is_some_and(|told| (told - saving).abs() <= tolerance * saving))
+        same.then(|| {
+            sentence.is_some_and(|sentence| (sentence - saving).abs() <= tolerance * saving)
+        })
     });
     Score {
         id: truth["id"].as_str().unwrap().to_owned(),
@@ -85,11 +87,11 @@ fn judge(path: &Path) -> Score {
         forbidden: words(&truth["must_not_say"])
             .iter()
             .any(|word| word == kinds[0]),
-        told: plain(&report["sentence"]),
+        sentence: plain(&report["sentence"]),
     }
 }
 
-/// Scores of all scenarios, in the order of their names.
+/// Lists the scores of all scenarios, in the order of their names.
 fn scores() -> Vec<Score> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
         .unwrap()
@@ -100,14 +102,14 @@ fn scores() -> Vec<Score> {
     paths.iter().map(|path| judge(path)).collect()
 }
 
-/// Those for which something does not hold, with what the report says.
+/// Lists the scenarios for which a criterion fails, with the sentence of the report.
 fn list<'a>(scores: impl Iterator<Item = &'a Score>) -> String {
-    let lines = scores.map(|score| format!("\n  {}: {}", score.id, score.told));
+    let lines = scores.map(|score| format!("\n  {}: {}", score.id, score.sentence));
     lines.collect()
 }
 
 #[test]
-fn first_finding_names_cause_place_and_saving() {
+fn first_finding_names_cause_location_and_saving() {
     let scores = scores();
     assert!(scores.len() >= 70, "{} scenarios", scores.len());
     let wrong = |right: fn(&Score) -> bool| {

@@ -1,4 +1,4 @@
-//! The engine over real directories: listing, opening, watching, what happens when files change.
+//! Tests of the engine over real directories: listing, opening, watching, and files that change.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions, RunState
 use stepscope_model::{ArgError, ArgValue, Limits};
 use stepscope_store::EventId;
 
-/// A Chrome JSON trace of `events` slices, each with one argument.
+/// Builds a Chrome JSON trace of `events` slices, each with one argument.
 fn trace(events: u32, label: &str) -> String {
     let mut text = String::from("{\"traceEvents\":[");
     for number in 0..events {
@@ -51,7 +51,7 @@ fn write(path: &Path, content: &str) {
     std::fs::write(path, content).unwrap();
 }
 
-/// Options over `logs`, with cache and data below `home`.
+/// Builds options over `logs`, with cache and data below `home`.
 fn options(logs: &Path, home: &Path) -> EngineOptions {
     EngineOptions {
         cache_dir: Some(home.join("cache")),
@@ -60,7 +60,7 @@ fn options(logs: &Path, home: &Path) -> EngineOptions {
     }
 }
 
-/// Why a run of this name cannot be opened, or what it says: slices and their names.
+/// Opens a run of this name and lists its slices and their names, or returns the error.
 #[cfg(unix)]
 fn opened(engine: &Engine, name: &str) -> String {
     let run = engine
@@ -90,7 +90,7 @@ fn a_listed_file_that_becomes_a_link_is_not_followed() {
     for name in ["file", "folder", "whole", "linked"] {
         write(&logs.join(name).join("run.trace.json"), &trace(3, name));
     }
-    // A link that stays inside was there when the files were listed: it is followed.
+    // A link that stays inside existed when the files were listed: it is followed.
     std::fs::rename(logs.join("linked"), logs.join(".target")).unwrap();
     symlink(logs.join(".target"), logs.join("linked")).unwrap();
     let engine = Engine::new(options(&logs, dir.path())).unwrap();
@@ -104,9 +104,12 @@ fn a_listed_file_that_becomes_a_link_is_not_followed() {
     std::fs::remove_dir_all(logs.join("folder")).unwrap();
     symlink(&secret, logs.join("folder")).unwrap();
     for name in ["file", "folder"] {
-        let said = opened(&engine, name);
-        assert!(said.contains("a link took its place"), "{name}: {said}");
-        assert!(!said.contains("secret "), "{name}: {said}");
+        let messages = opened(&engine, name);
+        assert!(
+            messages.contains("a link took its place"),
+            "{name}: {messages}"
+        );
+        assert!(!messages.contains("secret "), "{name}: {messages}");
     }
     assert!(opened(&engine, "whole").contains("whole"));
     assert!(opened(&engine, "linked").contains("linked"));
@@ -120,8 +123,8 @@ fn gzipped(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What a run of one file is, and what is said of it.
-fn told(folder: &Path, name: &str, content: &[u8]) -> String {
+/// Describes a run of one file, and its messages.
+fn open_message(folder: &Path, name: &str, content: &[u8]) -> String {
     let logs = folder.join(name.replace('.', "_"));
     std::fs::create_dir_all(&logs).unwrap();
     std::fs::write(logs.join(name), content).unwrap();
@@ -136,7 +139,7 @@ fn told(folder: &Path, name: &str, content: &[u8]) -> String {
             args.push(format!("{key} {value:?}"));
         })
         .unwrap();
-    let said: Vec<_> = run
+    let messages: Vec<_> = run
         .trace
         .diagnostics()
         .iter()
@@ -144,7 +147,7 @@ fn told(folder: &Path, name: &str, content: &[u8]) -> String {
         .collect();
     let problems = run.problems.iter().map(|problem| problem.reason.clone());
     format!(
-        "{} slices, {:?}, {args:?}, {said:?}, {:?}",
+        "{} slices, {:?}, {args:?}, {messages:?}, {:?}",
         run.trace.slice_count(),
         run.trace.span(),
         problems.collect::<Vec<_>>()
@@ -152,36 +155,39 @@ fn told(folder: &Path, name: &str, content: &[u8]) -> String {
 }
 
 #[test]
-fn a_compressed_trace_is_what_the_same_trace_is_uncompressed() {
+fn compressed_and_uncompressed_trace_are_equal() {
     let dir = tempfile::tempdir().unwrap();
     let text = trace(90_000, "forward").replacen("\"ts\":0", "\"ts\":1.5", 1);
     assert!(text.len() > 5 << 20);
-    let plain = told(dir.path(), "plain.trace.json", text.as_bytes());
+    let plain = open_message(dir.path(), "plain.trace.json", text.as_bytes());
     assert!(plain.starts_with("90000 slices"), "{plain}");
     let whole = gzipped(&text);
-    assert_eq!(told(dir.path(), "whole.trace.json.gz", &whole), plain);
-
-    // A text that begins at zero is read when it is whole.
-    let zero = trace(90_000, "forward");
-    let plain = told(dir.path(), "zero.trace.json", zero.as_bytes());
     assert_eq!(
-        told(dir.path(), "zero_z.trace.json.gz", &gzipped(&zero)),
+        open_message(dir.path(), "whole.trace.json.gz", &whole),
         plain
     );
 
-    // A text that is cut inside a sound stream.
+    // A text that starts at zero is read if it is complete.
+    let zero = trace(90_000, "forward");
+    let plain = open_message(dir.path(), "zero.trace.json", zero.as_bytes());
+    assert_eq!(
+        open_message(dir.path(), "zero_z.trace.json.gz", &gzipped(&zero)),
+        plain
+    );
+
+    // A text that is truncated inside a valid stream.
     let cut = &text[..text.len() - 1_000];
-    let plain = told(dir.path(), "cut.trace.json", cut.as_bytes());
+    let plain = open_message(dir.path(), "cut.trace.json", cut.as_bytes());
     assert!(plain.contains("Truncated"), "{plain}");
     assert_eq!(
-        told(dir.path(), "cut_z.trace.json.gz", &gzipped(cut)),
+        open_message(dir.path(), "cut_z.trace.json.gz", &gzipped(cut)),
         plain
     );
 
-    // A stream that is cut still shows its beginning; its last bytes claim some size.
+    // A truncated stream still shows its start; its last bytes contain an arbitrary size.
     let mut broken = whole[..whole.len() * 3 / 4].to_vec();
     broken.extend((6_u32 << 20).to_le_bytes());
-    let found = told(dir.path(), "broken.trace.json.gz", &broken);
+    let found = open_message(dir.path(), "broken.trace.json.gz", &broken);
     assert!(
         found.contains("gzip") && found.contains("BadCompression"),
         "{found}"
@@ -189,18 +195,18 @@ fn a_compressed_trace_is_what_the_same_trace_is_uncompressed() {
     let slices: u32 = found.split(' ').next().unwrap().parse().unwrap();
     assert!((50_000..90_000).contains(&slices), "{found}");
 
-    // A wrong checksum is said, and everything is kept.
+    // A wrong checksum is reported, and all data is retained.
     let mut wrong = whole.clone();
     let end = wrong.len();
     wrong[end - 8] ^= 1;
-    let found = told(dir.path(), "wrong.trace.json.gz", &wrong);
+    let found = open_message(dir.path(), "wrong.trace.json.gz", &wrong);
     assert!(found.contains("wrong gzip checksum"), "{found}");
     assert!(found.starts_with("90000 slices"), "{found}");
 
-    // One that claims less than it holds is inflated all the same.
+    // A stream with a too small size is inflated completely.
     let mut less = whole;
     less[end - 4..].copy_from_slice(&(5_u32 << 20).to_le_bytes());
-    let found = told(dir.path(), "less.trace.json.gz", &less);
+    let found = open_message(dir.path(), "less.trace.json.gz", &less);
     assert!(
         found.contains("wrong gzip size") && found.starts_with("90000 slices"),
         "{found}"
@@ -218,7 +224,7 @@ fn first_arg(run: &stepscope_engine::Run) -> Result<Option<i64>, ArgError> {
 }
 
 #[test]
-fn damaged_arguments_are_no_changed_file() {
+fn damaged_arguments_do_not_count_as_a_changed_file() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     write(
@@ -236,7 +242,7 @@ fn damaged_arguments_are_no_changed_file() {
 }
 
 #[test]
-fn a_run_is_imported_once_however_many_ask() {
+fn concurrent_requests_import_a_run_once() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     write(&logs.join("a.trace.json"), &trace(20_000, "a"));
@@ -277,7 +283,7 @@ fn a_run_is_imported_once_however_many_ask() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_an_error_and_an_empty_directory_is_not() {
+fn missing_path_is_an_error_and_empty_directory_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let refused = Engine::new(options(&missing, dir.path())).err();
@@ -289,7 +295,7 @@ fn a_path_that_is_not_there_is_an_error_and_an_empty_directory_is_not() {
     assert!(engine.runs().is_empty());
 }
 
-/// Waits for an event that fits, and gives all that came before it.
+/// Waits for a matching event, and returns all earlier ones.
 fn wait_for(events: &Receiver<EngineEvent>, fits: impl Fn(&EngineEvent) -> bool) {
     let until = Instant::now() + Duration::from_mins(1);
     while Instant::now() < until {
@@ -303,7 +309,7 @@ fn wait_for(events: &Receiver<EngineEvent>, fits: impl Fn(&EngineEvent) -> bool)
     panic!("no such event within a minute");
 }
 
-/// An engine that learns of changes by notification alone: it would poll after an hour.
+/// Builds an engine that detects changes only by notification: it would poll after an hour.
 #[cfg(target_os = "linux")]
 fn notified(logs: &Path, home: &Path) -> Arc<Engine> {
     let options = EngineOptions {
@@ -314,7 +320,7 @@ fn notified(logs: &Path, home: &Path) -> Arc<Engine> {
     Engine::new(options).unwrap()
 }
 
-/// An engine that polls.
+/// Builds an engine that polls.
 fn polled(logs: &Path, home: &Path) -> Arc<Engine> {
     let options = EngineOptions {
         watch: true,
@@ -325,7 +331,7 @@ fn polled(logs: &Path, home: &Path) -> Arc<Engine> {
     Engine::new(options).unwrap()
 }
 
-/// Checks that an engine over the folder `logs` tells what appears, grows and vanishes there.
+/// Checks that an engine over the folder `logs` reports runs that appear, grow and vanish there.
 fn tells_what_happens_in(logs: &Path, engine: &Engine) {
     let events = engine.subscribe();
     let added = |id: &str| EngineEvent::RunAdded(id.to_owned());
@@ -350,7 +356,7 @@ fn tells_what_happens_in(logs: &Path, engine: &Engine) {
     let after = engine.open("s1").unwrap();
     assert_ne!(before.content_hash, after.content_hash);
 
-    // A folder that is moved takes its run along, and is watched where it is.
+    // A moved folder takes its run along, and is watched at its new path.
     let session = path.parent().unwrap();
     let moved = session.with_file_name("s2");
     std::fs::rename(session, &moved).unwrap();
@@ -486,7 +492,7 @@ fn folders_added_later_are_watched() {
 }
 
 #[test]
-fn a_file_that_shrinks_or_vanishes_while_it_is_open_takes_only_its_arguments_along() {
+fn shrinking_or_vanishing_file_loses_only_its_arguments() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     let path = logs.join("a.trace.json");
@@ -497,24 +503,24 @@ fn a_file_that_shrinks_or_vanishes_while_it_is_open_takes_only_its_arguments_alo
     let run = engine.open("a.trace.json").unwrap();
     assert_eq!(first_arg(&run), Ok(Some(0)));
 
-    // Removed: what is open stays whole.
+    // Removed: open data stays complete.
     let aside = logs.join("aside.tmp");
     std::fs::rename(&path, &aside).unwrap();
     assert_eq!(first_arg(&run), Ok(Some(0)));
     std::fs::rename(&aside, &path).unwrap();
 
-    // Cut: every column still answers, arguments say what happened, and nothing crashes.
+    // Truncated: every column still answers, arguments report the change, and nothing crashes.
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(100).unwrap();
     std::thread::sleep(Duration::from_millis(150));
     assert_eq!(first_arg(&run), Err(ArgError::SourceChanged));
     assert_eq!(run.trace.slice_count(), 20_000);
     run.trace.debug_validate().unwrap();
-    let mut asked = 0;
+    let mut requests = 0;
     for number in 0..20_000 {
-        asked += usize::from(run.trace.args(EventId(number), &mut |_, _| {}).is_err());
+        requests += usize::from(run.trace.args(EventId(number), &mut |_, _| {}).is_err());
     }
-    assert_eq!(asked, 20_000);
+    assert_eq!(requests, 20_000);
 }
 
 #[test]
@@ -555,7 +561,7 @@ fn an_import_from_the_cache_has_the_same_content_and_late_arguments() {
 }
 
 #[test]
-fn arguments_of_a_cached_run_are_refused_when_the_file_is_another() {
+fn arguments_of_a_cached_run_are_refused_after_the_file_was_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     let path = logs.join("big.trace.json");
@@ -572,7 +578,7 @@ fn arguments_of_a_cached_run_are_refused_when_the_file_is_another() {
 }
 
 #[test]
-fn limits_are_named_and_what_came_before_is_shown() {
+fn exceeded_limits_are_named_and_earlier_data_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     write(&logs.join("a.trace.json"), "");
@@ -694,7 +700,7 @@ fn runs_of_directories_with_one_base_name_have_distinct_names() {
     );
 }
 
-/// Not a test of its own: the program that the next one kills. It records and waits.
+/// Program for the next test, which kills it. It records and waits.
 #[test]
 fn program_that_gets_killed() {
     let Some(logs) = std::env::var_os("STEPSCOPE_TEST_KILLED") else {
@@ -711,7 +717,7 @@ fn program_that_gets_killed() {
 }
 
 #[test]
-fn opening_a_directory_recovers_what_a_killed_program_left_and_leaves_a_live_one_alone() {
+fn opening_a_directory_recovers_killed_programs_and_leaves_live_ones_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (logs, ready) = (dir.path().join("logs"), dir.path().join("ready"));
     std::fs::create_dir(&logs).unwrap();
@@ -754,15 +760,15 @@ fn opening_a_directory_recovers_what_a_killed_program_left_and_leaves_a_live_one
             .count()
     };
     assert_eq!((named("forward"), named("still open")), (100, 1));
-    let told: Vec<_> = run
+    let open_message: Vec<_> = run
         .trace
         .diagnostics()
         .iter()
         .map(|found| found.what)
         .collect();
     assert!(
-        told.contains(&stepscope_model::Diagnostic::Recovered),
-        "{told:?}"
+        open_message.contains(&stepscope_model::Diagnostic::Recovered),
+        "{open_message:?}"
     );
     assert_eq!(
         runs[0].steps.or(engine.summary(&runs[0].id).unwrap().steps),

@@ -1,4 +1,4 @@
-//! Memory, against what torch and XProf said of the same files.
+//! Memory, compared with the figures of torch and XProf for the same files.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ fn memory(run: &Run) -> Memory {
     Memory::read(&run.trace, &Cancel::default()).unwrap()
 }
 
-/// JSON, compressed or not.
+/// Reads JSON, compressed or not.
 fn json(path: &Path) -> Value {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).unwrap();
@@ -34,7 +34,7 @@ fn json(path: &Path) -> Value {
 }
 
 #[test]
-fn the_curve_is_that_of_torchs_memory_timeline() {
+fn curve_equals_the_memory_timeline_of_torch() {
     let Some(traces) = folder() else { return };
     let run = open(&traces.join("torch_cpu/cpu_memstack.pt.trace.json.gz")).remove(0);
     let memory = memory(&run);
@@ -55,12 +55,12 @@ fn the_curve_is_that_of_torchs_memory_timeline() {
                 .sum()
         })
         .collect();
-    // Before the first allocation there is what the model holds.
+    // The model's memory exists before the first allocation.
     let before = sums[0];
     let usage = memory.usage(cpu, None).unwrap();
     assert_eq!(usage.peak + before, *sums.iter().max().unwrap());
-    // Each new height of the allocator is one of theirs, and so is nearly every level: they count a
-    // tensor as gone a moment before or after its memory is.
+    // Each new maximum of the allocator equals one of torch's, and so does nearly every level: torch counts a
+    // tensor as freed slightly before or after its memory is.
     let (mut highest, mut same, mut all) = (0, 0, 0);
     for record in memory.records_of(cpu) {
         let known = sums.contains(&(record.in_use + before));
@@ -73,7 +73,7 @@ fn the_curve_is_that_of_torchs_memory_timeline() {
 }
 
 #[test]
-fn peaks_are_those_of_xprof() {
+fn memory_peaks_equal_xprof() {
     let Some(traces) = folder() else { return };
     let (mut compared, mut scattered) = (0, 0);
     let truths = below(&traces.join("xplane_real"), |path| {
@@ -85,7 +85,7 @@ fn peaks_are_those_of_xprof() {
         let logs = truth.parent().unwrap().with_extension("");
         let memory = memory(&open(&logs).remove(0));
         let truth = json(&truth);
-        for (name, theirs) in truth["memoryProfilePerAllocator"].as_object().unwrap() {
+        for (name, reference) in truth["memoryProfilePerAllocator"].as_object().unwrap() {
             let ours = memory
                 .allocators
                 .iter()
@@ -93,37 +93,37 @@ fn peaks_are_those_of_xprof() {
                 .unwrap_or_else(|| panic!("{}: no allocator {name}", logs.display()));
             let number = |value: &Value| value.as_str().unwrap().parse::<i64>().unwrap();
             let usage = memory.usage(ours, None).unwrap();
-            let summary = &theirs["profileSummary"];
-            let what = format!("{} {name}", logs.display());
+            let summary = &reference["profileSummary"];
+            let context = format!("{} {name}", logs.display());
             let peak = number(&summary["peakStats"]["peakBytesInUse"]);
-            assert_eq!(usage.peak, peak, "{what}: peak");
+            assert_eq!(usage.peak, peak, "{context}: peak");
             let lifetime = number(&summary["peakBytesUsageLifetime"]);
-            // XProf's may lie below its own peak (GPU_4_bfc of the V100 run): it is that of one record,
-            // ours is the highest of all.
+            // XProf's may lie below its own peak (GPU_4_bfc of the V100 run): it is that of one record, ours is
+            // the highest of all.
             if lifetime >= peak {
-                assert_eq!(ours.lifetime_peak, Some(lifetime), "{what}: own mark");
+                assert_eq!(ours.lifetime_peak, Some(lifetime), "{context}: own mark");
             } else {
-                assert!(ours.lifetime_peak >= Some(lifetime), "{what}: own mark");
+                assert!(ours.lifetime_peak >= Some(lifetime), "{context}: own mark");
             }
             let capacity = number(&summary["memoryCapacity"]);
-            assert_eq!(ours.capacity, Some(capacity), "{what}: capacity");
+            assert_eq!(ours.capacity, Some(capacity), "{context}: capacity");
             compared += 1;
-            // The part of the free memory that is not in its largest piece: XProf prints six digits.
-            let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= theirs * 1e-5;
-            let snapshots = theirs["memoryProfileSnapshots"].as_array().unwrap();
+            // The fraction of the free memory outside its largest block: XProf prints six digits.
+            let same = |ours: f64, reference: f64| (ours - reference).abs() <= reference * 1e-5;
+            let snapshots = reference["memoryProfileSnapshots"].as_array().unwrap();
             let mut most: f64 = 0.0;
             for snapshot in snapshots {
                 let stats = &snapshot["aggregationStats"];
                 let part = stats["fragmentation"].as_f64().unwrap();
                 let in_use = number(&stats["heapAllocatedBytes"]);
-                let said = |record: &Record| {
+                let label = |record: &Record| {
                     let part_of_ours = record.fragmentation.map(f64::from);
                     record.in_use == in_use && part_of_ours.is_some_and(|ours| same(ours, part))
                 };
-                assert!(memory.records_of(ours).any(said), "{what}: {stats}");
+                assert!(memory.records_of(ours).any(label), "{context}: {stats}");
                 most = most.max(part);
             }
-            // XProf's list leaves some records out.
+            // XProf's list leaves out some records.
             let parts = memory
                 .records_of(ours)
                 .filter_map(|record| record.fragmentation);
@@ -136,7 +136,7 @@ fn peaks_are_those_of_xprof() {
             let of_ours = found.map_or(0.0, |found| found.most);
             assert!(
                 same(of_ours, f64::from(highest)) && of_ours >= most * 0.99999,
-                "{what}"
+                "{context}"
             );
             scattered += usize::from(most > 0.0);
         }
@@ -144,7 +144,7 @@ fn peaks_are_those_of_xprof() {
     assert!(compared >= 15 && scattered >= 5, "{compared} {scattered}");
 }
 
-/// As torch records a `DataLoader` with workers: what it maps from them is not in `Total Allocated`.
+/// Records of torch for a `DataLoader` with workers: the memory it maps from them is not in `Total Allocated`.
 const WORKERS: &str = r#"{"schemaVersion":1,"traceEvents":[
 {"ph":"X","cat":"user_annotation","name":"ProfilerStep#0","pid":1,"tid":1,"ts":0,"dur":50},
 {"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":50,"dur":50},
@@ -156,7 +156,7 @@ const WORKERS: &str = r#"{"schemaVersion":1,"traceEvents":[
 ]}"#;
 
 #[test]
-fn batches_of_workers_are_apart_and_lists_are_of_the_range() {
+fn worker_batches_have_their_own_allocator_and_lists_cover_the_range() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("workers.pt.trace.json");
     std::fs::write(&path, WORKERS).unwrap();
@@ -201,7 +201,7 @@ fn batches_of_workers_are_apart_and_lists_are_of_the_range() {
 }
 
 #[test]
-fn the_report_says_who_and_when() {
+fn memory_report_has_allocating_operators_and_times() {
     let Some(traces) = folder() else { return };
     let run = open(&traces.join("torch_gpu/h100_qwen.json.gz")).remove(0);
     for by in ["op", "category", "layer", "stack", "allocator"] {
@@ -221,17 +221,17 @@ fn the_report_says_who_and_when() {
     }
 }
 
-/// torch knows the tensors and sorts them; from lives alone the sums at the peak are the same, but that
-/// input that a backward pass uses counts as activations, and torch's "autograd detail" and what it
-/// does not know as temporary.
+/// torch classifies the tensors it knows; lifetimes alone give the same sums at the peak, except that input that
+/// a backward pass uses counts as activations, and torch's "autograd detail" and unknown memory as temporary.
 #[test]
-fn what_memory_is_for_agrees_with_torch() {
+fn memory_categories_agree_with_torch() {
     let Some(traces) = folder() else { return };
     let truth = traces.join("torch_cpu/cpu_memstack.truth/memory_timeline.json");
     let truth: (Vec<i64>, Vec<Vec<i64>>) =
         serde_json::from_slice(&std::fs::read(truth).unwrap()).unwrap();
     let highest = truth.1.iter().max_by_key(|sizes| sizes.iter().sum::<i64>());
-    // In torch's order: nothing, parameters, optimiser state, input, temporary, activations, gradients,
+    // In torch's order: none, parameters, optimiser state, input, temporary, activations, gradients, autograd
+    // detail, unknown.
     // autograd detail, not known.
     let [
         _,
@@ -264,7 +264,7 @@ fn what_memory_is_for_agrees_with_torch() {
             other => panic!("{category}: {other:?}"),
         }
     };
-    let close = |ours: i64, theirs: i64| (ours - theirs).abs() <= 2 << 10;
+    let close = |ours: i64, reference: i64| (ours - reference).abs() <= 2 << 10;
     assert!(
         close(at_peak("activations"), activations + input),
         "{report:?}"
@@ -284,8 +284,8 @@ fn what_memory_is_for_agrees_with_torch() {
 /// Bytes by stack and allocator.
 type ByStack = BTreeMap<(String, String), i64>;
 
-/// The functions that each record's thread has open, from all its slices and without what the store knows
-/// of them: net bytes, and the depth of the deepest stack.
+/// Finds the open functions of each record's thread, from all its slices and without the nesting of the store:
+/// net bytes, and the depth of the deepest stack.
 fn by_open_functions(run: &Run) -> (ByStack, usize) {
     let (trace, memory) = (&run.trace, memory(run));
     assert!(!memory.spells_stacks);
@@ -312,7 +312,7 @@ fn by_open_functions(run: &Run) -> (ByStack, usize) {
             let names: Vec<&str> = functions.map(|at| trace.name(slices.name[*at])).collect();
             deepest = deepest.max(names.len());
             let allocator = &memory.allocators[record.allocator];
-            // A free belongs to what allocated it.
+            // A free belongs to the stack of its allocation.
             let (stack, bytes) = match (record.bytes, record.freed) {
                 (bytes, _) if bytes < 0 && record.tracked => continue,
                 (bytes, _) if bytes < 0 && allocator.addressed => {
@@ -337,9 +337,9 @@ fn reported_by_stack(run: &Run) -> ByStack {
         .unwrap()
         .table;
     let at = |key: &str| table.columns.iter().position(|column| column.key == key);
-    let places = (at("stack"), at("allocator"), at("net_bytes"));
-    let (Some(stack), Some(allocator), Some(net)) = places else {
-        panic!("{places:?}");
+    let indexes = (at("stack"), at("allocator"), at("net_bytes"));
+    let (Some(stack), Some(allocator), Some(net)) = indexes else {
+        panic!("{indexes:?}");
     };
     let row = |row: &Vec<Cell>| match (&row[stack], &row[allocator], &row[net]) {
         (Cell::Text(stack), Cell::Text(allocator), Cell::Int(net)) => {
@@ -351,7 +351,7 @@ fn reported_by_stack(run: &Run) -> ByStack {
 }
 
 #[test]
-fn stacks_are_the_functions_that_were_open() {
+fn stacks_list_the_open_functions() {
     let Some(traces) = folder() else { return };
     for file in ["h100_owlv2.json.gz", "h100_qwen.json.gz"] {
         let run = open(&traces.join("torch_gpu").join(file)).remove(0);

@@ -1,4 +1,4 @@
-//! Floating-point operations against `TraceLens`, for each shape, and against XProf, for the whole run.
+//! Floating-point operations compared with `TraceLens`, for each shape, and with XProf, for the whole run.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -38,22 +38,22 @@ fn value(row: &BTreeMap<String, String>, key: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// What `TraceLens` has beyond the multiplications, or leaves out: an operation for each element to which a bias is
-/// added, and half of attention that is causal.
-fn theirs(row: &BTreeMap<String, String>) -> f64 {
+/// Computes the operations that `TraceLens` counts in addition to the multiplications, or leaves out: an
+/// operation for each element to which a bias is added, and half of causal attention.
+fn expected(row: &BTreeMap<String, String>) -> f64 {
     let flops = value(row, "GFLOPS_first") * 1e9;
     let is = |key: &str| row.get(key).is_some_and(|text| text == "True");
     if is("param: causal") {
         return flops * 2.0;
     }
-    // It takes both gradients for wanted, whatever the call says.
+    // `TraceLens` assumes that both gradients are requested, whatever the call's arguments.
     if row["name"] == "aten::convolution_backward" {
         let mask = row["Concrete Inputs_first"]
             .rsplit('[')
             .next()
             .unwrap_or("");
-        let wanted = mask.split(',').take(2).filter(|one| one.contains("True"));
-        return flops / 2.0 * wanted.count() as f64;
+        let requested = mask.split(',').take(2).filter(|one| one.contains("True"));
+        return flops / 2.0 * requested.count() as f64;
     }
     if is("param: bias") && row.contains_key("param: M") {
         return flops - value(row, "param: M") * value(row, "param: N");
@@ -80,11 +80,11 @@ fn operations_of_each_shape_equal_tracelens() {
     let (mut compared, mut off) = (BTreeMap::<String, u64>::new(), Vec::new());
     for path in found {
         for row in rows(&path) {
-            // Python's way of writing lists.
+            // Python's format of lists.
             let dims = row["Input Dims_first"].replace('(', "[").replace(')', "]");
             let concrete = row["Concrete Inputs_first"].replace('\'', "\"");
             let ours = flops_of_call(&row["name"], &dims, &concrete) as f64;
-            let theirs = theirs(&row);
+            let expected = expected(&row);
             // Operators of other libraries, and of vLLM, are not counted.
             if ours == 0.0 {
                 assert!(
@@ -94,8 +94,8 @@ fn operations_of_each_shape_equal_tracelens() {
                 );
                 continue;
             }
-            if (ours - theirs).abs() > 1e-9 * theirs {
-                off.push((path.clone(), row["name"].clone(), dims, ours, theirs));
+            if (ours - expected).abs() > 1e-9 * expected {
+                off.push((path.clone(), row["name"].clone(), dims, ours, expected));
             }
             *compared.entry(row["name"].clone()).or_default() += 1;
         }
@@ -114,7 +114,7 @@ fn operations_of_each_shape_equal_tracelens() {
     }
 }
 
-/// XProf's program counts `rawFlops` over the whole recording, and its peak is what divides them.
+/// XProf's program counts `rawFlops` over the whole recording; its peak is their divisor.
 #[test]
 fn operations_and_peak_of_a_tpu_equal_xprof() {
     let Some(folder) = traces::folder() else {
@@ -122,23 +122,24 @@ fn operations_and_peak_of_a_tpu_equal_xprof() {
     };
     let run = traces::open(&folder.join("xplane_real/tpu_v6e_inference"));
     let options = Options {
-        // Without steps, which are derived here: of the whole recording.
+        // Steps are derived here: use the whole recording.
         marked_only: true,
         ..Options::default()
     };
     let cancel = Cancel::default();
     let run_profile = RunProfile::compute(&run[0].trace, &options.scope(), &cancel).unwrap();
     let ours = mfu(&run_profile, &cancel).unwrap();
-    let theirs = figures(&folder.join("xplane_real/tpu_v6e_inference.truth/xprof_op_profile.json"));
-    let theirs = &theirs["byProgramExcludeIdle"]["metrics"];
-    let raw = number(&theirs["rawFlops"]);
+    let expected =
+        figures(&folder.join("xplane_real/tpu_v6e_inference.truth/xprof_op_profile.json"));
+    let expected = &expected["byProgramExcludeIdle"]["metrics"];
+    let raw = number(&expected["rawFlops"]);
     assert!(
         (ours.flops - raw).abs() < 1e-9 * raw,
         "{} {raw}",
         ours.flops
     );
-    let busy = number(&theirs["normalizedTimePs"]) * 1e-12;
-    let peak = raw / busy / number(&theirs["flops"]) / 1e12;
+    let busy = number(&expected["normalizedTimePs"]) * 1e-12;
+    let peak = raw / busy / number(&expected["flops"]) / 1e12;
     let own = ours.possible.unwrap() / ours.device_seconds / 1e12;
     assert!((own - peak).abs() < 1e-4 * peak, "{own} {peak}");
 }

@@ -1,4 +1,5 @@
-//! What operations are made of, the engines of devices and the names of kernels, over the folder of real traces.
+//! Instructions inside operations, the engines of devices and the names of kernels, over the folder of real
+//! traces.
 
 use stepscope_engine::analysis::ops::inside::{Inside, inside};
 use stepscope_engine::analysis::parallel::Cancel;
@@ -8,7 +9,7 @@ use crate::reports::{number, report};
 use crate::traces::{below, folder, open};
 
 #[test]
-fn fusions_open_into_what_their_program_says() {
+fn fusions_list_the_instructions_of_their_program() {
     let Some(folder) = folder() else { return };
     let files = below(&folder, |path| {
         path.to_string_lossy().ends_with(".xplane.pb")
@@ -27,7 +28,7 @@ fn fusions_open_into_what_their_program_says() {
             let found = report(&run, "ops", Some("hlo"));
             for row in found["rows"].as_array().into_iter().flatten() {
                 let name = row["name"].as_str().unwrap();
-                let what = format!("{name} of {}", path.display());
+                let context = format!("{name} of {}", path.display());
                 let holds = row["holds"].as_u64();
                 let in_it = inside(
                     &run.trace,
@@ -37,12 +38,16 @@ fn fusions_open_into_what_their_program_says() {
                 );
                 match in_it.unwrap() {
                     Inside::Instructions { list, total, .. } => {
-                        assert_eq!((holds, list.len() as u64), (Some(total), total), "{what}");
-                        assert!(list.iter().all(|one| !one.name.is_empty()), "{what}");
+                        assert_eq!(
+                            (holds, list.len() as u64),
+                            (Some(total), total),
+                            "{context}"
+                        );
+                        assert!(list.iter().all(|one| !one.name.is_empty()), "{context}");
                         opened += u64::from(row["category"].as_str().unwrap().contains("fusion"));
                     }
-                    Inside::Nothing | Inside::Unknown => assert_eq!(holds, None, "{what}"),
-                    Inside::NoPrograms => assert!(!programs && holds.is_none(), "{what}"),
+                    Inside::Nothing | Inside::Unknown => assert_eq!(holds, None, "{context}"),
+                    Inside::NoPrograms => assert!(!programs && holds.is_none(), "{context}"),
                 }
             }
         }
@@ -77,7 +82,7 @@ fn engines_do_all_the_work_of_the_queues() {
                 seen += 1;
                 let share = number(&engine["busy_share"]);
                 assert!(share > 0.0 && share <= 1.0 + 1e-9, "{name}: {engine}");
-                // Work that ran side by side counts once for an engine, and once for each queue.
+                // Concurrent work counts once for an engine, and once for each queue.
                 let queues: f64 = streams
                     .iter()
                     .filter(|stream| stream["device"] == engine["device"])
@@ -107,9 +112,9 @@ fn no_two_kernels_of_a_trace_have_one_short_name() {
                 top: usize::MAX,
                 ..Options::default()
             };
-            let made = reports::make(&run.trace, "kernels", &all, &Cancel::default()).unwrap();
-            let made = serde_json::to_value(&made).unwrap();
-            for row in made["rows"].as_array().unwrap() {
+            let report = reports::make(&run.trace, "kernels", &all, &Cancel::default()).unwrap();
+            let report = serde_json::to_value(&report).unwrap();
+            for row in report["rows"].as_array().unwrap() {
                 let text = |key: &str| row[key].as_str().unwrap().to_owned();
                 let (name, short) = (text("name"), text("short_name"));
                 assert!(short.len() <= name.len(), "{short}: {name}");
@@ -125,7 +130,7 @@ fn no_two_kernels_of_a_trace_have_one_short_name() {
 }
 
 #[test]
-fn names_of_compilers_are_demangled_and_kept() {
+fn mangled_names_are_demangled_and_originals_retained() {
     let Some(folder) = folder() else { return };
     let mut read = 0;
     for name in ["mi300_resnet_act_ckpt_rank0of8", "mi300_vllm_decode_graph"] {

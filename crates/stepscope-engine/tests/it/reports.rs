@@ -1,4 +1,4 @@
-//! Reports over the folder of real traces: that each is whole, and `XProf`'s figures.
+//! Reports over the folder of real traces: completeness of each, and `XProf`'s figures.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -35,7 +35,7 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Every file that may be a trace, the broken ones included.
+/// Lists every file that may be a trace, including broken ones.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     below(folder, |path| {
         let name = path.to_string_lossy();
@@ -57,8 +57,8 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     })
 }
 
-/// A run of one framework is given no line of another.
-fn hint_fits(run: &Run, line: &str, what: &str) {
+/// Checks that a run of one framework has no hint for another.
+fn hint_fits(run: &Run, line: &str, context: &str) {
     let is_of = |kind: &str| run.kinds.iter().any(|known| known == kind);
     let is_torch = is_of("PyTorch") || is_of("Lightning");
     for (word, fits) in [
@@ -68,7 +68,7 @@ fn hint_fits(run: &Run, line: &str, what: &str) {
         ("xp.", is_of("XLA") || is_of("NEURON")),
         ("stepscope::", is_of("Rust")),
     ] {
-        assert!(fits || !line.contains(word), "{what}: {line}");
+        assert!(fits || !line.contains(word), "{context}: {line}");
     }
 }
 
@@ -81,32 +81,32 @@ fn every_report_of_every_trace_is_whole() {
             seen += 1;
             for kind in KINDS {
                 for by in std::iter::once(None).chain(kind.by.iter().copied().map(Some)) {
-                    let what = format!("{} of {} by {by:?}", kind.name, path.display());
+                    let context = format!("{} of {} by {by:?}", kind.name, path.display());
                     let found = report(&run, kind.name, by);
                     for note in found["notes"].as_array().unwrap() {
-                        begins_a_sentence(note, &what);
+                        starts_a_sentence(note, &context);
                     }
                     let missing = &found["missing"];
                     if !missing.is_null() {
-                        hint_fits(&run, missing["fix"].as_str().unwrap_or_default(), &what);
+                        hint_fits(&run, missing["fix"].as_str().unwrap_or_default(), &context);
                         continue;
                     }
-                    begins_a_sentence(&found["sentence"], &what);
+                    starts_a_sentence(&found["sentence"], &context);
                     let rows = found["rows"].as_array().unwrap();
                     for title in rows.iter().filter_map(|row| row.get("title")) {
-                        begins_a_sentence(title, &what);
+                        starts_a_sentence(title, &context);
                     }
-                    links_lead_somewhere(&run, &found, &what);
+                    links_lead_somewhere(&run, &found, &context);
                     // One has an operation of that name.
                     if !path.ends_with("nan_infinity.json") {
-                        is_plain(&found, &what);
+                        is_plain(&found, &context);
                     }
                     if kind.name == "ops" && by != Some("tree") {
-                        costliest_first(rows, &what);
+                        costliest_first(rows, &context);
                     }
-                    titles_differ(&found, &what);
+                    titles_differ(&found, &context);
                     for section in found["sections"].as_array().into_iter().flatten() {
-                        titles_differ(section, &what);
+                        titles_differ(section, &context);
                     }
                     let keys: Vec<&str> = found["columns"]
                         .as_array()
@@ -115,7 +115,7 @@ fn every_report_of_every_trace_is_whole() {
                         .filter_map(|column| column["key"].as_str())
                         .collect();
                     for row in rows {
-                        assert_eq!(row.as_object().unwrap().len(), keys.len(), "{what}");
+                        assert_eq!(row.as_object().unwrap().len(), keys.len(), "{context}");
                     }
                 }
             }
@@ -124,18 +124,18 @@ fn every_report_of_every_trace_is_whole() {
     assert!(seen > 90, "only {seen} runs were opened");
 }
 
-/// Operations stand by the device time that they launched, then by their own.
-fn costliest_first(rows: &[Value], what: &str) {
+/// Checks the order of operations: by the device time that they launched, then by their own.
+fn costliest_first(rows: &[Value], context: &str) {
     let cost = |row: &Value| {
         let time = |key: &str| row[key].as_f64().unwrap_or(0.0);
         (time("device_self_ns"), time("self_ns"))
     };
     let sorted = rows.is_sorted_by(|a, b| cost(a) >= cost(b));
-    assert!(sorted, "{what} is out of order");
+    assert!(sorted, "{context} is out of order");
 }
 
-/// Links of values name events, figures, tables and rows that are there.
-fn links_lead_somewhere(run: &Run, found: &Value, what: &str) {
+/// Checks that the links of values name existing events, figures, tables and rows.
+fn links_lead_somewhere(run: &Run, found: &Value, context: &str) {
     let rows = found["rows"].as_array().unwrap();
     let titles = rows.iter().filter_map(|row| row.get("title"));
     let notes = found["notes"].as_array().into_iter().flatten();
@@ -172,19 +172,19 @@ fn links_lead_somewhere(run: &Run, found: &Value, what: &str) {
             "page" => target.is_string(),
             _ => false,
         };
-        assert!(exists, "{what}: {part}");
+        assert!(exists, "{context}: {part}");
     }
 }
 
-/// Sentences begin with a capital letter, or a number.
-fn begins_a_sentence(said: &Value, what: &str) {
-    let first = plain(said).chars().next();
+/// Checks that a sentence starts with a capital letter, or a number.
+fn starts_a_sentence(text: &Value, context: &str) {
+    let first = plain(text).chars().next();
     let begins = first.is_some_and(|letter| letter.is_uppercase() || letter.is_ascii_digit());
-    assert!(begins, "{what}: {said}");
+    assert!(begins, "{context}: {text}");
 }
 
-/// People tell the columns of a table by what stands above them; those of events are not shown.
-fn titles_differ(table: &Value, what: &str) {
+/// Checks that the titles of the columns of a table differ; event columns are not shown.
+fn titles_differ(table: &Value, context: &str) {
     let columns = table["columns"].as_array().unwrap().iter();
     let mut titles: Vec<&str> = columns
         .filter(|column| column["unit"] != "event")
@@ -192,36 +192,36 @@ fn titles_differ(table: &Value, what: &str) {
         .collect();
     titles.sort_unstable();
     for pair in titles.windows(2) {
-        assert_ne!(pair[0], pair[1], "{what}");
+        assert_ne!(pair[0], pair[1], "{context}");
     }
 }
 
-/// No text says `NaN` or `inf`; numbers that are none are empty in JSON, and there they are counted
-/// as missing by those who read them.
-fn is_plain(value: &Value, what: &str) {
+/// Checks that no text contains `NaN` or `inf`; such numbers are empty in JSON, and readers count them there as
+/// missing.
+fn is_plain(value: &Value, context: &str) {
     match value {
         Value::String(text) => {
             let words = text.split(|letter: char| !letter.is_alphanumeric());
-            // Names of functions and operations are the program's own.
+            // Names of functions and operations come from the program.
             let mut words = words.filter(|_| text.len() < 200);
             assert!(
                 !words.any(|word| word == "NaN" || word == "inf"),
-                "{what}: {text}"
+                "{context}: {text}"
             );
         }
-        Value::Array(values) => values.iter().for_each(|value| is_plain(value, what)),
-        Value::Object(fields) => fields.values().for_each(|value| is_plain(value, what)),
+        Value::Array(values) => values.iter().for_each(|value| is_plain(value, context)),
+        Value::Object(fields) => fields.values().for_each(|value| is_plain(value, context)),
         _ => {}
     }
 }
 
-/// Ranges in which nothing is, that have no length, or that cut everything in pieces.
+/// Ranges that are empty, have no length, or clip every slice.
 #[test]
 fn every_report_of_any_range_is_whole() {
     let Some(folder) = folder() else { return };
     let mut seen = 0;
     for path in files(&folder) {
-        // Of the large ones others of the same writer stand for all.
+        // One large trace of each writer is sufficient.
         if std::fs::metadata(&path).unwrap().len() > 300_000 {
             continue;
         }
@@ -244,15 +244,15 @@ fn every_report_of_any_range_is_whole() {
                         range: Some(range.clone()),
                         ..Options::default()
                     };
-                    let what = format!("{} of {} in {range:?}", kind.name, path.display());
-                    let made = reports::make(&run.trace, kind.name, &options, &Cancel::default());
-                    let found = serde_json::to_value(made.unwrap()).unwrap();
+                    let context = format!("{} of {} in {range:?}", kind.name, path.display());
+                    let result = reports::make(&run.trace, kind.name, &options, &Cancel::default());
+                    let found = serde_json::to_value(result.unwrap()).unwrap();
                     if !path.ends_with("nan_infinity.json") {
-                        is_plain(&found, &what);
+                        is_plain(&found, &context);
                     }
                     for share in found["rows"].as_array().into_iter().flatten() {
                         let share = share["share"].as_f64().unwrap_or(0.0);
-                        assert!(share.is_finite() && share >= -1e-9, "{what}");
+                        assert!(share.is_finite() && share >= -1e-9, "{context}");
                     }
                     seen += 1;
                 }
@@ -262,7 +262,7 @@ fn every_report_of_any_range_is_whole() {
     assert!(seen > 2_000, "only {seen} reports were made");
 }
 
-/// A file of figures, inflated where it is packed.
+/// Reads a file of figures, inflated if it is compressed.
 pub(crate) fn figures(path: &Path) -> Value {
     let bytes = std::fs::read(path).unwrap();
     let text = if path.extension().is_some_and(|end| end == "gz") {
@@ -277,7 +277,7 @@ pub(crate) fn figures(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Rows of one of XProf's tables, by the ids of its columns.
+/// Returns the rows of one of XProf's tables, by the ids of its columns.
 pub(crate) fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
     let ids: Vec<&str> = table["cols"]
         .as_array()
@@ -296,7 +296,7 @@ pub(crate) fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
     .collect()
 }
 
-/// Runs of XSpace files with XProf's figures beside them: the run, and where a tool's figures are.
+/// Lists runs of XSpace files with XProf's figures: the run, and the path of a tool's figures.
 fn with_xprof(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
     for truth in below(folder, |path| path.to_string_lossy().ends_with(".truth")) {
@@ -316,7 +316,7 @@ fn tool(truth: &Path, name: &str) -> Option<Value> {
         .map(|path| figures(&path))
 }
 
-/// The runs of a log folder that XSpace files make.
+/// Opens the runs of a log folder that consist of XSpace files.
 pub(crate) fn spaces(path: &Path) -> Vec<Run> {
     below(path, |file| file.to_string_lossy().ends_with(".xplane.pb"))
         .iter()
@@ -324,47 +324,47 @@ pub(crate) fn spaces(path: &Path) -> Vec<Run> {
         .collect()
 }
 
-/// XProf's time in microseconds against ours in nanoseconds.
-fn same_time(ours: f64, theirs_us: f64) -> bool {
-    (ours - theirs_us * 1_000.0).abs() <= 1.0 + 1e-6 * ours
+/// Compares XProf's time in microseconds with ours in nanoseconds.
+fn same_time(ours: f64, expected_us: f64) -> bool {
+    (ours - expected_us * 1_000.0).abs() <= 1.0 + 1e-6 * ours
 }
 
 #[test]
-fn hlo_operations_are_those_of_xprof() {
+fn hlo_operations_equal_xprof() {
     let Some(folder) = folder() else { return };
     let mut compared = 0;
     for (path, truth) in with_xprof(&folder) {
-        let theirs = tool(&truth, "hlo_stats")
+        let expected = tool(&truth, "hlo_stats")
             .map(|stats| table(&stats))
             .unwrap_or_default();
-        if theirs.is_empty() {
+        if expected.is_empty() {
             continue;
         }
         let runs = spaces(&path);
         let [run] = runs.as_slice() else { continue };
         let ours = report(run, "ops", Some("hlo"));
-        for row in theirs {
+        for row in expected {
             let name = row["hlo_op_name"].as_str().unwrap();
             if name == "IDLE" {
                 continue;
             }
             let id = row["program_id"].as_str().unwrap();
-            let mine = ours["rows"].as_array().unwrap().iter().find(|mine| {
-                let program = mine["program"].as_str().unwrap_or_default();
-                mine["name"] == name && program.ends_with(&format!("({id})"))
+            let actual = ours["rows"].as_array().unwrap().iter().find(|actual| {
+                let program = actual["program"].as_str().unwrap_or_default();
+                actual["name"] == name && program.ends_with(&format!("({id})"))
             });
-            let what = format!("{name} of {id} in {}", path.display());
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            let context = format!("{name} of {id} in {}", path.display());
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
             assert!(
-                near(number(&mine["count"]), number(&row["occurrences"])),
-                "{what}: {mine} {row:?}"
+                near(number(&actual["count"]), number(&row["occurrences"])),
+                "{context}: {actual} {row:?}"
             );
-            let total = on_device_clock(mine);
+            let total = on_device_clock(actual);
             assert!(
                 same_time(total, number(&row["total_time"])),
-                "{what}: {mine} {row:?}"
+                "{context}: {actual} {row:?}"
             );
-            assert_eq!(mine["category"], row["category"], "{what}");
+            assert_eq!(actual["category"], row["category"], "{context}");
             compared += 1;
         }
     }
@@ -380,38 +380,38 @@ fn on_device_clock(row: &Value) -> f64 {
 }
 
 #[test]
-fn framework_operations_are_those_of_xprof() {
+fn framework_operations_equal_xprof() {
     let Some(folder) = folder() else { return };
     let mut compared = 0;
     for (path, truth) in with_xprof(&folder) {
         let Some(Value::Array(tables)) = tool(&truth, "framework_op_stats") else {
             continue;
         };
-        let theirs = tables.last().map(table).unwrap_or_default();
-        let device = theirs
+        let expected = tables.last().map(table).unwrap_or_default();
+        let device = expected
             .iter()
             .filter(|row| row["host_or_device"] == "Device");
-        let theirs: Vec<_> = device.filter(|row| row["type"] != "IDLE").collect();
-        if theirs.is_empty() {
+        let expected: Vec<_> = device.filter(|row| row["type"] != "IDLE").collect();
+        if expected.is_empty() {
             continue;
         }
         let runs = spaces(&path);
         let [run] = runs.as_slice() else { continue };
         let ours = report(run, "ops", Some("framework"));
-        for row in theirs {
+        for row in expected {
             let name = row["operation"].as_str().unwrap();
-            let mine = ours["rows"].as_array().unwrap().iter();
-            let mine = mine
+            let actual = ours["rows"].as_array().unwrap().iter();
+            let actual = actual
                 .clone()
-                .find(|mine| mine["name"] == name && mine["place"] == "device");
-            let what = format!("{name} in {}", path.display());
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            let total = on_device_clock(mine);
+                .find(|actual| actual["name"] == name && actual["place"] == "device");
+            let context = format!("{name} in {}", path.display());
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
+            let total = on_device_clock(actual);
             assert!(
                 same_time(total, number(&row["total_time"])),
-                "{what}: {mine} {row:?}"
+                "{context}: {actual} {row:?}"
             );
-            assert_eq!(mine["category"], row["type"], "{what}");
+            assert_eq!(actual["category"], row["type"], "{context}");
             compared += 1;
         }
     }
@@ -419,19 +419,22 @@ fn framework_operations_are_those_of_xprof() {
 }
 
 #[test]
-fn stages_of_tf_data_are_those_of_xprof() {
+fn tf_data_stages_equal_xprof() {
     let Some(folder) = folder() else { return };
     let path = folder.join("xplane_real/gpu_v100_tf_multi_worker");
     let truth = folder.join("xplane_real/gpu_v100_tf_multi_worker.truth");
     let Some(Value::Array(tables)) = tool(&truth, "framework_op_stats") else {
         return;
     };
-    let theirs = tables.last().map(table).unwrap_or_default();
+    let expected = tables.last().map(table).unwrap_or_default();
     let runs = spaces(&path);
     let ours = report(&runs[0], "ops", Some("framework"));
     let input = report(&runs[0], "input", None);
     let mut compared = 0;
-    for row in theirs.iter().filter(|row| row["host_or_device"] == "Host") {
+    for row in expected
+        .iter()
+        .filter(|row| row["host_or_device"] == "Host")
+    {
         let (name, kind) = (
             row["operation"].as_str().unwrap(),
             row["type"].as_str().unwrap(),
@@ -441,18 +444,18 @@ fn stages_of_tf_data_are_those_of_xprof() {
         }
         let find = |report: &Value| {
             let rows = report["rows"].as_array().unwrap().iter();
-            rows.clone().find(|mine| mine["name"] == name).cloned()
+            rows.clone().find(|actual| actual["name"] == name).cloned()
         };
-        let mine = find(&ours).unwrap_or_else(|| panic!("no {name}"));
+        let actual = find(&ours).unwrap_or_else(|| panic!("no {name}"));
         assert!(
-            near(number(&mine["count"]), number(&row["occurrences"])),
-            "{mine} {row:?}"
+            near(number(&actual["count"]), number(&row["occurrences"])),
+            "{actual} {row:?}"
         );
         assert!(
-            same_time(number(&mine["total_ns"]), number(&row["total_time"])),
-            "{mine} {row:?}"
+            same_time(number(&actual["total_ns"]), number(&row["total_time"])),
+            "{actual} {row:?}"
         );
-        // The timeline, and so the stage, has the last part of the path.
+        // The timeline, and so the stage, has the last component of the path.
         let last = name.rsplit("::").next().unwrap();
         let mut stages = input["rows"].as_array().unwrap().iter();
         let stage = stages.find(|stage| stage["name"] == format!("Iterator::{last}"));
@@ -467,11 +470,11 @@ fn stages_of_tf_data_are_those_of_xprof() {
 }
 
 #[test]
-fn steps_are_as_long_as_those_of_xprof() {
+fn step_lengths_equal_xprof() {
     let Some(folder) = folder() else { return };
     let mut compared = 0;
     for (path, truth) in with_xprof(&folder) {
-        // Of the GPU trace XProf lengthens the step, see docs/reference/definitions.md.
+        // XProf lengthens the step of the GPU trace, see docs/reference/definitions.md.
         if path.to_string_lossy().contains("gpu_") {
             continue;
         }
@@ -492,15 +495,15 @@ fn steps_are_as_long_as_those_of_xprof() {
         for row in steps {
             let label = row["stepnum"].as_str().unwrap();
             let step: i64 = label.rsplit(' ').next().unwrap().parse().unwrap();
-            let theirs = number(&row["stepTimeMs"]) * 1e6;
-            let mut mine = ours["rows"].as_array().unwrap().iter();
-            let mine = mine.find(|mine| mine["step"] == step);
-            let what = format!("step {label} in {}", path.display());
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            let length = number(&mine["duration_ns"]);
+            let expected = number(&row["stepTimeMs"]) * 1e6;
+            let mut actual = ours["rows"].as_array().unwrap().iter();
+            let actual = actual.find(|actual| actual["step"] == step);
+            let context = format!("step {label} in {}", path.display());
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
+            let length = number(&actual["duration_ns"]);
             assert!(
-                (length - theirs).abs() <= 1.0 + 1e-6 * theirs,
-                "{what}: {length} {theirs}"
+                (length - expected).abs() <= 1.0 + 1e-6 * expected,
+                "{context}: {length} {expected}"
             );
             compared += 1;
         }
@@ -508,7 +511,7 @@ fn steps_are_as_long_as_those_of_xprof() {
     assert!(compared > 40, "only {compared} steps were compared");
 }
 
-/// XProf finds no step on the TPU trace; ours are the runs of its program.
+/// XProf finds no step in the TPU trace; ours are the executions of its program.
 #[test]
 fn a_tpu_trace_without_markers_has_derived_steps() {
     let Some(folder) = folder() else { return };

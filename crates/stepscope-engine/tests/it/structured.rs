@@ -1,4 +1,4 @@
-//! Traces of arbitrary structure through every report and every export: nothing panics.
+//! Passes traces of arbitrary structure to every report and every export: nothing panics.
 
 mod check;
 mod generate;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use stepscope_store::Trace;
 
-/// Traces that the test makes.
+/// Number of generated traces.
 const TRACES: u64 = 100;
 
-/// Bytes of a seed (`SplitMix64`).
+/// Computes the bytes of a seed (`SplitMix64`).
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let words = (0..1_024).map(|_| {
@@ -24,11 +24,11 @@ fn bytes(seed: u64) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Puts a trace through every part; names the parts that panic.
-fn failures(what: &str, trace: &Trace) -> Vec<String> {
+/// Passes a trace to every check; returns the names of the checks that panic.
+fn failures(context: &str, trace: &Trace) -> Vec<String> {
     let failed = |part: fn(&Trace)| catch_unwind(AssertUnwindSafe(|| part(trace))).is_err();
     let parts = check::PARTS.iter().filter(|part| failed(part.1));
-    parts.map(|part| format!("{what}: {}", part.0)).collect()
+    parts.map(|part| format!("{context}: {}", part.0)).collect()
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn arbitrary_traces_pass_every_report_and_export() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Files that once made a report panic, and what is hardest of each kind of event.
+/// Files that once made a report panic, and extreme values of each kind of event.
 #[test]
-fn kept_files_pass_every_report_and_export() {
+fn corpus_files_pass_every_report_and_export() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/structured/corpus");
     let mut failed = Vec::new();
     let mut files = 0;

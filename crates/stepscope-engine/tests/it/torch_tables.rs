@@ -1,4 +1,4 @@
-//! `key_averages` from files alone, against what torch itself printed in the run that wrote them.
+//! `key_averages` from files alone, compared with the output of torch in the run that wrote them.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
 use stepscope_engine::Run;
 
-/// The run in this file.
+/// Opens the run in this file.
 fn open(path: &Path) -> Run {
     crate::traces::open(path).remove(0)
 }
@@ -32,7 +32,7 @@ fn averages(run: &Run, by: Grouping) -> KeyAverages {
     torch::averages(&run.trace, by, None, &Cancel::default()).unwrap()
 }
 
-/// The generated files that torch's own averages lie beside.
+/// Lists the generated files that have torch's own averages.
 fn with_truth(traces: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
     for folder in ["torch_cpu", "torch_multirank/cpu_ddp"] {
@@ -54,12 +54,12 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
 }
 
 #[track_caller]
-fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
-    assert_eq!(ours.len(), theirs.len(), "{what}: rows");
-    for (row, truth) in ours.iter().zip(theirs) {
-        let what = format!("{what}: {} {:?}", row.key, row.stack);
-        assert_eq!(row.key, text(truth, "key"), "{what}");
-        assert_eq!(Some(row.count), truth["count"].as_u64(), "{what}: count");
+fn assert_rows(context: &str, ours: &[KeyAverage], expected: &[Value]) {
+    assert_eq!(ours.len(), expected.len(), "{context}: rows");
+    for (row, truth) in ours.iter().zip(expected) {
+        let context = format!("{context}: {} {:?}", row.key, row.stack);
+        assert_eq!(row.key, text(truth, "key"), "{context}");
+        assert_eq!(Some(row.count), truth["count"].as_u64(), "{context}: count");
         for (key, value) in [
             ("cpu_time_total", row.cpu_time_total),
             ("self_cpu_time_total", row.self_cpu_time_total),
@@ -70,7 +70,7 @@ fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
             // Microseconds: a millionth of a nanosecond.
             assert!(
                 (value - truth).abs() < 1e-9,
-                "{what}: {key} {value} {truth}"
+                "{context}: {key} {value} {truth}"
             );
         }
         for (key, value) in [
@@ -79,25 +79,25 @@ fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
             ("device_memory_usage", row.device_memory_usage),
             ("self_device_memory_usage", row.self_device_memory_usage),
         ] {
-            assert_eq!(Some(value), truth[key].as_i64(), "{what}: {key}");
+            assert_eq!(Some(value), truth[key].as_i64(), "{context}: {key}");
         }
-        assert_eq!(Some(row.flops), truth["flops"].as_u64(), "{what}: flops");
-        assert_eq!(Some(row.is_async), truth["is_async"].as_bool(), "{what}");
+        assert_eq!(Some(row.flops), truth["flops"].as_u64(), "{context}: flops");
+        assert_eq!(Some(row.is_async), truth["is_async"].as_bool(), "{context}");
         let shapes = if row.input_shapes == "[]" {
             ""
         } else {
             &row.input_shapes
         };
-        assert_eq!(shapes, text(truth, "input_shapes"), "{what}: shapes");
+        assert_eq!(shapes, text(truth, "input_shapes"), "{context}: shapes");
         if let Some(stack) = truth["stack"].as_array() {
             let stack: Vec<&str> = stack.iter().filter_map(Value::as_str).collect();
-            assert_eq!(row.stack, stack, "{what}: stack");
+            assert_eq!(row.stack, stack, "{context}: stack");
         }
     }
 }
 
 #[test]
-fn averages_equal_those_of_torch() {
+fn averages_equal_torch() {
     let Some(traces) = crate::traces::folder() else {
         return;
     };
@@ -123,14 +123,14 @@ fn averages_equal_those_of_torch() {
             ),
         ] {
             if let Some(rows) = truth[key].as_array() {
-                let what = format!("{} {key}", path.display());
-                assert_rows(&what, &averages(&run, by).rows, rows);
+                let context = format!("{} {key}", path.display());
+                assert_rows(&context, &averages(&run, by).rows, rows);
             }
         }
     }
 }
 
-/// The tables of `key_averages.txt`: what each is, and its text.
+/// Splits the tables of `key_averages.txt`: the title and text of each.
 fn tables(text: &str) -> Vec<(&str, &str)> {
     text.split("== ")
         .filter(|part| !part.is_empty())
@@ -142,7 +142,7 @@ fn tables(text: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn tables_equal_those_of_torch_to_the_character() {
+fn tables_equal_torch_character_by_character() {
     let Some(traces) = crate::traces::folder() else {
         return;
     };
@@ -150,7 +150,7 @@ fn tables_equal_those_of_torch_to_the_character() {
     for (path, truth) in with_truth(&traces) {
         let run = open(&path);
         let text = std::fs::read_to_string(truth.join("key_averages.txt")).unwrap();
-        for (title, theirs) in tables(&text) {
+        for (title, expected) in tables(&text) {
             let by = Grouping {
                 input_shape: title.starts_with("group_by_input_shape"),
                 stack: if title.starts_with("group_by_stack_n=5") {
@@ -172,7 +172,7 @@ fn tables_equal_those_of_torch_to_the_character() {
             });
             assert_eq!(
                 ours.trim_end(),
-                theirs.trim_end(),
+                expected.trim_end(),
                 "{} {title}",
                 path.display()
             );
@@ -183,7 +183,7 @@ fn tables_equal_those_of_torch_to_the_character() {
 }
 
 #[test]
-fn stacks_equal_those_of_torch() {
+fn exported_stacks_equal_torch() {
     let Some(traces) = crate::traces::folder() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The folder of real traces, and the figures that peers made of them.
+//! Access to the folder of real traces, and to the figures that other tools computed of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stepscope_engine::Run;
 use stepscope_model::ReadContext;
 
-/// The folder, `None` (and a word on why) where there is none.
+/// Returns the folder, or `None` (with a message on the reason) if there is none.
 pub(crate) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
@@ -19,21 +19,21 @@ pub(crate) fn folder() -> Option<PathBuf> {
     None
 }
 
-/// Every run at a path that can be opened, read afresh.
+/// Opens every readable run at a path, without cache.
 pub(crate) fn open(path: &Path) -> Vec<Run> {
     stepscope_engine::open_path(path, &Arc::new(ReadContext::default()), false)
         .map(|runs| runs.into_iter().filter_map(Result::ok).collect())
         .unwrap_or_default()
 }
 
-/// Files and folders below `folder` for which `wanted` holds, sorted.
-pub(crate) fn below(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+/// Lists files and folders below `folder` for which `requested` is true, sorted.
+pub(crate) fn below(folder: &Path, requested: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![folder.to_owned()];
     while let Some(here) = left.pop() {
         for entry in std::fs::read_dir(&here).unwrap().flatten() {
             let path = entry.path();
-            if wanted(&path) {
+            if requested(&path) {
                 found.push(path.clone());
             }
             if path.is_dir() {
@@ -45,7 +45,7 @@ pub(crate) fn below(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBu
     found
 }
 
-/// The trace that a folder of figures (`X.truth`) is about.
+/// Returns the trace that a folder of figures (`X.truth`) describes.
 pub(crate) fn trace_of(truth: &Path) -> Option<PathBuf> {
     let text = truth.to_string_lossy();
     let stem = text.strip_suffix(".truth")?;
@@ -55,7 +55,7 @@ pub(crate) fn trace_of(truth: &Path) -> Option<PathBuf> {
         .find(|trace| trace.is_file())
 }
 
-/// A table as text: rows of fields by the names in the first row. Quotes as in RFC 4180.
+/// Parses a table: rows of fields by the names in the first row. Quotes as in RFC 4180.
 pub(crate) fn csv(path: &Path) -> Vec<std::collections::BTreeMap<String, String>> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut rows: Vec<Vec<String>> = Vec::new();

@@ -1,5 +1,5 @@
-//! Every number that XProf gives for the XSpace files of the folder of real traces, and for two
-//! synthetic ones beside it, against ours.
+//! Every number that XProf gives for the XSpace files of the folder of real traces, and for two additional
+//! synthetic ones, compared with ours.
 
 #![allow(
     clippy::float_cmp,
@@ -15,10 +15,10 @@ use stepscope_engine::Run;
 use crate::reports::{figures, number, report, spaces, table};
 use crate::traces::{below, folder, open};
 
-/// A run, and where the figures of XProf's tools are.
+/// A run, and the location of the figures of XProf's tools.
 struct Pair {
     run: Run,
-    what: String,
+    context: String,
     truth: PathBuf,
     prefix: &'static str,
 }
@@ -32,7 +32,7 @@ impl Pair {
             .map(|path| figures(&path))
     }
 
-    /// Rows of the tool's last table: the one without idle time where there are two.
+    /// Returns the rows of the tool's last table: the one without idle time where there are two.
     fn rows(&self, name: &str) -> Vec<BTreeMap<String, Value>> {
         match self.tool(name) {
             Some(Value::Array(tables)) => tables.last().map(table).unwrap_or_default(),
@@ -42,7 +42,7 @@ impl Pair {
     }
 }
 
-/// All runs that XProf looked at, of one file each.
+/// Lists all runs with figures of XProf, of one file each.
 fn pairs(folder: &Path) -> Vec<Pair> {
     let mut found = Vec::new();
     for truth in below(folder, |path| path.to_string_lossy().ends_with(".truth")) {
@@ -54,20 +54,20 @@ fn pairs(folder: &Path) -> Vec<Pair> {
         if runs.len() == 1 {
             found.push(Pair {
                 run: runs.remove(0),
-                what: path.display().to_string(),
+                context: path.display().to_string(),
                 truth,
                 prefix: "xprof_",
             });
         }
     }
-    // Made by hand, beside the folder.
+    // Synthetic files, next to the folder.
     let synthetic = folder.join("../reference/xprof_ref");
     for name in ["syn_tpu", "syn_gpu"] {
         let truth = synthetic.join(name);
         if let Some(run) = open(&truth.join("syn.xplane.pb")).pop() {
             found.push(Pair {
                 run,
-                what: name.to_owned(),
+                context: name.to_owned(),
                 truth,
                 prefix: "",
             });
@@ -80,34 +80,38 @@ fn rows(report: &Value) -> Vec<&Value> {
     report["rows"].as_array().into_iter().flatten().collect()
 }
 
-/// Times of XProf are microseconds of three digits; ours by the device's clock, where it has one.
-fn close(ours_ns: f64, theirs_us: f64, what: &str) {
-    let theirs = theirs_us * 1e3;
+/// Compares times. XProf's are microseconds with three digits; ours are by the device's clock, where it has one.
+fn close(ours_ns: f64, expected_us: f64, context: &str) {
+    let expected = expected_us * 1e3;
     assert!(
-        (ours_ns - theirs).abs() <= 1.0 + 1e-6 * theirs,
-        "{what}: {ours_ns} ns, {theirs} ns"
+        (ours_ns - expected).abs() <= 1.0 + 1e-6 * expected,
+        "{context}: {ours_ns} ns, {expected} ns"
     );
 }
 
-/// Total and self time of an operation, as XProf has them.
-fn same_times(mine: &Value, row: &BTreeMap<String, Value>, what: &str) {
-    for (ours, theirs) in [("total_ns", "total_time"), ("self_ns", "total_self_time")] {
-        close(on_device_clock(mine, ours), number(&row[theirs]), what);
+/// Compares total and self time of an operation with XProf's.
+fn same_times(actual: &Value, row: &BTreeMap<String, Value>, context: &str) {
+    for (ours, expected) in [("total_ns", "total_time"), ("self_ns", "total_self_time")] {
+        close(
+            on_device_clock(actual, ours),
+            number(&row[expected]),
+            context,
+        );
     }
 }
 
-/// Operations and bytes per second, where both of us have them; whether that is so.
-fn same_rates(mine: &Value, row: &BTreeMap<String, Value>, what: &str) -> bool {
+/// Compares operations and bytes per second, if both have them; returns whether both have.
+fn same_rates(actual: &Value, row: &BTreeMap<String, Value>, context: &str) -> bool {
     let (Some(bytes), Some(gflops)) = (
-        mine["bytes_per_second"].as_f64(),
-        mine["gflops_per_second"].as_f64(),
+        actual["bytes_per_second"].as_f64(),
+        actual["gflops_per_second"].as_f64(),
     ) else {
         return false;
     };
-    let near = |ours: f64, theirs: f64| {
+    let near = |ours: f64, expected: f64| {
         assert!(
-            (ours - theirs).abs() <= 1e-6 * theirs.abs().max(1e-3),
-            "{what}: {ours}, {theirs}"
+            (ours - expected).abs() <= 1e-6 * expected.abs().max(1e-3),
+            "{context}: {ours}, {expected}"
         );
     };
     near(gflops, number(&row["model_flop_rate"]));
@@ -115,16 +119,16 @@ fn same_rates(mine: &Value, row: &BTreeMap<String, Value>, what: &str) -> bool {
         bytes / f64::from(1 << 30),
         number(&row["measured_memory_bw"]),
     );
-    // What it leaves over, by the equation of the definitions.
-    if let Some(used) = mine["utilisation_share"].as_f64() {
-        let left = number(&mine["self_ns"]) * (1.0 - used);
-        near(number(&mine["wasted_ns"]), left);
+    // Wasted time, by the equation of the definitions.
+    if let Some(used) = actual["utilisation_share"].as_f64() {
+        let left = number(&actual["self_ns"]) * (1.0 - used);
+        near(number(&actual["wasted_ns"]), left);
         let bound = if row["bound_by"] == "Compute" {
             "compute"
         } else {
             "memory"
         };
-        assert_eq!(mine["bound_by"], bound, "{what}");
+        assert_eq!(actual["bound_by"], bound, "{context}");
     }
     true
 }
@@ -144,21 +148,21 @@ fn share(row: &Value) -> f64 {
     }
 }
 
-/// Steps: every step of XProf's, at the length that it has there, in our column for it.
+/// Compares the length of every step of XProf's with our column for it.
 #[test]
-fn every_step_is_as_long_as_in_xprof() {
+fn every_step_length_equals_xprof() {
     let Some(folder) = folder() else { return };
     let mut compared = BTreeMap::new();
     for pair in pairs(&folder) {
         let Some(Value::Array(tables)) = pair.tool("input_pipeline_analyzer") else {
             continue;
         };
-        // CPU and GPU runs say the step's time, TPU runs its parts.
+        // CPU and GPU runs have the step's time, TPU runs its parts.
         let overview = match pair.tool("overview_page") {
             Some(Value::Array(tables)) => tables,
             _ => Vec::new(),
         };
-        let mut theirs: Vec<(i64, f64)> = Vec::new();
+        let mut expected: Vec<(i64, f64)> = Vec::new();
         for row in tables
             .get(1)
             .into_iter()
@@ -170,7 +174,7 @@ fn every_step_is_as_long_as_in_xprof() {
                 continue;
             };
             if let Some(ms) = row.get("stepTimeMs") {
-                theirs.push((step, number(ms)));
+                expected.push((step, number(ms)));
             } else if row.contains_key("tcComputeTimeMs") {
                 let parts = [
                     "tcComputeTimeMs",
@@ -178,44 +182,44 @@ fn every_step_is_as_long_as_in_xprof() {
                     "tcOutfeedTimeMs",
                     "tcIdleTimeMs",
                 ];
-                theirs.push((step, parts.iter().map(|part| number(&row[*part])).sum()));
+                expected.push((step, parts.iter().map(|part| number(&row[*part])).sum()));
             }
         }
         let ours = report(&pair.run, "steps", Some("step"));
-        for (step, ms) in theirs {
-            let what = format!("step {step} of {}", pair.what);
-            let mine = rows(&ours).into_iter().find(|row| row["step"] == step);
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            close(number(&mine["xprof_step_ns"]), ms * 1e3, &what);
-            *compared.entry(pair.what.clone()).or_insert(0) += 1;
+        for (step, ms) in expected {
+            let context = format!("step {step} of {}", pair.context);
+            let actual = rows(&ours).into_iter().find(|row| row["step"] == step);
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
+            close(number(&actual["xprof_step_ns"]), ms * 1e3, &context);
+            *compared.entry(pair.context.clone()).or_insert(0) += 1;
         }
     }
     let steps: i32 = compared.values().sum();
     assert!(steps > 50, "{compared:?}");
     for must in ["syn_tpu", "syn_gpu", "gpu_v100_tf_multi_worker"] {
         assert!(
-            compared.keys().any(|what| what.contains(must)),
+            compared.keys().any(|context| context.contains(must)),
             "{must}: {compared:?}"
         );
     }
 }
 
-/// `hlo_stats`: occurrences, total, self time and share of every operation.
+/// Compares `hlo_stats`: occurrences, total, self time and share of every operation.
 #[test]
-fn every_hlo_operation_is_that_of_xprof() {
+fn every_hlo_operation_equals_xprof() {
     let Some(folder) = folder() else { return };
     let (mut compared, mut rates) = (0, 0);
     for pair in pairs(&folder) {
-        let theirs: Vec<_> = pair
+        let expected: Vec<_> = pair
             .rows("hlo_stats")
             .into_iter()
             .filter(|row| row["hlo_op_name"] != "IDLE")
             .collect();
-        if theirs.is_empty() {
+        if expected.is_empty() {
             continue;
         }
-        // Its shares count idle time; without it:
-        let all: f64 = theirs
+        // XProf's shares include idle time; compute them without it:
+        let all: f64 = expected
             .iter()
             .map(|row| number(&row["total_self_time"]))
             .sum();
@@ -224,26 +228,26 @@ fn every_hlo_operation_is_that_of_xprof() {
             .iter()
             .map(|row| on_device_clock(row, "self_ns"))
             .sum();
-        close(own, all, &format!("all of {}", pair.what));
-        for row in &theirs {
+        close(own, all, &format!("all of {}", pair.context));
+        for row in &expected {
             let name = row["hlo_op_name"].as_str().unwrap();
             let id = row["program_id"].as_str().unwrap();
-            let what = format!("{name} of {id} in {}", pair.what);
-            let mine = rows(&ours).into_iter().find(|mine| {
-                let program = mine["program"].as_str().unwrap_or_default();
-                mine["name"] == name && program.ends_with(&format!("({id})"))
+            let context = format!("{name} of {id} in {}", pair.context);
+            let actual = rows(&ours).into_iter().find(|actual| {
+                let program = actual["program"].as_str().unwrap_or_default();
+                actual["name"] == name && program.ends_with(&format!("({id})"))
             });
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
             assert_eq!(
-                number(&mine["count"]),
+                number(&actual["count"]),
                 number(&row["occurrences"]),
-                "{what}"
+                "{context}"
             );
-            same_times(mine, row, &what);
-            let theirs = number(&row["total_self_time"]) / all;
-            assert!((share(mine) - theirs).abs() < 1e-5, "{what}");
-            assert_eq!(mine["category"], row["category"], "{what}");
-            rates += usize::from(same_rates(mine, row, &what));
+            same_times(actual, row, &context);
+            let expected = number(&row["total_self_time"]) / all;
+            assert!((share(actual) - expected).abs() < 1e-5, "{context}");
+            assert_eq!(actual["category"], row["category"], "{context}");
+            rates += usize::from(same_rates(actual, row, &context));
             compared += 1;
         }
     }
@@ -251,26 +255,26 @@ fn every_hlo_operation_is_that_of_xprof() {
     assert!(rates > 5, "only {rates} rates were compared");
 }
 
-/// `framework_op_stats`: occurrences, total, self time and share, of the device and of the host.
+/// Compares `framework_op_stats`: occurrences, total, self time and share, of the device and of the host.
 #[test]
-fn every_framework_operation_is_that_of_xprof() {
+fn every_framework_operation_equals_xprof() {
     let Some(folder) = folder() else { return };
     let (mut on_device, mut on_host) = (0, 0);
     for pair in pairs(&folder) {
-        let theirs: Vec<_> = pair
+        let expected: Vec<_> = pair
             .rows("framework_op_stats")
             .into_iter()
             .filter(|row| row["type"] != "IDLE")
             .collect();
-        if theirs.is_empty() {
+        if expected.is_empty() {
             continue;
         }
         let ours = report(&pair.run, "ops", Some("framework"));
-        for row in &theirs {
+        for row in &expected {
             let name = row["operation"].as_str().unwrap();
             let device = row["host_or_device"] == "Device";
-            let place = if device { "device" } else { "host" };
-            // No operations, but calls that launch them, all under the name of their annotation; and
+            let location = if device { "device" } else { "host" };
+            // These are no operations, but calls that launch them, all under the name of their annotation; and
             // events without a name.
             if !device && ["XlaModule", "(null)", "dummy"].contains(&name) {
                 if name == "XlaModule" {
@@ -278,28 +282,28 @@ fn every_framework_operation_is_that_of_xprof() {
                 }
                 continue;
             }
-            let what = format!("{name} on the {place} in {}", pair.what);
-            let mine = rows(&ours)
+            let context = format!("{name} on the {location} in {}", pair.context);
+            let actual = rows(&ours)
                 .into_iter()
-                .find(|mine| mine["name"] == name && mine["place"] == place);
-            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            // Of a device it counts the most frequent of the HLO operations.
-            // Of TensorFlow's executor it counts some single events twice, but not their time.
-            let (count, theirs) = if device {
-                (number(&mine["xprof_count"]), number(&row["occurrences"]))
+                .find(|actual| actual["name"] == name && actual["place"] == location);
+            let actual = actual.unwrap_or_else(|| panic!("no {context}"));
+            // For a device XProf counts the most frequent of the HLO operations. For TensorFlow's executor it
+            // counts some single events twice, but not their time.
+            let (count, expected) = if device {
+                (number(&actual["xprof_count"]), number(&row["occurrences"]))
             } else {
-                let count = number(&mine["count"]);
+                let count = number(&actual["count"]);
                 (count, number(&row["occurrences"]).min(count))
             };
-            assert_eq!(count, theirs, "{what}");
-            assert!(count * 2.0 >= number(&row["occurrences"]), "{what}");
-            same_times(mine, row, &what);
-            // It knows no type where the colon behind the operation is missing.
+            assert_eq!(count, expected, "{context}");
+            assert!(count * 2.0 >= number(&row["occurrences"]), "{context}");
+            same_times(actual, row, &context);
+            // XProf has no type where the colon after the operation is missing.
             assert!(
-                mine["category"] == row["type"] || row["type"] == "Unknown",
-                "{what}"
+                actual["category"] == row["type"] || row["type"] == "Unknown",
+                "{context}"
             );
-            let theirs = if device {
+            let expected = if device {
                 on_device += 1;
                 number(&row["device_total_self_time_percent"])
             } else {
@@ -307,8 +311,11 @@ fn every_framework_operation_is_that_of_xprof() {
                 number(&row["host_total_self_time_percent"])
             };
             // On the host of the TensorFlow trace XProf divides by 0.3 % less than its events sum to.
-            let off = (share(mine) - theirs).abs();
-            assert!(off <= 1e-5 + 0.005 * theirs, "{what}: {off} of {theirs}");
+            let off = (share(actual) - expected).abs();
+            assert!(
+                off <= 1e-5 + 0.005 * expected,
+                "{context}: {off} of {expected}"
+            );
         }
     }
     assert!(
@@ -317,7 +324,7 @@ fn every_framework_operation_is_that_of_xprof() {
     );
 }
 
-/// What XProf shows as an operation `XlaModule` of the host: calls with that annotation.
+/// Computes the row that XProf shows as an operation `XlaModule` of the host: calls with that annotation.
 fn calls_of_modules(pair: &Pair, row: &BTreeMap<String, Value>) {
     let trace = &pair.run.trace;
     let (mut count, mut total) = (0, 0.0);
@@ -342,26 +349,26 @@ fn calls_of_modules(pair: &Pair, row: &BTreeMap<String, Value>) {
         f64::from(count),
         number(&row["occurrences"]),
         "{}",
-        pair.what
+        pair.context
     );
-    close(total, number(&row["total_time"]), &pair.what);
+    close(total, number(&row["total_time"]), &pair.context);
 }
 
-/// `kernel_stats`: name, launch configuration, operation, occurrences and times of every row.
+/// Compares `kernel_stats`: name, launch configuration, operation, occurrences and times of every row.
 #[test]
-fn every_kernel_is_that_of_xprof() {
+fn every_kernel_equals_xprof() {
     let Some(folder) = folder() else { return };
     let mut compared = BTreeMap::new();
     for pair in pairs(&folder) {
-        let theirs = pair.rows("kernel_stats");
-        if theirs.is_empty() {
+        let expected = pair.rows("kernel_stats");
+        if expected.is_empty() {
             continue;
         }
         let ours = report(&pair.run, "kernels", Some("shape"));
-        // It tells rows apart by the operation, too.
+        // XProf's rows differ in the operation, too.
         let mut sums: BTreeMap<[String; 5], [f64; 4]> = BTreeMap::new();
         let mut ops: BTreeMap<[String; 5], Vec<String>> = BTreeMap::new();
-        for row in &theirs {
+        for row in &expected {
             let text = |key: &str| match &row[key] {
                 Value::String(text) => text.clone(),
                 other => number(other).to_string(),
@@ -380,16 +387,16 @@ fn every_kernel_is_that_of_xprof() {
             sum[2] = sum[2].min(number(&row["min_duration_us"]));
             sum[3] = sum[3].max(number(&row["max_duration_us"]));
         }
-        // What it does not read of a file (AMD's registers and shared memory) does not tell its rows apart.
+        // Facts that XProf does not read (AMD's registers and shared memory) do not separate its rows.
         let reads = |at: usize| sums.keys().any(|key| key[at] != "0");
         let read = [true, true, true, reads(3), reads(4)];
         for (key, [count, total, least, most]) in &sums {
-            let what = format!("{key:?} in {}", pair.what);
-            let mine: Vec<&Value> = rows(&ours)
+            let context = format!("{key:?} in {}", pair.context);
+            let actual: Vec<&Value> = rows(&ours)
                 .into_iter()
-                .filter(|mine| {
-                    let text = |key: &str| mine[key].as_str().unwrap_or_default().to_owned();
-                    let whole = |key: &str| number(&mine[key]).to_string();
+                .filter(|actual| {
+                    let text = |key: &str| actual[key].as_str().unwrap_or_default().to_owned();
+                    let whole = |key: &str| number(&actual[key]).to_string();
                     let own = [
                         text("name"),
                         text("grid"),
@@ -399,31 +406,43 @@ fn every_kernel_is_that_of_xprof() {
                     ];
                     let same = own.iter().zip(key).zip(read);
                     same.into_iter()
-                        .all(|((own, theirs), read)| !read || own == theirs)
+                        .all(|((own, expected), read)| !read || own == expected)
                 })
                 .collect();
-            assert!(!mine.is_empty(), "no {what}");
-            let sum = |key: &str| mine.iter().map(|mine| number(&mine[key])).sum::<f64>();
+            assert!(!actual.is_empty(), "no {context}");
+            let sum = |key: &str| {
+                actual
+                    .iter()
+                    .map(|actual| number(&actual[key]))
+                    .sum::<f64>()
+            };
             let each = |key: &str| {
-                mine.iter()
-                    .map(|mine| number(&mine[key]))
+                actual
+                    .iter()
+                    .map(|actual| number(&actual[key]))
                     .collect::<Vec<_>>()
             };
-            assert_eq!(sum("count"), *count, "{what}");
-            // It cuts each kernel to whole nanoseconds.
+            assert_eq!(sum("count"), *count, "{context}");
+            // XProf rounds each kernel down to whole nanoseconds.
             let off = (sum("total_ns") - total * 1e3).abs();
-            assert!(off <= count + 1e-6 * total * 1e3, "{what}: {mine:?}");
+            assert!(off <= count + 1e-6 * total * 1e3, "{context}: {actual:?}");
             let shortest = each("min_ns").into_iter().fold(f64::INFINITY, f64::min);
             let longest = each("max_ns").into_iter().fold(0.0, f64::max);
-            for (own, theirs) in [(shortest, least), (longest, most)] {
-                assert!((own - theirs * 1e3).abs() <= 1.0, "{what}: {own} {theirs}");
+            for (own, expected) in [(shortest, least), (longest, most)] {
+                assert!(
+                    (own - expected * 1e3).abs() <= 1.0,
+                    "{context}: {own} {expected}"
+                );
             }
             let named: Vec<_> = ops[key].iter().filter(|op| !op.is_empty()).collect();
-            for mine in mine.iter().filter(|_| !named.is_empty()) {
-                let op = mine["framework_op"].as_str().unwrap_or_default().to_owned();
-                assert!(named.contains(&&op), "{what}: {op} {named:?}");
+            for actual in actual.iter().filter(|_| !named.is_empty()) {
+                let op = actual["framework_op"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                assert!(named.contains(&&op), "{context}: {op} {named:?}");
             }
-            *compared.entry(pair.what.clone()).or_insert(0) += 1;
+            *compared.entry(pair.context.clone()).or_insert(0) += 1;
         }
     }
     let kernels: i32 = compared.values().sum();
@@ -432,20 +451,20 @@ fn every_kernel_is_that_of_xprof() {
 
 /// Where XProf's tools are empty, ours are not, and their sums are those of the events.
 #[test]
-fn where_xprof_is_empty_ours_are_not() {
+fn reports_have_rows_where_xprof_has_none() {
     let Some(folder) = folder() else { return };
     let mut filled = 0;
     for pair in pairs(&folder) {
-        let theirs = pair.rows("hlo_stats");
+        let expected = pair.rows("hlo_stats");
         let idle = |row: &BTreeMap<String, Value>| row["hlo_op_name"] == "IDLE";
-        if !theirs.iter().all(idle) {
+        if !expected.iter().all(idle) {
             continue;
         }
         let ours = report(&pair.run, "ops", Some("hlo"));
         if !ours["missing"].is_null() {
             continue;
         }
-        // The independent count: slices of host threads that bear the name of their HLO operation.
+        // The independent count: slices of host threads with the name of their HLO operation.
         let trace = &pair.run.trace;
         let (mut count, mut total) = (0_u64, 0_i128);
         for track in trace.tracks() {
@@ -464,10 +483,10 @@ fn where_xprof_is_empty_ours_are_not() {
             }
         }
         let sum = |key: &str| rows(&ours).iter().map(|row| number(&row[key])).sum::<f64>();
-        assert_eq!(sum("count"), count as f64, "{}", pair.what);
-        assert!(count > 0 && sum("total_ns") > 0.0, "{}", pair.what);
+        assert_eq!(sum("count"), count as f64, "{}", pair.context);
+        assert!(count > 0 && sum("total_ns") > 0.0, "{}", pair.context);
         let off = (sum("total_ns") - total as f64 / 1e3).abs();
-        assert!(off <= 1e-6 * total as f64, "{}", pair.what);
+        assert!(off <= 1e-6 * total as f64, "{}", pair.context);
         filled += 1;
     }
     assert!(filled >= 8, "only {filled} runs");

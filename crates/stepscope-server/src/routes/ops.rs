@@ -8,7 +8,7 @@ use serde::Serialize;
 use stepscope_analysis::ops::By;
 use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::inside::{Inside, inside as inside_of_trace};
-use stepscope_analysis::ops::trend::{Which, trend};
+use stepscope_analysis::ops::trend::{OpSelector, trend};
 use stepscope_analysis::parallel::Cancel;
 
 use crate::ns::Ns;
@@ -79,18 +79,18 @@ fn steps_of(
         "place",
         &[("any", None), ("host", Some(false)), ("device", Some(true))],
     )?;
-    let which = Which {
+    let selector = OpSelector {
         name: params.required("name")?.to_owned(),
         program: params.text("program").map(str::to_owned),
         on_device,
         shapes: params.text("shapes").map(str::to_owned),
     };
     let most = params.number("bars", DEFAULT_BARS, 1..=MAX_BARS)?;
-    let found = trend(&view.run.trace, by, &which, most, cancel)?;
+    let found = trend(&view.run.trace, by, &selector, most, cancel)?;
     let clock = view.clock();
     Ok(Json(StepsAnswer {
         by: by.as_str(),
-        name: which.name,
+        name: selector.name,
         steps: found.steps,
         derived_from: found.derived,
         bars: found

@@ -32,9 +32,9 @@ impl Nest<'_> {
     /// encloses it, according to the trace (`known`) or to their times.
     pub(super) fn enter(&mut self, at: usize, range: Range<Time>, known: u32) -> u32 {
         self.open.retain(|(end, _)| *end > range.start);
-        let holds = |(end, place): &&(Time, u32)| *end >= range.end || *place == known;
+        let holds = |(end, position): &&(Time, u32)| *end >= range.end || *position == known;
         let enclosing = self.open.iter().rev().find(holds);
-        let enclosing = enclosing.map_or(known, |(_, place)| *place);
+        let enclosing = enclosing.map_or(known, |(_, position)| *position);
         self.open
             .push((range.end, u32::try_from(at).unwrap_or(NONE)));
         enclosing
@@ -112,11 +112,11 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn of_modules(trace: &'a Trace, track: &Track) -> Option<Self> {
+    pub(super) fn new(trace: &'a Trace, track: &Track) -> Option<Self> {
         if !class::is_xla_ops(track) {
             return None;
         }
-        let beside = trace.tracks().iter().find(|other| {
+        let program_line = trace.tracks().iter().find(|other| {
             other.parent == track.parent
                 && other.file == track.file
                 && class::is_xla_modules(other)
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         })?;
         Some(Self {
             trace,
-            track: beside.id,
+            track: program_line.id,
             next: 0,
         })
     }

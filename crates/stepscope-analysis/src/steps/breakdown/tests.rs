@@ -12,7 +12,7 @@ fn shown(drawing: &str) -> Vec<String> {
     let analysis_windows: Vec<AnalysisWindow> = found
         .steps
         .iter()
-        .map(|step| AnalysisWindow::of_step(&trace, step))
+        .map(|step| AnalysisWindow::from_step(&trace, step))
         .collect();
     let parts = breakdown(&trace, &devices, &analysis_windows, &Cancel::default()).unwrap();
     found
@@ -34,7 +34,7 @@ fn shown(drawing: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_moment_is_charged_to_the_first_bucket_that_applies() {
+fn time_is_charged_to_the_first_bucket_that_applies() {
     assert_eq!(
         shown(
             "
@@ -89,7 +89,7 @@ fn a_loop_computes_where_nothing_inside_it_is_recorded() {
 }
 
 #[test]
-fn each_device_is_charged_apart_and_the_step_is_their_mean() {
+fn each_device_is_charged_separately_and_the_step_is_the_mean() {
     assert_eq!(
         shown(
             "

@@ -48,13 +48,13 @@ pub fn by_length(
     cancel: &Cancel,
 ) -> Result<ByLength, Cancelled> {
     let whole = everything(trace);
-    let pieces = work(trace, query, &whole);
+    let chunks = work(trace, query, &whole);
     let parts = parallel::scan(
-        &pieces,
+        &chunks,
         cancel,
         || vec![0_u64; BUCKETS],
-        |counts: &mut Vec<u64>, piece| {
-            visit(trace, query, &whole, piece, |_, dur, _| {
+        |counts: &mut Vec<u64>, chunk| {
+            visit(trace, query, &whole, chunk, |_, dur, _| {
                 if let Some(count) = counts.get_mut(bucket(dur, longest_first)) {
                     *count += 1;
                 }
@@ -68,16 +68,16 @@ pub fn by_length(
         }
     }
     let total: u64 = counts.iter().sum();
-    let wanted = offset.min(total)..total.min(offset.saturating_add(limit as u64));
-    if wanted.is_empty() {
+    let requested = offset.min(total)..total.min(offset.saturating_add(limit as u64));
+    if requested.is_empty() {
         return Ok(ByLength {
             total,
             hits: Vec::new(),
         });
     }
-    let (buckets, before) = buckets_of(&counts, &wanted);
-    let parts = parallel::scan(&pieces, cancel, Vec::new, |found: &mut Vec<_>, piece| {
-        visit(trace, query, &whole, piece, |hit, dur, _| {
+    let (buckets, before) = find_buckets(&counts, &requested);
+    let parts = parallel::scan(&chunks, cancel, Vec::new, |found: &mut Vec<_>, chunk| {
+        visit(trace, query, &whole, chunk, |hit, dur, _| {
             if buckets.contains(&bucket(dur, longest_first)) {
                 found.push((dur, hit));
             }
@@ -95,7 +95,7 @@ pub fn by_length(
             .unwrap_or(usize::MAX)
             .min(found.len())
     };
-    let hits = found[index(wanted.start)..index(wanted.end)]
+    let hits = found[index(requested.start)..index(requested.end)]
         .iter()
         .map(|&(_, hit)| hit)
         .collect();
@@ -103,15 +103,15 @@ pub fn by_length(
 }
 
 /// Returns the buckets that contain these matches, and the number of matches before them.
-fn buckets_of(counts: &[u64], wanted: &Range<u64>) -> (Range<usize>, u64) {
+fn find_buckets(counts: &[u64], requested: &Range<u64>) -> (Range<usize>, u64) {
     let mut seen = 0;
     let mut first = None;
     for (index, &count) in counts.iter().enumerate() {
-        if first.is_none() && seen + count > wanted.start {
+        if first.is_none() && seen + count > requested.start {
             first = Some((index, seen));
         }
         seen += count;
-        if seen >= wanted.end {
+        if seen >= requested.end {
             let (low, before) = first.unwrap_or((index, 0));
             return (low..index + 1, before);
         }
@@ -143,8 +143,8 @@ pub fn by_name(
         &work(trace, query, &whole),
         cancel,
         FxHashMap::default,
-        |counts: &mut FxHashMap<NameId, (u64, Hit)>, piece| {
-            visit(trace, query, &whole, piece, |hit, _, name| {
+        |counts: &mut FxHashMap<NameId, (u64, Hit)>, chunk| {
+            visit(trace, query, &whole, chunk, |hit, _, name| {
                 let (count, first) = counts.entry(name).or_insert((0, hit));
                 *count += 1;
                 *first = (*first).min(hit);

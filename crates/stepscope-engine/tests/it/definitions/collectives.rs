@@ -28,7 +28,7 @@ fn factor(kind: Kind, n: f64) -> f64 {
     }
 }
 
-/// Begin and end of a part, on the clock of the first file.
+/// Returns start and end of a call, on the clock of the first file.
 fn aligned(ours: &Collectives, part: &CollectiveCall) -> Span {
     let clock = ours.clocks.iter().find(|clock| clock.file == part.who.file);
     let shift = clock.map_or(0, |clock| clock.applied.ps());
@@ -38,8 +38,8 @@ fn aligned(ours: &Collectives, part: &CollectiveCall) -> Span {
 fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
     for one in &ours.collectives {
         let parts: Vec<&CollectiveCall> =
-            one.parts.iter().map(|place| &ours.parts[*place]).collect();
-        let what = || format!("{} {:?}", case.what, parts[0]);
+            one.parts.iter().map(|index| &ours.parts[*index]).collect();
+        let context = || format!("{} {:?}", case.context, parts[0]);
         let spans: Vec<Span> = parts.iter().map(|part| aligned(ours, part)).collect();
         let begins = || spans.iter().map(|span| span.0);
         let (first, last) = (begins().min().unwrap(), begins().max().unwrap());
@@ -49,13 +49,13 @@ fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             "arrival spread",
             one.spread.map(Dur::ps),
             several.then(|| last - first),
-            what,
+            context,
         );
         found.same(
             "transfer time",
             one.transfer.ps(),
             (end - last).max(0),
-            what,
+            context,
         );
         let late = one.last.is_none_or(|who| {
             let mut own = parts.iter().zip(&spans).filter(|(part, _)| part.who == who);
@@ -64,7 +64,7 @@ fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
         found.holds(
             "the last is the one that began last",
             late && one.last.is_some() == several,
-            what,
+            context,
         );
         let seconds = (end - last).max(0) as f64 * 1e-12;
         let seen = ours.participants.len() as u32;
@@ -79,36 +79,36 @@ fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             "bandwidths",
             [both.map(|both| both.0), both.and_then(|both| both.1)],
             [rate, bus],
-            what,
+            context,
         );
     }
 }
 
-/// Parts of each participant.
-type OfAll = BTreeMap<(usize, u32), Vec<usize>>;
+/// Calls of each participant.
+type CallsByParticipant = BTreeMap<(usize, u32), Vec<usize>>;
 
-/// The n-th of one kind, group and participant is the n-th of all others, if they have equally many.
+/// Matches the n-th of one kind, group and participant with the n-th of all others, if they have equally many.
 fn matched(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
-    let mut sequences: BTreeMap<(Kind, &str), OfAll> = BTreeMap::new();
-    for (place, part) in ours.parts.iter().enumerate() {
+    let mut sequences: BTreeMap<(Kind, &str), CallsByParticipant> = BTreeMap::new();
+    for (index, part) in ours.parts.iter().enumerate() {
         let of_all = sequences.entry((part.kind, &part.group)).or_default();
         of_all
             .entry((part.who.file, part.who.device))
             .or_default()
-            .push(place);
+            .push(index);
     }
     let mut plainly: Vec<Vec<usize>> = Vec::new();
     let mut odd = 0;
     for of_all in sequences.values_mut() {
         for own in of_all.values_mut() {
-            own.sort_by_key(|place| (ours.parts[*place].start, ours.parts[*place].event));
+            own.sort_by_key(|index| (ours.parts[*index].start, ours.parts[*index].event));
         }
         let most = of_all.values().map(Vec::len).max().unwrap_or(0);
         if of_all.values().all(|own| own.len() == most) {
             plainly.extend((0..most).map(|n| of_all.values().map(|own| own[n]).collect()));
         } else {
             odd += 1;
-            plainly.extend(of_all.values().flatten().map(|place| vec![*place]));
+            plainly.extend(of_all.values().flatten().map(|index| vec![*index]));
         }
     }
     let mut own: Vec<Vec<usize>> = ours
@@ -122,11 +122,11 @@ fn matched(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
         "the n-th is the n-th of all others",
         (own, ours.unmatched.len()),
         (plainly, odd),
-        || case.what.clone(),
+        || case.context.clone(),
     );
 }
 
-/// What NCCL's arguments say.
+/// Checks NCCL's arguments.
 fn sizes(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
     for part in &ours.parts {
         let (mut inside, mut outside, mut size, mut dtype) = (None, None, None, String::new());
@@ -157,12 +157,12 @@ fn sizes(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             "S and the group's size",
             (part.bytes, part.group_size),
             (Some(counted * bytes), size),
-            || format!("{} {part:?}", case.what),
+            || format!("{} {part:?}", case.context),
         );
     }
 }
 
-/// How much of a part ran while its device computed.
+/// Computes the time of a call during which its device computed.
 fn hidden(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
     for one in &case.devices().list {
         let [compute, ..] = device::sets(case, one);
@@ -174,7 +174,7 @@ fn hidden(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
                 let cut = plain::segments(&(part.start.ps()..part.end.ps()), &[&compute]);
                 let hidden = plain::time(&cut, |bits| bits != 0);
                 found.same("hidden", part.hidden.map(Dur::ps), Some(hidden), || {
-                    format!("{} {part:?}", case.what)
+                    format!("{} {part:?}", case.context)
                 });
             }
         }
@@ -186,11 +186,11 @@ fn clocks(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
         return;
     };
     for clock in &ours.clocks {
-        let what = || format!("{} {clock:?}", case.what);
+        let context = || format!("{} {clock:?}", case.context);
         let (mut low, mut high, mut shared) = (i64::MIN, i64::MAX, Vec::new());
         for one in &ours.collectives {
             let of = |file: usize| {
-                let mut parts = one.parts.iter().map(|place| &ours.parts[*place]);
+                let mut parts = one.parts.iter().map(|index| &ours.parts[*index]);
                 parts.find(|part| part.who.file == file)
             };
             let (Some(a), Some(b)) = (of(first), of(clock.file)) else {
@@ -216,24 +216,29 @@ fn clocks(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             "bounds of a clock",
             (clock.shared, own),
             (shared.len(), bounds),
-            what,
+            context,
         );
         let Some((low, high)) = bounds else { continue };
         let median = shared[shared.len() / 2].clamp(low, high);
         let moved = if low <= 0 && high >= 0 { 0 } else { median };
-        found.same("what is added to a clock", clock.applied.ps(), moved, what);
+        found.same(
+            "offset applied to a clock",
+            clock.applied.ps(),
+            moved,
+            context,
+        );
         let error = (moved - low).max(high - moved);
         found.same(
             "error of a clock",
             clock.error().map(Dur::ps),
             Some(error),
-            what,
+            context,
         );
     }
 }
 
 #[test]
-fn collectives_are_put_together_and_their_clocks_bounded() {
+fn collectives_are_matched_across_ranks_and_clock_offsets_bounded() {
     judge(
         "collectives",
         &[
@@ -245,7 +250,7 @@ fn collectives_are_put_together_and_their_clocks_bounded() {
             ("S and the group's size", 20),
             ("hidden", 50),
             ("bounds of a clock", 8),
-            ("what is added to a clock", 8),
+            ("offset applied to a clock", 8),
             ("error of a clock", 8),
         ],
     );

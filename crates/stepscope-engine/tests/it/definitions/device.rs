@@ -6,14 +6,14 @@ use stepscope_model::{Dur, TrackKind};
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
 
-/// Moments of computation, communication, copies and memory set of one device, as the page says: unions of
-/// slices over its queues; a loop computes where nothing inside it is recorded, and ranges of counters where
-/// there is no kernel.
+/// Computes the intervals of computation, communication, copies and memset of one device, by the definitions:
+/// unions of slices over its queues; a loop computes where nothing inside it is recorded, and ranges of counters
+/// where there is no kernel.
 pub(super) fn sets(case: &Case<'_>, device: &Device) -> [Vec<Span>; 4] {
     sets_of(case, &device.queues)
 }
 
-/// The same of one queue alone.
+/// Computes the busy time of one queue.
 pub(super) fn queue_busy(case: &Case<'_>, queue: &Queue) -> i64 {
     let queues = std::slice::from_ref(queue);
     let [compute, rest @ ..] = sets_of(case, queues);
@@ -22,12 +22,13 @@ pub(super) fn queue_busy(case: &Case<'_>, queue: &Queue) -> i64 {
     plain::union(&plain::when(&all, &sets, is_busy))
 }
 
-/// Bits: something is computed, something else is done, an instruction waits.
+/// Bits: computation, other work, an instruction that waits.
 fn is_busy(bits: u32) -> bool {
     bits & 1 != 0 || bits == 2
 }
 
-/// Moments at which an instruction of a line of operations waits for the end of an asynchronous one.
+/// Computes the intervals in which an instruction of a line of operations waits for the end of an asynchronous
+/// one.
 fn awaited(case: &Case<'_>, queues: &[Queue]) -> Vec<Span> {
     let mut found = Vec::new();
     for queue in queues {
@@ -92,7 +93,7 @@ fn is_loop(name: &str) -> bool {
     matches!(&name[..end], "while" | "conditional" | "call")
 }
 
-/// Whether a queue is one of a device of this file.
+/// Lists the devices of a file.
 pub(super) fn of_file<'a>(case: &'a Case<'_>, file: usize) -> impl Iterator<Item = &'a Device> {
     let devices = case.devices().list.iter();
     devices.filter(move |device| device.file == file)
@@ -100,7 +101,7 @@ pub(super) fn of_file<'a>(case: &'a Case<'_>, file: usize) -> impl Iterator<Item
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     for device in &case.devices().list {
-        let what = || format!("{} {}", case.what, device.name);
+        let context = || format!("{} {}", case.context, device.name);
         let sets = sets(case, device);
         let range = plain::range(&device.span);
         let times = case
@@ -144,7 +145,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 plainly(&|bits| bits & 8 != 0),
             ),
         ] {
-            found.same(rule, ours, own, what);
+            found.same(rule, ours, own, context);
         }
         let ps = Dur::ps;
         found.same(
@@ -154,19 +155,19 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 + ps(times.exposed_copy())
                 + ps(times.idle()),
             range.end - range.start,
-            what,
+            context,
         );
         let works = sets.iter().flatten().copied().collect::<Vec<_>>();
         found.same(
             "first work to last end",
             range.clone(),
             plain::all(&works),
-            what,
+            context,
         );
         for (work, set) in Work::ALL.into_iter().zip(&sets) {
             if work != Work::Compute {
                 let count = device.counts[work as usize];
-                found.same("pieces of work", count, set.len() as u64, what);
+                found.same("kernels and copies", count, set.len() as u64, context);
             }
         }
     }
@@ -178,14 +179,14 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             let listed = of_file(case, track.file)
                 .any(|device| device.queues.iter().any(|queue| queue.track == track.id));
             found.holds("lines of operations are queues", listed, || {
-                format!("{} {}", case.what, track.key)
+                format!("{} {}", case.context, track.key)
             });
         }
     }
 }
 
 #[test]
-fn times_of_devices_are_unions_of_their_work() {
+fn device_times_are_unions_of_slices() {
     judge(
         "device",
         &[
@@ -200,7 +201,7 @@ fn times_of_devices_are_unions_of_their_work() {
             ("memory set", 40),
             ("compute + exposed communication + exposed copy + idle", 40),
             ("first work to last end", 40),
-            ("pieces of work", 100),
+            ("kernels and copies", 100),
             ("lines of operations are queues", 4),
         ],
     );

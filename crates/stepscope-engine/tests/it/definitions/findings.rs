@@ -1,4 +1,4 @@
-//! Section "Findings": what must hold for the findings of any trace.
+//! Section "Findings": invariants of the findings of any trace.
 
 use stepscope_analysis::findings::{Cause, LEADS, LISTED, diagnose};
 
@@ -6,7 +6,7 @@ use super::{Case, Found, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let run_profile = &case.run_profile;
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let ours = diagnose(run_profile, &case.memory, &case.cancel).unwrap();
     let saved: f64 = ours
         .findings
@@ -17,33 +17,33 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     found.holds(
         "savings add up to at most the steps",
         saved <= 1.0 + 1e-9,
-        || format!("{}: {saved}", what()),
+        || format!("{}: {saved}", context()),
     );
     for one in &ours.findings {
         found.holds(
             "shares are parts of the steps",
             (0.0..=1.0).contains(&one.share),
-            what,
+            context,
         );
         let saving = one.saving_ns.unwrap_or(0.0);
         found.holds(
             "savings are not below zero",
             saving >= 0.0 && saving.is_finite(),
-            what,
+            context,
         );
         if one.saving_ns.is_some() {
-            // Several causes in one run may be cut down to what is left of the steps.
+            // Savings of several causes in one run may be limited to the rest of the steps.
             found.holds(
-                "what saves little is not listed",
+                "small savings are not listed",
                 one.share >= LISTED || saved > 0.9,
-                || format!("{}: {one:?}", what()),
+                || format!("{}: {one:?}", context()),
             );
         }
         for event in &one.evidence {
             found.holds(
                 "evidence is an event of the run",
                 run_profile.trace.event(*event).is_some(),
-                what,
+                context,
             );
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let all = kinds.len();
     kinds.dedup();
     // The same cause may slow single steps and all of them.
-    found.holds("a cause is reported once", all - kinds.len() <= 1, what);
+    found.holds("a cause is reported once", all - kinds.len() <= 1, context);
     let costly = |cause: Cause| !cause.is_risk() && cause != Cause::DeviceBound;
     if let Some(first) = ours.findings.first() {
         let larger = ours.findings.iter().any(|one| {
@@ -64,7 +64,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         found.holds(
             "the dominant cause is first",
             !larger || !costly(first.cause),
-            what,
+            context,
         );
     }
     let report = case.report("findings", None);
@@ -77,7 +77,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             && row["title"]
                 .as_array()
                 .is_some_and(|parts| !parts.is_empty());
-        found.holds("rows are whole", whole, || format!("{}: {row}", what()));
+        found.holds("rows are whole", whole, || format!("{}: {row}", context()));
     }
 }
 
@@ -89,7 +89,7 @@ fn findings() {
             ("savings add up to at most the steps", 60),
             ("shares are parts of the steps", 60),
             ("savings are not below zero", 60),
-            ("what saves little is not listed", 40),
+            ("small savings are not listed", 40),
             ("evidence is an event of the run", 90),
             ("a cause is reported once", 60),
             ("the dominant cause is first", 60),

@@ -11,7 +11,7 @@ use super::{Case, Found, device, judge};
 
 const IN_A_ROW: i64 = 30_000_000;
 
-/// What a thread waits for: the device, input, others.
+/// Intervals in which a thread waits: for the device, input, others.
 type Waits = [Vec<Span>; 3];
 
 fn waits(case: &Case<'_>, track: TrackId) -> Waits {
@@ -41,19 +41,23 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     )
     .unwrap();
     let mut threads: BTreeMap<TrackId, Waits> = BTreeMap::new();
-    for (place, device) in case.devices().list.iter().enumerate() {
-        let what = || format!("{} {}", case.what, device.name);
+    for (position, device) in case.devices().list.iter().enumerate() {
+        let context = || format!("{} {}", case.context, device.name);
         let sets = device::sets(case, device);
         let sets = sets.each_ref().map(Vec::as_slice);
         let plainly = plain::when(&plain::range(&device.span), &sets, |bits| bits == 0);
-        let own: Vec<&Gap> = ours.gaps.iter().filter(|gap| gap.device == place).collect();
+        let own: Vec<&Gap> = ours
+            .gaps
+            .iter()
+            .filter(|gap| gap.device == position)
+            .collect();
         let spans: Vec<Span> = own
             .iter()
             .map(|gap| (gap.start.ps(), gap.end.ps()))
             .collect();
         found.holds("gaps", spans == plainly, || {
             let first = spans.iter().zip(&plainly).find(|(a, b)| a != b);
-            format!("{}: {} {} {first:?}", what(), spans.len(), plainly.len())
+            format!("{}: {} {} {first:?}", context(), spans.len(), plainly.len())
         });
         for gap in own {
             causes(case, gap, &mut threads, found);
@@ -63,7 +67,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
 
 fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, found: &mut Found) {
     let trace = case.trace;
-    let what = || format!("{} {gap:?}", case.what);
+    let context = || format!("{} {gap:?}", case.context);
     let (start, end) = (gap.start.ps(), gap.end.ps());
     let next = gap.next.and_then(|next| trace.place_of_slice(next));
     if let Some((track, index)) = next {
@@ -72,11 +76,16 @@ fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, fo
         found.holds(
             "a gap ends with the work that begins next",
             begins == end && works,
-            what,
+            context,
         );
     }
     let call = next.and_then(|(track, index)| case.launches.get(track, index));
-    found.same("the call is that of the next work", gap.launch, call, what);
+    found.same(
+        "the call is that of the next work",
+        gap.launch,
+        call,
+        context,
+    );
     // Host too slow, launch overhead, synchronisation, input, communication, unknown.
     let mut plainly = [0_i64; 6];
     match call.and_then(|call| trace.place_of_slice(call)) {
@@ -101,17 +110,17 @@ fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, fo
             }
         }
     }
-    found.same("causes of a gap", gap.causes.map(Dur::ps), plainly, what);
+    found.same("causes of a gap", gap.causes.map(Dur::ps), plainly, context);
     found.same(
         "idle = sum of causes",
         gap.causes.map(Dur::ps).iter().sum::<i64>(),
         end - start,
-        what,
+        context,
     );
 }
 
 #[test]
-fn gaps_are_what_is_left_and_have_their_causes() {
+fn idle_gaps_are_the_rest_and_have_causes() {
     judge(
         "idle",
         &[

@@ -9,17 +9,17 @@ use stepscope_model::SliceKind;
 use super::plain::{self, Span};
 use super::{Case, Found, judge, steps};
 
-/// Count, total, longest, and what lies inside the steps.
+/// Count, total, longest, and the part inside the steps.
 type Sum = (u64, i64, i64, i64);
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let run_profile = &case.run_profile;
     let ours = input(run_profile, &case.cancel).unwrap();
     let (mut waits, mut all) = (0, 0);
-    for place in run_profile.counted() {
-        let step = &run_profile.breakdown.parts[place];
-        let pause = &run_profile.pauses[place];
+    for position in run_profile.counted() {
+        let step = &run_profile.breakdown.parts[position];
+        let pause = &run_profile.pauses[position];
         waits += step.input.ps() + pause.input.ps();
         all += step.sum().ps() + pause.sum().ps();
     }
@@ -28,23 +28,23 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     } else {
         0.0
     };
-    found.near("share = input / iterations", ours.share, share, what);
-    for (place, whole) in run_profile.iterations.iter().enumerate() {
-        let analysis_window = &run_profile.analysis_windows[place];
+    found.near("share = input / iterations", ours.share, share, context);
+    for (position, whole) in run_profile.iterations.iter().enumerate() {
+        let analysis_window = &run_profile.analysis_windows[position];
         let begins_there = run_profile.analysis_windows.iter().any(|next| {
             (next.rank(), next.thread) == (analysis_window.rank(), analysis_window.thread)
                 && next.range.start == whole.range.end
         });
-        let parts =
-            run_profile.breakdown.parts[place].sum().ps() + run_profile.pauses[place].sum().ps();
+        let parts = run_profile.breakdown.parts[position].sum().ps()
+            + run_profile.pauses[position].sum().ps();
         found.same(
             "an iteration is a step and the pause until the next begins",
             (whole.range.start, parts),
             (analysis_window.range.start, whole.dur().ps()),
-            what,
+            context,
         );
         let ends = whole.range.end == analysis_window.range.end || begins_there;
-        found.holds("an iteration ends where the next begins", ends, what);
+        found.holds("an iteration ends where the next starts", ends, context);
     }
     let trace = case.trace;
     let mut plainly: BTreeMap<(&str, bool), Sum> = BTreeMap::new();
@@ -106,7 +106,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             ((stage.name.as_str(), stage.on_step_thread), sum)
         })
         .collect();
-    found.same("stages", stages, plainly.clone(), what);
+    found.same("stages", stages, plainly.clone(), context);
     let (mut idle, mut looked_at) = (0.0, 0.0);
     for times in &run_profile.times {
         idle += times.idle().as_ns_f64();
@@ -120,7 +120,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         share if share >= 0.05 => Verdict::Partly,
         _ => Verdict::NotBound,
     };
-    found.same("verdict", ours.verdict, verdict, what);
+    found.same("verdict", ours.verdict, verdict, context);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn input_is_judged_by_its_share_of_the_steps() {
                 "an iteration is a step and the pause until the next begins",
                 90,
             ),
-            ("an iteration ends where the next begins", 90),
+            ("an iteration ends where the next starts", 90),
             ("stages", 90),
             ("verdict", 90),
         ],

@@ -11,23 +11,23 @@ use stepscope_store::EventId;
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
 
-/// One piece of work.
-struct Piece {
+/// One kernel or copy.
+struct WorkSlice {
     device: usize,
     track: TrackId,
     name: NameId,
     work: Work,
     span: Span,
-    /// Of the call that launched it.
+    /// Range of the call that launched it.
     call: Option<Span>,
     bytes: Option<u64>,
-    /// Its length, by the device's own clock where that is recorded, picoseconds.
+    /// Duration, by the device's own clock where that is recorded, picoseconds.
     ps: i64,
-    /// By the rate in the file, picoseconds.
+    /// Duration by the rate in the file, picoseconds.
     copy_ps: i64,
 }
 
-fn pieces(case: &Case<'_>) -> Vec<Piece> {
+fn work_slices(case: &Case<'_>) -> Vec<WorkSlice> {
     let mut found = Vec::new();
     for (device, one) in case.devices().list.iter().enumerate() {
         for queue in &one.queues {
@@ -44,7 +44,7 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
                 let (_, _, _, clock) = super::operations::done(case, event);
                 let ps = clock.unwrap_or(span.1 - span.0);
                 let config = copies.then(|| Config::from_event(case.trace, event));
-                found.push(Piece {
+                found.push(WorkSlice {
                     device,
                     track: queue.track,
                     name: slices.name[index],
@@ -61,8 +61,8 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
     found
 }
 
-/// How long a copy took by the rate that the file gives it; its length where that is something else by two
-/// microseconds or more.
+/// Returns the duration of a copy by the rate in the file; its length if that differs by two microseconds or
+/// more.
 fn copy_ps(case: &Case<'_>, event: EventId, length: i64) -> i64 {
     let (mut bytes, mut rate) = (None, None);
     let _ = case
@@ -70,13 +70,16 @@ fn copy_ps(case: &Case<'_>, event: EventId, length: i64) -> i64 {
         .args(event, &mut |key, value| match (key, value) {
             ("bytes", ArgValue::Int(count)) => bytes = Some(count as f64),
             ("bytes", ArgValue::Uint(count)) => bytes = Some(count as f64),
-            ("memory bandwidth (GB/s)", ArgValue::Double(said)) => rate = Some(said),
-            ("memory bandwidth (GB/s)", ArgValue::Int(said)) => rate = Some(said as f64),
+            ("memory bandwidth (GB/s)", ArgValue::Double(rate_value)) => rate = Some(rate_value),
+            ("memory bandwidth (GB/s)", ArgValue::Int(rate_value)) => {
+                rate = Some(rate_value as f64)
+            }
             _ => {}
         });
-    let told = bytes.zip(rate.filter(|rate| *rate > 0.0));
-    let told = told.map(|(bytes, rate)| (bytes / (rate * 1e9) * 1e12).round() as i64);
-    told.filter(|told| (told - length).abs() <= 2_000_000)
+    let recorded_ps = bytes.zip(rate.filter(|rate| *rate > 0.0));
+    let recorded_ps = recorded_ps.map(|(bytes, rate)| (bytes / (rate * 1e9) * 1e12).round() as i64);
+    recorded_ps
+        .filter(|recorded_ps| (recorded_ps - length).abs() <= 2_000_000)
         .unwrap_or(length)
 }
 
@@ -84,7 +87,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     if case.devices().list.is_empty() {
         return;
     }
-    let pieces = pieces(case);
+    let work_slices = work_slices(case);
     let of = |by| {
         let range = case.trace.span();
         kernels(
@@ -98,14 +101,14 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         .unwrap()
     };
     let ours = of(By::Name);
-    rows(case, &ours, &pieces, found);
+    rows(case, &ours, &work_slices, found);
     let total: i128 = of(By::Work).rows.iter().map(|row| row.total_ps).sum();
     let own: i128 = ours.rows.iter().map(|row| row.total_ps).sum();
-    found.same("rows are a partition", total, own, || case.what.clone());
-    delays(case, &ours, &pieces, found);
-    queues(case, &ours, &pieces, found);
-    copies(case, &ours, &pieces, found);
-    engines(case, &ours, &pieces, found);
+    found.same("rows are a partition", total, own, || case.context.clone());
+    delays(case, &ours, &work_slices, found);
+    queues(case, &ours, &work_slices, found);
+    copies(case, &ours, &work_slices, found);
+    engines(case, &ours, &work_slices, found);
     operations(case, found);
 }
 
@@ -134,45 +137,52 @@ fn operations(case: &Case<'_>, found: &mut Found) {
             let innermost = (0..at).rev().find(around).map(|index| slices.id(index));
             let ours = operation(trace, call.unwrap());
             found.same("the launching operation", ours, innermost, || {
-                format!("{} {:?}", case.what, slices.id(at))
+                format!("{} {:?}", case.context, slices.id(at))
             });
         }
     }
 }
 
-/// From the end of the call to the begin of the work; 0 when that began before.
-fn delay(piece: &Piece) -> Option<i64> {
-    piece.call.map(|call| (piece.span.0 - call.1).max(0))
+/// Computes the time from the end of the call to the start of the work; 0 if that started before.
+fn delay(work_slice: &WorkSlice) -> Option<i64> {
+    work_slice
+        .call
+        .map(|call| (work_slice.span.0 - call.1).max(0))
 }
 
-/// What is in flight on the line for it counts by the instructions that start and await it.
-fn counts(case: &Case<'_>, piece: &Piece) -> bool {
-    case.trace.tracks()[piece.track.index()].name != "Async XLA Ops"
+/// Returns whether a slice counts: asynchronous operations count by the instructions that start and await them.
+fn counts(case: &Case<'_>, work_slice: &WorkSlice) -> bool {
+    case.trace.tracks()[work_slice.track.index()].name != "Async XLA Ops"
 }
 
-fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
-    let mut plainly: BTreeMap<(Work, NameId), Vec<&Piece>> = BTreeMap::new();
-    for piece in pieces.iter().filter(|piece| counts(case, piece)) {
+fn rows(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+    let mut plainly: BTreeMap<(Work, NameId), Vec<&WorkSlice>> = BTreeMap::new();
+    for work_slice in work_slices
+        .iter()
+        .filter(|work_slice| counts(case, work_slice))
+    {
         plainly
-            .entry((piece.work, piece.name))
+            .entry((work_slice.work, work_slice.name))
             .or_default()
-            .push(piece);
+            .push(work_slice);
     }
-    found.same("rows", ours.rows.len(), plainly.len(), || case.what.clone());
+    found.same("rows", ours.rows.len(), plainly.len(), || {
+        case.context.clone()
+    });
     for row in &ours.rows {
         let name = row.key.name.unwrap();
-        let what = || format!("{} {}", case.what, case.trace.name(name));
+        let context = || format!("{} {}", case.context, case.trace.name(name));
         let Some(own) = plainly.get(&(row.work, name)) else {
-            found.holds("rows are of work", false, what);
+            found.holds("rows are of work", false, context);
             continue;
         };
-        let times = plain::sorted(own.iter().map(|piece| piece.ps as f64 / 1e3));
-        let total: i128 = own.iter().map(|piece| i128::from(piece.ps)).sum();
+        let times = plain::sorted(own.iter().map(|work_slice| work_slice.ps as f64 / 1e3));
+        let total: i128 = own.iter().map(|work_slice| i128::from(work_slice.ps)).sum();
         found.same(
             "count, total",
             (row.count, row.total_ps),
             (own.len() as u64, total),
-            what,
+            context,
         );
         let count = times.len() as f64;
         let mean = times.iter().sum::<f64>() / count;
@@ -193,9 +203,9 @@ fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
                 plain::percentile(&times, 0.5),
                 plain::percentile(&times, 0.95),
             ],
-            what,
+            context,
         );
-        // The difference of two large sums of squares: not to all digits.
+        // The difference of two large sums of squares loses digits.
         let deviation = (count > 1.0).then(|| (squares / (count - 1.0)).sqrt());
         let off = row
             .deviation_ns()
@@ -204,64 +214,68 @@ fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
         found.holds(
             "deviation",
             off <= 1e-5 * mean.max(1.0) && row.deviation_ns().is_some() == deviation.is_some(),
-            || format!("{}: {:?} {deviation:?}", what(), row.deviation_ns()),
+            || format!("{}: {:?} {deviation:?}", context(), row.deviation_ns()),
         );
-        let delays: Vec<i64> = own.iter().filter_map(|piece| delay(piece)).collect();
+        let delays: Vec<i64> = own
+            .iter()
+            .filter_map(|work_slice| delay(work_slice))
+            .collect();
         let sum: i128 = delays.iter().map(|delay| i128::from(*delay)).sum();
         found.same(
             "launch delay",
             (row.launched, row.delay_ps),
             (delays.len() as u64, sum),
-            what,
+            context,
         );
     }
 }
 
-fn delays(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
-    let mut delays: Vec<i64> = pieces.iter().filter_map(delay).collect();
+fn delays(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+    let mut delays: Vec<i64> = work_slices.iter().filter_map(delay).collect();
     delays.sort_unstable();
     let own: Vec<i64> = ours.delays.iter().map(|delay| delay.ps()).collect();
     let sorted: Vec<f64> = delays.iter().map(|ps| *ps as f64 / 1e3).collect();
-    found.holds("launch delays", own == delays, || case.what.clone());
+    found.holds("launch delays", own == delays, || case.context.clone());
     let report = case.report("kernels", None);
     found.near_all(
         "launch delay p50, p90",
         ["launch_delay_p50_ns", "launch_delay_p90_ns"].map(|key| report["summary"][key].as_f64()),
         [0.5, 0.9].map(|part| plain::percentile(&sorted, part)),
-        || case.what.clone(),
+        || case.context.clone(),
     );
 }
 
-/// How long a queue is busy, loops of compiled programs with it.
+/// Computes the busy time of a queue, including loops of compiled programs.
 fn busy_of(case: &Case<'_>, track: TrackId) -> Option<i64> {
     let mut queues = case.devices().list.iter().flat_map(|device| &device.queues);
     let queue = queues.find(|queue| queue.track == track)?;
     Some(super::device::queue_busy(case, queue))
 }
 
-/// Pieces of work of a queue, when they ran, and when which of calls and begins changed its length.
+/// Number of kernels and copies of a queue, their intervals, and the times at which calls and starts changed its
+/// length.
 type Queue = (u64, Vec<Span>, Vec<(i64, i64)>);
 
-/// Work of a stream whose call has begun and that has not begun itself, after each change.
-fn queues(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
+/// Computes the work of a stream whose call has started and that has not started itself, after each change.
+fn queues(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
     let mut of_track: BTreeMap<TrackId, Queue> = BTreeMap::new();
-    for piece in pieces {
-        let (count, spans, changes) = of_track.entry(piece.track).or_default();
+    for work_slice in work_slices {
+        let (count, spans, changes) = of_track.entry(work_slice.track).or_default();
         *count += 1;
-        spans.push(piece.span);
-        if let Some(call) = piece.call {
-            // At one moment, calls come first.
-            changes.extend([(call.0, -1), (piece.span.0, 1)]);
+        spans.push(work_slice.span);
+        if let Some(call) = work_slice.call {
+            // At equal times, calls come first.
+            changes.extend([(call.0, -1), (work_slice.span.0, 1)]);
         }
     }
     found.same("queues", ours.streams.len(), of_track.len(), || {
-        case.what.clone()
+        case.context.clone()
     });
     for stream in &ours.streams {
-        let what = || {
+        let context = || {
             format!(
                 "{} {}",
-                case.what,
+                case.context,
                 case.trace.tracks()[stream.track.index()].key
             )
         };
@@ -288,42 +302,51 @@ fn queues(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
                 longest as u64,
                 busy_of(case, stream.track).unwrap_or_else(|| plain::union(spans)),
             ),
-            what,
+            context,
         );
-        found.near_all("queue: mean length", [stream.mean_queue], [mean], what);
+        found.near_all("queue: mean length", [stream.mean_queue], [mean], context);
     }
 }
 
-fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
-    let mut by_name: BTreeMap<NameId, Vec<&Piece>> = BTreeMap::new();
-    for piece in pieces.iter().filter(|piece| counts(case, piece)) {
-        if matches!(piece.work, Work::Memcpy | Work::Memset) {
-            by_name.entry(piece.name).or_default().push(piece);
+fn copies(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+    let mut by_name: BTreeMap<NameId, Vec<&WorkSlice>> = BTreeMap::new();
+    for work_slice in work_slices
+        .iter()
+        .filter(|work_slice| counts(case, work_slice))
+    {
+        if matches!(work_slice.work, Work::Memcpy | Work::Memset) {
+            by_name.entry(work_slice.name).or_default().push(work_slice);
         }
     }
-    let long = |piece: &Piece| piece.ps;
+    let long = |work_slice: &WorkSlice| work_slice.ps;
     let rate = |bytes: f64, ps: i64| (ps > 0).then(|| bytes / (ps as f64 * 1e-12));
     for copies in &ours.copies {
         let own = &by_name[&copies.name];
-        let what = || format!("{} {}", case.what, case.trace.name(copies.name));
-        let sized: Vec<&&Piece> = own.iter().filter(|piece| piece.bytes.is_some()).collect();
-        let bytes: u64 = sized.iter().filter_map(|piece| piece.bytes).sum();
-        let time: i64 = sized.iter().map(|piece| piece.copy_ps).sum();
-        let all: i128 = own.iter().map(|piece| i128::from(long(piece))).sum();
+        let context = || format!("{} {}", case.context, case.trace.name(copies.name));
+        let sized: Vec<&&WorkSlice> = own
+            .iter()
+            .filter(|work_slice| work_slice.bytes.is_some())
+            .collect();
+        let bytes: u64 = sized.iter().filter_map(|work_slice| work_slice.bytes).sum();
+        let time: i64 = sized.iter().map(|work_slice| work_slice.copy_ps).sum();
+        let all: i128 = own
+            .iter()
+            .map(|work_slice| i128::from(long(work_slice)))
+            .sum();
         found.same(
             "copies: count, time, bytes",
             (copies.count, copies.total_ps, copies.sized, copies.bytes),
             (own.len() as u64, all, sized.len() as u64, bytes),
-            what,
+            context,
         );
         let best = sized
             .iter()
-            .filter_map(|piece| rate(piece.bytes? as f64, piece.copy_ps));
+            .filter_map(|work_slice| rate(work_slice.bytes? as f64, work_slice.copy_ps));
         found.near_all(
             "copies: rate, best rate",
             [copies.rate(), copies.best_rate],
             [rate(bytes as f64, time), best.reduce(f64::max)],
-            what,
+            context,
         );
         let sizes = || {
             ours.copy_sizes
@@ -338,13 +361,13 @@ fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
                 sizes().map(|size| size.total_ps).sum::<i128>(),
             ),
             (copies.sized, copies.bytes, copies.sized_ps),
-            what,
+            context,
         );
         for size in sizes() {
             let own: Vec<i64> = sized
                 .iter()
-                .filter(|piece| piece.bytes == Some(size.bytes))
-                .map(|piece| piece.copy_ps)
+                .filter(|work_slice| work_slice.bytes == Some(size.bytes))
+                .map(|work_slice| work_slice.copy_ps)
                 .collect();
             let time: i64 = own.iter().sum();
             let each = |ps: Option<&i64>| ps.and_then(|ps| rate(size.bytes as f64, *ps));
@@ -356,18 +379,18 @@ fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
                     each(own.iter().min()),
                     each(own.iter().max()),
                 ],
-                what,
+                context,
             );
         }
     }
     found.same("directions", ours.copies.len(), by_name.len(), || {
-        case.what.clone()
+        case.context.clone()
     });
 }
 
-/// Which engine of a GPU does a piece of work; a queue that is no stream is one itself.
-fn engine(case: &Case<'_>, piece: &Piece) -> String {
-    let line = &case.trace.tracks()[piece.track.index()].name;
+/// Returns the engine of a GPU that runs a kernel or copy; a queue that is no stream is an engine itself.
+fn engine(case: &Case<'_>, work_slice: &WorkSlice) -> String {
+    let line = &case.trace.tracks()[work_slice.track.index()].name;
     let lower = line.to_ascii_lowercase();
     let shared = lower.contains("stream")
         || lower.contains("queue")
@@ -375,9 +398,9 @@ fn engine(case: &Case<'_>, piece: &Piece) -> String {
     if !shared {
         return line.clone();
     }
-    let name = case.trace.name(piece.name).to_ascii_lowercase();
+    let name = case.trace.name(work_slice.name).to_ascii_lowercase();
     let goes = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    match piece.work {
+    match work_slice.work {
         Work::Compute => "Compute kernels",
         Work::Communication => "Communication kernels",
         Work::Memset => "Memory set",
@@ -390,16 +413,17 @@ fn engine(case: &Case<'_>, piece: &Piece) -> String {
     .to_owned()
 }
 
-fn engines(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
+fn engines(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
     let mut plainly: BTreeMap<(usize, String, Option<TrackId>), Vec<Span>> = BTreeMap::new();
-    for piece in pieces {
-        let name = engine(case, piece);
-        // Two lines of one name are two engines.
-        let alone = (case.trace.tracks()[piece.track.index()].name == name).then_some(piece.track);
+    for work_slice in work_slices {
+        let name = engine(case, work_slice);
+        // Two lines with the same name are two engines.
+        let alone = (case.trace.tracks()[work_slice.track.index()].name == name)
+            .then_some(work_slice.track);
         plainly
-            .entry((piece.device, name, alone))
+            .entry((work_slice.device, name, alone))
             .or_default()
-            .push(piece.span);
+            .push(work_slice.span);
     }
     let mut plainly: Vec<(usize, String, u64, i64)> = plainly
         .into_iter()
@@ -423,13 +447,13 @@ fn engines(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found)
         .collect();
     plainly.sort();
     own.sort();
-    found.same("engines: pieces of work, busy", own, plainly, || {
-        case.what.clone()
+    found.same("engines: kernels and copies, busy", own, plainly, || {
+        case.context.clone()
     });
 }
 
 #[test]
-fn kernels_copies_queues_and_engines_are_their_pieces_of_work() {
+fn kernel_rows_copies_queues_and_engines_equal_a_plain_count() {
     judge(
         "kernels",
         &[
@@ -451,7 +475,7 @@ fn kernels_copies_queues_and_engines_are_their_pieces_of_work() {
             ("sums over sizes", 40),
             ("rates of a size", 40),
             ("directions", 40),
-            ("engines: pieces of work, busy", 40),
+            ("engines: kernels and copies, busy", 40),
         ],
     );
 }

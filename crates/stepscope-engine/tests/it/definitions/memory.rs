@@ -1,4 +1,4 @@
-//! Section "Memory", from what each record of the files says.
+//! Section "Memory", from the arguments of each record in the files.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,9 +11,9 @@ use stepscope_report::reports::{self, Options};
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
 
-/// What one record says.
+/// Arguments of one record.
 #[derive(Default)]
-struct Said {
+struct RecordArgs {
     bytes: Option<i64>,
     address: Option<i64>,
     in_use: Option<i64>,
@@ -24,8 +24,8 @@ struct Said {
     highest: Option<i64>,
 }
 
-fn said(case: &Case<'_>, record: &Record) -> Said {
-    let mut said = Said::default();
+fn args(case: &Case<'_>, record: &Record) -> RecordArgs {
+    let mut args = RecordArgs::default();
     let mut requested = None;
     let read = case.trace.args(record.event, &mut |key, value| {
         let number = match value {
@@ -35,16 +35,16 @@ fn said(case: &Case<'_>, record: &Record) -> Said {
             _ => None,
         };
         match key {
-            "Bytes" | "allocation_bytes" => said.bytes = number,
+            "Bytes" | "allocation_bytes" => args.bytes = number,
             "requested_bytes" => requested = number,
-            "Addr" | "addr" => said.address = number,
-            "Total Allocated" | "bytes_allocated" => said.in_use = number,
-            "Total Reserved" => said.reserved = number.filter(|bytes| *bytes > 0),
-            "bytes_reserved" => said.stack = number.unwrap_or(0),
-            "bytes_available" => said.available = number,
-            "peak_bytes_in_use" => said.highest = number,
+            "Addr" | "addr" => args.address = number,
+            "Total Allocated" | "bytes_allocated" => args.in_use = number,
+            "Total Reserved" => args.reserved = number.filter(|bytes| *bytes > 0),
+            "bytes_reserved" => args.stack = number.unwrap_or(0),
+            "bytes_available" => args.available = number,
+            "peak_bytes_in_use" => args.highest = number,
             "fragmentation" => {
-                said.scattered = match value {
+                args.scattered = match value {
                     ArgValue::Double(part) => Some(part),
                     _ => number.map(|part| part as f64),
                 };
@@ -55,11 +55,11 @@ fn said(case: &Case<'_>, record: &Record) -> Said {
     read.unwrap();
     let name = case.trace.event(record.event).map(|event| event.name);
     let frees = name.is_some_and(|name| case.trace.name(name) == "MemoryDeallocation");
-    said.bytes = said
+    args.bytes = args
         .bytes
         .or(requested)
         .map(|bytes| if frees { -bytes } else { bytes });
-    said
+    args
 }
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
@@ -74,35 +74,32 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             "every record has one allocator",
             own,
             case.memory.records.len(),
-            || case.what.clone(),
+            || case.context.clone(),
         );
     }
-    let training = Training::of(case);
+    let training = Training::new(case);
     let owners = Owners::from_trace(case.trace);
-    for (place, allocator) in case.memory.allocators.iter().enumerate() {
+    for (position, allocator) in case.memory.allocators.iter().enumerate() {
         let records: Vec<&Record> = case.memory.records_of(allocator).collect();
-        let said: Vec<Said> = records.iter().map(|record| said(case, record)).collect();
+        let args: Vec<RecordArgs> = records.iter().map(|record| args(case, record)).collect();
         operators(case, allocator, &records, found);
         for record in &records {
             let file = allocator.file;
             let ours = owners.category(file, record);
-            found.same(
-                "what it is for",
-                ours,
-                training.category(file, record),
-                || format!("{} {record:?}", case.what),
-            );
+            found.same("category", ours, training.category(file, record), || {
+                format!("{} {record:?}", case.context)
+            });
         }
-        levels(case, allocator, &records, &said, found);
-        usage(case, allocator, &records, &said, found);
+        levels(case, allocator, &records, &args, found);
+        usage(case, allocator, &records, &args, found);
         ranges(case, allocator, &records, found);
-        if place == 0 {
+        if position == 0 {
             second_half(case, &records, found);
         }
         if allocator.addressed {
-            alive(case, allocator, &records, &said, found);
+            alive(case, allocator, &records, &args, found);
         }
-        held(case, (place, allocator), &records, &said, found);
+        held(case, (position, allocator), &records, &args, found);
         if allocator.absolute && allocator.addressed {
             curve(case, allocator, found);
         }
@@ -113,43 +110,43 @@ fn levels(
     case: &Case<'_>,
     allocator: &Allocator,
     records: &[&Record],
-    said: &[Said],
+    args: &[RecordArgs],
     found: &mut Found,
 ) {
-    let what = || format!("{} {}", case.what, allocator.name);
-    let absolute = said.iter().all(|one| one.in_use.is_some());
+    let context = || format!("{} {}", case.context, allocator.name);
+    let absolute = args.iter().all(|one| one.in_use.is_some());
     found.same(
-        "whether the allocator says what is in use",
+        "whether the allocator records bytes in use",
         allocator.absolute,
         absolute,
-        what,
+        context,
     );
     let mut sum = 0;
-    for (record, said) in records.iter().zip(said) {
+    for (record, args) in records.iter().zip(args) {
         sum += record.bytes;
-        let level = if absolute { said.in_use.unwrap() } else { sum };
+        let level = if absolute { args.in_use.unwrap() } else { sum };
         found.same(
             "in_use(t), reserved, stack",
             (record.in_use, record.reserved, record.stack),
-            (level, said.reserved, said.stack),
-            what,
+            (level, args.reserved, args.stack),
+            context,
         );
         let part = |ours: Option<f32>| ours.map(f64::from);
-        let close = match (part(record.fragmentation), said.scattered) {
+        let close = match (part(record.fragmentation), args.scattered) {
             (Some(ours), Some(own)) => (ours - own).abs() < 1e-6,
             (ours, own) => ours.is_none() && own.is_none(),
         };
         found.holds("scattered(t)", close, || {
-            format!("{} {record:?} {:?}", what(), said.scattered)
+            format!("{} {record:?} {:?}", context(), args.scattered)
         });
-        if let Some(bytes) = said.bytes {
-            found.same("sizes", record.bytes, bytes, what);
+        if let Some(bytes) = args.bytes {
+            found.same("sizes", record.bytes, bytes, context);
         }
     }
     found.holds(
         "records are in order",
         records.windows(2).all(|pair| pair[0].at <= pair[1].at),
-        what,
+        context,
     );
 }
 
@@ -157,16 +154,16 @@ fn usage(
     case: &Case<'_>,
     allocator: &Allocator,
     records: &[&Record],
-    said: &[Said],
+    args: &[RecordArgs],
     found: &mut Found,
 ) {
-    let what = || format!("{} {}", case.what, allocator.name);
+    let context = || format!("{} {}", case.context, allocator.name);
     let usage = case.memory.usage(allocator, None).unwrap();
     let peak = records
         .iter()
         .map(|record| record.in_use + record.stack)
         .max();
-    found.same("peak", Some(usage.peak), peak, what);
+    found.same("peak", Some(usage.peak), peak, context);
     let sizes = |frees: bool| {
         let bytes = records.iter().map(|record| record.bytes);
         bytes
@@ -183,16 +180,16 @@ fn usage(
             freed.len() as u64,
             -freed.iter().sum::<i64>(),
         ),
-        what,
+        context,
     );
-    let highest = said.iter().filter_map(|one| one.highest).max();
+    let highest = args.iter().filter_map(|one| one.highest).max();
     found.same(
         "the allocator's own highest mark",
         allocator.lifetime_peak,
         highest,
-        what,
+        context,
     );
-    let all = said
+    let all = args
         .iter()
         .filter_map(|one| Some(one.in_use? + one.available? + one.stack))
         .max();
@@ -201,52 +198,57 @@ fn usage(
             "capacity = in use + available + stack",
             allocator.capacity,
             all,
-            what,
+            context,
         );
     }
 }
 
-/// Of ranges between records: the highest level at any moment of them, their begin included.
+/// Checks ranges between records: the highest level at any time in them, including their start.
 fn ranges(case: &Case<'_>, allocator: &Allocator, records: &[&Record], found: &mut Found) {
     let step = 1 + records.len() / 6;
-    let mut moments: Vec<i64> = records
+    let mut timestamps: Vec<i64> = records
         .iter()
         .step_by(step)
         .map(|one| one.at.ps())
         .collect();
-    moments.extend(moments.clone().into_iter().map(|at| at + 1));
-    moments.extend(records.last().map(|last| last.at.ps() + 1_000));
-    moments.sort_unstable();
-    moments.dedup();
-    for (place, from) in moments.iter().enumerate() {
-        for to in &moments[place + 1..] {
+    timestamps.extend(timestamps.clone().into_iter().map(|at| at + 1));
+    timestamps.extend(records.last().map(|last| last.at.ps() + 1_000));
+    timestamps.sort_unstable();
+    timestamps.dedup();
+    for (position, from) in timestamps.iter().enumerate() {
+        for to in &timestamps[position + 1..] {
             let range = Time::from_ps(*from)..Time::from_ps(*to);
             let level = |record: &&&Record| record.in_use + record.stack;
             let at_begin = records.iter().take_while(|one| one.at <= range.start);
             let at_begin = at_begin.last().map(|one| level(&one));
             let within = records.iter().filter(|one| range.contains(&one.at));
             let peak = within.map(|one| level(&one)).chain(at_begin).max();
-            let what = || format!("{} {} {range:?}", case.what, allocator.name);
+            let context = || format!("{} {} {range:?}", case.context, allocator.name);
             let usage = case.memory.usage(allocator, Some(&range));
-            found.same("peak of a range", usage.map(|usage| usage.peak), peak, what);
+            found.same(
+                "peak of a range",
+                usage.map(|usage| usage.peak),
+                peak,
+                context,
+            );
             let of_a_rank = case.memory.peak_in(allocator, &range);
-            found.same("peak of a range, of a rank", of_a_rank, peak, what);
+            found.same("peak of a range, of a rank", of_a_rank, peak, context);
             if let Some(usage) = usage {
                 let when = range.contains(&usage.peak_at);
-                found.holds("the peak of a range lies in it", when, what);
+                found.holds("the peak of a range lies in it", when, context);
                 let held = records.iter().take_while(|one| one.at <= usage.peak_at);
                 let same = |one: &&Record| one.at == usage.peak_at;
                 let there = held.clone().last().map(|one| level(&one)) == peak
                     || held
                         .filter(|one| same(one))
                         .any(|one| Some(level(&one)) == peak);
-                found.holds("that much was in use then", there, what);
+                found.holds("that much was in use then", there, context);
             }
         }
     }
 }
 
-/// The rows of the report on the second half of the records: what was allocated before it is alive in it.
+/// Checks the rows of the report on the second half of the records: earlier allocations are alive in it.
 fn second_half(case: &Case<'_>, records: &[&Record], found: &mut Found) {
     let (Some(middle), Some(last)) = (records.get(records.len() / 2), records.last()) else {
         return;
@@ -276,33 +278,33 @@ fn second_half(case: &Case<'_>, records: &[&Record], found: &mut Found) {
         })
         .sum();
     found.same("at_peak_bytes of a range", ours, alive, || {
-        case.what.clone()
+        case.context.clone()
     });
 }
 
-/// Allocations whose address was not freed since, after each record.
+/// Checks the allocations whose address was not freed since, after each record.
 fn alive(
     case: &Case<'_>,
     allocator: &Allocator,
     records: &[&Record],
-    said: &[Said],
+    args: &[RecordArgs],
     found: &mut Found,
 ) {
-    let what = || format!("{} {}", case.what, allocator.name);
+    let context = || format!("{} {}", case.context, allocator.name);
     let mut alive: HashMap<i64, Vec<i64>> = HashMap::new();
     let mut sum = 0;
-    // In use that nothing recorded explains: what was there before can only go.
+    // Bytes in use that no record explains: earlier allocations can only be freed.
     let mut before = records
         .first()
         .map_or(0, |record| record.in_use - record.bytes);
     let mut odd = 0;
     let peak_at = case.memory.usage(allocator, None).unwrap().peak_at;
     let mut at_peak = None;
-    for (place, (record, said)) in records.iter().zip(said).enumerate() {
-        let address = said.address.unwrap();
+    for (position, (record, args)) in records.iter().zip(args).enumerate() {
+        let address = args.address.unwrap();
         if record.bytes > 0 {
             let here = alive.entry(address).or_default();
-            // An address that is given out again was freed, though nobody said so.
+            // An address that is allocated again was freed without a record.
             odd += here.len();
             here.push(record.bytes);
             sum += record.bytes;
@@ -313,9 +315,9 @@ fn alive(
         } else {
             before += record.bytes;
         }
-        // Of several records of one moment the last one's level holds.
+        // The level of the last record at one time counts.
         if records
-            .get(place + 1)
+            .get(position + 1)
             .is_some_and(|next| next.at == record.at)
         {
             continue;
@@ -328,17 +330,17 @@ fn alive(
                 "in_use = alive + before the recording",
                 record.in_use,
                 sum + before,
-                || format!("{} at {:?}", what(), record.at),
+                || format!("{} at {:?}", context(), record.at),
             );
         }
-        if place % (1 + records.len() / 20) == 0 {
+        if position % (1 + records.len() / 20) == 0 {
             let (list, rest) = case.memory.alive(allocator, record.at);
             let listed: i64 = list.iter().map(|one| one.bytes).sum();
             found.same(
                 "alive(t)",
                 (listed, rest),
                 (sum, record.in_use - sum),
-                || format!("{} at {:?}", what(), record.at),
+                || format!("{} at {:?}", context(), record.at),
             );
         }
     }
@@ -349,7 +351,7 @@ fn alive(
         "never freed",
         (usage.never_freed, usage.never_freed_bytes),
         never,
-        what,
+        context,
     );
     let report = case.report("memory", Some("op"));
     let named = case
@@ -364,24 +366,24 @@ fn alive(
         let rows = report["rows"].as_array().unwrap().iter();
         let own = rows.filter(|row| row["allocator"] == allocator.name.as_str());
         let sum: i64 = own.filter_map(|row| row["at_peak_bytes"].as_i64()).sum();
-        found.same("at_peak_bytes", sum, at_peak, what);
+        found.same("at_peak_bytes", sum, at_peak, context);
     }
 }
 
-/// What is reserved and not in use, and what is free in pieces.
+/// Checks the reserved memory that is not in use, and the fragmentation of free memory.
 fn held(
     case: &Case<'_>,
-    (place, allocator): (usize, &Allocator),
+    (position, allocator): (usize, &Allocator),
     records: &[&Record],
-    said: &[Said],
+    args: &[RecordArgs],
     found: &mut Found,
 ) {
-    let what = || format!("{} {}", case.what, allocator.name);
-    let ours = fragmentation(&case.memory, place, allocator, None);
+    let context = || format!("{} {}", case.context, allocator.name);
+    let ours = fragmentation(&case.memory, position, allocator, None);
     let known: Vec<(&Record, i64)> = records
         .iter()
-        .zip(said)
-        .filter_map(|(record, said)| Some((*record, said.reserved?)))
+        .zip(args)
+        .filter_map(|(record, args)| Some((*record, args.reserved?)))
         .collect();
     let mean = |values: &[(Time, f64)]| {
         let pairs = values.windows(2);
@@ -392,10 +394,10 @@ fn held(
         (all > 0.0).then(|| sum / all)
     };
     found.same(
-        "unused: where reserved is said",
+        "unused: where reserved is recorded",
         ours.unused.is_some(),
         !known.is_empty(),
-        what,
+        context,
     );
     if let Some(unused) = &ours.unused {
         let most = known
@@ -409,7 +411,7 @@ fn held(
             "most_unused, at_peak",
             (Some(unused.most), Some(unused.at_peak)),
             (most, at_peak),
-            what,
+            context,
         );
         let shares: Vec<(Time, f64)> = known
             .iter()
@@ -424,7 +426,7 @@ fn held(
             "mean_unused_share",
             [unused.mean_share],
             [mean(&shares)],
-            what,
+            context,
         );
         let (mut growths, mut misfits) = (0, 0);
         for pair in known.windows(2) {
@@ -438,13 +440,13 @@ fn held(
             "growths, misfits",
             (unused.growths, unused.misfits),
             (growths, misfits),
-            what,
+            context,
         );
     }
     let scattered: Vec<(Time, f64)> = records
         .iter()
-        .zip(said)
-        .filter_map(|(record, said)| Some((record.at, said.scattered?)))
+        .zip(args)
+        .filter_map(|(record, args)| Some((record.at, args.scattered?)))
         .collect();
     let most = scattered.iter().map(|one| one.1).reduce(f64::max);
     let close = |ours: Option<f64>, own: Option<f64>| match (ours, own) {
@@ -456,12 +458,12 @@ fn held(
         "most and mean scattered share",
         close(all.map(|all| all.most), most)
             && close(all.and_then(|all| all.mean), mean(&scattered)),
-        || format!("{} {all:?} {most:?}", what()),
+        || format!("{} {all:?} {most:?}", context()),
     );
 }
 
 fn curve(case: &Case<'_>, allocator: &Allocator, found: &mut Found) {
-    let what = || format!("{} {}", case.what, allocator.name);
+    let context = || format!("{} {}", case.context, allocator.name);
     let usage = case.memory.usage(allocator, None).unwrap();
     let span = case.trace.span();
     let whole = span.start..Time::from_ps(span.end.ps() + 1);
@@ -472,7 +474,7 @@ fn curve(case: &Case<'_>, allocator: &Allocator, found: &mut Found) {
         found.holds(
             "a curve keeps the peak",
             fits && highest == Some(&usage.peak),
-            what,
+            context,
         );
     }
 }
@@ -484,10 +486,10 @@ struct Training {
 }
 
 impl Training {
-    fn of(case: &Case<'_>) -> Self {
+    fn new(case: &Case<'_>) -> Self {
         let trace = case.trace;
         let files = trace.files().len();
-        let mut pieces = vec![Vec::new(); files];
+        let mut work_slices = vec![Vec::new(); files];
         let mut optimizer = vec![Vec::new(); files];
         let mut cuts: Vec<Vec<i64>> = vec![Vec::new(); files];
         for track in trace.tracks().iter().filter(|track| !track.derived) {
@@ -496,7 +498,7 @@ impl Training {
                 let name = trace.name(slices.name[index]);
                 let span = plain::span(&slices, index);
                 if name.starts_with("autograd::engine::evaluate_function") {
-                    pieces[track.file].push(span);
+                    work_slices[track.file].push(span);
                 } else if name.starts_with("Optimizer.step") {
                     optimizer[track.file].push(span);
                     cuts[track.file].push(span.0);
@@ -508,9 +510,9 @@ impl Training {
             let file = trace.tracks()[track.index()].file;
             cuts[file].push(trace.slices(track).start[index].ps());
         }
-        let passes = pieces.iter().zip(&cuts).map(|(pieces, cuts)| {
+        let passes = work_slices.iter().zip(&cuts).map(|(work_slices, cuts)| {
             let mut passes: BTreeMap<usize, Span> = BTreeMap::new();
-            for (start, end) in pieces {
+            for (start, end) in work_slices {
                 let between = cuts.iter().filter(|cut| *cut <= start).count();
                 let pass = passes.entry(between).or_insert((*start, *end));
                 *pass = (pass.0.min(*start), pass.1.max(*end));
@@ -534,8 +536,8 @@ impl Training {
                 .find(|span| (span.0..=span.1).contains(&made))
                 .copied()
         };
-        let unless = |temporary: bool, kept: Category| {
-            if temporary { Category::Temporary } else { kept }
+        let unless = |temporary: bool, live: Category| {
+            if temporary { Category::Temporary } else { live }
         };
         let within = |span: Span| freed.is_some_and(|freed| freed <= span.1);
         Some(if let Some(step) = around(&self.optimizer[file]) {
@@ -552,14 +554,14 @@ impl Training {
     }
 }
 
-/// The operator of a record: `tf_op`, else the innermost slice around it that is no Python function.
+/// Returns the operator of a record: `tf_op`, else the innermost slice around it that is no Python function.
 fn operators(case: &Case<'_>, allocator: &Allocator, records: &[&Record], found: &mut Found) {
     let trace = case.trace;
     for record in records.iter().step_by(1 + records.len() / 30) {
-        let mut said = None;
+        let mut args = None;
         let read = trace.args(record.event, &mut |key, value| {
             if let ("tf_op", ArgValue::Str(text)) = (key, value) {
-                said = Some(text.to_owned()).filter(|op| !op.is_empty() && op != "(null)");
+                args = Some(text.to_owned()).filter(|op| !op.is_empty() && op != "(null)");
             }
         });
         read.unwrap();
@@ -576,21 +578,21 @@ fn operators(case: &Case<'_>, allocator: &Allocator, records: &[&Record], found:
         found.same(
             "operator of a record",
             case.memory.op(record).to_owned(),
-            said.or(around).unwrap_or_default(),
-            || format!("{} {} {record:?}", case.what, allocator.name),
+            args.or(around).unwrap_or_default(),
+            || format!("{} {} {record:?}", case.context, allocator.name),
         );
     }
 }
 
 #[test]
-fn memory_is_what_the_records_say() {
+fn memory_equals_the_records() {
     judge(
         "memory",
         &[
             ("every record has one allocator", 10),
             ("operator of a record", 500),
-            ("what it is for", 10_000),
-            ("whether the allocator says what is in use", 15),
+            ("category", 10_000),
+            ("whether the allocator records bytes in use", 15),
             ("in_use(t), reserved, stack", 10_000),
             ("scattered(t)", 10_000),
             ("sizes", 10_000),
@@ -608,7 +610,7 @@ fn memory_is_what_the_records_say() {
             ("alive(t)", 200),
             ("never freed", 10),
             ("at_peak_bytes", 10),
-            ("unused: where reserved is said", 15),
+            ("unused: where reserved is recorded", 15),
             ("most_unused, at_peak", 1),
             ("mean_unused_share", 1),
             ("growths, misfits", 1),

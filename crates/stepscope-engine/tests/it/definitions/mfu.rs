@@ -9,29 +9,29 @@ use super::plain::{self, Span};
 use super::{Case, Found, device, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let run_profile = &case.run_profile;
     let ours = mfu(run_profile, &case.cancel).unwrap();
-    let told = told(case);
+    let counted_flops = counted_flops(case);
     let (shapes, unknown) = from_shapes(case);
-    let (flops, counted) = match (told > 0.0, shapes > 0.0) {
-        (true, _) => (told, Some(Counted::ByXla)),
+    let (flops, counted) = match (counted_flops > 0.0, shapes > 0.0) {
+        (true, _) => (counted_flops, Some(Counted::ByXla)),
         (_, true) => (shapes, Some(Counted::FromShapes)),
         _ => (0.0, None),
     };
-    found.same("who counts", ours.counted, counted, what);
+    found.same("who counts", ours.counted, counted, context);
     found.near(
         "operations that begin in the steps",
         ours.flops,
         flops,
-        what,
+        context,
     );
     let unknown = if counted == Some(Counted::FromShapes) {
         unknown
     } else {
         0
     };
-    found.same("calls not counted", ours.uncounted, unknown, what);
+    found.same("calls not counted", ours.uncounted, unknown, context);
     let (mut possible, mut seconds) = (Some(0.0), 0.0);
     for analysis_window in &run_profile.analysis_windows {
         let length = analysis_window
@@ -59,25 +59,25 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             possible = possible.zip(peak).map(|(sum, peak)| sum + peak * length);
         }
     }
-    found.near("length * devices", ours.device_seconds, seconds, what);
+    found.near("length * devices", ours.device_seconds, seconds, context);
     found.near_all(
         "length * peaks of the devices",
         [ours.possible],
         [possible],
-        what,
+        context,
     );
     let share = possible.filter(|possible| *possible > 0.0 && counted.is_some());
     found.near_all(
         "MFU",
         [ours.counted_share()],
         [share.map(|possible| flops / possible)],
-        what,
+        context,
     );
     let headline = ours.share().is_some() == (share.is_some() && ours.covered >= 0.8);
-    found.holds("a headline only of what is covered", headline, what);
+    found.holds("a headline only of what is covered", headline, context);
 }
 
-/// What makers state of the devices of the folder.
+/// Peaks from the makers' data sheets for the devices of the folder.
 fn by_name(case: &Case<'_>, file: usize, ordinal: u32) -> Option<f64> {
     let name = case.trace.files()[file]
         .fact(&format!("device.{ordinal}.name"))?
@@ -112,8 +112,8 @@ fn flops(case: &Case<'_>, event: EventId) -> f64 {
     model.or(flops).unwrap_or(0.0)
 }
 
-/// XLA's own counts; of loops with counted operations inside, those.
-fn told(case: &Case<'_>) -> f64 {
+/// Sums XLA's own counts; for loops, the counted operations inside.
+fn counted_flops(case: &Case<'_>) -> f64 {
     let mut sum = 0.0;
     for track in case.trace.tracks() {
         let of_xla = track.kind == TrackKind::DeviceQueue
@@ -134,9 +134,9 @@ fn told(case: &Case<'_>) -> f64 {
             })
             .filter(|one| one.1 > 0.0)
             .collect();
-        for (place, (span, flops, work)) in counted.iter().enumerate() {
+        for (position, (span, flops, work)) in counted.iter().enumerate() {
             let holds = || {
-                counted[place + 1..]
+                counted[position + 1..]
                     .iter()
                     .any(|(inner, ..)| inner.0 < span.1)
             };
@@ -163,11 +163,11 @@ fn counts(name: &str) -> bool {
     plain.contains(&name) || attention && flops_of_call(name, EXAMPLE, "[]") > 0
 }
 
-/// Shapes of which every kind of attention has operations.
+/// Shapes with operations for every kind of attention.
 const EXAMPLE: &str = "[[2, 2, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]]";
 
-/// Of nested operators the outermost counts; and the calls of which nobody can tell what they do: nothing is found,
-/// although no input is empty.
+/// Counts the outermost of nested operators, and the calls with unknown operations: nothing is found, although no
+/// input is empty.
 fn from_shapes(case: &Case<'_>) -> (f64, u64) {
     let (mut sum, mut unknown) = (0.0, 0);
     for track in case.trace.tracks() {
@@ -209,7 +209,7 @@ fn from_shapes(case: &Case<'_>) -> (f64, u64) {
 }
 
 #[test]
-fn mfu_is_operations_over_what_the_devices_could_do() {
+fn mfu_is_operations_over_peak_operations() {
     judge(
         "mfu",
         &[

@@ -1,8 +1,8 @@
 //! The equations of docs/reference/definitions.md, on every trace of the folder.
 //!
-//! Every run is opened once, in one walk that all tests here share; each test judges one section of
-//! the page. What is compared with is computed from the events in the plainest way (module
-//! [`plain`]), never by the code that is checked.
+//! Every run is opened once, in one pass that all tests here share; each test checks one section of the page. The
+//! reference values are computed from the events in the simplest way (module [`plain`]), never by the code under
+//! test.
 
 #![allow(
     clippy::similar_names,
@@ -47,10 +47,10 @@ use stepscope_store::Trace;
 use crate::reports::files;
 use crate::traces::{below, folder, open};
 
-/// One run, and what several sections begin with.
+/// One run, and data that several sections share.
 struct Case<'a> {
-    /// Where it is from.
-    what: String,
+    /// Path of the run.
+    context: String,
     trace: &'a Trace,
     run_profile: RunProfile<'a>,
     launches: Launches,
@@ -59,13 +59,13 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn of(what: String, trace: &'a Trace) -> Self {
+    fn new(context: String, trace: &'a Trace) -> Self {
         let cancel = Cancel::default();
         let run_profile = RunProfile::compute(trace, &AnalysisScope::default(), &cancel).unwrap();
         let launches = Launches::from_trace(trace, &run_profile.devices, &cancel).unwrap();
         let memory = Memory::read(trace, &cancel).unwrap();
         Self {
-            what,
+            context,
             trace,
             run_profile,
             launches,
@@ -74,7 +74,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The rows about the thread of a row, that row first.
+    /// Lists the rows of the thread of a row, that row first.
     fn same_thread(&self, track: TrackId) -> Vec<TrackId> {
         ThreadRows::new(self.trace).rows_of(track).collect()
     }
@@ -83,7 +83,7 @@ impl<'a> Case<'a> {
         &self.run_profile.devices
     }
 
-    /// A report as its readers get it.
+    /// Returns a report as users get it.
     fn report(&self, kind: &str, by: Option<&str>) -> serde_json::Value {
         let options = Options {
             by: by.map(str::to_owned),
@@ -95,26 +95,26 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What the walk found out about one section.
+/// Results of one section.
 #[derive(Debug, Default)]
 struct Found {
-    /// How often each rule was checked.
+    /// Number of checks of each rule.
     checked: BTreeMap<&'static str, u64>,
-    /// Where it did not hold: how often, and the first of them.
+    /// Number of failures of each rule, and the first of them.
     wrong: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
 
-/// Of what did not hold, so many are told of each rule.
-const TOLD: usize = 5;
+/// Maximum number of failures listed per rule.
+const MAX_EXAMPLES: usize = 5;
 
 impl Found {
-    fn holds(&mut self, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
+    fn holds(&mut self, rule: &'static str, holds: bool, context: impl FnOnce() -> String) {
         *self.checked.entry(rule).or_default() += 1;
         if !holds {
-            let (count, told) = self.wrong.entry(rule).or_default();
+            let (count, examples) = self.wrong.entry(rule).or_default();
             *count += 1;
-            if told.len() < TOLD {
-                told.push(what());
+            if examples.len() < MAX_EXAMPLES {
+                examples.push(context());
             }
         }
     }
@@ -124,19 +124,25 @@ impl Found {
         rule: &'static str,
         ours: T,
         plain: T,
-        what: impl FnOnce() -> String,
+        context: impl FnOnce() -> String,
     ) {
         let holds = ours == plain;
         self.holds(rule, holds, || {
-            format!("{}: {ours:?}, plainly {plain:?}", what())
+            format!("{}: {ours:?}, plainly {plain:?}", context())
         });
     }
 
-    /// Two numbers that were rounded differently.
-    fn near(&mut self, rule: &'static str, ours: f64, plain: f64, what: impl FnOnce() -> String) {
+    /// Compares two numbers that were rounded differently.
+    fn near(
+        &mut self,
+        rule: &'static str,
+        ours: f64,
+        plain: f64,
+        context: impl FnOnce() -> String,
+    ) {
         let holds = (ours - plain).abs() <= 1e-6 * ours.abs().max(plain.abs()).max(1e-3);
         self.holds(rule, holds, || {
-            format!("{}: {ours}, plainly {plain}", what())
+            format!("{}: {ours}, plainly {plain}", context())
         });
     }
 
@@ -145,14 +151,16 @@ impl Found {
         rule: &'static str,
         ours: [Option<f64>; N],
         plain: [Option<f64>; N],
-        what: impl Fn() -> String,
+        context: impl Fn() -> String,
     ) {
-        for (place, (ours, plain)) in ours.into_iter().zip(plain).enumerate() {
+        for (index, (ours, plain)) in ours.into_iter().zip(plain).enumerate() {
             match (ours, plain) {
                 (Some(ours), Some(plain)) => {
-                    self.near(rule, ours, plain, || format!("{} [{place}]", what()));
+                    self.near(rule, ours, plain, || format!("{} [{index}]", context()));
                 }
-                (ours, plain) => self.same(rule, ours, plain, || format!("{} [{place}]", what())),
+                (ours, plain) => {
+                    self.same(rule, ours, plain, || format!("{} [{index}]", context()))
+                }
             }
         }
     }
@@ -161,11 +169,11 @@ impl Found {
         for (rule, count) in other.checked {
             *self.checked.entry(rule).or_default() += count;
         }
-        for (rule, (count, told)) in other.wrong {
+        for (rule, (count, examples)) in other.wrong {
             let (sum, all) = self.wrong.entry(rule).or_default();
             *sum += count;
-            all.extend(told);
-            all.truncate(TOLD);
+            all.extend(examples);
+            all.truncate(MAX_EXAMPLES);
         }
     }
 }
@@ -188,7 +196,7 @@ const SECTIONS: &[Section] = &[
     ("figures", figures::check),
 ];
 
-/// Every file of the folder, and the folders whose files are one run.
+/// Lists every file of the folder, and the folders whose files are one run.
 fn runs(folder: &Path) -> Vec<PathBuf> {
     let mut paths = files(folder);
     paths.extend(below(folder, |path| {
@@ -204,13 +212,13 @@ fn runs(folder: &Path) -> Vec<PathBuf> {
         };
         path.is_dir() && !path.ends_with("broken") && (ranks || spaces() > 1)
     }));
-    // The large ones first, so that no thread is left alone with one in the end.
+    // Large ones first, so that no thread is left with one at the end.
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
     paths.sort_by_key(|path| std::cmp::Reverse(size(path)));
     paths
 }
 
-/// Walks over all runs, once for all tests.
+/// Checks all runs, once for all tests.
 fn walked() -> Option<&'static BTreeMap<&'static str, Found>> {
     static WALKED: OnceLock<Option<BTreeMap<&'static str, Found>>> = OnceLock::new();
     let walk = || {
@@ -220,8 +228,8 @@ fn walked() -> Option<&'static BTreeMap<&'static str, Found>> {
         let work = || {
             while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
                 for run in open(path) {
-                    let what = path.strip_prefix(&folder).unwrap_or(path);
-                    let case = Case::of(what.display().to_string(), &run.trace);
+                    let context = path.strip_prefix(&folder).unwrap_or(path);
+                    let case = Case::new(context.display().to_string(), &run.trace);
                     for (name, check) in SECTIONS {
                         let mut found = Found::default();
                         check(&case, &mut found);
@@ -241,18 +249,18 @@ fn walked() -> Option<&'static BTreeMap<&'static str, Found>> {
     WALKED.get_or_init(walk).as_ref()
 }
 
-/// Fails with what did not hold in a section, and where a rule was hardly checked at all.
+/// Fails with the violated rules of a section, and with the rules that were hardly checked.
 fn judge(section: &str, rules: &[(&'static str, u64)]) {
     let Some(walked) = walked() else { return };
     let found = &walked[section];
     let wrong: Vec<String> = found
         .wrong
         .iter()
-        .map(|(rule, (count, told))| {
+        .map(|(rule, (count, examples))| {
             let all = found.checked[rule];
             format!(
                 "{rule}: {count} of {all} do not hold\n  {}",
-                told.join("\n  ")
+                examples.join("\n  ")
             )
         })
         .collect();

@@ -22,11 +22,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             range: None,
         };
         let report = ops(case.trace, &query, &case.cancel).unwrap();
-        // Of actions only those are offered that nobody but Lightning's trainer calls so.
+        // Only actions with names that only Lightning's trainer uses are offered.
         if by != By::Action {
             let is_right = offered.classes.contains(&by) != report.rows.is_empty();
             found.holds("classes with rows are offered, no others", is_right, || {
-                format!("{} by {}", case.what, by.as_str())
+                format!("{} by {}", case.context, by.as_str())
             });
         }
         sums(case, by, &report, found);
@@ -47,29 +47,29 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// What holds of any row, and of all together.
+/// Checks invariants of each row, and of all together.
 fn sums(case: &Case<'_>, by: By, report: &OpReport, found: &mut Found) {
-    let what = || format!("{} by {}", case.what, by.as_str());
+    let context = || format!("{} by {}", case.context, by.as_str());
     let own: i128 = report.rows.iter().map(|row| row.self_ps).sum();
-    found.same("self of all", report.self_ps, own, what);
+    found.same("self of all", report.self_ps, own, context);
     let count: u64 = report.rows.iter().map(|row| row.count).sum();
-    found.same("count of all", report.count, count, what);
+    found.same("count of all", report.count, count, context);
     let clocks: i128 = report.rows.iter().filter_map(|row| row.device_ps).sum();
     for row in &report.rows {
-        let what = || format!("{}: {}", what(), row.name);
+        let context = || format!("{}: {}", context(), row.name);
         let share = if own > 0 {
             row.self_ps as f64 / own as f64
         } else {
             0.0
         };
-        found.near("share = self / sum of self", row.share, share, what);
+        found.near("share = self / sum of self", row.share, share, context);
         let fits = row.self_ps <= row.total_ps && row.p95_ns <= row.max_ns * (1.0 + 1e-6);
-        found.holds("self <= total, p95 <= longest", fits, what);
+        found.holds("self <= total, p95 <= longest", fits, context);
         let clock = row
             .device_ps
             .filter(|_| clocks > 0)
             .map(|ps| ps as f64 / clocks as f64);
-        found.near_all("device_clock_share", [row.device_share], [clock], what);
+        found.near_all("device_clock_share", [row.device_share], [clock], context);
     }
     let table = case.report("ops", Some(by.as_str()));
     let mut rows: Vec<_> = report.rows.iter().collect();
@@ -83,12 +83,12 @@ fn sums(case: &Case<'_>, by: By, report: &OpReport, found: &mut Found) {
             "mean = total / count",
             shown["mean_ns"].as_f64().unwrap(),
             mean,
-            || format!("{}: {}", what(), row.name),
+            || format!("{}: {}", context(), row.name),
         );
     }
 }
 
-/// Rows of shapes and of stacks are parts of those of names.
+/// Checks that the rows by shapes and by stacks add up to those by name.
 fn split(case: &Case<'_>, report: &OpReport, found: &mut Found) {
     let sum = |report: &OpReport| {
         let total: i128 = report.rows.iter().map(|row| row.total_ps).sum();
@@ -105,15 +105,15 @@ fn split(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             "shapes and stacks are parts",
             sum(&parts),
             sum(report),
-            || format!("{} {split:?}", case.what),
+            || format!("{} {split:?}", case.context),
         );
     }
 }
 
-/// A slice of the class: where, and the name of its row.
+/// Slices of the class: position, and the name of its row.
 type Members = BTreeMap<TrackId, Vec<(usize, String)>>;
 
-/// The slices of a class where a few words say which they are.
+/// Finds the slices of a class where a few names determine them.
 fn members(case: &Case<'_>, by: By) -> Option<Members> {
     let trace = case.trace;
     let of_torch = trace
@@ -124,7 +124,7 @@ fn members(case: &Case<'_>, by: By) -> Option<Members> {
     for track in trace.tracks().iter().filter(|track| !track.derived) {
         let slices = trace.slices(track.id);
         let thread = track.kind == TrackKind::Thread;
-        // Ends and names of the modules that are open.
+        // Ends and names of the open modules.
         let mut open: Vec<(i64, &str)> = Vec::new();
         for index in 0..slices.len() {
             let name = trace.name(slices.name[index]);
@@ -184,12 +184,12 @@ fn is_operator(category: &str) -> bool {
     matches!(category, "cpu_op" | "Operator")
 }
 
-/// What torch itself labels; of 2021, labels are operators, too.
+/// Returns whether a slice is a label of torch; in files of 2021, labels are operators, too.
 fn is_torchs_label(name: &str) -> bool {
     name.starts_with("ProfilerStep#") || name.starts_with("Optimizer.")
 }
 
-/// `fusion.3` of `%fusion.3 = f32[8] fusion(...)`.
+/// Returns `fusion.3` of `%fusion.3 = f32[8] fusion(...)`.
 fn instruction(name: &str) -> &str {
     let name = name.strip_prefix('%').unwrap_or(name);
     name.split_once(" = ").map_or(name, |(head, _)| head)
@@ -215,11 +215,11 @@ struct Plain {
     times: Vec<f64>,
 }
 
-/// Count, total, self, p95, and how many rows have the name.
+/// Count, total, self, p95, and number of rows with the name.
 type Ours = (u64, i128, i128, f64, u64);
 
 fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &mut Found) {
-    let what = || format!("{} by {}", case.what, by.as_str());
+    let context = || format!("{} by {}", case.context, by.as_str());
     let clocks = device_clocks(case, by, members);
     let mut plainly: BTreeMap<(&str, bool), Plain> = BTreeMap::new();
     let (mut nested, mut union) = (true, 0_i128);
@@ -250,9 +250,9 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
         }
     }
     if nested && clocks.is_empty() {
-        found.same("sum of self = union", report.self_ps, union, what);
+        found.same("sum of self = union", report.self_ps, union, context);
     } else {
-        found.holds("sum of self = union where slices nest", true, what);
+        found.holds("sum of self = union where slices nest", true, context);
     }
     let mut ours: BTreeMap<(&str, bool), Ours> = BTreeMap::new();
     for row in &report.rows {
@@ -268,10 +268,10 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
         .chain(plainly.keys().filter(|key| !ours.contains_key(*key)))
         .collect();
     found.holds("names of rows", differ.is_empty(), || {
-        format!("{} {differ:?}", what())
+        format!("{} {differ:?}", context())
     });
     for (key, mut plain) in plainly {
-        let what = || format!("{}: {}", what(), key.0);
+        let context = || format!("{}: {}", context(), key.0);
         let clock = clocks.get(key.0).filter(|_| key.1);
         if let Some(clock) = clock {
             plain.total = clock.iter().map(|ps| i128::from(*ps)).sum();
@@ -284,19 +284,24 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
             "count, total",
             (*count, *total),
             (plain.count, plain.total),
-            what,
+            context,
         );
         if nested && clock.is_none() {
-            found.same("self = total - directly inside", *own, plain.own, what);
+            found.same("self = total - directly inside", *own, plain.own, context);
         }
         if *rows == 1 {
             let times = plain::sorted(plain.times.into_iter());
-            found.near("p95", *p95, plain::percentile(&times, 0.95).unwrap(), what);
+            found.near(
+                "p95",
+                *p95,
+                plain::percentile(&times, 0.95).unwrap(),
+                context,
+            );
         }
     }
 }
 
-/// Lengths by the device's own clock, of the operations of which every occurrence has it.
+/// Computes durations by the device's own clock, of the operations for which every occurrence has it.
 fn device_clocks<'a>(case: &Case<'_>, by: By, members: &'a Members) -> BTreeMap<&'a str, Vec<i64>> {
     let mut clocks: BTreeMap<&str, Option<Vec<i64>>> = BTreeMap::new();
     for (track, members) in members.iter().filter(|_| by == By::Hlo) {
@@ -321,7 +326,7 @@ fn device_clocks<'a>(case: &Case<'_>, by: By, members: &'a Members) -> BTreeMap<
     known.collect()
 }
 
-/// Device time of operators: of the work whose call lies in them.
+/// Computes the device time of operators: of the work whose call lies in them.
 fn launched(case: &Case<'_>, report: &OpReport, found: &mut Found) {
     let trace = case.trace;
     // Work by its call.
@@ -363,13 +368,13 @@ fn launched(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             }
         }
     }
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let own: i128 = report
         .rows
         .iter()
         .filter_map(|row| row.launched_self_ps)
         .sum();
-    found.same("sum of device self", own, all, what);
+    found.same("sum of device self", own, all, context);
     for row in report.rows.iter().filter(|row| !row.on_device) {
         let ours = (
             row.launched_ps.unwrap_or(0),
@@ -377,10 +382,10 @@ fn launched(case: &Case<'_>, report: &OpReport, found: &mut Found) {
         );
         let plain = plainly.get(row.name.as_str()).copied().unwrap_or_default();
         found.same("device total, device self", ours, plain, || {
-            format!("{} {}", case.what, row.name)
+            format!("{} {}", case.context, row.name)
         });
     }
-    // What a link or a number says launched it has the same number, where both have one.
+    // Work and its launch, by a link or a number, have the same number, if both have one.
     for queue in case.devices().list.iter().flat_map(|device| &device.queues) {
         let slices = trace.slices(queue.track);
         for index in (0..slices.len()).step_by(7) {
@@ -390,14 +395,14 @@ fn launched(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             let number = |event| Config::from_event(trace, event).correlation;
             if let Some((work, call)) = number(slices.id(index)).zip(number(call)) {
                 found.same("the call has the work's number", call, work, || {
-                    format!("{} {:?}", case.what, slices.id(index))
+                    format!("{} {:?}", case.context, slices.id(index))
                 });
             }
         }
     }
 }
 
-/// What one execution does (XLA's model of its operations, its operations, bytes), and how long it took
+/// Returns the counts of one execution (XLA's model of its operations, its operations, bytes), and its duration
 /// by the device's clock.
 pub(super) fn done(
     case: &Case<'_>,
@@ -422,11 +427,11 @@ pub(super) fn done(
     (model, flops, bytes, clock)
 }
 
-/// Operations, bytes, time (by the device's clock where it is recorded), device, file, and occurrences
+/// Operations, bytes, time (by the device's clock where it is recorded), device, file, and number of occurrences
 /// without that clock.
 type Done = (f64, f64, i64, u32, usize, usize);
 
-/// Operations and bytes per second, and what of the device that is.
+/// Checks operations and bytes per second, and their fraction of the device's peak.
 fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
     let trace = case.trace;
     let mut plainly: BTreeMap<&str, Done> = BTreeMap::new();
@@ -463,17 +468,17 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
         let Some(rates) = row.rates.filter(|_| same == 1) else {
             continue;
         };
-        let what = || format!("{} {}", case.what, row.name);
+        let context = || format!("{} {}", case.context, row.name);
         let Some((flops, bytes, clock, device, file, unclocked)) = plainly.get(row.name.as_str())
         else {
-            found.holds("rates are of what says what it does", false, what);
+            found.holds("rates are of what says what it does", false, context);
             continue;
         };
         found.same(
             "device_clock_ns sums device_duration_ps",
             row.device_ps,
             (*unclocked == 0).then_some(i128::from(*clock)),
-            what,
+            context,
         );
         let seconds = *clock as f64 * 1e-12;
         let (flops, bytes) = (flops / seconds, bytes / seconds);
@@ -481,7 +486,7 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             "rates",
             [Some(rates.flops_per_second), Some(rates.bytes_per_second)],
             [Some(flops), Some(bytes)],
-            what,
+            context,
         );
         let fact =
             |name: &str| match trace.files()[*file].fact(&format!("device.{device}.{name}"))? {
@@ -499,32 +504,32 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             "utilisation, wasted",
             [rates.utilisation, ours],
             [share, wasted],
-            what,
+            context,
         );
         let bound = parts.filter(|(compute, memory)| *compute > 0.0 || *memory > 0.0);
         let bound = bound.map(|(compute, memory)| {
-            // Of two that are all the device can do, the memory.
+            // If both are at the device's peak, memory counts.
             if compute.min(1.0) > memory.min(1.0) {
                 "compute"
             } else {
                 "memory"
             }
         });
-        found.same("bound_by", rates.bound.map(Bound::as_str), bound, what);
+        found.same("bound_by", rates.bound.map(Bound::as_str), bound, context);
     }
 }
 
-/// An operation over the steps is what the range of a step says of it.
+/// Checks that an operation over the steps equals the report for the range of a step.
 fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
     let cancel = Cancel::default();
-    let which = trend::Which {
+    let selector = trend::OpSelector {
         name: name.to_owned(),
-        ..trend::Which::default()
+        ..trend::OpSelector::default()
     };
     if case.run_profile.steps.steps.is_empty() || case.trace.slice_count() > 30_000 {
         return;
     }
-    let trend = trend::trend(case.trace, by, &which, usize::MAX, &cancel).unwrap();
+    let trend = trend::trend(case.trace, by, &selector, usize::MAX, &cancel).unwrap();
     for bar in trend.bars.iter().take(2) {
         let query = OpsQuery {
             by,
@@ -536,12 +541,12 @@ fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
         let sum = rows.fold((0, 0, 0), |sum, row| {
             (sum.0 + row.count, sum.1 + row.total_ps, sum.2 + row.self_ps)
         });
-        let what = || format!("{} by {}: {name}", case.what, by.as_str());
+        let context = || format!("{} by {}: {name}", case.context, by.as_str());
         found.same(
             "an operation over the steps",
             (bar.count, bar.total_ps, bar.self_ps),
             sum,
-            what,
+            context,
         );
         let steps = case.run_profile.steps.steps.iter();
         let own = steps.filter(|step| step.number == bar.numbers.0 && !step.unfinished);
@@ -552,7 +557,7 @@ fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
             "the range of a step",
             plain::range(&bar.range),
             plain::all(&spans),
-            what,
+            context,
         );
     }
 }

@@ -1,15 +1,14 @@
-//! Sets of moments by brute force: every begin and end sorted, and counted what is open between two.
+//! Sets of intervals by brute force: sorts every start and end, and counts the open intervals between two.
 
 use std::ops::Range;
 
 use stepscope_model::Time;
 use stepscope_store::Slices;
 
-/// Begin and end, picoseconds.
+/// Start and end, picoseconds.
 pub(super) type Span = (i64, i64);
 
-/// Cuts a range wherever one of the sets begins or ends: the stretches, with a bit for each set that
-/// is open.
+/// Splits a range wherever one of the sets starts or ends: the segments, with a bit for each set that is open.
 pub(super) fn segments(range: &Range<i64>, sets: &[&[Span]]) -> Vec<(i64, i64, u32)> {
     let mut ends: Vec<(i64, usize, i32)> = Vec::new();
     for (set, spans) in sets.iter().enumerate() {
@@ -40,13 +39,13 @@ pub(super) fn segments(range: &Range<i64>, sets: &[&[Span]]) -> Vec<(i64, i64, u
     found
 }
 
-/// How long in a range the open sets are such.
+/// Returns the time in a range in which `such` holds for the open sets.
 pub(super) fn time(analysis_windows: &[(i64, i64, u32)], such: impl Fn(u32) -> bool) -> i64 {
-    let wanted = analysis_windows.iter().filter(|(_, _, bits)| such(*bits));
-    wanted.map(|(start, end, _)| end - start).sum()
+    let requested = analysis_windows.iter().filter(|(_, _, bits)| such(*bits));
+    requested.map(|(start, end, _)| end - start).sum()
 }
 
-/// When in a range the open sets are such.
+/// Returns the intervals in a range in which `such` holds for the open sets.
 pub(super) fn when(range: &Range<i64>, sets: &[&[Span]], such: impl Fn(u32) -> bool) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
     for (start, end, bits) in segments(range, sets) {
@@ -61,12 +60,12 @@ pub(super) fn when(range: &Range<i64>, sets: &[&[Span]], such: impl Fn(u32) -> b
     found
 }
 
-/// Length of a union.
+/// Returns the length of a union.
 pub(super) fn union(spans: &[Span]) -> i64 {
     time(&segments(&all(spans), &[spans]), |bits| bits != 0)
 }
 
-/// From the first begin to the last end.
+/// Returns the range from the first start to the last end.
 pub(super) fn all(spans: &[Span]) -> Range<i64> {
     let start = spans.iter().map(|span| span.0).min().unwrap_or(0);
     start..spans.iter().map(|span| span.1).max().unwrap_or(start)
@@ -80,7 +79,7 @@ pub(super) fn range(range: &Range<Time>) -> Range<i64> {
     range.start.ps()..range.end.ps()
 }
 
-/// Whether spans in the order of their begins, the longest first, lie side by side or whole in each other.
+/// Returns whether spans in the order of their starts, the longest first, are disjoint or nested.
 pub(super) fn nests(spans: impl Iterator<Item = Span>) -> bool {
     let mut open: Vec<i64> = Vec::new();
     for (start, end) in spans {
@@ -95,7 +94,7 @@ pub(super) fn nests(spans: impl Iterator<Item = Span>) -> bool {
     true
 }
 
-/// As `NumPy`'s `percentile`; values sorted.
+/// Computes a percentile as `NumPy`'s `percentile` does; values must be sorted.
 pub(super) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = p * last as f64;

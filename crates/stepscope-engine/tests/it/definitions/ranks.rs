@@ -14,7 +14,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let ours = ranks(case.trace, case.devices(), steps, &span, &case.cancel).unwrap();
     for cell in &ours.cells {
         let rank = &ours.ranks[cell.rank];
-        let what = || format!("{} {} step {:?}", case.what, rank.name, cell.step);
+        let context = || format!("{} {} step {:?}", case.context, rank.name, cell.step);
         let length = cell.values[Measure::Step as usize].ps();
         let range = cell.start.ps()..cell.start.ps() + length;
         if let Some(number) = cell.step {
@@ -22,7 +22,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 (step.file, step.number, step.start, step.dur.ps())
                     == (rank.file, number, cell.start, length)
             });
-            found.holds("measures are cut to the steps of the file", own, what);
+            found.holds("measures are cut to the steps of the file", own, context);
         }
         let own =
             device::of_file(case, rank.file).find(|device| Some(device.ordinal) == rank.device);
@@ -39,10 +39,10 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                     time(&|bits| bits & 3 == 2),
                     time(&|bits| bits == 0),
                 ],
-                what,
+                context,
             );
         }
-        // What the steps' own section says of the same stretch.
+        // The buckets from the steps' own section for the same range.
         let run_profile = &case.run_profile;
         let same = run_profile
             .analysis_windows
@@ -50,17 +50,17 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             .position(|analysis_window| {
                 analysis_window.file == rank.file && plain::range(&analysis_window.range) == range
             });
-        if let Some(place) = same.filter(|_| cell.step.is_some()) {
+        if let Some(index) = same.filter(|_| cell.step.is_some()) {
             let ordinal = |device: usize| case.devices().list[device].ordinal;
-            let own = run_profile.breakdown.devices[place]
+            let own = run_profile.breakdown.devices[index]
                 .iter()
                 .find(|own| Some(ordinal(own.device)) == rank.device);
-            let parts = own.map_or(&run_profile.breakdown.parts[place], |own| &own.parts);
+            let parts = own.map_or(&run_profile.breakdown.parts[index], |own| &own.parts);
             found.same(
                 "input of a rank",
                 cell.values[Measure::Input as usize],
                 parts.input,
-                what,
+                context,
             );
             if rank.device.is_none() {
                 let plainly = [
@@ -73,7 +73,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                     "measures of a host",
                     cell.values[1..5].to_vec(),
                     plainly.to_vec(),
-                    what,
+                    context,
                 );
             }
         }
@@ -98,12 +98,17 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 .map(|record| record.in_use + record.stack)
                 .max()
         });
-        found.same("peak memory of a step", cell.peak_bytes, peaks.max(), what);
+        found.same(
+            "peak memory of a step",
+            cell.peak_bytes,
+            peaks.max(),
+            context,
+        );
     }
     outliers(case, &ours.cells, found);
 }
 
-/// Of an even number of values, the middle between the two in the middle.
+/// Returns the median; of an even number of values, the mean of the two in the middle.
 fn median(values: &[i64]) -> i64 {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -140,7 +145,7 @@ fn outliers(case: &Case<'_>, cells: &[Cell], found: &mut Found) {
                 .map(|cell| cell.outliers[measure as usize])
                 .collect();
             found.same("outliers among ranks", own, plainly, || {
-                format!("{} step {step:?} {measure:?}", case.what)
+                format!("{} step {step:?} {measure:?}", case.context)
             });
         }
     }

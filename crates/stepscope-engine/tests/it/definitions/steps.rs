@@ -17,16 +17,19 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     derived(case, found);
     figures(case, found);
     let mut files: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (place, analysis_window) in case.run_profile.analysis_windows.iter().enumerate() {
-        files.entry(analysis_window.file).or_default().push(place);
+    for (position, analysis_window) in case.run_profile.analysis_windows.iter().enumerate() {
+        files
+            .entry(analysis_window.file)
+            .or_default()
+            .push(position);
     }
-    for (file, places) in files {
-        let mut of_file = OfFile::of(case, file);
-        // A device that does nothing in any of the steps takes no part.
+    for (file, indexes) in files {
+        let mut of_file = FileSpans::new(case, file);
+        // A device that is idle in all of the steps takes no part.
         let iterations = &case.run_profile.iterations;
-        let ranges = places
+        let ranges = indexes
             .iter()
-            .map(|place| plain::range(&iterations[*place].range));
+            .map(|position| plain::range(&iterations[*position].range));
         let steps: Vec<Span> = ranges.map(|range| (range.start, range.end)).collect();
         let all = plain::all(&steps);
         let works = |sets: &[Vec<Span>; 3]| {
@@ -36,13 +39,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         if of_file.devices.iter().any(|(_, sets)| works(sets)) {
             of_file.devices.retain(|(_, sets)| works(sets));
         }
-        for place in places {
-            buckets(case, &of_file, place, found);
+        for position in indexes {
+            buckets(case, &of_file, position, found);
         }
     }
 }
 
-/// Marks of one number on several tracks of a file are one step, that of the track with the most marks.
+/// Merges markers of one number on several tracks of a file to one step, that of the track with the most markers.
 fn marks(case: &Case<'_>, found: &mut Found) {
     let trace = case.trace;
     let steps = &case.run_profile.steps;
@@ -70,7 +73,7 @@ fn marks(case: &Case<'_>, found: &mut Found) {
     };
     let mut listed = BTreeSet::new();
     for step in &steps.steps {
-        let what = || format!("{} step {}", case.what, step.number);
+        let context = || format!("{} step {}", case.context, step.number);
         let Some(tracks) = by_number.get(&(step.file, step.number)) else {
             continue;
         };
@@ -84,7 +87,7 @@ fn marks(case: &Case<'_>, found: &mut Found) {
             "the track with the most marks counts",
             rank(track),
             best,
-            what,
+            context,
         );
         let (start, end) = plain::span(&trace.slices(track), index);
         let own = (step.start.ps(), step.dur.ps());
@@ -92,19 +95,21 @@ fn marks(case: &Case<'_>, found: &mut Found) {
             "a step is as long as its marker",
             own,
             (start, end - start),
-            what,
+            context,
         );
     }
     let all: BTreeSet<_> = by_number.into_keys().collect();
-    found.same("every number is a step", listed, all, || case.what.clone());
+    found.same("every number is a step", listed, all, || {
+        case.context.clone()
+    });
 }
 
-/// What stands for steps that nobody marked.
+/// Checks the derived steps of runs without marked ones.
 fn derived(case: &Case<'_>, found: &mut Found) {
     let steps = &case.run_profile.steps;
     let Some(name) = &steps.derived else { return };
     let trace = case.trace;
-    let what = || format!("{}: {name}", case.what);
+    let context = || format!("{}: {name}", case.context);
     let (track, first) = trace.place_of_slice(steps.steps[0].event).unwrap();
     let slices = trace.slices(track);
     let is = |index: &usize| trace.name(slices.name[*index]) == name;
@@ -117,7 +122,7 @@ fn derived(case: &Case<'_>, found: &mut Found) {
         .collect();
     let (begin, end) = (of_file[0].start.ps(), of_file[of_file.len() - 1]);
     let end = end.start.ps() + end.dur.ps();
-    found.holds("derived: three or more", of_file.len() >= 3, what);
+    found.holds("derived: three or more", of_file.len() >= 3, context);
     let executes = name.ends_with(":XLA GPU module") || name.starts_with("PjitFunction(");
     let on_device = trace.tracks()[track.index()].kind == TrackKind::DeviceQueue;
     if executes || on_device {
@@ -141,11 +146,11 @@ fn derived(case: &Case<'_>, found: &mut Found) {
             .zip(ends.chain(std::iter::once(last)))
             .collect();
         let ours: Vec<Span> = of_file.iter().map(|step| span(step)).collect();
-        found.same("derived: runs of a program", ours, spans, what);
+        found.same("derived: runs of a program", ours, spans, context);
         if !on_device {
             return;
         }
-        // No program that ran three times or more has more time.
+        // No program with three or more executions has more time.
         let mut sums: BTreeMap<&str, (u64, i64)> = BTreeMap::new();
         for index in 0..slices.len() {
             let sum = sums.entry(trace.name(slices.name[index])).or_default();
@@ -161,18 +166,18 @@ fn derived(case: &Case<'_>, found: &mut Found) {
             "derived: the most time",
             Some(sums[name.as_str()].1),
             most,
-            what,
+            context,
         );
         return;
     }
     let spans: Vec<Span> = of_file.iter().map(|step| span(step)).collect();
     let apart = spans.windows(2).all(|pair| pair[0].1 <= pair[1].0);
-    found.holds("derived: do not nest", apart, what);
+    found.holds("derived: do not nest", apart, context);
     let covered: i64 = spans.iter().map(|span| span.1 - span.0).sum();
     found.holds(
         "derived: half of their time",
         covered * 2 >= end - begin,
-        what,
+        context,
     );
     let gaps: Vec<f64> = spans
         .windows(2)
@@ -180,11 +185,11 @@ fn derived(case: &Case<'_>, found: &mut Found) {
         .collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
     let square = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-    found.holds("derived: even distances", square.sqrt() <= mean, what);
+    found.holds("derived: even distances", square.sqrt() <= mean, context);
     found.holds(
         "derived: outermost four levels",
         slices.depth[first] < 4,
-        what,
+        context,
     );
     let whole = trace.span();
     let tenth = (end - begin) * 10 >= whole.end.since(whole.start).ps();
@@ -206,7 +211,7 @@ fn derived(case: &Case<'_>, found: &mut Found) {
     found.holds(
         "derived: a tenth of the run or half of the devices' work",
         tenth || inside * 2 >= all,
-        what,
+        context,
     );
 }
 
@@ -214,7 +219,7 @@ fn span(step: &StepRow) -> Span {
     (step.start.ps(), step.start.ps() + step.dur.ps())
 }
 
-/// Lengths of the finished steps of each file, nanoseconds, in their order.
+/// Returns the lengths of the finished steps of each file, nanoseconds, in their order.
 pub(super) fn by_rank(case: &Case<'_>) -> BTreeMap<usize, Vec<f64>> {
     let mut ranks: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let steps = case.run_profile.steps.steps.iter();
@@ -225,7 +230,7 @@ pub(super) fn by_rank(case: &Case<'_>) -> BTreeMap<usize, Vec<f64>> {
     ranks
 }
 
-/// From where on steps of one rank are outliers, their median, and the lengths themselves.
+/// Returns the outlier limit of the steps of one rank, their median, and the lengths.
 pub(super) fn limit(lengths: &[f64]) -> Option<(f64, f64, Vec<f64>)> {
     let median = plain::percentile(&plain::sorted(lengths.iter().copied()), 0.5)?;
     let off = plain::sorted(lengths.iter().map(|length| (length - median).abs()));
@@ -234,7 +239,7 @@ pub(super) fn limit(lengths: &[f64]) -> Option<(f64, f64, Vec<f64>)> {
     (lengths.len() >= 5).then(|| (limit, median, lengths.to_vec()))
 }
 
-/// How much longer the steps of one rank became.
+/// Computes the relative change of the step length of one rank.
 fn trend(lengths: &[f64]) -> Option<f64> {
     let quarter = lengths.len() / 4;
     let of = |part: &[f64]| plain::percentile(&plain::sorted(part.iter().copied()), 0.5);
@@ -243,17 +248,17 @@ fn trend(lengths: &[f64]) -> Option<f64> {
     (lengths.len() >= 8 && first > 0.0).then(|| (last - first) / first)
 }
 
-/// The table of figures.
+/// Checks the table of figures.
 fn figures(case: &Case<'_>, found: &mut Found) {
     let steps = &case.run_profile.steps;
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let finished = steps.steps.iter().filter(|step| !step.unfinished);
     let lengths: Vec<f64> = finished.map(|step| step.dur.ps() as f64 / 1e3).collect();
     let sorted = plain::sorted(lengths.iter().copied());
     let times = &steps.times;
     let median = plain::percentile(&sorted, 0.5);
     let count = lengths.len();
-    found.same("finished steps count", times.count, count as u64, what);
+    found.same("finished steps count", times.count, count as u64, context);
     let mean = (count > 0).then(|| lengths.iter().sum::<f64>() / count as f64);
     let deviation = mean.map(|mean| {
         (lengths
@@ -283,7 +288,7 @@ fn figures(case: &Case<'_>, found: &mut Found) {
             plain::percentile(&sorted, 0.99).filter(|_| count >= 10),
             sorted.last().copied(),
         ],
-        what,
+        context,
     );
     let ranks = by_rank(case);
     let limits: BTreeMap<usize, f64> = ranks
@@ -298,18 +303,18 @@ fn figures(case: &Case<'_>, found: &mut Found) {
             limits.values().copied().reduce(f64::min),
             plain::percentile(&trends, 0.5),
         ],
-        what,
+        context,
     );
     if ranks.len() > 1 {
         let few = ranks.values().all(|lengths| lengths.len() < 8);
         let none = times.trend.is_none();
-        found.holds("no trend from rank to rank", none || !few, what);
+        found.holds("no trend from rank to rank", none || !few, context);
     }
     let begins = steps
         .steps
         .windows(2)
         .all(|pair| pair[0].start <= pair[1].start);
-    found.holds("steps are in the order of their begins", begins, what);
+    found.holds("steps are in the order of their begins", begins, context);
     if count > 0 {
         let report = case.report("steps", Some("step"));
         let outliers: usize = ranks
@@ -323,27 +328,26 @@ fn figures(case: &Case<'_>, found: &mut Found) {
             "outliers",
             (report["summary"]["outliers"].as_u64(), flagged),
             (Some(outliers as u64), outliers),
-            what,
+            context,
         );
     }
 }
 
-/// Moments of a file that the buckets are made of.
-struct OfFile {
-    /// Computation, communication and copies of each device that did any of them, by its place among
-    /// all devices.
+/// Intervals of a file from which the buckets are computed.
+struct FileSpans {
+    /// Computation, communication and copies of each device with any of them, by its index among all devices.
     devices: Vec<(usize, [Vec<Span>; 3])>,
     compile: Vec<Span>,
     compute: Vec<Span>,
     communication: Vec<Span>,
     copy: Vec<Span>,
-    /// Of all threads.
+    /// Input intervals of all threads.
     input: Vec<Span>,
     open: Vec<Span>,
 }
 
-impl OfFile {
-    fn of(case: &Case<'_>, file: usize) -> Self {
+impl FileSpans {
+    fn new(case: &Case<'_>, file: usize) -> Self {
         let mut devices = Vec::new();
         for (index, one) in case.devices().list.iter().enumerate() {
             if one.file != file {
@@ -398,7 +402,7 @@ pub(super) fn threads(case: &Case<'_>, file: usize) -> Vec<TrackId> {
     own.map(|track| track.id).collect()
 }
 
-/// The kind of a slice of a thread, `None` where it fetches input; and whether it is an operator.
+/// Returns the kind of a slice of a thread, `None` where it fetches input; and whether it is an operator.
 fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>, bool) {
     let slices = case.trace.slices(track);
     let (name, category) = (slices.name[index], slices.category.get(index));
@@ -414,7 +418,7 @@ fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>,
     ((!input).then_some(kind), operator)
 }
 
-/// Input, and anything, of the step's own thread inside the marker, on all rows about that thread.
+/// Computes input and all activity of the step's own thread inside the marker, on all rows of that thread.
 fn inside(
     case: &Case<'_>,
     analysis_window: &AnalysisWindow,
@@ -469,8 +473,8 @@ fn inside_row(
     (input, open)
 }
 
-/// The buckets of sets in the order of the page, and how long each of two of the sets lasted in all:
-/// communication and copies.
+/// Computes the buckets of sets in the order of the page, and the total time of two of the sets: communication
+/// and copies.
 fn in_buckets(
     range: &Range<i64>,
     sets: [&[Span]; 6],
@@ -496,17 +500,17 @@ fn named(parts: &StepParts) -> BTreeMap<&'static str, i64> {
     buckets.map(|(name, dur)| (name, dur.ps())).collect()
 }
 
-fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
-    let analysis_window = &case.run_profile.analysis_windows[place];
+fn buckets(case: &Case<'_>, file: &FileSpans, position: usize, found: &mut Found) {
+    let analysis_window = &case.run_profile.analysis_windows[position];
     let breakdown = &case.run_profile.breakdown;
-    let parts = breakdown.parts[place];
-    let what = || format!("{} analysis_window {place}", case.what);
+    let parts = breakdown.parts[position];
+    let context = || format!("{} analysis_window {position}", case.context);
     let range: Range<i64> = plain::range(&analysis_window.range);
     found.same(
         "buckets are the step",
         parts.sum().ps(),
         range.end - range.start,
-        what,
+        context,
     );
     let own = analysis_window
         .thread
@@ -516,12 +520,12 @@ fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
         None => (&file.input, &file.open),
     };
     let devices: Vec<usize> = file.devices.iter().map(|(index, _)| *index).collect();
-    let listed = breakdown.devices[place].iter().map(|one| one.device);
+    let listed = breakdown.devices[position].iter().map(|one| one.device);
     found.same(
         "each device of the file has buckets of its own",
         listed.collect::<Vec<_>>(),
         devices,
-        what,
+        context,
     );
     if file.devices.is_empty() {
         let sets: [&[Span]; 6] = [
@@ -541,18 +545,23 @@ fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
             "host",
         ];
         let (plainly, whole) = in_buckets(&range, sets, names, [3, 4]);
-        found.same("every moment in one bucket", named(&parts), plainly, what);
+        found.same(
+            "every moment in one bucket",
+            named(&parts),
+            plainly,
+            context,
+        );
         found.same(
             "communication and copies, hidden or not",
             [parts.communication.ps(), parts.copy.ps()],
             whole,
-            what,
+            context,
         );
         return;
     }
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
     let mut sum_whole = [0; 2];
-    for ((_, sets), ours) in file.devices.iter().zip(&breakdown.devices[place]) {
+    for ((_, sets), ours) in file.devices.iter().zip(&breakdown.devices[position]) {
         let [compute, communication, copy] = sets;
         let sets: [&[Span]; 6] = [compute, communication, copy, &file.compile, input, open];
         let names = [
@@ -574,13 +583,13 @@ fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
             "every moment of a device in one bucket",
             named(&ours.parts),
             plainly,
-            what,
+            context,
         );
         found.same(
             "communication and copies, hidden or not",
             [ours.parts.communication.ps(), ours.parts.copy.ps()],
             whole,
-            what,
+            context,
         );
     }
     // Whole picoseconds: each mean may be off by less than one, the sum of two by less than two.
@@ -592,12 +601,12 @@ fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
     let whole = whole.iter().zip(sum_whole);
     let means = means && whole.into_iter().all(|(ours, sum)| near(*ours, sum));
     found.holds("a bucket is the mean of the devices", means, || {
-        format!("{}: {ours:?}, sums of {count}: {sums:?}", what())
+        format!("{}: {ours:?}, sums of {count}: {sums:?}", context())
     });
 }
 
 #[test]
-fn steps_are_what_was_marked_and_their_time_is_in_buckets() {
+fn steps_equal_markers_and_buckets_add_up() {
     judge(
         "steps",
         &[

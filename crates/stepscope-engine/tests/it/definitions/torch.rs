@@ -1,4 +1,4 @@
-//! Section "torch tables": the sum of self times, on every file that torch wrote.
+//! Section "torch tables": the sum of self times, for every file that torch wrote.
 
 use stepscope_compat::torch::{Grouping, averages};
 use stepscope_model::TrackKind;
@@ -6,7 +6,7 @@ use stepscope_model::TrackKind;
 use super::plain;
 use super::{Case, Found, judge};
 
-/// Whether a slice of a thread is a function event.
+/// Returns whether a slice of a thread is a function event.
 fn is_event(category: &str, name: &str) -> bool {
     let lower = category.to_ascii_lowercase();
     let kind = matches!(
@@ -27,18 +27,18 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let trace = case.trace;
     let by_name = Grouping::default();
     let ours = averages(trace, by_name, None, &case.cancel).unwrap();
-    // Calls of MTIA's runtime are linked to operators of other threads, and stand there.
+    // Calls of MTIA's runtime are linked to operators of other threads, and are on those threads.
     let moved = |name: &str| name == "mtia_runtime";
     let mut categories = trace.by_category().into_iter();
-    // Operators of this file lie on the row of a device.
-    let misplaced = case.what.ends_with("nan_infinity.json");
+    // Operators of this file are on the row of a device.
+    let misplaced = case.context.ends_with("nan_infinity.json");
     if misplaced
         || ours.files.is_empty()
         || categories.any(|(category, _)| moved(trace.name(category)))
     {
         return;
     }
-    let what = || case.what.clone();
+    let context = || case.context.clone();
     let mut roots = 0;
     for track in trace.tracks() {
         let of_torch =
@@ -54,7 +54,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 continue;
             }
             let (start, end) = plain::span(&slices, index);
-            // What contains it whole stays open.
+            // Slices that contain it completely stay open.
             while open
                 .last()
                 .is_some_and(|last| start >= *last || end > *last)
@@ -69,11 +69,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
     let sum = ours.self_cpu_time_total();
     let rows: f64 = ours.rows.iter().map(|row| row.self_cpu_time_total).sum();
-    found.near("base of shares", sum, rows, what);
-    found.near("sum of Self CPU", sum, roots as f64 / 1e6, what);
+    found.near("base of shares", sum, rows, context);
+    found.near("sum of Self CPU", sum, roots as f64 / 1e6, context);
 }
 
 #[test]
-fn self_times_of_torch_are_those_of_events_without_parent() {
+fn torch_self_times_add_up_to_top_level_events() {
     judge("torch", &[("base of shares", 50), ("sum of Self CPU", 50)]);
 }

@@ -1,4 +1,4 @@
-//! Devices in the real traces, against figures that others made of the same files.
+//! Devices in the real traces, compared with figures of other tools for the same files.
 
 mod reports;
 mod times;

@@ -1,4 +1,4 @@
-//! Kernels, idle time, collectives and ranks, against `TraceLens`, HTA and XProf.
+//! Kernels, idle time, collectives and ranks, compared with `TraceLens`, HTA and XProf.
 
 #![allow(
     clippy::similar_names,
@@ -32,7 +32,7 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or(0.0)
 }
 
-/// Count and total microseconds of each name.
+/// Returns count and total microseconds of each name.
 fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
     let trace = &run.trace;
     let cancel = Cancel::default();
@@ -68,17 +68,17 @@ fn kernels_equal_tracelens_where_it_links_them() {
             continue;
         }
         let ours = by_name(&one(&trace));
-        let mut theirs: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (u64, f64)> = BTreeMap::new();
         for row in traces::csv(&truth) {
-            let sum = theirs.entry(row["Kernel name"].clone()).or_default();
+            let sum = expected.entry(row["Kernel name"].clone()).or_default();
             sum.0 += number(&row["Kernel duration (µs)_count"]) as u64;
             sum.1 += number(&row["Kernel duration (µs)_sum"]);
         }
-        for (kernel, (count, total)) in theirs {
-            let mine = ours.get(&kernel).copied().unwrap_or_default();
-            assert_eq!(mine.0, count, "{name}: {kernel}");
+        for (kernel, (count, total)) in expected {
+            let actual = ours.get(&kernel).copied().unwrap_or_default();
+            assert_eq!(actual.0, count, "{name}: {kernel}");
             assert!(
-                (mine.1 - total).abs() < 1e-3 * count as f64,
+                (actual.1 - total).abs() < 1e-3 * count as f64,
                 "{name}: {kernel}"
             );
             rows += 1;
@@ -91,7 +91,7 @@ fn kernels_equal_tracelens_where_it_links_them() {
     );
 }
 
-/// rocprofv3's own JSON. `TraceLens` calls microseconds milliseconds here, and nanoseconds microseconds.
+/// rocprofv3's own JSON. `TraceLens` labels microseconds as milliseconds here, and nanoseconds as microseconds.
 #[test]
 fn kernels_of_rocprofv3_equal_tracelens() {
     let Some(folder) = traces::folder() else {
@@ -112,7 +112,7 @@ fn kernels_of_rocprofv3_equal_tracelens() {
     let busy = timeline.iter().find(|row| row["type"] == "busy_time");
     let off = times.busy().as_ns_f64() / 1e6 - number(&busy.unwrap()["time ms"]);
     assert!(off.abs() < 1e-3, "{off} ms");
-    // It cuts names before their templates and arguments.
+    // `TraceLens` truncates names before their templates and arguments.
     let ours = by_name(&run);
     for row in traces::csv(&truth.join("kernel_summary.csv")) {
         let name = row["name"].trim_end_matches(".kd");
@@ -132,12 +132,12 @@ fn kernels_of_rocprofv3_equal_tracelens() {
             count += sum.0;
             total += sum.1;
         }
-        // A name may be an argument of another template, too.
+        // A name may also be an argument of another template.
         assert!(count >= number(&row["Count"]) as u64, "{name}: {count}");
         if count == number(&row["Count"]) as u64 {
-            let theirs = number(&row["Total Kernel Time (ms)"]);
+            let expected = number(&row["Total Kernel Time (ms)"]);
             assert!(
-                (total - theirs).abs() < 1e-3 * count as f64,
+                (total - expected).abs() < 1e-3 * count as f64,
                 "{name}: {total}"
             );
         }
@@ -161,23 +161,23 @@ fn kernels_of_xspaces_equal_xprof() {
         let truth = folder.join(format!("{run}.truth/xprof_kernel_stats.json"));
         let json: Value = serde_json::from_str(&std::fs::read_to_string(truth).unwrap()).unwrap();
         let ours = by_name(&one(&folder.join(run)));
-        let mut theirs: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for row in json["rows"].as_array().unwrap() {
-            let cell = |place: usize| &row["c"][place]["v"];
-            let sum = theirs
+            let cell = |position: usize| &row["c"][position]["v"];
+            let sum = expected
                 .entry(cell(1).as_str().unwrap().to_owned())
                 .or_default();
             sum.0 += cell(10).as_f64().unwrap();
             sum.1 += cell(11).as_f64().unwrap();
         }
-        assert!(!theirs.is_empty(), "{run}");
-        for (kernel, (count, total)) in theirs {
-            let mine = ours.get(&kernel).copied().unwrap_or_default();
-            assert_eq!(mine.0 as f64, count, "{run}: {kernel}");
+        assert!(!expected.is_empty(), "{run}");
+        for (kernel, (count, total)) in expected {
+            let actual = ours.get(&kernel).copied().unwrap_or_default();
+            assert_eq!(actual.0 as f64, count, "{run}: {kernel}");
             assert!(
-                (mine.1 - total).abs() < 2e-3 * count,
+                (actual.1 - total).abs() < 2e-3 * count,
                 "{run}: {kernel}: {} {total}",
-                mine.1
+                actual.1
             );
             compared += 1;
         }
@@ -212,7 +212,7 @@ fn queues_and_copies_equal_hta() {
             })
             .unwrap();
         assert_eq!(ours.launched * 2, number(cells[2]) as u64, "{line}");
-        // HTA sorts launches and begins of one moment as they come.
+        // HTA's order of launches and starts at the same time is arbitrary.
         let off = (ours.mean_queue.unwrap() - number(cells[3])).abs();
         assert!(off < 0.02, "{line}: {:?}", ours.mean_queue);
         assert_eq!(ours.max_queue, number(cells[9]) as u64, "{line}");
@@ -287,7 +287,10 @@ fn collectives_of_every_system_are_found() {
             );
         }
         for one in &found.collectives {
-            let ends = one.parts.iter().map(|place| found.parts[*place].dur());
+            let ends = one
+                .parts
+                .iter()
+                .map(|position| found.parts[*position].dur());
             assert!(
                 one.transfer
                     <= ends

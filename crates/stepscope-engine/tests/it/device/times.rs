@@ -10,7 +10,7 @@ use stepscope_model::Dur;
 
 use crate::traces;
 
-/// Traces of which `TraceLens` leaves out kernels, since they have no CPU operator.
+/// Traces for which `TraceLens` leaves out kernels, because they have no CPU operator.
 const NOT_ALL_LINKED: &[&str] = &[
     "h100_qwen",
     "mi300_qwen",
@@ -24,12 +24,12 @@ const NOT_ALL_LINKED: &[&str] = &[
     "dlrm_rank3",
 ];
 
-/// Whether `TraceLens` leaves out kernels of this file.
+/// Returns whether `TraceLens` leaves out kernels of this file.
 pub(super) fn is_not_all_linked(name: &str) -> bool {
     NOT_ALL_LINKED.iter().any(|known| name.starts_with(known)) || name.starts_with("rocprofv3")
 }
 
-/// Of the one device of a trace, from its first work to its last.
+/// Computes the times of the one device of a trace, from its first work to its last.
 fn whole(path: &Path) -> Option<(Times, [u64; 4])> {
     let runs = traces::open(path);
     let run = runs.first().unwrap_or_else(|| panic!("{}", path.display()));
@@ -68,7 +68,7 @@ fn unions_equal_an_independent_reading() {
         let gpu = &json["gpu_all_devices_together"];
         let found = whole(&trace);
         if gpu.is_null() {
-            // Not GPUs of the names that it knows.
+            // GPUs with names unknown to `TraceLens`.
             let known = ["mtia_inference", "a100_cupti_counters"]
                 .iter()
                 .any(|name| trace.to_string_lossy().contains(name));
@@ -76,8 +76,8 @@ fn unions_equal_an_independent_reading() {
             continue;
         }
         let (times, counts) = found.unwrap_or_else(|| panic!("{}", trace.display()));
-        // It computes in floating point, from microseconds since boot: each slice is off by the
-        // spacing of such numbers.
+        // `TraceLens` computes in floating point, from microseconds since boot: each slice is off by the spacing
+        // of such numbers.
         let first = json["first_ts_us"].as_f64().unwrap();
         let spacing = (first.abs() + 1.0) * f64::EPSILON;
         let slices: u64 = counts.iter().sum();
@@ -94,11 +94,11 @@ fn unions_equal_an_independent_reading() {
             ),
             ("comm_hidden_under_compute_us", times.hidden_communication()),
         ] {
-            let theirs = gpu[key].as_f64().unwrap();
-            let off = (us(ours) - theirs).abs();
+            let expected = gpu[key].as_f64().unwrap();
+            let off = (us(ours) - expected).abs();
             assert!(
                 off <= tolerance,
-                "{} {key}: {} and {theirs}, may be off by {tolerance}",
+                "{} {key}: {} and {expected}, may be off by {tolerance}",
                 trace.display(),
                 us(ours)
             );
@@ -129,7 +129,7 @@ fn the_timeline_equals_tracelens_where_it_links_every_kernel() {
         }
         let (times, counts) = whole(&trace).unwrap();
         let slices: u64 = counts.iter().sum();
-        // Its computation holds memset, its copies do not.
+        // The computation of `TraceLens` includes memset, its copies do not.
         let computation = [Work::Compute, Work::Memset];
         let ours = |kind: &str| match kind {
             "computation_time" => times.any(&computation),
@@ -146,13 +146,13 @@ fn the_timeline_equals_tracelens_where_it_links_every_kernel() {
             other => panic!("{other}"),
         };
         for row in traces::csv(&truth) {
-            let theirs = row["time ms"].parse::<f64>().unwrap() * 1e3;
-            let mine = us(ours(&row["type"]));
-            // It takes times in floating point too, up to 2^51 microseconds.
+            let expected = row["time ms"].parse::<f64>().unwrap() * 1e3;
+            let actual = us(ours(&row["type"]));
+            // `TraceLens` reads times as floating point too, up to 2^51 microseconds.
             let tolerance = (slices as f64 * 5e-4).max(1e-3);
             assert!(
-                (mine - theirs).abs() <= tolerance,
-                "{name} {}: {mine} and {theirs}",
+                (actual - expected).abs() <= tolerance,
+                "{name} {}: {actual} and {expected}",
                 row["type"]
             );
         }

@@ -1,4 +1,4 @@
-//! Puts one trace through every report, every other analysis that the viewer asks for, and every export.
+//! Passes one trace to every report, every other analysis of the viewer, and every export.
 //!
 //! The fuzz target `structured` and the engine's tests share this file.
 
@@ -24,10 +24,10 @@ use stepscope_report::report::{self, Report};
 use stepscope_report::reports::{self, KINDS, Options};
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
-/// Something that can be asked of a trace, with its name.
+/// A check of a trace, with its name.
 pub(crate) type NamedCheck = (&'static str, fn(&Trace));
 
-/// Everything that can be asked of a trace.
+/// All checks of a trace.
 pub(crate) const PARTS: &[NamedCheck] = &[
     ("reports", all_reports),
     ("reports of a range", reports_of_ranges),
@@ -38,19 +38,19 @@ pub(crate) const PARTS: &[NamedCheck] = &[
     ("xspace", xspace),
 ];
 
-/// Makes every report in every kind of rows, its JSON, and one page of all.
+/// Builds every report in every grouping, its JSON, and one page of all.
 fn all_reports(trace: &Trace) {
-    let mut made = Vec::new();
+    let mut built = Vec::new();
     for kind in KINDS {
         let by = kind.by.iter().copied().map(Some);
         for by in by.chain(kind.by.is_empty().then_some(None)) {
             let report = one(trace, kind.name, by, None, false);
             let json = serde_json::to_string(&report).expect("a report is JSON");
             assert!(json.len() < 64 << 20, "{}: {} bytes", kind.name, json.len());
-            made.push((kind, report));
+            built.push((kind, report));
         }
     }
-    let parts: Vec<_> = made
+    let parts: Vec<_> = built
         .iter()
         .map(|(kind, report)| HtmlReport {
             title: kind.title,
@@ -65,7 +65,7 @@ fn all_reports(trace: &Trace) {
     assert!(page(&head, &parts).ends_with("</html>\n"));
 }
 
-/// Makes every report of a part of the run, and of ranges that no run has.
+/// Builds every report of a part of the run, and of ranges outside any run.
 fn reports_of_ranges(trace: &Trace) {
     let span = trace.span();
     let middle = Time::from_ps(span.start.ps().midpoint(span.end.ps()));
@@ -96,7 +96,7 @@ fn one(
     reports::make(trace, kind, &options, &Cancel::default()).expect("the kind is known")
 }
 
-/// Asks what the pages of the viewer ask beside the reports.
+/// Runs the queries of the viewer's pages besides the reports.
 fn viewer(trace: &Trace) {
     let cancel = Cancel::default();
     let all = NameSet::matching(trace, |_| true);
@@ -190,7 +190,7 @@ fn xspace(trace: &Trace) {
     );
 }
 
-/// Reads what was written; makes every report of it.
+/// Reads the written file; builds every report of it.
 fn again(format: Format, bytes: Vec<u8>) {
     let context = ReadContext::new(Limits::default());
     let shared: SharedBytes = Arc::new(bytes);

@@ -1,8 +1,8 @@
-//! Makes traces of arbitrary structure: slices, flows, memory records, ranks, steps and counters in the
-//! words of the frameworks, with times, ids and sizes up to the ends of their types.
+//! Generator of traces of arbitrary structure: slices, flows, memory records, ranks, steps and counters in the
+//! terms of the frameworks, with times, ids and sizes up to the limits of their types.
 //!
-//! The fuzz target `structured` and the engine's tests share this file. Every byte of the input is one
-//! decision; an input that ends decides for zero.
+//! The fuzz target `structured` and the engine's tests share this file. Every byte of the input is one decision;
+//! after the end of the input every decision is zero.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use stepscope_model::{
 };
 use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 
-/// Most events of one file: enough for steps with operators, launches and kernels.
+/// Maximum number of events of one file: enough for steps with operators, launches and kernels.
 const MAX_EVENTS: usize = 160;
 
 const NAMES: &[&str] = &[
@@ -102,7 +102,7 @@ const TEXTS: &[&str] = &[
     "[",
 ];
 
-/// Arguments that the analyses ask for.
+/// Arguments that the analyses read.
 const KEYS: &[&str] = &[
     "Addr",
     "Bytes",
@@ -193,7 +193,7 @@ const TRACKS: &[(&str, TrackKind)] = &[
     ("bytes in use", TrackKind::Counter),
 ];
 
-/// A value of an argument that owns its text.
+/// An argument value that owns its text.
 #[derive(Clone, Copy)]
 enum Value {
     Int(i64),
@@ -253,7 +253,7 @@ impl Decisions<'_> {
         (0..8).fold(0, |bits, _| bits << 8 | u64::from(self.byte()))
     }
 
-    /// Mostly small, sometimes at an end of its type or anything.
+    /// Returns a mostly small number, sometimes at a limit of its type or arbitrary.
     fn number(&mut self) -> i64 {
         const EDGES: &[i64] = &[
             i64::MAX,
@@ -274,13 +274,13 @@ impl Decisions<'_> {
         }
     }
 
-    /// A number in 32 bits, mostly small.
+    /// Returns a mostly small number in 32 bits.
     fn small(&mut self) -> u32 {
         let number = self.number();
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
-    /// A time or a length within a few milliseconds; where `wild`, sometimes anything.
+    /// Returns a time or a length within a few milliseconds; if `wild`, sometimes an arbitrary one.
     fn time(&mut self, wild: bool) -> i64 {
         if wild && self.one_in(8) {
             return self.number();
@@ -308,7 +308,7 @@ impl Decisions<'_> {
     }
 }
 
-/// The trace that these bytes decide for.
+/// Builds the trace that these bytes determine.
 pub(crate) fn trace(bytes: &[u8]) -> Trace {
     let mut input = Decisions(bytes);
     let mut builder = TraceBuilder::new();
