@@ -611,7 +611,7 @@ fn queue_lengths(
     range: &Range<Time>,
 ) -> Lengths {
     let slices = trace.slices(track);
-    let (mut calls, mut begins): (Vec<Time>, Vec<Time>) = (Vec::new(), Vec::new());
+    let (mut calls, mut starts): (Vec<Time>, Vec<Time>) = (Vec::new(), Vec::new());
     let mut found = Lengths::default();
     for index in trace.candidates(track, range.clone()) {
         let (start, end) = (slices.start[index], slices.end(index));
@@ -625,24 +625,24 @@ fn queue_lengths(
         if let Some(call) = call {
             found.launched += 1;
             calls.push(call);
-            begins.push(start);
+            starts.push(start);
         }
     }
     // Both are nearly in order, which this sort handles quickly.
     calls.sort();
-    begins.sort();
+    starts.sort();
     // At equal timestamps, launches come before starts.
     let mut calls = calls.into_iter().peekable();
-    let mut begins = begins.into_iter().peekable();
+    let mut starts = starts.into_iter().peekable();
     let mut length = 0_i64;
     loop {
-        match (calls.peek(), begins.peek()) {
+        match (calls.peek(), starts.peek()) {
             (Some(call), Some(begin)) if call <= begin => {
                 calls.next();
                 length += 1;
             }
             (_, Some(_)) => {
-                begins.next();
+                starts.next();
                 length -= 1;
             }
             (Some(_), None) => {

@@ -205,8 +205,8 @@ pub fn ranks(
     let spans = file_spans(trace);
     let mut sampled: Vec<(StepRank, Vec<&StepRow>, Range<usize>)> = Vec::new();
     let mut analysis_windows: Vec<AnalysisWindow> = Vec::new();
-    for (who, own) in by_rank {
-        let file = who.file;
+    for (step_rank, own) in by_rank {
+        let file = step_rank.file;
         let own: Vec<&StepRow> = own.into_iter().step_by(found.every).collect();
         let first = analysis_windows.len();
         if own.is_empty() {
@@ -214,7 +214,7 @@ pub fn ranks(
             let whole = span
                 .map(|span| AnalysisWindow {
                     file,
-                    process: who.process,
+                    process: step_rank.process,
                     range: span.start.max(range.start)..span.end.min(range.end),
                     thread: None,
                     marker: None,
@@ -229,26 +229,26 @@ pub fn ranks(
             );
         }
         if first < analysis_windows.len() {
-            sampled.push((who, own, first..analysis_windows.len()));
+            sampled.push((step_rank, own, first..analysis_windows.len()));
         }
     }
     let breakdown = breakdown(trace, devices, &analysis_windows, cancel)?;
-    for (who, own, indexes) in sampled {
-        let file = who.file;
+    for (step_rank, own, indexes) in sampled {
+        let file = step_rank.file;
         let ranges: Vec<Range<Time>> = analysis_windows[indexes.clone()]
             .iter()
             .map(|analysis_window| analysis_window.range.clone())
             .collect();
         let number = |position: usize| own.get(position).map(|step| step.number);
-        let used = used.devices(who);
+        let used = used.devices(step_rank);
         let mut add = |device: Option<usize>, times: Option<&[Times]>| {
             let ordinal = device.map(|device| devices.list[device].ordinal);
             let rank = found.ranks.len();
             found.ranks.push(Rank {
                 file,
-                process: who.process,
+                process: step_rank.process,
                 device: ordinal,
-                name: name(trace, who, ordinal.filter(|_| used.len() > 1)),
+                name: name(trace, step_rank, ordinal.filter(|_| used.len() > 1)),
             });
             let own = |device| allocators.get(&(file, device)).map(Vec::as_slice);
             let allocators = own(ordinal).or_else(|| own(None)).unwrap_or_default();
@@ -351,10 +351,10 @@ fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
 }
 
 /// Returns the name of a rank, with its device if it used several.
-fn name(trace: &Trace, who: StepRank, device: Option<u32>) -> String {
-    let facts = trace.files().get(who.file);
+fn name(trace: &Trace, step_rank: StepRank, device: Option<u32>) -> String {
+    let facts = trace.files().get(step_rank.file);
     let host = facts.map_or("", |facts| facts.spec.host.as_str());
-    let base = match (who.process, facts.and_then(|facts| facts.spec.rank)) {
+    let base = match (step_rank.process, facts.and_then(|facts| facts.spec.rank)) {
         (Some(process), _) => format!("process {process}"),
         (None, Some(rank)) => format!("rank {rank}"),
         (None, None) => host.to_owned(),
@@ -535,7 +535,7 @@ mod tests {
         };
         assert_eq!(peak(1, 0, 40), Some(350), "with what programs reserve");
         assert_eq!(peak(1, 12, 15), Some(100), "from before");
-        assert_eq!(peak(1, 25, 40), Some(350), "still in use at the begin");
+        assert_eq!(peak(1, 25, 40), Some(350), "still in use at the start");
         assert_eq!(peak(1, 0, 10), None);
         assert_eq!(peak(0, 0, 40), Some(7), "the host's, for want of its own");
     }

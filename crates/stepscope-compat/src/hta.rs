@@ -214,7 +214,7 @@ impl View {
     }
 }
 
-/// Returns start and end of a slice as HTA computes them, see [`OwnClock::whole_us`].
+/// Returns start and end of a slice as HTA computes them, see [`FileClock::whole_us`].
 fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
     let slices = trace.slices(track);
     FileClock::from_track(trace, track).whole_us(

@@ -368,14 +368,14 @@ fn operation(name: &str) -> Class {
     if matches!(opcode, "while" | "conditional" | "call") {
         return Class::Around;
     }
-    let begins = |start: &str| {
+    let starts = |start: &str| {
         head.get(..start.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
     };
-    if begins("memset") {
+    if starts("memset") {
         return Class::Work(Work::Memset);
     }
-    if COPIES.iter().any(|start| begins(start)) {
+    if COPIES.iter().any(|start| starts(start)) {
         return of(Work::Memcpy);
     }
     // The two ends of transfers between devices, including host transfers.

@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
 
     /// Computes the memory that must have been in use before the first record, by allocator, so that sums of
     /// sizes never fall below zero.
-    fn at_begin(&self) -> Vec<i64> {
+    fn at_start(&self) -> Vec<i64> {
         let mut sums = vec![(0_i64, 0_i64); self.found.allocators.len()];
         for record in &self.found.records {
             let (sum, lowest) = &mut sums[record.allocator];
@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
     fn finish(mut self) -> Memory {
         shared::set_apart(&mut self.found, &self.extras);
         self.pair();
-        let mut sums = self.at_begin();
+        let mut sums = self.at_start();
         for record in &mut self.found.records {
             let sum = &mut sums[record.allocator];
             *sum = sum.saturating_add(record.bytes);

@@ -4,7 +4,7 @@
 //! ranks where threads of at least two of them mark the same step number; the markers on other tracks belong to
 //! the process that drives their device.
 //!
-//! Cost: one pass over the markers, and at most [`LOOKED_AT`] slices of each device queue.
+//! Cost: one pass over the markers, and at most [`MAX_SLICES`] slices of each device queue.
 
 #![allow(
     clippy::similar_names,

@@ -28,7 +28,7 @@ impl fmt::Display for NoSuchSteps {
             Some((low, high)) => write!(to, ", it has {low}-{high}"),
             None => write!(
                 to,
-                ", it has none; 'stepscope report PATH steps' tells how to mark them"
+                ", it has none; 'stepscope report PATH steps' shows how to mark them"
             ),
         }
     }

@@ -170,9 +170,9 @@ fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
     let steps = kinds.get(&(stream, kernel))?;
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
     for ranks in steps.values() {
-        let mut begins: Vec<i64> = ranks.values().map(|one| one.begin).collect();
-        begins.sort_unstable_by_key(|begin| std::cmp::Reverse(*begin));
-        let limit = begins.get(NAMED - 1).or(begins.last()).copied();
+        let mut starts: Vec<i64> = ranks.values().map(|one| one.begin).collect();
+        starts.sort_unstable_by_key(|begin| std::cmp::Reverse(*begin));
+        let limit = starts.get(NAMED - 1).or(starts.last()).copied();
         for (file, one) in ranks {
             *counts.entry(*file).or_default() +=
                 u64::from(limit.is_some_and(|limit| one.begin >= limit));

@@ -135,7 +135,7 @@ impl EventClass {
         }
     }
 
-    /// Returns a number below [`EventClass::SORTS`] for the properties that separate rows besides names.
+    /// Returns a number below [`EventClass::GROUPS`] for the properties that separate rows besides names.
     pub(super) const fn group(self) -> usize {
         let device = match Self(self.kind()) {
             Self::CUDA => 1,
@@ -160,7 +160,7 @@ const STEP: u8 = 2;
 const WORK: u8 = 4;
 const MEMORY_RECORD: u8 = 8;
 const OUT_OF_MEMORY_RECORD: u8 = 16;
-const BEGIN: u8 = 32;
+const PROFILER_START: u8 = 32;
 
 /// Name that all steps share.
 const STEPS: &str = "ProfilerStep*";
@@ -183,7 +183,7 @@ impl Words {
                 STEPS => words.step = id,
                 MEMORY => flags |= MEMORY_RECORD,
                 OUT_OF_MEMORY => flags |= OUT_OF_MEMORY_RECORD,
-                "Iteration Start: PyTorch Profiler" => flags |= BEGIN,
+                "Iteration Start: PyTorch Profiler" => flags |= PROFILER_START,
                 _ if text.starts_with("ProfilerStep#") => flags |= STEP,
                 _ if is_work(text) => flags |= WORK,
                 _ => {}
@@ -249,8 +249,8 @@ impl Words {
     }
 
     /// Returns whether an instant of this name is the profiler's start.
-    pub(super) fn is_begin(&self, name: NameId) -> bool {
-        self.flags(name) & BEGIN != 0
+    pub(super) fn is_profiler_start(&self, name: NameId) -> bool {
+        self.flags(name) & PROFILER_START != 0
     }
 }
 

@@ -179,8 +179,8 @@ fn links_lead_somewhere(run: &Run, found: &Value, context: &str) {
 /// Checks that a sentence starts with a capital letter, or a number.
 fn starts_a_sentence(text: &Value, context: &str) {
     let first = plain(text).chars().next();
-    let begins = first.is_some_and(|letter| letter.is_uppercase() || letter.is_ascii_digit());
-    assert!(begins, "{context}: {text}");
+    let starts = first.is_some_and(|letter| letter.is_uppercase() || letter.is_ascii_digit());
+    assert!(starts, "{context}: {text}");
 }
 
 /// Checks that the titles of the columns of a table differ; event columns are not shown.

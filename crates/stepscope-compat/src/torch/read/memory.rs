@@ -58,14 +58,14 @@ pub(super) fn read(
         &chunks,
         cancel,
         || (Vec::new(), Vec::new()),
-        |(list, begins), chunk| {
+        |(list, starts), chunk| {
             let instants = trace.instants(chunk.track);
             for index in chunk.indexes.clone() {
                 let (at, name) = (instants.at[index], instants.name[index]);
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let id = instants.first_id.0.saturating_add(number);
-                if words.is_begin(name) {
-                    begins.push((id, at));
+                if words.is_profiler_start(name) {
+                    starts.push((id, at));
                 }
                 let Some(is_oom) = words.memory(name) else {
                     continue;
@@ -89,10 +89,10 @@ pub(super) fn read(
             }
         },
     )?;
-    let (mut list, mut begins) = (Vec::new(), Vec::new());
+    let (mut list, mut starts) = (Vec::new(), Vec::new());
     for (records, times) in found {
         list.extend(records);
-        begins.extend(times);
+        starts.extend(times);
     }
     // Mostly sorted already: the sort is stable.
     list.sort_by_key(|record| (record.at, record.id));
@@ -117,7 +117,7 @@ pub(super) fn read(
     }
     Ok(Instants {
         records: Records { list, at, sums },
-        begin: begins.into_iter().max().map(|(_, at)| at),
+        begin: starts.into_iter().max().map(|(_, at)| at),
     })
 }
 

@@ -41,8 +41,8 @@ fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             one.parts.iter().map(|index| &ours.parts[*index]).collect();
         let context = || format!("{} {:?}", case.context, parts[0]);
         let spans: Vec<Span> = parts.iter().map(|part| aligned(ours, part)).collect();
-        let begins = || spans.iter().map(|span| span.0);
-        let (first, last) = (begins().min().unwrap(), begins().max().unwrap());
+        let starts = || spans.iter().map(|span| span.0);
+        let (first, last) = (starts().min().unwrap(), starts().max().unwrap());
         let end = spans.iter().map(|span| span.1).max().unwrap();
         let several = parts.len() > 1;
         found.same(

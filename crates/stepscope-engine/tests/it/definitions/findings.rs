@@ -77,7 +77,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             && row["title"]
                 .as_array()
                 .is_some_and(|parts| !parts.is_empty());
-        found.holds("rows are whole", whole, || format!("{}: {row}", context()));
+        found.holds("rows are complete", whole, || format!("{}: {row}", context()));
     }
 }
 
@@ -93,7 +93,7 @@ fn findings() {
             ("evidence is an event of the run", 90),
             ("a cause is reported once", 60),
             ("the dominant cause is first", 60),
-            ("rows are whole", 60),
+            ("rows are complete", 60),
         ],
     );
 }

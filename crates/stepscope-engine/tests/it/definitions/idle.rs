@@ -71,11 +71,11 @@ fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, fo
     let (start, end) = (gap.start.ps(), gap.end.ps());
     let next = gap.next.and_then(|next| trace.place_of_slice(next));
     if let Some((track, index)) = next {
-        let begins = trace.slices(track).start[index].ps();
+        let starts = trace.slices(track).start[index].ps();
         let works = case.devices().work(track, index).is_some();
         found.holds(
-            "a gap ends with the work that begins next",
-            begins == end && works,
+            "a gap ends with the work that starts next",
+            starts == end && works,
             context,
         );
     }
@@ -125,7 +125,7 @@ fn idle_gaps_are_the_rest_and_have_causes() {
         "idle",
         &[
             ("gaps", 40),
-            ("a gap ends with the work that begins next", 10_000),
+            ("a gap ends with the work that starts next", 10_000),
             ("the call is that of the next work", 10_000),
             ("causes of a gap", 10_000),
             ("idle = sum of causes", 10_000),

@@ -31,19 +31,19 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     found.near("share = input / iterations", ours.share, share, context);
     for (position, whole) in run_profile.iterations.iter().enumerate() {
         let analysis_window = &run_profile.analysis_windows[position];
-        let begins_there = run_profile.analysis_windows.iter().any(|next| {
+        let starts_there = run_profile.analysis_windows.iter().any(|next| {
             (next.rank(), next.thread) == (analysis_window.rank(), analysis_window.thread)
                 && next.range.start == whole.range.end
         });
         let parts = run_profile.breakdown.parts[position].sum().ps()
             + run_profile.pauses[position].sum().ps();
         found.same(
-            "an iteration is a step and the pause until the next begins",
+            "an iteration is a step and the pause until the next starts",
             (whole.range.start, parts),
             (analysis_window.range.start, whole.dur().ps()),
             context,
         );
-        let ends = whole.range.end == analysis_window.range.end || begins_there;
+        let ends = whole.range.end == analysis_window.range.end || starts_there;
         found.holds("an iteration ends where the next starts", ends, context);
     }
     let trace = case.trace;
@@ -130,7 +130,7 @@ fn input_is_judged_by_its_share_of_the_steps() {
         &[
             ("share = input / iterations", 90),
             (
-                "an iteration is a step and the pause until the next begins",
+                "an iteration is a step and the pause until the next starts",
                 90,
             ),
             ("an iteration ends where the next starts", 90),

@@ -282,8 +282,8 @@ fn queues(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mu
         let (count, spans, changes) = of_track.get_mut(&stream.track).unwrap();
         changes.sort_unstable();
         let (mut length, mut longest, mut sum) = (0_i64, 0_i64, 0_i64);
-        for (_, begins) in changes.iter() {
-            length -= begins;
+        for (_, starts) in changes.iter() {
+            length -= starts;
             longest = longest.max(length);
             sum += length;
         }

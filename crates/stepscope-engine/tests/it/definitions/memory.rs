@@ -219,10 +219,10 @@ fn ranges(case: &Case<'_>, allocator: &Allocator, records: &[&Record], found: &m
         for to in &timestamps[position + 1..] {
             let range = Time::from_ps(*from)..Time::from_ps(*to);
             let level = |record: &&&Record| record.in_use + record.stack;
-            let at_begin = records.iter().take_while(|one| one.at <= range.start);
-            let at_begin = at_begin.last().map(|one| level(&one));
+            let at_start = records.iter().take_while(|one| one.at <= range.start);
+            let at_start = at_start.last().map(|one| level(&one));
             let within = records.iter().filter(|one| range.contains(&one.at));
-            let peak = within.map(|one| level(&one)).chain(at_begin).max();
+            let peak = within.map(|one| level(&one)).chain(at_start).max();
             let context = || format!("{} {} {range:?}", case.context, allocator.name);
             let usage = case.memory.usage(allocator, Some(&range));
             found.same(

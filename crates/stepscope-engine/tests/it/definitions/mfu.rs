@@ -21,7 +21,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     };
     found.same("who counts", ours.counted, counted, context);
     found.near(
-        "operations that begin in the steps",
+        "operations that start in the steps",
         ours.flops,
         flops,
         context,
@@ -74,7 +74,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         context,
     );
     let headline = ours.share().is_some() == (share.is_some() && ours.covered >= 0.8);
-    found.holds("a headline only of what is covered", headline, context);
+    found.holds("MFU is reported only with sufficient coverage", headline, context);
 }
 
 /// Peaks from the makers' data sheets for the devices of the folder.
@@ -214,12 +214,12 @@ fn mfu_is_operations_over_peak_operations() {
         "mfu",
         &[
             ("who counts", 90),
-            ("operations that begin in the steps", 90),
+            ("operations that start in the steps", 90),
             ("calls not counted", 90),
             ("length * devices", 90),
             ("length * peaks of the devices", 90),
             ("MFU", 90),
-            ("a headline only of what is covered", 90),
+            ("MFU is reported only with sufficient coverage", 90),
         ],
     );
 }

@@ -471,7 +471,7 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
         let context = || format!("{} {}", case.context, row.name);
         let Some((flops, bytes, clock, device, file, unclocked)) = plainly.get(row.name.as_str())
         else {
-            found.holds("rates are of what says what it does", false, context);
+            found.holds("rates require counts", false, context);
             continue;
         };
         found.same(
@@ -583,7 +583,7 @@ fn rows_of_operations_are_sums_of_their_slices() {
             ("sum of device self", 90),
             ("device total, device self", 500),
             ("the call has the work's number", 1_000),
-            ("rates are of what says what it does", 0),
+            ("rates require counts", 0),
             ("classes with rows are offered, no others", 60),
             ("device_clock_ns sums device_duration_ps", 10),
             ("rates", 10),

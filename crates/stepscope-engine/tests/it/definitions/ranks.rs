@@ -22,7 +22,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 (step.file, step.number, step.start, step.dur.ps())
                     == (rank.file, number, cell.start, length)
             });
-            found.holds("measures are cut to the steps of the file", own, context);
+            found.holds("measures are clipped to the steps of the file", own, context);
         }
         let own =
             device::of_file(case, rank.file).find(|device| Some(device.ordinal) == rank.device);
@@ -90,11 +90,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         let peaks = allocators.iter().filter_map(|allocator| {
             let records = || case.memory.records_of(allocator);
             let inside = records().filter(|record| range.contains(&record.at.ps()));
-            let at_begin = records()
+            let at_start = records()
                 .take_while(|record| record.at.ps() <= range.start)
                 .last();
             inside
-                .chain(at_begin)
+                .chain(at_start)
                 .map(|record| record.in_use + record.stack)
                 .max()
         });
@@ -156,7 +156,7 @@ fn ranks_are_measured_by_their_own_steps() {
     judge(
         "ranks",
         &[
-            ("measures are cut to the steps of the file", 100),
+            ("measures are clipped to the steps of the file", 100),
             ("measures of a device", 100),
             ("input of a rank", 100),
             ("measures of a host", 50),

@@ -128,11 +128,11 @@ fn derived(case: &Case<'_>, found: &mut Found) {
     if executes || on_device {
         let mut until = i64::MIN;
         let mut outermost = |index: &usize| {
-            let begins = slices.start[*index].ps() >= until;
-            if begins {
+            let starts = slices.start[*index].ps() >= until;
+            if starts {
                 until = slices.end(*index).ps();
             }
-            begins
+            starts
         };
         let runs: Vec<usize> = (0..slices.len())
             .filter(is)
@@ -310,11 +310,11 @@ fn figures(case: &Case<'_>, found: &mut Found) {
         let none = times.trend.is_none();
         found.holds("no trend from rank to rank", none || !few, context);
     }
-    let begins = steps
+    let starts = steps
         .steps
         .windows(2)
         .all(|pair| pair[0].start <= pair[1].start);
-    found.holds("steps are in the order of their begins", begins, context);
+    found.holds("steps are in the order of their starts", starts, context);
     if count > 0 {
         let report = case.report("steps", Some("step"));
         let outliers: usize = ranks
@@ -546,7 +546,7 @@ fn buckets(case: &Case<'_>, file: &FileSpans, position: usize, found: &mut Found
         ];
         let (plainly, whole) = in_buckets(&range, sets, names, [3, 4]);
         found.same(
-            "every moment in one bucket",
+            "time is in exactly one bucket",
             named(&parts),
             plainly,
             context,
@@ -580,7 +580,7 @@ fn buckets(case: &Case<'_>, file: &FileSpans, position: usize, found: &mut Found
             *sum += ps;
         }
         found.same(
-            "every moment of a device in one bucket",
+            "device time is in exactly one bucket",
             named(&ours.parts),
             plainly,
             context,
@@ -628,10 +628,10 @@ fn steps_equal_markers_and_buckets_add_up() {
             ("mean, deviation, percentiles", 90),
             ("outlier, trend", 90),
             ("no trend from rank to rank", 3),
-            ("steps are in the order of their begins", 90),
+            ("steps are in the order of their starts", 90),
             ("outliers", 30),
-            ("every moment in one bucket", 200),
-            ("every moment of a device in one bucket", 100),
+            ("time is in exactly one bucket", 200),
+            ("device time is in exactly one bucket", 100),
             ("each device of the file has buckets of its own", 300),
             ("a bucket is the mean of the devices", 100),
             ("buckets are the step", 300),
