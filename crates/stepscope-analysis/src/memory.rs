@@ -167,10 +167,10 @@ impl Memory {
     pub fn usage(&self, allocator: &Allocator, range: Option<&Range<Time>>) -> Option<Usage> {
         let levels = self.levels(allocator, range).iter();
         let records = levels.filter_map(|at| self.records.get(*at as usize));
-        let begin = range.map(|range| range.start);
+        let range_start = range.map(|range| range.start);
         let mut usage: Option<Usage> = None;
         for record in records {
-            let before = begin.filter(|begin| record.at < *begin);
+            let before = range_start.filter(|range_start| record.at < *range_start);
             let usage = usage.get_or_insert(Usage {
                 peak: i64::MIN,
                 ..Usage::default()

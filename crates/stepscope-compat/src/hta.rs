@@ -177,9 +177,9 @@ impl View {
         }
         let names: FxHashSet<NameId> = names.into_iter().collect();
         let mut mark = |track: &Track, index: usize| {
-            let (begin, _) = whole_us(trace, track.id, index);
+            let (start, _) = whole_us(trace, track.id, index);
             if let Some(last) = last_step.get_mut(track.file) {
-                *last = Some(last.map_or(begin, |last: i64| last.max(begin)));
+                *last = Some(last.map_or(start, |last: i64| last.max(start)));
             }
         };
         let is_step = |track: &Track, index: usize| {
@@ -251,10 +251,10 @@ impl FileClock {
         const PS: i64 = 1_000_000;
         let ps = start.ps().saturating_add(self.zero_ps);
         let us = self.zero_us + ps.div_euclid(PS);
-        let begin = us as f64 + ps.rem_euclid(PS) as f64 / 1e6;
+        let start = us as f64 + ps.rem_euclid(PS) as f64 / 1e6;
         (
-            saturated(begin.ceil()),
-            saturated((begin + length.ps() as f64 / 1e6).floor()),
+            saturated(start.ceil()),
+            saturated((start + length.ps() as f64 / 1e6).floor()),
         )
     }
 }
@@ -385,13 +385,13 @@ fn file_times(trace: &Trace, view: &View, launches: &Launches, file: usize) -> O
             found.left_out += 1;
             continue;
         }
-        let (begin, end) = whole_us(trace, track, index);
-        sweep.add(kind, begin, end);
+        let (start, end) = whole_us(trace, track, index);
+        sweep.add(kind, start, end);
         if work {
             let called = call
                 .and_then(|call| trace.place_of_slice(call))
                 .map(|(track, index)| whole_us(trace, track, index).0);
-            idle[lane].add(begin, end, called);
+            idle[lane].add(start, end, called);
         }
     }
     sweep.finish(&mut found)?;
@@ -417,9 +417,9 @@ struct IdleSoFar {
 }
 
 impl IdleSoFar {
-    fn add(&mut self, begin: i64, end: i64, called: Option<i64>) {
+    fn add(&mut self, start: i64, end: i64, called: Option<i64>) {
         if let Some(last) = self.last_end {
-            let gap = begin - last;
+            let gap = start - last;
             let cause = if called.is_some_and(|called| called > last) {
                 0
             } else if gap < IN_A_ROW_US {
@@ -449,19 +449,19 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn add(&mut self, kind: Kind, begin: i64, end: i64) {
+    fn add(&mut self, kind: Kind, start: i64, end: i64) {
         if self.first.is_none() {
-            self.first = Some(begin);
-            self.now = begin;
+            self.first = Some(start);
+            self.now = start;
         }
-        self.advance(begin);
+        self.advance(start);
         let position = kind.bit().trailing_zeros() as usize;
-        if end < begin {
-            if self.ends[position].is_none_or(|last| begin > last) {
-                self.below_zero[position] += end - begin;
+        if end < start {
+            if self.ends[position].is_none_or(|last| start > last) {
+                self.below_zero[position] += end - start;
             }
-            if self.any_end.is_none_or(|last| begin > last) {
-                self.any_below_zero += end - begin;
+            if self.any_end.is_none_or(|last| start > last) {
+                self.any_below_zero += end - start;
             }
         }
         let later = |last: Option<i64>| Some(last.map_or(end, |last| last.max(end)));
@@ -514,8 +514,8 @@ mod tests {
 
     fn swept(work: &[(Kind, i64, i64)]) -> RankTimes {
         let mut sweep = Sweep::default();
-        for (kind, begin, end) in work {
-            sweep.add(*kind, *begin, *end);
+        for (kind, start, end) in work {
+            sweep.add(*kind, *start, *end);
         }
         let mut found = RankTimes::default();
         sweep.finish(&mut found).unwrap();

@@ -396,7 +396,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     /// the wait.
     fn drain(
         &mut self,
-        begin: Time,
+        gap_start: Time,
         range: &Range<Time>,
         thread: TrackId,
         main: Option<TrackId>,
@@ -404,7 +404,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     ) -> bool {
         let threads = [Some(thread), main.filter(|main| *main != thread)];
         for thread in threads.into_iter().flatten() {
-            let Some(wait) = self.wait_until(thread, begin) else {
+            let Some(wait) = self.wait_until(thread, gap_start) else {
                 continue;
             };
             account.add_wait(thread, wait, range.end.since(range.start));

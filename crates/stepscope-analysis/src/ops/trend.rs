@@ -111,9 +111,9 @@ pub fn trend(
         let Some(((first, _), (last, _))) = group.first().zip(group.last()) else {
             continue;
         };
-        let begin = group.iter().map(|(_, range)| range.start).min();
+        let first_start = group.iter().map(|(_, range)| range.start).min();
         let end = group.iter().map(|(_, range)| range.end).max();
-        let range = begin.unwrap_or_default()..end.unwrap_or_default();
+        let range = first_start.unwrap_or_default()..end.unwrap_or_default();
         let query = OpsQuery {
             by,
             split,

@@ -47,7 +47,7 @@ pub struct Stragglers {
 /// The last long collective of one rank at one step.
 #[derive(Clone, Copy)]
 struct Last {
-    begin: i64,
+    start: i64,
     length: i64,
 }
 
@@ -114,12 +114,12 @@ pub fn stragglers(
                 let Some(step) = called_in(file, call) else {
                     continue;
                 };
-                let (begin, end) = whole_us(trace, track, index);
+                let (start, end) = whole_us(trace, track, index);
                 last = last.max(end);
                 let name = slices.name[index];
                 if step > 0 && is_nccl(name) {
-                    let length = end - begin;
-                    long.push((file, stream, step, name, Last { begin, length }));
+                    let length = end - start;
+                    long.push((file, stream, step, name, Last { start, length }));
                 }
             }
         }
@@ -148,7 +148,7 @@ fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
             .or_default()
             .entry(*file)
             .or_insert(*one);
-        if one.begin >= last.begin {
+        if one.start >= last.start {
             *last = *one;
         }
     }
@@ -170,12 +170,12 @@ fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
     let steps = kinds.get(&(stream, kernel))?;
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
     for ranks in steps.values() {
-        let mut starts: Vec<i64> = ranks.values().map(|one| one.begin).collect();
-        starts.sort_unstable_by_key(|begin| std::cmp::Reverse(*begin));
+        let mut starts: Vec<i64> = ranks.values().map(|one| one.start).collect();
+        starts.sort_unstable_by_key(|start| std::cmp::Reverse(*start));
         let limit = starts.get(NAMED - 1).or(starts.last()).copied();
         for (file, one) in ranks {
             *counts.entry(*file).or_default() +=
-                u64::from(limit.is_some_and(|limit| one.begin >= limit));
+                u64::from(limit.is_some_and(|limit| one.start >= limit));
         }
     }
     let counts: Vec<(usize, u64)> = counts.into_iter().collect();
@@ -216,9 +216,9 @@ fn steps_by_file(trace: &Trace, view: &View) -> Vec<Steps> {
         if !trace.name(slices.name[index]).starts_with("ProfilerStep") {
             continue;
         }
-        let (begin, end) = whole_us(trace, track, index);
-        if view.last_step[own.file].is_none_or(|last| begin < last) {
-            steps[own.file].push((mark.number, begin, end));
+        let (start, end) = whole_us(trace, track, index);
+        if view.last_step[own.file].is_none_or(|last| start < last) {
+            steps[own.file].push((mark.number, start, end));
         }
     }
     for own in &mut steps {
@@ -261,11 +261,11 @@ fn host_span(
             // Slices are in order of their starts, and so are the steps that contain them.
             let mut at = 0;
             for index in chunk.indexes.clone() {
-                let (begin, end) = clock.whole_us(slices.start[index], slices.dur[index]);
-                while steps.get(at).is_some_and(|step| step.2 <= begin) {
+                let (start, end) = clock.whole_us(slices.start[index], slices.dur[index]);
+                while steps.get(at).is_some_and(|step| step.2 <= start) {
                     at += 1;
                 }
-                if steps.get(at).is_none_or(|step| begin < step.1) {
+                if steps.get(at).is_none_or(|step| start < step.1) {
                     continue;
                 }
                 let category = slices.category.get(index);
@@ -278,8 +278,8 @@ fn host_span(
                 if !is_row.1 {
                     continue;
                 }
-                *span = Some(span.map_or((begin, end), |(first, last)| {
-                    (first.min(begin), last.max(end))
+                *span = Some(span.map_or((start, end), |(first, last)| {
+                    (first.min(start), last.max(end))
                 }));
             }
         },
@@ -294,8 +294,8 @@ fn host_span(
 mod tests {
     use super::*;
 
-    fn one(file: usize, step: i64, begin: i64, length: i64) -> (usize, i64, i64, NameId, Last) {
-        (file, 7, step, NameId(1), Last { begin, length })
+    fn one(file: usize, step: i64, start: i64, length: i64) -> (usize, i64, i64, NameId, Last) {
+        (file, 7, step, NameId(1), Last { start, length })
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl<'a> Events<'a> {
             .filter(|thread_events| thread_events.len() > 0);
         let earliest = starts.map(|thread_events| thread_events.start(0)).min();
         let zero = instants
-            .begin
+            .profiler_start
             .or(earliest)
             .or(records.earliest())
             .unwrap_or_default();

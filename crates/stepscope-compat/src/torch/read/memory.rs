@@ -35,7 +35,7 @@ pub(super) struct Records {
 pub(super) struct Instants {
     pub(super) records: Records,
     /// Start of the profiler.
-    pub(super) begin: Option<Time>,
+    pub(super) profiler_start: Option<Time>,
 }
 
 /// Reads the instants of a file.
@@ -117,7 +117,7 @@ pub(super) fn read(
     }
     Ok(Instants {
         records: Records { list, at, sums },
-        begin: starts.into_iter().max().map(|(_, at)| at),
+        profiler_start: starts.into_iter().max().map(|(_, at)| at),
     })
 }
 

@@ -74,7 +74,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         context,
     );
     let headline = ours.share().is_some() == (share.is_some() && ours.covered >= 0.8);
-    found.holds("MFU is reported only with sufficient coverage", headline, context);
+    found.holds(
+        "MFU is reported only with sufficient coverage",
+        headline,
+        context,
+    );
 }
 
 /// Peaks from the makers' data sheets for the devices of the folder.

@@ -22,7 +22,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 (step.file, step.number, step.start, step.dur.ps())
                     == (rank.file, number, cell.start, length)
             });
-            found.holds("measures are clipped to the steps of the file", own, context);
+            found.holds(
+                "measures are clipped to the steps of the file",
+                own,
+                context,
+            );
         }
         let own =
             device::of_file(case, rank.file).find(|device| Some(device.ordinal) == rank.device);
