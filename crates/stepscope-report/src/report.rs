@@ -13,16 +13,19 @@
 //! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
 //! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
 
-mod brief;
 pub mod html;
+pub mod number_format;
 mod sentence;
+mod symbol_name;
 mod wire;
-mod words;
 
-pub use brief::{brief, shorter};
 pub(crate) use sentence::sentence;
-pub use sentence::{Link, Sentence, SentencePart, placeholders};
-pub use words::{bytes, count, duration, grouped, in_sentence, plain, share, significant};
+pub use sentence::{
+    Link, Sentence, SentencePart, bytes, count, duration, placeholders, share, with_thousands,
+};
+pub use symbol_name::{short_symbol_name, shorter};
+
+pub(crate) use number_format::{in_sentence, plain, significant};
 
 use std::borrow::Cow;
 
@@ -57,6 +60,20 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Every unit, in the order in which stored reports number them.
+    pub const ALL: [Self; 10] = [
+        Self::Text,
+        Self::Count,
+        Self::Number,
+        Self::Ns,
+        Self::Us,
+        Self::Bytes,
+        Self::BytesPerSecond,
+        Self::Share,
+        Self::Event,
+        Self::Flag,
+    ];
+
     /// The word in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -235,7 +252,7 @@ impl Table {
         }
     }
 
-    /// Adds the short names ([`brief`]) of what is in the column `of`, as a last column.
+    /// Adds the short names ([`short_symbol_name`]) of what is in the column `of`, as a last column.
     pub fn add_short(&mut self, of: &str, key: &'static str, title: &'static str) {
         let Some(at) = self.columns.iter().position(|column| column.key == of) else {
             return;
@@ -246,7 +263,7 @@ impl Table {
         });
         for row in &mut self.rows {
             let short = match row.get(at) {
-                Some(Cell::Text(name)) => Cell::Text(brief(name).into_owned()),
+                Some(Cell::Text(name)) => Cell::Text(short_symbol_name(name).into_owned()),
                 _ => Cell::Empty,
             };
             row.push(short);

@@ -1,4 +1,5 @@
 // format.ts: numbers and times as people read them. Pure. Always with a unit; three significant digits, or exact.
+// The server formats the same way (`report/number_format.rs` of stepscope-report): both pass `tests/number_format.json`.
 
 const UNITS = [
   { name: 'ns', ns: 1 },
@@ -15,14 +16,15 @@ function unitFor(absoluteNs: number): TimeUnit {
   return found;
 }
 
-/** Three significant digits, never in exponent form: 1.23, 12.3, 123, 1,230. */
+/** Three significant digits, two below 0.1, never in exponent form: 1.23, 12.3, 123, 1,230. */
 export function significant(value: number): string {
   const size = Math.abs(value);
-  if (size === 0) return '0';
-  if (size >= 99.95) return groupDigits(Math.round(value).toString());
+  if (size < 0.5e-15) return '0';
+  if (size >= 99.95) return formatCount(value);
   if (size >= 9.995) return value.toFixed(1);
   if (size >= 0.0995) return value.toFixed(2);
-  return Number(value.toPrecision(2)).toString();
+  const digits = Math.min(15, Math.max(2, 1 - Math.floor(Math.log10(size))));
+  return value.toFixed(digits).replace(/\.?0+$/, '');
 }
 
 /** `1234567` -> `1,234,567`; keeps a sign and decimals. */
@@ -32,7 +34,13 @@ export function groupDigits(text: string): string {
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-export const formatCount = (count: number): string => groupDigits(Math.round(count).toString());
+/** Ties are rounded away from zero, as `toFixed` does; `Math.round` rounds -0.5 up. */
+export const formatCount = (count: number): string =>
+  groupDigits((Math.sign(count) * Math.round(Math.abs(count))).toString());
+
+/** A number without a unit: integers in full, others in three significant digits. */
+export const formatNumber = (value: number): string =>
+  Number.isSafeInteger(value) ? value.toFixed(0) : significant(value);
 
 /** `1 event`, `2 events`. */
 export const plural = (count: number, one: string, many = `${one}s`): string =>
@@ -89,16 +97,17 @@ export function formatRange(startNs: number, endNs: number): string {
   return `${show(startNs)} – ${show(endNs)} ${unit.name} (${formatDuration(length)})`;
 }
 
-const BINARY = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
+const BINARY = ['KiB', 'MiB', 'GiB', 'TiB'] as const;
 
 export function formatBytes(bytes: number): string {
-  let value = bytes;
+  if (Math.abs(bytes) < 999.5) return `${Number.isInteger(bytes) ? bytes : bytes.toFixed(1)} B`;
+  let value = bytes / 1024;
   let step = 0;
   while (Math.abs(value) >= 999.5 && step < BINARY.length - 1) {
     value /= 1024;
     step += 1;
   }
-  return step === 0 ? `${formatCount(bytes)} B` : `${significant(value)} ${BINARY[step]}`;
+  return `${significant(value)} ${BINARY[step]}`;
 }
 
 const DECIMAL = ['', 'k', 'M', 'G', 'T', 'P'] as const;
@@ -123,9 +132,11 @@ export function formatValue(value: number, unit: string | undefined): string {
   return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
 }
 
-/** As percent; what is smaller than anybody cares about is only said to be so. */
-export const formatShare = (share: number): string =>
-  share > 0 && share < 1e-5 ? '< 0.001 %' : `${significant(share * 100)} %`;
+/** A part of one in percent with three significant digits; below 0.001 % only that it is so. */
+export function formatShare(share: number): string {
+  if (Math.abs(share) < 1e-5) return share > 0 ? '< 0.001 %' : '0 %';
+  return `${significant(share * 100)} %`;
+}
 
 /** Of the day or of the calendar, in the reader's own time zone. `nowMs` is given so that tests can hold it still. */
 export function formatRecorded(unixMs: number, nowMs: number): string {

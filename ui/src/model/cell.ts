@@ -1,5 +1,13 @@
 // cell.ts: a report's values as people read them, as they sort, and as files hold them. Pure.
-import { exactTime, formatBytes, formatCount, formatDuration, formatShare, significant } from '../base/format.ts';
+import {
+  exactTime,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatNumber,
+  formatShare,
+  significant,
+} from '../base/format.ts';
 import { type Cell, isSentence, type Unit } from './report.ts';
 import { plainText } from './sentence.ts';
 
@@ -21,9 +29,9 @@ function numberText(value: number, unit: Unit): string {
     case 'share':
       return formatShare(value);
     case 'count':
-      return formatCount(value);
+      return Number.isInteger(value) ? formatCount(value) : significant(value);
     default:
-      return Number.isInteger(value) ? value.toFixed(0) : significant(value);
+      return formatNumber(value);
   }
 }
 

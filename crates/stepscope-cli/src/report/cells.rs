@@ -2,7 +2,7 @@
 
 use stepscope_engine::report::report::{Cell, Unit};
 
-use crate::text::{self, Align, brief, short, short_within};
+use crate::text::{self, Align, short, short_symbol_name, short_within};
 
 /// Most characters of a cell.
 const WIDEST: usize = 60;
@@ -40,7 +40,7 @@ pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
         (Cell::Text(text), Units::InTitles) => text.clone(),
         (Cell::Sentence(sentence), Units::InTitles) => sentence.to_string(),
         (Cell::Sentence(sentence), Units::InCells) => short_within(&sentence.to_string(), WIDEST),
-        (Cell::Text(text), Units::InCells) => short_within(&brief(text), WIDEST),
+        (Cell::Text(text), Units::InCells) => short_within(&short_symbol_name(text), WIDEST),
         (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
         (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
         (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
@@ -53,20 +53,7 @@ pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
         }
         (Cell::Int(number), Units::InTitles) => number.to_string(),
         (Cell::Number(number), Units::InTitles) => number.to_string(),
-        (Cell::Int(number), Units::InCells) => figure(*number as f64, Some(*number), unit),
-        (Cell::Number(number), Units::InCells) => figure(*number, None, unit),
-    }
-}
-
-/// A number for people.
-fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
-    match unit {
-        Unit::Ns => text::duration(number),
-        Unit::Us => text::duration(number * 1e3),
-        Unit::Bytes => text::size(number),
-        Unit::BytesPerSecond => format!("{}/s", text::size(number)),
-        Unit::Share => text::share(number),
-        Unit::Count => whole.map_or_else(|| text::significant(number), text::count),
-        _ => whole.map_or_else(|| text::plain(number), |whole| whole.to_string()),
+        (Cell::Int(number), Units::InCells) => text::with_unit(*number as f64, Some(*number), unit),
+        (Cell::Number(number), Units::InCells) => text::with_unit(*number, None, unit),
     }
 }

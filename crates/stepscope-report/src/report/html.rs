@@ -8,7 +8,8 @@ mod chart;
 
 use std::fmt::Write as _;
 
-use super::{Cell, DisplayColumn, Report, Scalar, Table, Unit, grouped, plain, significant};
+use super::number_format::{with_thousands, with_unit};
+use super::{Cell, DisplayColumn, Report, Scalar, Table, Unit};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -245,7 +246,7 @@ fn table(out: &mut String, title: &str, table: &Table) {
         let _ = write!(
             out,
             "<p class=\"quiet\">{} more rows</p>",
-            grouped(table.left_out)
+            with_thousands(table.left_out)
         );
     }
     out.push_str("</div>\n");
@@ -307,24 +308,12 @@ fn shown_cell(cell: &Cell, unit: Unit) -> String {
         Cell::Flag(true) => "yes".to_owned(),
         Cell::Text(text) => text.clone(),
         Cell::Sentence(sentence) => sentence.to_string(),
-        Cell::Int(number) => shown_number(*number as f64, Some(*number), unit),
-        Cell::Number(number) => shown_number(*number, None, unit),
+        Cell::Int(number) => with_unit(*number as f64, Some(*number), unit),
+        Cell::Number(number) => with_unit(*number, None, unit),
         Cell::List(cells) => {
             let parts: Vec<String> = cells.iter().map(|cell| shown_cell(cell, unit)).collect();
             parts.join(", ")
         }
-    }
-}
-
-fn shown_number(number: f64, whole: Option<i64>, unit: Unit) -> String {
-    match unit {
-        Unit::Ns => super::duration(number).text,
-        Unit::Us => super::duration(number * 1e3).text,
-        Unit::Bytes => super::bytes(number).text,
-        Unit::BytesPerSecond => format!("{}/s", super::bytes(number)),
-        Unit::Share => super::share(number).text,
-        Unit::Count => whole.map_or_else(|| significant(number), |whole| grouped(whole).text),
-        _ => whole.map_or_else(|| plain(number), |whole| whole.to_string()),
     }
 }
 

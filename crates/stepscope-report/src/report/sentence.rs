@@ -1,6 +1,6 @@
 //! A sentence as a list of parts: text, values with units, lines of code, and what each leads to.
 //!
-//! Whoever computes a value writes the link behind it: no reader looks for numbers in text.
+//! The code that computes a value writes its link: no reader looks for numbers in text.
 //! `Display` gives the plain sentence.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::fmt;
 use stepscope_model::Time;
 use stepscope_store::{EventId, Trace};
 
-use super::{Unit, run_start, since_start_ns};
+use super::{Unit, number_format, run_start, since_start_ns};
 
 /// The target of a part of a sentence.
 #[derive(Clone, Debug, PartialEq)]
@@ -295,14 +295,44 @@ macro_rules! sentence {
 }
 pub(crate) use sentence;
 
+/// A duration as a value of a sentence: `41.2 ms`.
+pub fn duration(ns: f64) -> SentencePart {
+    SentencePart::value(number_format::duration(ns), ns, Unit::Ns)
+}
+
+/// A size as a value of a sentence: `2.90 MiB`.
+pub fn bytes(number: f64) -> SentencePart {
+    SentencePart::value(number_format::bytes(number), number, Unit::Bytes)
+}
+
+/// A part of one as a value of a sentence: `23.4 %`.
+pub fn share(of_one: f64) -> SentencePart {
+    SentencePart::value(number_format::share(of_one), of_one, Unit::Share)
+}
+
+/// An integer as a value of a sentence: `1,234,567`.
+pub fn with_thousands(number: impl Into<i128>) -> SentencePart {
+    let number = number.into();
+    SentencePart::value(
+        number_format::with_thousands(number),
+        number as f64,
+        Unit::Count,
+    )
+}
+
+/// A small integer as a value of a sentence, without separators: `1234`.
+pub fn count(number: usize) -> SentencePart {
+    SentencePart::value(number.to_string(), number as f64, Unit::Count)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{duration, grouped, share};
+    use crate::report::{duration, share, with_thousands};
 
     #[test]
     fn templates_keep_values_and_links_and_merge_text() {
-        let of = sentence!(" of {}", grouped(7_u32).link(Link::page("ops")));
+        let of = sentence!(" of {}", with_thousands(7_u32).link(Link::page("ops")));
         let name = "aten::mm".to_owned();
         let made = sentence!(
             "{}{}: {} ({}){}.",

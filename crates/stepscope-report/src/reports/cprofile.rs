@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use stepscope_model::{Cancelled, Profile, ProfileKind, ProfileRow};
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Link, Report, Table, Unit, duration, grouped, sentence};
+use crate::report::{Cell, Column, Link, Report, Table, Unit, duration, sentence, with_thousands};
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::timeline_query::statistics_tree::distinct_names;
@@ -78,7 +78,7 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
     report.scalar("total_ns", "Total", Unit::Ns, ns(total_s));
     report.sentence = sentence!(
         "{} function calls in {}.",
-        grouped(calls).link(Link::scalar("calls")),
+        with_thousands(calls).link(Link::scalar("calls")),
         duration(ns(total_s)).link(Link::scalar("total_ns"))
     );
     if profiles.len() > 1 {

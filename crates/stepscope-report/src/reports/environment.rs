@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rustc_hash::FxHashMap;
 use stepscope_store::Trace;
 
-use crate::report::{Cell, Column, Table, Unit, bytes, grouped};
+use crate::report::{Cell, Column, Table, Unit, bytes, with_thousands};
 use stepscope_analysis::names::json_on_one_line;
 
 /// A fact, and the files that say so.
@@ -245,7 +245,11 @@ fn readable_value(word: &str, value: &str) -> String {
         return utc(number.div_euclid(1_000_000_000));
     }
     if word.ends_with("_bytes") || word.starts_with("sharedMem") {
-        return format!("{} ({} bytes)", bytes(number as f64), grouped(number));
+        return format!(
+            "{} ({} bytes)",
+            bytes(number as f64),
+            with_thousands(number)
+        );
     }
     value.to_owned()
 }

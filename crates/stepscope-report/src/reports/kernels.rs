@@ -12,8 +12,8 @@ use stepscope_store::Trace;
 
 use crate::demangle::demangled;
 use crate::report::{
-    Cell, Column, Link, Report, Table, Unit, count, duration, grouped, in_sentence, run_start,
-    sentence, share, since_start_ns,
+    Cell, Column, Link, Report, Table, Unit, count, duration, in_sentence, run_start, sentence,
+    share, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::device::{Devices, Work};
@@ -92,8 +92,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.note(sentence!(
             "{} of {} have no launch in the file: they were launched before the recording began, \
              or its writer did not record them.",
-            grouped(ran - launched).link(Link::section("streams")),
-            grouped(ran).link(Link::scalar("launches"))
+            with_thousands(ran - launched).link(Link::section("streams")),
+            with_thousands(ran).link(Link::scalar("launches"))
         ));
     }
     Ok(report)
@@ -111,7 +111,7 @@ fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) 
             let name = label(trace, found, first);
             sentence!(
                 "{} kernels and copies took {} of device time{}; the largest is {} ({}).",
-                grouped(launches).link(Link::scalar("launches")),
+                with_thousands(launches).link(Link::scalar("launches")),
                 duration(total_ns).link(Link::scalar("total_ns")),
                 (devices > 1).then(|| sentence!(", summed over {} devices", count(devices))),
                 in_sentence(&name),

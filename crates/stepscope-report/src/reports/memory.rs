@@ -12,8 +12,8 @@ use stepscope_store::Trace;
 use self::stacks::{Finder, Stacks, numbered};
 use crate::hints::{Lack, hint};
 use crate::report::{
-    Column, Link, Report, Sentence, SentencePart, Table, Unit, bytes, duration, grouped, run_start,
-    sentence, since_start_ns,
+    Column, Link, Report, Sentence, SentencePart, Table, Unit, bytes, duration, run_start,
+    sentence, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::memory::owners::{Category, MODULE, Owners, Phase};
@@ -151,7 +151,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         duration(since_start_ns(start, usage.peak_at)).link(at_peak_event()),
         location,
         most,
-        grouped(usage.allocations).link(Link::scalar("allocations")),
+        with_thousands(usage.allocations).link(Link::scalar("allocations")),
         bytes(usage.allocated as f64).link(Link::scalar("allocated_bytes")),
     )
     // Allocators are named by the file: `device 1`.

@@ -4,7 +4,8 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::report::{
-    Link, Report, Sentence, SentencePart, Unit, duration, grouped, sentence, share, significant,
+    Link, Report, Sentence, SentencePart, Unit, duration, sentence, share, significant,
+    with_thousands,
 };
 use crate::reports::{Options, steps as steps_report};
 use stepscope_analysis::mfu::{Counted, Mfu, PeakSource, mfu};
@@ -91,7 +92,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.note(sentence!(
             "{} convolutions or products do not say their shapes and strides: what they did is not counted, and \
              more of the arithmetic is used than this.",
-            grouped(found.uncounted).link(Link::scalar("uncounted_calls"))
+            with_thousands(found.uncounted).link(Link::scalar("uncounted_calls"))
         ));
     }
     report.notes.extend(found.peaks.iter().map(|peak| {
@@ -149,8 +150,8 @@ fn unknown(found: &Mfu) -> Sentence {
         sentence!(
             "MFU is unknown: {} of {} products have no shapes; those with shapes hold {} of the \
              products' time.",
-            grouped(found.uncounted).link(Link::scalar("uncounted_calls")),
-            grouped(found.products),
+            with_thousands(found.uncounted).link(Link::scalar("uncounted_calls")),
+            with_thousands(found.products),
             covered
         )
     } else {

@@ -4,8 +4,8 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::report::{
-    Cell, Column, Link, Report, Sentence, Table, Unit, duration, grouped, in_sentence, sentence,
-    share,
+    Cell, Column, Link, Report, Sentence, Table, Unit, duration, in_sentence, sentence, share,
+    with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::ops::rates::Bound;
@@ -81,7 +81,7 @@ fn sentence_of(by: By, found: &OpReport) -> Sentence {
     let Some(first) = rows.first() else {
         return Sentence::default();
     };
-    let count = grouped(rows.len() as u64).link(Link::scalar("ops"));
+    let count = with_thousands(rows.len() as u64).link(Link::scalar("ops"));
     let self_time = duration(ns(found.self_ps)).link(Link::scalar("self_ns"));
     let row = Link::row("name", &*first.name);
     let launched: i128 = rows.iter().filter_map(|row| row.launched_self_ps).sum();

@@ -8,7 +8,7 @@ use stepscope_store::Trace;
 
 use super::{environment, findings as findings_report, ops as ops_report, steps as steps_report};
 use crate::report::{
-    Column, Link, Report, Sentence, Table, Unit, count, duration, grouped, sentence, share,
+    Column, Link, Report, Sentence, Table, Unit, count, duration, sentence, share, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::device::Times;
@@ -151,7 +151,7 @@ fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Rep
     let mut report = Report::new(KIND);
     report.sentence = sentence!(
         "No ML activity is recognised in these {} events.",
-        grouped(u64::from(trace.event_count())).link(Link::scalar("events"))
+        with_thousands(u64::from(trace.event_count())).link(Link::scalar("events"))
     );
     let span = options.range.clone().unwrap_or_else(|| trace.span());
     report.scalar(

@@ -77,7 +77,9 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             && row["title"]
                 .as_array()
                 .is_some_and(|parts| !parts.is_empty());
-        found.holds("rows are complete", whole, || format!("{}: {row}", context()));
+        found.holds("rows are complete", whole, || {
+            format!("{}: {row}", context())
+        });
     }
 }
 

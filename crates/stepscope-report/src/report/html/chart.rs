@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{escape, shown_number};
+use super::escape;
+use crate::report::number_format::with_unit;
 use crate::report::{Cell, Table, Unit};
 
 /// Keys of the parts of a step, what the legend calls them, and their colour in the style sheet.
@@ -70,7 +71,7 @@ pub(super) fn steps(out: &mut String, table: &Table) {
              <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             y + 4.0,
-            shown_number(top * share, None, Unit::Ns)
+            with_unit(top * share, None, Unit::Ns)
         );
     }
     let room = (WIDTH - LEFT) / bars.len() as f64;
@@ -84,10 +85,7 @@ pub(super) fn steps(out: &mut String, table: &Table) {
         let scale = (HEIGHT - 8.0) / top;
         let step = number(table, row, "step").map_or_else(String::new, |step| format!("{step}"));
         let mut y = HEIGHT;
-        let title = format!(
-            "step {step}: {}",
-            shown_number(duration(row), None, Unit::Ns)
-        );
+        let title = format!("step {step}: {}", with_unit(duration(row), None, Unit::Ns));
         let _ = write!(out, "<g><title>{}</title>", escape(&title));
         let mut told = 0.0;
         for (part, (key, _, colour)) in PARTS.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use super::platform::Platform;
 use crate::report::{
-    Link, Sentence, SentencePart, Unit, bytes, duration, grouped, in_sentence, plain, sentence,
-    share,
+    Link, Sentence, SentencePart, Unit, bytes, duration, in_sentence, plain, sentence, share,
+    with_thousands,
 };
 use stepscope_analysis::findings::{Cause, Detail, Diagnosis, ExtraWork, Finding};
 
@@ -259,7 +259,7 @@ fn small_kernels(finding: &Finding, cost: Sentence) -> Sentence {
     reason = "a count of kernels in a step"
 )]
 fn whole(number: f64) -> SentencePart {
-    grouped(number.round() as i64)
+    with_thousands(number.round() as i64)
 }
 
 /// `Step 8`, `Steps 3 and 7`, `Steps 1, 2, 3 and 4 more`.
@@ -303,7 +303,7 @@ fn outliers(finding: &Finding, at: String, cost: Sentence, platform: &Platform) 
     sentence!(
         "{} of {} {} much longer than the others{}: {}, spread over all steps",
         steps(numbers, platform),
-        grouped(*of as u64).link(Link::page("steps")),
+        with_thousands(*of as u64).link(Link::page("steps")),
         be,
         at,
         cost
@@ -319,8 +319,12 @@ fn growth(finding: &Finding, at: String) -> Sentence {
     else {
         return "Memory grows from step to step".into();
     };
-    let left = steps_left
-        .map(|steps| sentence!("; the device is full after {} more steps", grouped(steps)));
+    let left = steps_left.map(|steps| {
+        sentence!(
+            "; the device is full after {} more steps",
+            with_thousands(steps)
+        )
+    });
     sentence!(
         "Memory of {} grows by {} per step{}{}",
         allocator,

@@ -23,7 +23,7 @@ const CALL: &str = "operator()";
 
 /// The name without what it returns, namespaces and parameters, when it is one of a C++ function, mangled
 /// or not; any other name as it is.
-pub fn brief(name: &str) -> Cow<'_, str> {
+pub fn short_symbol_name(name: &str) -> Cow<'_, str> {
     // Most names are of operations and Python functions: they are told by their ends.
     if !name.starts_with("void ") && !name.starts_with("_Z") && !has_end(name) {
         return Cow::Borrowed(name);
@@ -43,9 +43,9 @@ pub fn brief(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The [`brief`] name, where it is not the name itself.
+/// The [`short_symbol_name`], where it differs from the name.
 pub fn shorter(name: &str) -> Option<String> {
-    match brief(name) {
+    match short_symbol_name(name) {
         Cow::Owned(short) => Some(short),
         Cow::Borrowed(_) => None,
     }
@@ -280,7 +280,7 @@ mod tests {
                 "elementwise_kernel_with_index<int>",
             ),
         ] {
-            assert_eq!(brief(name), expected, "{name}");
+            assert_eq!(short_symbol_name(name), expected, "{name}");
         }
     }
 
@@ -309,7 +309,7 @@ mod tests {
             "tests/a.py::test_add(4)",
             "f(*)",
         ] {
-            assert_eq!(brief(name), name);
+            assert_eq!(short_symbol_name(name), name);
         }
     }
 
@@ -318,8 +318,8 @@ mod tests {
         let whole = "void a::(anonymous namespace)::b<c::d<(e)1ul> >::f(g::h const&)::{lambda(int)#1}::é<::>::operator()() const";
         for (from, _) in whole.char_indices() {
             for (to, _) in whole.char_indices().filter(|(to, _)| *to >= from) {
-                let _ = brief(&whole[from..to]);
-                let _ = brief(&format!("void {}", &whole[from..to]));
+                let _ = short_symbol_name(&whole[from..to]);
+                let _ = short_symbol_name(&format!("void {}", &whole[from..to]));
             }
         }
         for odd in [
@@ -331,8 +331,8 @@ mod tests {
             "_ZN3a",
             "operator()",
         ] {
-            let _ = brief(&odd.repeat(5_000));
-            let _ = brief(&format!("void {}", odd.repeat(5_000)));
+            let _ = short_symbol_name(&odd.repeat(5_000));
+            let _ = short_symbol_name(&format!("void {}", odd.repeat(5_000)));
         }
     }
 }
