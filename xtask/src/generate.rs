@@ -1,21 +1,33 @@
-//! `cargo xtask gen`: generates Rust from `proto/`. The result is committed, so building stepscope
-//! needs no protobuf compiler.
+//! `cargo xtask gen`: files that are generated from other files and committed.
+//!
+//! The messages of `proto/`, so that building stepscope needs no protobuf compiler; and the reports,
+//! pages and endpoints that the viewer and the Python package know, from the registries in Rust.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use crate::part::Outcome;
 use crate::shell;
 
-const MADE: [&str; 2] = ["tensorflow.rs", "descriptor.bin"];
+/// Name of each file and its folder in the checkout.
+const MADE: [(&str, &str); 4] = [
+    ("tensorflow.rs", "crates/stepscope-remote/src/proto"),
+    ("descriptor.bin", "crates/stepscope-remote/src/proto"),
+    ("generated.ts", "ui/src/model"),
+    ("_generated.py", "python/src/stepscope"),
+];
 
 /// `cargo xtask gen [--check]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {
-            into(&home())?;
-            println!("written: {}", home().display());
+            let folder = made()?;
+            for (name, home) in MADE {
+                let home = shell::root().join(home).join(name);
+                std::fs::copy(folder.join(name), &home)?;
+                println!("written: {}", home.display());
+            }
             Ok(())
         }
         [check] if check == "--check" => is_fresh().map(|_ok| ()),
@@ -23,25 +35,33 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Generates again into another folder and compares.
+/// Generates all files again into another folder and compares.
 pub(crate) fn is_fresh() -> Result<Outcome> {
-    let again = shell::target_dir().join("generated");
-    std::fs::create_dir_all(&again)?;
-    into(&again)?;
-    for name in MADE {
-        let committed = shell::read(&home().join(name))?;
-        if committed != shell::read(&again.join(name))? {
-            bail!("{name} does not match proto/: run 'cargo xtask gen' and commit the result");
+    let folder = made()?;
+    for (name, home) in MADE {
+        let committed = shell::read(&shell::root().join(home).join(name))?;
+        if committed != shell::read(&folder.join(name))? {
+            bail!("{home}/{name} is stale: run 'cargo xtask gen' and commit the result");
         }
     }
     Ok(Outcome::Ok)
 }
 
-fn home() -> std::path::PathBuf {
-    shell::root().join("crates/stepscope-remote/src/proto")
+/// Makes all files; returns their folder.
+fn made() -> Result<PathBuf> {
+    let folder = shell::target_dir().join("generated");
+    std::fs::create_dir_all(&folder)?;
+    messages(&folder)?;
+    shell::run(
+        shell::cargo()
+            .args(["run", "--quiet", "--locked", "--package=stepscope-server"])
+            .args(["--example=registry", "--"])
+            .arg(&folder),
+    )?;
+    Ok(folder)
 }
 
-fn into(folder: &Path) -> Result<()> {
+fn messages(folder: &Path) -> Result<()> {
     let protos = shell::root().join("proto");
     shell::run(
         shell::cargo()

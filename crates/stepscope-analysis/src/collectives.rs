@@ -31,6 +31,7 @@ use crate::launch::Launches;
 use crate::parallel::Cancel;
 
 pub use clock::Clock;
+pub use find::may_be_collective;
 
 /// Kind of collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

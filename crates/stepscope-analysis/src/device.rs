@@ -45,6 +45,7 @@ use work::{CLASSES, Class, Classes, Row};
 
 pub(crate) use clock::{clip_clock, clock, is_clocked};
 pub(crate) use opcodes::is_collective;
+pub(crate) use work::PRIMITIVES;
 pub use work::{Work, communicates};
 
 /// One queue of a device with work on it.

@@ -298,13 +298,18 @@ fn compute_rows(
     ))
 }
 
+/// Returns whether the trace has operators as torch's profiler categorizes them. Reads no slice.
+pub fn has_torch_operators(trace: &Trace) -> bool {
+    trace
+        .by_category()
+        .iter()
+        .any(|(category, count)| *count > 0 && is_operator(trace.name(*category)))
+}
+
 /// Lists the classes that the trace probably has, judged only by categories, tracks and facts: a query for one
 /// of them may still find nothing. The first is the best default.
 pub fn likely(trace: &Trace) -> Vec<By> {
-    let operators = trace
-        .by_category()
-        .iter()
-        .any(|(category, count)| *count > 0 && is_operator(trace.name(*category)));
+    let operators = has_torch_operators(trace);
     let neuron = trace.tracks().iter().any(class::is_neuron);
     let compiled = trace.files().iter().any(|file| !file.modules.is_empty())
         || trace

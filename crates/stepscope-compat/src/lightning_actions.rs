@@ -38,6 +38,11 @@ const STAGES: &[(&str, &str)] = &[
     ("validation_step", "VALIDATE"),
 ];
 
+/// Returns whether a slice of this name is an action of the trainer.
+pub fn is_action(name: &str) -> bool {
+    name.starts_with(LABEL) || OWNERS.iter().any(|owner| name.starts_with(owner))
+}
+
 /// Sums up the actions of a run. `None` if there are none.
 ///
 /// # Errors

@@ -72,6 +72,8 @@ pub struct Kind {
     pub title: &'static str,
     /// The question that it answers.
     pub question: &'static str,
+    /// What users of the profiler whose text it reproduces call it.
+    pub peer_title: Option<&'static str>,
     /// What its rows can be; empty when there is no choice.
     pub by: &'static [&'static str],
     make: fn(&Trace, &Options, &Cancel) -> Result<Report, Cancelled>,
@@ -97,6 +99,7 @@ pub const KINDS: &[Kind] = &[
         name: "overview",
         title: "Overview",
         question: "How fast is it, where does the time go, and what should be looked at first?",
+        peer_title: None,
         by: &[],
         make: overview::make,
     },
@@ -104,6 +107,7 @@ pub const KINDS: &[Kind] = &[
         name: "findings",
         title: "Findings",
         question: "What should be done first?",
+        peer_title: None,
         by: &[],
         make: findings::make,
     },
@@ -111,6 +115,7 @@ pub const KINDS: &[Kind] = &[
         name: "steps",
         title: "Steps",
         question: "How long do steps take, how steady are they, what dominates them?",
+        peer_title: None,
         by: &["label", "step"],
         make: steps::make,
     },
@@ -118,6 +123,7 @@ pub const KINDS: &[Kind] = &[
         name: "input",
         title: "Input pipeline",
         question: "Does it wait for its input?",
+        peer_title: None,
         by: &[],
         make: input::make,
     },
@@ -125,6 +131,7 @@ pub const KINDS: &[Kind] = &[
         name: "ops",
         title: "Operations",
         question: "Which operations cost most?",
+        peer_title: None,
         by: ops::BY,
         make: ops::make,
     },
@@ -132,6 +139,7 @@ pub const KINDS: &[Kind] = &[
         name: "kernels",
         title: "Kernels",
         question: "What ran on the device?",
+        peer_title: None,
         by: kernels::BY,
         make: kernels::make,
     },
@@ -139,6 +147,7 @@ pub const KINDS: &[Kind] = &[
         name: "idle",
         title: "Idle time",
         question: "Why was the device idle?",
+        peer_title: None,
         by: idle::BY,
         make: idle::make,
     },
@@ -146,6 +155,7 @@ pub const KINDS: &[Kind] = &[
         name: "overlap",
         title: "Overlap",
         question: "How much communication overlaps with computation?",
+        peer_title: None,
         by: collectives::OVERLAP_BY,
         make: collectives::overlap,
     },
@@ -153,6 +163,7 @@ pub const KINDS: &[Kind] = &[
         name: "collectives",
         title: "Collectives",
         question: "How fast are collectives, and which rank is the straggler?",
+        peer_title: None,
         by: collectives::BY,
         make: collectives::make,
     },
@@ -160,6 +171,7 @@ pub const KINDS: &[Kind] = &[
         name: "ranks",
         title: "Ranks",
         question: "Which rank is slow, and at what?",
+        peer_title: None,
         by: ranks::BY,
         make: ranks::make,
     },
@@ -167,6 +179,7 @@ pub const KINDS: &[Kind] = &[
         name: "mfu",
         title: "FLOPs utilisation (MFU)",
         question: "Which share of the devices' peak FLOP/s is used?",
+        peer_title: None,
         by: &[],
         make: mfu::make,
     },
@@ -174,6 +187,7 @@ pub const KINDS: &[Kind] = &[
         name: "memory",
         title: "Memory",
         question: "What filled the memory, and when?",
+        peer_title: None,
         by: &["op", "category", "layer", "stack", "allocator"],
         make: memory::make,
     },
@@ -181,6 +195,7 @@ pub const KINDS: &[Kind] = &[
         name: "torch-table",
         title: "torch table",
         question: "What would key_averages().table() of torch.profiler print?",
+        peer_title: Some("PyTorch key_averages"),
         by: &["name", "shape", "stack", "overload"],
         make: torch_table::make,
     },
@@ -188,6 +203,7 @@ pub const KINDS: &[Kind] = &[
         name: "lightning",
         title: "Lightning",
         question: "How long do the actions of a Lightning trainer take?",
+        peer_title: Some("FIT Profiler Report"),
         by: &[],
         make: lightning::make,
     },
@@ -195,6 +211,7 @@ pub const KINDS: &[Kind] = &[
         name: "cprofile",
         title: "Python calls",
         question: "Which Python functions cost most, as pstats counts them?",
+        peer_title: Some("cProfile"),
         by: &["function", "caller"],
         make: cprofile::make,
     },
@@ -309,7 +326,7 @@ pub fn make(
 }
 
 /// Returns what a run lacks of which this report can say nothing.
-fn lack_of(kind: &str, by: Option<&str>) -> Lack {
+pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
     match (kind, by) {
         ("kernels" | "idle" | "overlap", _) | ("ops", Some("neuron-framework" | "neuron-hlo")) => {
             Lack::Kernels

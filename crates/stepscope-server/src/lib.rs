@@ -8,7 +8,7 @@
 //! Reading order: [`ServerOptions`] and [`Server`], then `guard` (access checks), `routes` (handlers),
 //! `reply` (one request about a run), `opening` (imports that requests share), `view`, `params`, [`ns`]
 //! (exact times), [`wire`] (serialized types), `capture` (captures of running programs), `live` (events for
-//! all listeners), `state` (shared by all requests), [`Viewer`], `tools`, `problem`, `perfetto_link`.
+//! all listeners), `state` (shared by all requests), [`Viewer`], `problem`, `perfetto_link`.
 //! `docs/reference/http.md` documents the interface by request and response; a test compares the two.
 //!
 //! Modules depend in one direction: data (`ns`, `view`, `capture`, `wire`, `live`), then `state`, then `reply`
@@ -40,7 +40,6 @@ mod reply;
 mod routes;
 mod server;
 mod state;
-mod tools;
 mod view;
 mod viewer;
 pub mod wire;
@@ -50,5 +49,6 @@ pub use options::{ServerError, ServerOptions};
 pub use perfetto_link::{
     LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
 };
+pub use routes::{Endpoint, endpoints};
 pub use server::{Server, app, serve_blocking};
 pub use viewer::Viewer;

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from stepscope import _core
 from stepscope._errors import QueryError
+from stepscope._generated import REPORT_KINDS
 from stepscope._suggest import nearest
 from stepscope.reading._progress import Progress
 from stepscope.reading._report import Report, Table
@@ -517,9 +518,7 @@ def report_kinds() -> tuple[ReportKind, ...]:
     >>> [kind.name for kind in stepscope.read.report_kinds()][:2]
     ['overview', 'findings']
     """
-    return tuple(
-        ReportKind(name, title, question, tuple(by)) for name, title, question, by in _core.report_kinds()
-    )
+    return tuple(ReportKind(*kind) for kind in REPORT_KINDS)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 // calls.ts: the call tree of a range.
 import { asFlag, asText, asTexts } from '../base/json.ts';
 import { type CallTree, linkTree } from '../model/call-nodes.ts';
+import { idText, runPath } from './address.ts';
 import { getColumns, type RequestOptions } from './client.ts';
 import { column } from './columns.ts';
-import { idText, path, query } from './server.ts';
 
 /** What the nodes of a call tree are. */
 export type CallsBy = 'auto' | 'stack' | 'python' | 'sample' | 'label' | 'host' | 'statistics';
@@ -26,17 +26,14 @@ export interface CallsAnswer {
 }
 
 export const callsPath = (run: string, ask: CallsQuery): string =>
-  path(
-    run,
-    `/flame${query({
-      by: ask.by,
-      t0: ask.range?.startNs,
-      t1: ask.range?.endNs,
-      tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
-      limit: ask.limit,
-      v: ask.v,
-    })}`,
-  );
+  runPath(run, '/flame', {
+    by: ask.by,
+    t0: ask.range?.startNs,
+    t1: ask.range?.endNs,
+    tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
+    limit: ask.limit,
+    v: ask.v,
+  });
 
 export async function fetchCalls(run: string, ask: CallsQuery, options?: RequestOptions): Promise<CallsAnswer> {
   const answer = await getColumns(callsPath(run, ask), options);

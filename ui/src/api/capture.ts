@@ -1,6 +1,7 @@
 // capture.ts: capturing from running programs.
 import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import type { Capture, CaptureHost, CapturePhase, CaptureWish } from '../model/capture.ts';
+import { serverPath } from './address.ts';
 import { getJson, sendJson } from './client.ts';
 
 const PHASES: readonly CapturePhase[] = [
@@ -50,12 +51,12 @@ export function captureOf(value: Json): Capture | undefined {
 
 /** Starts a capture; gives its id. */
 export async function startCapture(wish: CaptureWish): Promise<string> {
-  return asText(asObject(await sendJson('POST', '/capture', wish))?.['id']) ?? '';
+  return asText(asObject(await sendJson('POST', serverPath('/capture'), wish))?.['id']) ?? '';
 }
 
 export const fetchCapture = async (id: string): Promise<Capture | undefined> =>
-  captureOf((await getJson(`/capture/${encodeURIComponent(id)}`)).body);
+  captureOf((await getJson(serverPath(`/capture/${encodeURIComponent(id)}`))).body);
 
 /** Ends the recording early and keeps the data; asked again, gives it up. */
 export const stopCapture = async (id: string): Promise<Capture | undefined> =>
-  captureOf(await sendJson('DELETE', `/capture/${encodeURIComponent(id)}`, undefined));
+  captureOf(await sendJson('DELETE', serverPath(`/capture/${encodeURIComponent(id)}`), undefined));

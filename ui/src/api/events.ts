@@ -1,8 +1,9 @@
 // events.ts: events of an area page by page, and names of events with their counts.
 import { asArray, asNumber, asObject, asText } from '../base/json.ts';
 import type { EventRef } from '../model/event.ts';
+import { idText, runPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
-import { idText, path, query, refOf, type SearchQuery } from './server.ts';
+import { refOf, type SearchQuery } from './server.ts';
 
 export interface EventsQuery {
   readonly v: string;
@@ -35,7 +36,7 @@ export async function fetchEvents(run: string, ask: EventsQuery, options?: Reque
     mode: ask.mode === 'text' ? undefined : ask.mode,
     v: ask.v,
   };
-  const body = asObject((await getJson(path(run, `/events${query(fields)}`), options)).body);
+  const body = asObject((await getJson(runPath(run, '/events', fields), options)).body);
   return {
     total: asNumber(body?.['total']) ?? 0,
     first: asNumber(body?.['first']) ?? 0,
@@ -63,7 +64,7 @@ export async function fetchNames(
   options?: RequestOptions,
 ): Promise<NamesAnswer> {
   const fields = { q: ask.q, mode: ask.mode === 'text' ? undefined : ask.mode, limit: ask.limit, v: ask.v };
-  const body = asObject((await getJson(path(run, `/names${query(fields)}`), options)).body);
+  const body = asObject((await getJson(runPath(run, '/names', fields), options)).body);
   return {
     total: asNumber(body?.['total']) ?? 0,
     names: asNumber(body?.['names']) ?? 0,

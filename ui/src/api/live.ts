@@ -2,6 +2,7 @@
 import { asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
 import { below } from '../base/place.ts';
 import type { Capture } from '../model/capture.ts';
+import { serverPath } from './address.ts';
 import { captureOf } from './capture.ts';
 import { connection, ping } from './client.ts';
 import { browserTabs, relay, type StreamMessage } from './relay.ts';
@@ -16,7 +17,7 @@ export interface LiveHandlers {
 
 const RETRY_MS = 1000;
 
-const address = () => below('/api/v1/events');
+const address = () => below(`/api/v1${serverPath('/events')}`);
 
 /** Events that are handled; others are passed over. */
 const EVENTS = ['hello', 'lagged', 'run-added', 'run-changed', 'run-removed', 'import-progress', 'capture-progress'];

@@ -3,11 +3,8 @@ import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/
 import type { AliveAt, MemoryCurve, MemoryCurves } from '../model/memory.ts';
 import type { ReportRow } from '../model/report.ts';
 import type { TimeRange } from '../model/viewport.ts';
+import { runPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
-import { timeText } from './server.ts';
-
-const path = (run: string, rest: string, fields: Readonly<Record<string, string>>): string =>
-  `/runs/${encodeURIComponent(run)}/memory/${rest}?${new URLSearchParams(fields)}`;
 
 const numbers = (value: Json): readonly (number | undefined)[] => asArray(value).map(asNumber);
 
@@ -37,8 +34,8 @@ export async function fetchMemory(
   ask: { readonly range: TimeRange | undefined; readonly bins: number },
   options?: RequestOptions,
 ): Promise<MemoryCurves> {
-  const range = ask.range === undefined ? {} : { t0: timeText(ask.range.startNs), t1: timeText(ask.range.endNs) };
-  const body = asObject((await getJson(path(run, 'timeline', { bins: String(ask.bins), ...range, v }), options)).body);
+  const fields = { bins: ask.bins, t0: ask.range?.startNs, t1: ask.range?.endNs, v };
+  const body = asObject((await getJson(runPath(run, '/memory/timeline', fields), options)).body);
   return { curves: asArray(body?.['allocators']).flatMap((item) => curveOf(item) ?? []) };
 }
 
@@ -76,9 +73,8 @@ export async function fetchAlive(
   curves: readonly MemoryCurve[],
   options?: RequestOptions,
 ): Promise<AliveAt> {
-  const only = ask.allocator === undefined ? {} : { allocator: String(ask.allocator) };
-  const fields = { at: timeText(ask.atNs), top: String(ask.top), ...only, v };
-  const body = asObject((await getJson(path(run, 'alive', fields), options)).body) ?? {};
+  const fields = { at: ask.atNs, top: ask.top, allocator: ask.allocator, v };
+  const body = asObject((await getJson(runPath(run, '/memory/alive', fields), options)).body) ?? {};
   const name = (id: number) => curves.find((curve) => curve.id === id)?.name ?? String(id);
   const rows = asArray(body['rows']).flatMap((item): readonly ReportRow[] => {
     const row = aliveRow(item, name);

@@ -2,11 +2,11 @@
 import { asObject, asTexts } from '../base/json.ts';
 import { Lru } from '../base/lru.ts';
 import { type Inside, insideOf } from '../model/inside.ts';
-import { kindsOf, type Report, type ReportKind, reportOf } from '../model/report.ts';
+import { type Report, reportOf } from '../model/report.ts';
 import { type Trend, trendOf } from '../model/trend.ts';
 import type { TimeRange } from '../model/viewport.ts';
+import { runPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
-import { timeText } from './server.ts';
 
 export interface ReportQuery {
   readonly kind: string;
@@ -21,22 +21,18 @@ export interface ReportQuery {
 export const OVERVIEW: ReportQuery = { kind: 'overview', top: 20_000 };
 
 /** The query of a report's address; also what tells two answers apart. */
-export function reportPath(run: string, v: string, ask: ReportQuery): string {
-  const params = new URLSearchParams();
-  if (ask.by !== undefined) params.set('by', ask.by);
-  if (ask.top !== undefined) params.set('top', String(ask.top));
-  if (ask.range !== undefined) {
-    params.set('t0', timeText(ask.range.startNs));
-    params.set('t1', timeText(ask.range.endNs));
-  }
-  if (ask.markedOnly === true) params.set('steps', 'marked');
-  params.set('v', v);
-  return `/runs/${encodeURIComponent(run)}/reports/${encodeURIComponent(ask.kind)}?${params}`;
-}
+export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
+  runPath(run, `/reports/${encodeURIComponent(ask.kind)}`, {
+    by: ask.by,
+    top: ask.top,
+    t0: ask.range?.startNs,
+    t1: ask.range?.endNs,
+    steps: ask.markedOnly === true ? 'marked' : undefined,
+    v,
+  });
 
 const KEPT_BYTES = 32 * 2 ** 20;
 const kept = new Lru<Report>(KEPT_BYTES);
-let kinds: Promise<readonly ReportKind[]> | undefined;
 
 const sizeOf = (report: Report): number =>
   [report.table, ...report.sections].reduce((sum, table) => sum + table.rows.length * table.columns.length * 40, 2000) +
@@ -60,21 +56,9 @@ export async function fetchReport(
   return report;
 }
 
-/** The analyses that this server has; asked once. */
-export function fetchKinds(): Promise<readonly ReportKind[]> {
-  kinds ??= getJson('/reports').then(
-    ({ body }) => kindsOf(body),
-    (error: unknown) => {
-      kinds = undefined;
-      throw error;
-    },
-  );
-  return kinds;
-}
-
 /** What the rows of Ops can be in this run. */
 export async function fetchOpKinds(run: string, v: string, options: RequestOptions = {}): Promise<readonly string[]> {
-  const { body } = await getJson(`/runs/${encodeURIComponent(run)}/ops/kinds?v=${encodeURIComponent(v)}`, options);
+  const { body } = await getJson(runPath(run, '/ops/kinds', { v }), options);
   return asTexts(asObject(body)?.['by']);
 }
 
@@ -87,12 +71,7 @@ export interface TrendQuery {
   readonly shapes?: string | undefined;
 }
 
-export function trendPath(run: string, v: string, ask: TrendQuery): string {
-  const params = new URLSearchParams();
-  for (const [key, value] of Object.entries(ask)) if (typeof value === 'string') params.set(key, value);
-  params.set('v', v);
-  return `/runs/${encodeURIComponent(run)}/ops/steps?${params}`;
-}
+export const trendPath = (run: string, v: string, ask: TrendQuery): string => runPath(run, '/ops/steps', { ...ask, v });
 
 /** One operation over the steps. */
 export const fetchTrend = async (path: string, options: RequestOptions = {}): Promise<Trend> =>
@@ -105,8 +84,6 @@ export async function fetchInside(
   ask: { readonly name: string; readonly program?: string | undefined },
   options: RequestOptions = {},
 ): Promise<Inside> {
-  const params = new URLSearchParams({ name: ask.name });
-  if (ask.program !== undefined) params.set('program', ask.program);
-  params.set('v', v);
-  return insideOf((await getJson(`/runs/${encodeURIComponent(run)}/ops/inside?${params}`, options)).body);
+  const { name, program } = ask;
+  return insideOf((await getJson(runPath(run, '/ops/inside', { name, program, v }), options)).body);
 }

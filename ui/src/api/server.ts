@@ -15,41 +15,22 @@ import type {
 } from '../model/event.ts';
 import { kindNumber } from '../model/kind.ts';
 import {
+  type Availability,
   type ListedRuns,
   type RunDetail,
   type RunFault,
   type RunImporting,
   type RunState,
   type RunSummary,
-  type RunTool,
   type RunWarning,
   SEVERITIES,
   type Step,
 } from '../model/run.ts';
 import { readableName, type Track, type TrackKind, withoutHandles } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
+import { idText, runPath, serverPath, timeText } from './address.ts';
 import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
 import type { Columns } from './columns.ts';
-
-/** Address of something of a run. */
-export const path = (run: string, rest = ''): string => `/runs/${encodeURIComponent(run)}${rest}`;
-
-export function query(fields: Readonly<Record<string, string | number | undefined>>): string {
-  const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(fields)) {
-    if (value !== undefined) params.set(name, typeof value === 'number' ? timeText(value) : value);
-  }
-  const text = params.toString();
-  return text === '' ? '' : `?${text}`;
-}
-
-/** Up to three decimals, never in exponent form. */
-export function timeText(ns: number): string {
-  if (Number.isInteger(ns) && Math.abs(ns) < 1e21) return ns.toFixed(0);
-  return ns.toFixed(3).replace(/0+$/, '').replace(/\.$/, '');
-}
-
-export const idText = (ids: readonly number[]): string | undefined => (ids.length === 0 ? undefined : ids.join(','));
 
 // ---- the server ----
 
@@ -65,7 +46,7 @@ export interface ServerInfo {
 }
 
 export async function fetchServer(options?: RequestOptions): Promise<ServerInfo> {
-  const body = asObject((await getJson('/server', options)).body) ?? {};
+  const body = asObject((await getJson(serverPath('/server'), options)).body) ?? {};
   return {
     version: asText(body['version']) ?? '',
     readOnly: asFlag(body['readOnly']),
@@ -117,7 +98,7 @@ function summaryOf(value: Json): RunSummary | undefined {
 }
 
 export async function fetchRuns(options?: RequestOptions): Promise<ListedRuns> {
-  const body = asObject((await getJson('/runs', options)).body);
+  const body = asObject((await getJson(serverPath('/runs'), options)).body);
   // Newest first, also where opening a run has told a better time than its file's.
   const age = (run: RunSummary) => -(run.recordedUnixMs ?? Number.NEGATIVE_INFINITY);
   const left = asObject(body?.['notReadable']);
@@ -130,17 +111,13 @@ export async function fetchRuns(options?: RequestOptions): Promise<ListedRuns> {
   };
 }
 
-function toolOf(value: Json): RunTool | undefined {
+function availabilityOf(value: Json): Availability | undefined {
   const fields = asObject(value);
-  const id = asText(fields?.['id']);
+  const id = asText(fields?.['id']) ?? asText(fields?.['name']);
   if (fields === undefined || id === undefined) return undefined;
   const state = fields['state'];
   return {
     id,
-    page: asText(fields['page']) ?? id,
-    title: asText(fields['title']) ?? id,
-    group: asText(fields['group']) ?? 'General',
-    aliases: asTexts(fields['aliases']),
     state: state === 'ready' || state === 'partial' ? state : 'unavailable',
     reason: asText(fields['reason']),
     hint: asText(fields['hint']),
@@ -194,8 +171,8 @@ function detailOf(body: JsonObject): RunDetail {
             },
           ];
     }),
-    tools: asArray(body['tools']).flatMap((item) => toolOf(item) ?? []),
-    profileKinds: [...new Set(asArray(body['profiles']).flatMap((item) => asText(asObject(item)?.['kind']) ?? []))],
+    tools: asArray(body['tools']).flatMap((item) => availabilityOf(item) ?? []),
+    reports: asArray(body['reports']).flatMap((item) => availabilityOf(item) ?? []),
     warnings: asArray(body['warnings']).flatMap((item) => warningOf(item) ?? []),
   };
 }
@@ -206,7 +183,7 @@ export type RunAnswer =
 
 /** Opens the run; waits up to `waitS` seconds for the import. */
 export async function fetchRun(run: string, waitS: number, options?: RequestOptions): Promise<RunAnswer> {
-  const answer = await getJson(path(run, waitS > 0 ? `?wait=${waitS}` : ''), options);
+  const answer = await getJson(runPath(run, '', { wait: waitS > 0 ? waitS : undefined }), options);
   const body = asObject(answer.body) ?? {};
   if (answer.status === 202) {
     return { kind: 'importing', importing: { progress: asNumber(body['progress']), phase: asText(body['phase']) } };
@@ -221,10 +198,10 @@ export interface Imported {
 const importedOf = (body: Json): Imported => ({ id: asText(asObject(body)?.['id']) ?? '' });
 
 export const importExample = async (): Promise<Imported> =>
-  importedOf(await sendJson('POST', '/runs/import', { example: true }));
+  importedOf(await sendJson('POST', serverPath('/runs/import'), { example: true }));
 
 export const importFile = async (file: File): Promise<Imported> =>
-  importedOf(await sendFile(`/runs/import?name=${encodeURIComponent(file.name)}`, file));
+  importedOf(await sendFile(serverPath('/runs/import', { name: file.name }), file));
 
 // ---- tracks and pixels ----
 
@@ -262,7 +239,7 @@ function trackOf(value: Json): Track | undefined {
 }
 
 export async function fetchTracks(run: string, v: string, options?: RequestOptions): Promise<readonly Track[]> {
-  const body = asObject((await getJson(path(run, `/tracks${query({ v })}`), options)).body);
+  const body = asObject((await getJson(runPath(run, '/tracks', { v }), options)).body);
   return withoutHandles(asArray(body?.['tracks']).flatMap((item) => trackOf(item) ?? []));
 }
 
@@ -274,14 +251,13 @@ export interface WindowQuery {
   readonly bins: number;
 }
 
-const windowQuery = ({ v, tracks, t0, t1, bins }: WindowQuery): string =>
-  query({ tracks: idText(tracks), t0, t1, bins, v });
+const windowFields = ({ v, tracks, t0, t1, bins }: WindowQuery) => ({ tracks: idText(tracks), t0, t1, bins, v });
 
 export const fetchItems = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
-  getColumns(path(run, `/items${windowQuery(window)}`), options);
+  getColumns(runPath(run, '/items', windowFields(window)), options);
 
 export const fetchCounters = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
-  getColumns(path(run, `/counters${windowQuery(window)}`), options);
+  getColumns(runPath(run, '/counters', windowFields(window)), options);
 
 export const fetchMinimap = (
   run: string,
@@ -289,8 +265,7 @@ export const fetchMinimap = (
   range: TimeRange,
   bins: number,
   options?: RequestOptions,
-): Promise<Columns> =>
-  getColumns(path(run, `/minimap${query({ t0: range.startNs, t1: range.endNs, bins, v })}`), options);
+): Promise<Columns> => getColumns(runPath(run, '/minimap', { t0: range.startNs, t1: range.endNs, bins, v }), options);
 
 // ---- events ----
 
@@ -340,7 +315,7 @@ function contextOf(value: Json): EventContext {
 }
 
 export async function fetchEvent(run: string, id: number, v: string, options?: RequestOptions): Promise<EventDetail> {
-  const body = asObject((await getJson(path(run, `/events/${id}${query({ v })}`), options)).body) ?? {};
+  const body = asObject((await getJson(runPath(run, `/events/${id}`, { v }), options)).body) ?? {};
   const ref = refOf(body);
   const among = asObject(body['among']);
   return {
@@ -380,7 +355,7 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
 }
 
 export async function fetchNeighbours(run: string, id: number, v: string): Promise<Neighbours> {
-  const body = asObject((await getJson(path(run, `/neighbours/${id}${query({ v })}`))).body) ?? {};
+  const body = asObject((await getJson(runPath(run, `/neighbours/${id}`, { v }))).body) ?? {};
   return {
     prev: asNumber(body['prev']),
     next: asNumber(body['next']),
@@ -396,7 +371,7 @@ export async function fetchFlows(
   v: string,
   options?: RequestOptions,
 ): Promise<FlowGraph> {
-  const body = asObject((await getJson(path(run, `/flows${query({ event, hops, v })}`), options)).body) ?? {};
+  const body = asObject((await getJson(runPath(run, '/flows', { event, hops, v }), options)).body) ?? {};
   const events = new Map<number, EventRef>();
   for (const item of asArray(body['events'])) {
     const ref = refOf(item);
@@ -447,7 +422,7 @@ export async function fetchSearch(run: string, ask: SearchQuery, options?: Reque
     bins: ask.bins,
     v: ask.v,
   };
-  const body = asObject((await getJson(path(run, `/search${query(fields)}`), options)).body) ?? {};
+  const body = asObject((await getJson(runPath(run, '/search', fields), options)).body) ?? {};
   return {
     total: asNumber(body['total']) ?? 0,
     names: asNumber(body['names']) ?? 0,
@@ -480,7 +455,7 @@ export async function fetchAggregate(
     asObject(
       await sendJson(
         'POST',
-        path(run, '/aggregate'),
+        runPath(run, '/aggregate'),
         {
           t0: Number(timeText(ask.t0)),
           t1: Number(timeText(ask.t1)),
@@ -534,8 +509,7 @@ export async function fetchHistogram(
   v: string,
   options?: RequestOptions,
 ): Promise<Histogram> {
-  const body =
-    asObject((await getJson(path(run, `/histogram${query({ name, scale, bins: 40, v })}`), options)).body) ?? {};
+  const body = asObject((await getJson(runPath(run, '/histogram', { name, scale, bins: 40, v }), options)).body) ?? {};
   const numbers = (value: Json) => asArray(value).map((item) => asNumber(item) ?? 0);
   return {
     name,
@@ -551,7 +525,7 @@ export async function fetchHistogram(
 }
 
 export async function fetchSteps(run: string, v: string, options?: RequestOptions): Promise<readonly Step[]> {
-  const body = asObject((await getJson(path(run, `/steps${query({ v })}`), options)).body) ?? {};
+  const body = asObject((await getJson(runPath(run, '/steps', { v }), options)).body) ?? {};
   return asArray(body['steps']).flatMap((item) => {
     const step = asObject(item);
     const n = asNumber(step?.['n']);
@@ -588,10 +562,10 @@ function notesOf(body: Json): readonly Note[] {
 }
 
 export const fetchNotes = async (run: string, options?: RequestOptions): Promise<readonly Note[]> =>
-  notesOf((await getJson(path(run, '/notes'), options)).body);
+  notesOf((await getJson(runPath(run, '/notes'), options)).body);
 
 export const saveNotes = async (run: string, notes: readonly Note[]): Promise<readonly Note[]> =>
-  notesOf(await sendJson('PUT', path(run, '/notes'), { notes }));
+  notesOf(await sendJson('PUT', runPath(run, '/notes'), { notes }));
 
 /** Address of a download, for a link. */
 export type ExportFormat = 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html';
@@ -599,7 +573,7 @@ export type ExportFormat = 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html';
 type ExportRange = { readonly startNs: number; readonly endNs: number };
 
 export const exportPath = (run: string, format: ExportFormat, range?: ExportRange): string =>
-  path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`);
+  runPath(run, '/export', { format, t0: range?.startNs, t1: range?.endNs });
 
 export const exportUrl = (run: string, format: ExportFormat, range?: ExportRange): string =>
   below(`/api/v1${exportPath(run, format, range)}`);

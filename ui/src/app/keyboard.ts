@@ -1,5 +1,5 @@
 // keyboard.ts: keys to commands. Never fires while typing in a field, except for the keys that say so.
-import { TOOLS } from '../model/tools.ts';
+import { TOOLS } from '../model/generated.ts';
 import { announce, overlay, run } from '../state/commands.ts';
 import { type Binding, bindingOf } from '../state/keys.ts';
 import { goTo, type Store } from '../state/store.ts';

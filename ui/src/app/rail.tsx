@@ -4,9 +4,10 @@ import type { JSX } from 'preact';
 import { plural } from '../base/format.ts';
 import { below } from '../base/place.ts';
 import { hasEnded } from '../model/capture.ts';
+import { GROUPS, NEURON_TOOLS, TOOLS, type Tool } from '../model/generated.ts';
 import type { RunDetail } from '../model/run.ts';
 import { shortRunNames } from '../model/run-list.ts';
-import { GROUPS, NEURON_VIEWS, TOOLS, type Tool, toolOf } from '../model/tools.ts';
+import { toolOf } from '../model/tools.ts';
 import { badgeOf } from '../model/warning.ts';
 import { reasonOf } from '../pages/tool/page.tsx';
 import { EMPTY_VIEW, formatAddress } from '../state/address.ts';
@@ -49,7 +50,8 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   const chosenHosts = store.view.hosts.value;
 
   /** Names of the same pages in Neuron's own viewer; the server lists them where the run has Neuron devices. */
-  const neuronTools = run?.tools.filter((item) => item.group === 'NEURON') ?? [];
+  const stateOf = (id: string) => run?.tools.find((item) => item.id === id);
+  const neuronTools = NEURON_TOOLS.filter((item) => stateOf(item.id) !== undefined);
 
   const toTool = (next: string) => {
     const target = id ?? runs[0]?.id;
@@ -59,7 +61,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
     }
     const neuron = neuronTools.find((item) => item.id === next);
     if (neuron === undefined) goTo(store, { kind: 'tool', run: target, tool: next });
-    else goTo(store, { kind: 'tool', run: target, tool: neuron.page }, NEURON_VIEWS[neuron.id] ?? {});
+    else goTo(store, { kind: 'tool', run: target, tool: neuron.page }, neuron.view);
   };
   const runOptions: readonly Option[] = runs.map((item) => ({
     id: item.id,
@@ -90,8 +92,8 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       label: item.title,
       group: 'NEURON',
       search: [item.id, ...item.aliases].join(' '),
-      muted: item.state === 'unavailable',
-      detail: item.state === 'unavailable' ? item.reason : undefined,
+      muted: stateOf(item.id)?.state === 'unavailable',
+      detail: stateOf(item.id)?.state === 'unavailable' ? stateOf(item.id)?.reason : undefined,
       selected: false,
     })),
   ];
@@ -210,11 +212,11 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
                     href={below(
                       formatAddress({
                         place: { kind: 'tool', run: id, tool: item.page },
-                        view: { ...EMPTY_VIEW, ...NEURON_VIEWS[item.id] },
+                        view: { ...EMPTY_VIEW, ...item.view },
                       }),
                     )}
-                    class={item.state === 'unavailable' ? 'ss-tool-muted' : ''}
-                    title={item.reason ?? `Opens ${toolOf(item.page)?.title ?? item.page}`}
+                    class={stateOf(item.id)?.state === 'unavailable' ? 'ss-tool-muted' : ''}
+                    title={stateOf(item.id)?.reason ?? `Opens ${toolOf(item.page)?.title ?? item.page}`}
                     onClick={(event) => follow(event, () => toTool(item.id))}
                   >
                     <span>{item.title}</span>

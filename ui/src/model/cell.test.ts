@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { cellText } from './cell.ts';
-import { UNITS } from './report.ts';
+import { UNITS } from './generated.ts';
 
 it('formats numbers as in the cases shared with the server', () => {
   const path = '../crates/stepscope-report/tests/number_format.json';

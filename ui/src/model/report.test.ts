@@ -3,7 +3,6 @@ import { cellExact, cellText, cellValue } from './cell.ts';
 import {
   eventsAt,
   filledColumns,
-  kindsOf,
   labelAt,
   type ReportRow,
   reportOf,
@@ -77,12 +76,6 @@ describe('a report', () => {
       reason: 'no allocations',
       fix: 'profile_memory=True',
     });
-  });
-
-  it('comes in kinds', () => {
-    expect(kindsOf({ kinds: [{ name: 'steps', title: 'Steps', question: 'How long?', by: ['label'] }, {}] })).toEqual([
-      { name: 'steps', title: 'Steps', question: 'How long?', by: ['label'] },
-    ]);
   });
 });
 

@@ -1,20 +1,7 @@
 // report.ts: the one shape of every analysis: a sentence, figures, tables with typed columns, notes, and why it is empty.
 import { asArray, asNumber, asObject, asText, asTexts, type Json } from '../base/json.ts';
+import { UNITS } from './generated.ts';
 import { plainText, type Sentence, sentenceOf } from './sentence.ts';
-
-export const UNITS = [
-  'text',
-  'count',
-  'number',
-  'ns',
-  'us',
-  'bytes',
-  'bytes_per_second',
-  'share',
-  'event',
-  'flag',
-  'sentence',
-] as const;
 
 /** What a column's values are. */
 export type Unit = (typeof UNITS)[number];
@@ -59,15 +46,6 @@ export interface Report {
   readonly text: string | undefined;
   readonly notes: readonly Sentence[];
   readonly missing: { readonly reason: string; readonly fix: string } | undefined;
-}
-
-/** A report by name, as `GET /reports` lists it. */
-export interface ReportKind {
-  readonly name: string;
-  readonly title: string;
-  readonly question: string;
-  /** What its rows can be, its default first. */
-  readonly by: readonly string[];
 }
 
 /** Whether a cell holds a sentence in parts. */
@@ -127,22 +105,6 @@ export function reportOf(body: Json): Report {
         ? undefined
         : { reason: asText(missing['reason']) ?? '', fix: asText(missing['fix']) ?? '' },
   };
-}
-
-export function kindsOf(body: Json): readonly ReportKind[] {
-  return asArray(asObject(body)?.['kinds']).flatMap((item) => {
-    const fields = asObject(item);
-    const name = asText(fields?.['name']);
-    if (fields === undefined || name === undefined) return [];
-    return [
-      {
-        name,
-        title: asText(fields['title']) ?? name,
-        question: asText(fields['question']) ?? '',
-        by: asTexts(fields['by']),
-      },
-    ];
-  });
 }
 
 export const numberAt = (row: ReportRow, key: string): number | undefined => {

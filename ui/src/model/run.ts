@@ -44,15 +44,13 @@ export interface RunWarning {
   readonly action: string | undefined;
 }
 
-export interface RunTool {
+/** Whether the run can fill a page or a report. */
+export interface Availability {
+  /** Id of the tool, or name of the report. */
   readonly id: string;
-  /** Page of the viewer that shows it. */
-  readonly page: string;
-  readonly title: string;
-  readonly group: string;
-  readonly aliases: readonly string[];
   readonly state: 'ready' | 'partial' | 'unavailable';
   readonly reason: string | undefined;
+  /** The line of code that would record it. */
   readonly hint: string | undefined;
 }
 
@@ -89,9 +87,8 @@ export interface RunDetail {
   readonly slices: number;
   readonly tracks: number;
   readonly sources: readonly RunSource[];
-  readonly tools: readonly RunTool[];
-  /** What the profiles without times are of: functions, actions, operations. */
-  readonly profileKinds: readonly string[];
+  readonly tools: readonly Availability[];
+  readonly reports: readonly Availability[];
   readonly warnings: readonly RunWarning[];
 }
 

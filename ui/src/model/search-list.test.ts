@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { TOOLS } from './generated.ts';
 import { type SearchSources, searchEntries } from './search-list.ts';
-import { TOOLS } from './tools.ts';
 import type { Track } from './track.ts';
 
 const track = (id: number, name: string): Track => ({

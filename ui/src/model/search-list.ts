@@ -1,7 +1,7 @@
 // search-list.ts: what the search field lists for a text: pages, steps, events by name, tracks and runs. Pure.
 import { formatCount, plural } from '../base/format.ts';
+import type { Tool } from './generated.ts';
 import type { Step } from './run.ts';
-import type { Tool } from './tools.ts';
 import type { Track } from './track.ts';
 
 export type SearchTarget =

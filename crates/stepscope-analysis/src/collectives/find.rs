@@ -5,7 +5,7 @@ use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, 
 use stepscope_store::{EventId, Trace};
 
 use super::{CollectiveCall, Kind, Participant};
-use crate::device::{Devices, Work, is_collective};
+use crate::device::{Devices, PRIMITIVES, Work, communicates, is_collective};
 use crate::launch::Launches;
 use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
@@ -250,6 +250,12 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
     args
 }
 
+/// Returns whether slices of this name may be collectives, on a device or on the host. Reads no arguments.
+pub fn may_be_collective(name: &str) -> bool {
+    let head = name.split('.').next().unwrap_or(name);
+    communicates(name) || PRIMITIVES.contains(&head) || is_host_collective(name)
+}
+
 /// Returns whether a host slice of this name is a collective of a library.
 fn is_host_collective(name: &str) -> bool {
     ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:"]
@@ -452,6 +458,10 @@ mod tests {
     fn names_of_host_collectives() {
         assert!(is_instruction("all-reduce.12") && !is_instruction("all-reduce-simplifier"));
         assert!(is_host_collective("gloo:all_reduce") && !is_host_collective("aten::add"));
+        for name in ["gloo:all_reduce", "psum.7", "all-gather.1", "ncclKernel_x"] {
+            assert!(may_be_collective(name), "{name}");
+        }
+        assert!(!may_be_collective("aten::add") && !may_be_collective("psummary"));
     }
 
     #[test]

@@ -347,7 +347,7 @@ const COPIES: &[&str] = &[
 ];
 
 /// Names of JAX's collectives, which it names instructions after.
-const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermute"];
+pub(crate) const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermute"];
 
 /// Classifies a slice without a category, on a stream or a line of operations.
 fn operation(name: &str) -> Class {

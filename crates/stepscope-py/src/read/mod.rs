@@ -29,7 +29,6 @@ pub(crate) use run::RunData;
 /// Adds what this room has to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
-    module.add_function(wrap_pyfunction!(query::report_kinds, module)?)?;
     module.add_class::<log_directory::LogDirectory>()?;
     module.add_class::<RunData>()?;
     module.add_class::<xspace::ProfileData>()?;

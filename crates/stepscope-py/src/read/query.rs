@@ -12,7 +12,7 @@ use stepscope_engine::analysis::timeline_query::aggregate::{
     AggregateQuery, GroupBy, aggregate as sums,
 };
 use stepscope_engine::analysis::timeline_query::search::{Page, SearchQuery, search as find};
-use stepscope_engine::report::reports::{KINDS, Options, ReportError, names};
+use stepscope_engine::report::reports::{Options, ReportError, names};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
 
@@ -134,16 +134,6 @@ pub(super) fn report(
     })?;
     let json = json.map_err(|error| exception(py, "StepscopeError", &error.to_string()))?;
     Ok((json, text))
-}
-
-/// Kinds of reports: name, title, question, what its rows can be.
-#[pyfunction]
-#[allow(clippy::type_complexity, reason = "one tuple for one private caller")]
-pub(crate) fn report_kinds() -> Vec<(&'static str, &'static str, &'static str, Vec<&'static str>)> {
-    KINDS
-        .iter()
-        .map(|kind| (kind.name, kind.title, kind.question, kind.by.to_vec()))
-        .collect()
 }
 
 /// One dictionary a group, largest total first.

@@ -23,13 +23,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State as Shared};
+use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{self, MethodRouter};
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{body, guard, tools};
+use crate::{body, guard};
 
 /// Reports with an address of their own, beside `/runs/{run}/reports/{kind}`.
 const NAMED: [&str; 6] = [
@@ -41,48 +42,97 @@ const NAMED: [&str; 6] = [
     "collectives",
 ];
 
+/// An endpoint below `/api/v1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `GET`, `POST`, `PUT` or `DELETE`.
+    pub method: &'static str,
+    /// The path, variable parts in braces: `/runs/{run}/tracks`.
+    pub path: String,
+}
+
+/// Lists every endpoint; `cargo xtask gen` writes the list for the viewer.
+pub fn endpoints() -> Vec<Endpoint> {
+    table().into_iter().map(|(endpoint, _)| endpoint).collect()
+}
+
+type Route = (Endpoint, MethodRouter<Arc<State>>);
+
+fn route(method: &'static str, path: &str, router: MethodRouter<Arc<State>>) -> Route {
+    let path = path.to_owned();
+    (Endpoint { method, path }, router)
+}
+
+fn get<T: 'static>(path: &str, handler: impl Handler<T, Arc<State>>) -> Route {
+    route("GET", path, routing::get(handler))
+}
+
+fn post<T: 'static>(path: &str, handler: impl Handler<T, Arc<State>>) -> Route {
+    route("POST", path, routing::post(handler))
+}
+
+fn put<T: 'static>(path: &str, handler: impl Handler<T, Arc<State>>) -> Route {
+    route("PUT", path, routing::put(handler))
+}
+
+fn delete<T: 'static>(path: &str, handler: impl Handler<T, Arc<State>>) -> Route {
+    route("DELETE", path, routing::delete(handler))
+}
+
+fn table() -> Vec<Route> {
+    let mut routes = vec![
+        get("/server", runs::server),
+        get("/events", events::stream),
+        post("/capture", capturing::start),
+        get("/capture/{id}", capturing::get),
+        delete("/capture/{id}", capturing::stop),
+        get("/reports", reports::kinds),
+        get("/runs", runs::list),
+        post("/runs/import", importing::import),
+        get("/runs/{run}", runs::run),
+        post("/runs/{run}/cancel", importing::cancel),
+        get("/runs/{run}/tracks", timeline::tracks),
+        get("/runs/{run}/items", timeline::items),
+        get("/runs/{run}/counters", timeline::counters),
+        get("/runs/{run}/minimap", timeline::minimap),
+        get("/runs/{run}/events", area::events),
+        get("/runs/{run}/events/{item}", timeline::event),
+        get("/runs/{run}/neighbours/{item}", timeline::neighbours),
+        get("/runs/{run}/flows", timeline::flows),
+        get("/runs/{run}/search", stats::search),
+        get("/runs/{run}/names", area::event_names),
+        post("/runs/{run}/aggregate", stats::aggregate),
+        get("/runs/{run}/histogram", stats::histogram),
+        get("/runs/{run}/steps", stats::steps),
+        get("/runs/{run}/reports/{item}", reports::report),
+        get("/runs/{run}/flame", flame::flame),
+        get("/runs/{run}/ops/kinds", ops::kinds),
+        get("/runs/{run}/ops/steps", ops::steps),
+        get("/runs/{run}/ops/inside", ops::inside),
+        get("/runs/{run}/memory/timeline", memory::timeline),
+        get("/runs/{run}/memory/alive", memory::alive),
+        get("/runs/{run}/notes", notes::get),
+        put("/runs/{run}/notes", notes::put),
+        get("/runs/{run}/export", exporting::export),
+    ];
+    routes.extend(NAMED.map(|kind| {
+        get(&format!("/runs/{{run}}/{kind}"), move |state, request| {
+            reports::named(kind, state, request)
+        })
+    }));
+    routes
+}
+
 /// Everything that the server answers.
 pub(crate) fn router(state: Arc<State>) -> Router {
-    let mut api = Router::new()
-        .route("/server", get(runs::server))
-        .route("/events", get(events::stream))
-        .route("/capture", post(capturing::start))
-        .route("/capture/{id}", get(capturing::get).delete(capturing::stop))
-        .route("/reports", get(reports::kinds))
-        .route("/runs", get(runs::list))
-        .route("/runs/import", post(importing::import))
-        .route("/runs/{run}", get(runs::run))
-        .route("/runs/{run}/cancel", post(importing::cancel))
-        .route("/runs/{run}/tracks", get(timeline::tracks))
-        .route("/runs/{run}/items", get(timeline::items))
-        .route("/runs/{run}/counters", get(timeline::counters))
-        .route("/runs/{run}/minimap", get(timeline::minimap))
-        .route("/runs/{run}/events", get(area::events))
-        .route("/runs/{run}/events/{item}", get(timeline::event))
-        .route("/runs/{run}/neighbours/{item}", get(timeline::neighbours))
-        .route("/runs/{run}/flows", get(timeline::flows))
-        .route("/runs/{run}/search", get(stats::search))
-        .route("/runs/{run}/names", get(area::event_names))
-        .route("/runs/{run}/aggregate", post(stats::aggregate))
-        .route("/runs/{run}/histogram", get(stats::histogram))
-        .route("/runs/{run}/steps", get(stats::steps))
-        .route("/runs/{run}/reports/{item}", get(reports::report))
-        .route("/runs/{run}/flame", get(flame::flame))
-        .route("/runs/{run}/ops/kinds", get(ops::kinds))
-        .route("/runs/{run}/ops/steps", get(ops::steps))
-        .route("/runs/{run}/ops/inside", get(ops::inside))
-        .route("/runs/{run}/memory/timeline", get(memory::timeline))
-        .route("/runs/{run}/memory/alive", get(memory::alive))
-        .route("/runs/{run}/notes", get(notes::get).put(notes::put))
-        .route("/runs/{run}/export", get(exporting::export))
+    let api = table()
+        .into_iter()
+        .fold(Router::new(), |api, (endpoint, router)| {
+            api.route(&endpoint.path, router)
+        })
         .fallback(fallback)
+        // Holds for the routes before it.
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
-    for kind in NAMED {
-        api = api.route(
-            &format!("/runs/{{run}}/{kind}"),
-            get(move |state, request| reports::named(kind, state, request)),
-        );
-    }
     Router::new()
         .nest("/api/v1", api)
         .fallback(page::page)
@@ -105,15 +155,28 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
             if state.engine().summary(run).is_none() {
                 return Problem::no_such_run().into_response();
             }
-            if let Some(title) = parts.next().and_then(tools::coming_title) {
+            if let Some(title) = parts.next().and_then(planned_title) {
                 return Problem::coming(title).into_response();
             }
             Problem::no_such_route().into_response()
         }
         Some(first @ ("compare" | "sql")) => {
-            let title = tools::coming_title(first).unwrap_or(first);
+            let title = planned_title(first).unwrap_or(first);
             Problem::coming(title).into_response()
         }
         _ => Problem::no_such_route().into_response(),
     }
+}
+
+/// Title of a part of the interface that is not built yet, by the last part of its address.
+fn planned_title(id: &str) -> Option<&'static str> {
+    const PLANNED: [(&str, &str); 5] = [
+        ("hlo-memory", "HLO memory"),
+        ("graph", "Graph"),
+        ("roofline", "Roofline"),
+        ("compare", "Compare"),
+        ("sql", "SQL"),
+    ];
+    let planned = PLANNED.iter().find(|(known, _)| *known == id);
+    planned.map(|(_, title)| *title)
 }

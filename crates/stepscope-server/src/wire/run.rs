@@ -7,6 +7,9 @@ use serde::Serialize;
 use stepscope_analysis::steps::StepReport;
 use stepscope_engine::{RunProblem, RunState, RunSummary};
 use stepscope_model::{Diagnostic, Profile, TrackKind};
+use stepscope_report::availability::{Availability, RunAvailability, availability};
+use stepscope_report::reports::Kind;
+use stepscope_report::tools::Tool;
 use stepscope_store::FactValue;
 
 use crate::ns::Ns;
@@ -172,7 +175,8 @@ pub(crate) struct RunDetail {
     clock: Clock,
     sources: Vec<Source>,
     counts: Counts,
-    tools: Vec<super::super::tools::Tool>,
+    tools: Vec<ToolRow>,
+    reports: Vec<ReportRow>,
     warnings: Vec<Warning>,
 }
 
@@ -262,6 +266,70 @@ struct Counts {
     names: usize,
 }
 
+/// A page of the viewer, and whether the run can fill it.
+#[derive(Serialize)]
+struct ToolRow {
+    id: &'static str,
+    page: &'static str,
+    title: &'static str,
+    group: &'static str,
+    aliases: &'static [&'static str],
+    #[serde(flatten)]
+    answer: AvailabilityFields,
+}
+
+impl ToolRow {
+    fn new((tool, answer): (&'static Tool, Availability)) -> Self {
+        Self {
+            id: tool.id,
+            page: tool.page,
+            title: tool.title,
+            group: tool.group,
+            aliases: tool.aliases,
+            answer: answer.into(),
+        }
+    }
+}
+
+/// A report, and whether the run can fill it.
+#[derive(Serialize)]
+struct ReportRow {
+    name: &'static str,
+    #[serde(flatten)]
+    answer: AvailabilityFields,
+}
+
+impl ReportRow {
+    fn new((kind, answer): (&'static Kind, Availability)) -> Self {
+        Self {
+            name: kind.name,
+            answer: answer.into(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct AvailabilityFields {
+    state: &'static str,
+    reason: Option<&'static str>,
+    hint: Option<&'static str>,
+}
+
+impl From<Availability> for AvailabilityFields {
+    fn from(answer: Availability) -> Self {
+        let (state, reason, hint) = match answer {
+            Availability::Ready => ("ready", None, None),
+            Availability::Partial { reason } => ("partial", Some(reason), None),
+            Availability::Unavailable { reason, hint } => ("unavailable", Some(reason), hint),
+        };
+        Self {
+            state,
+            reason,
+            hint,
+        }
+    }
+}
+
 /// Something the user should know.
 #[derive(Serialize)]
 pub(crate) struct Warning {
@@ -309,6 +377,7 @@ impl RunDetail {
         let sum = |count: fn(&stepscope_store::Track) -> u32| {
             tracks.iter().map(|track| u64::from(count(track))).sum()
         };
+        let RunAvailability { tools, reports } = availability(trace, !steps.steps.is_empty());
         Self {
             id: run.id.clone(),
             name: run.name.clone(),
@@ -359,7 +428,8 @@ impl RunDetail {
                     .count(),
                 names: trace.name_count(),
             },
-            tools: super::super::tools::tools(view),
+            tools: tools.into_iter().map(ToolRow::new).collect(),
+            reports: reports.into_iter().map(ReportRow::new).collect(),
             warnings: warnings(view),
         }
     }

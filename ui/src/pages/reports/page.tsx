@@ -1,9 +1,8 @@
 // page.tsx: reports in familiar formats, every report as a table, and exports of the trace.
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { fetchKinds, fetchOpKinds } from '../../api/reports.ts';
 import { exportUrl } from '../../api/server.ts';
-import type { ReportKind } from '../../model/report.ts';
+import type { ReportKind } from '../../model/generated.ts';
+import { sentenceOf } from '../../model/tools.ts';
 import { download } from '../../widgets/download.ts';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
@@ -20,31 +19,13 @@ const TOP = 5000;
 export default function ReportsPage(page: PageProps): JSX.Element {
   const { store } = page;
   const scope = useScope(page);
-  const [kinds, setKinds] = useState<readonly ReportKind[]>([]);
-  useEffect(() => {
-    fetchKinds().then(setKinds, () => undefined);
-  }, []);
   // `by` of this page is which report; a report's own rows are its default.
   const { run } = page;
-  const [opKinds, setOpKinds] = useState<readonly string[] | undefined>(undefined);
-  useEffect(() => {
-    let gone = false;
-    setOpKinds(undefined);
-    fetchOpKinds(run.id, run.contentHash, { urgency: 'soon' }).then(
-      (found) => {
-        if (!gone) setOpKinds(found);
-      },
-      () => undefined,
-    );
-    return () => {
-      gone = true;
-    };
-  }, [run.id, run.contentHash]);
-  const entries = entriesOf({ ...run, opKinds }, kinds);
+  const entries = entriesOf(run);
   const first = firstOf(entries);
   const chosen = entries.find((item) => item.id === store.view.by.value) ?? first;
-  const filled = entries.filter((entry) => !entry.isEmpty);
-  const empty = entries.filter((entry) => entry.isEmpty);
+  const filled = entries.filter((entry) => entry.missing === undefined);
+  const empty = entries.filter((entry) => entry.missing !== undefined);
   return (
     <>
       <PageHead
@@ -54,28 +35,26 @@ export default function ReportsPage(page: PageProps): JSX.Element {
       />
       <div class="ss-page ss-reports">
         <nav class="ss-report-list" aria-label="Reports">
-          {kinds.length === 0
-            ? undefined
-            : GROUPS.filter(({ id }) => filled.some((entry) => entry.group === id)).map((group) => (
-                <section key={group.id} aria-label={group.title}>
-                  <h2>{group.title}</h2>
-                  <ul>
-                    {filled
-                      .filter((entry) => entry.group === group.id)
-                      .map((entry) => (
-                        <Choice
-                          key={entry.id}
-                          page={page}
-                          entry={entry}
-                          isFirst={entry === first}
-                          isChosen={entry === chosen}
-                        />
-                      ))}
-                  </ul>
-                </section>
-              ))}
-          {kinds.length === 0 || empty.length === 0 ? undefined : (
-            <details open={chosen?.isEmpty === true}>
+          {GROUPS.filter(({ id }) => filled.some((entry) => entry.group === id)).map((group) => (
+            <section key={group.id} aria-label={group.title}>
+              <h2>{group.title}</h2>
+              <ul>
+                {filled
+                  .filter((entry) => entry.group === group.id)
+                  .map((entry) => (
+                    <Choice
+                      key={entry.id}
+                      page={page}
+                      entry={entry}
+                      isFirst={entry === first}
+                      isChosen={entry === chosen}
+                    />
+                  ))}
+              </ul>
+            </section>
+          ))}
+          {empty.length === 0 ? undefined : (
+            <details open={chosen?.missing !== undefined}>
               <summary class="ss-quiet">Not recorded ({empty.length})</summary>
               <ul>
                 {empty.map((entry) => (
@@ -92,7 +71,7 @@ export default function ReportsPage(page: PageProps): JSX.Element {
           )}
         </nav>
         <div class="ss-report-body">
-          {kinds.length === 0 || chosen === undefined ? undefined : chosen.kind !== undefined ? (
+          {chosen === undefined ? undefined : chosen.kind !== undefined ? (
             <OneReport page={page} kind={chosen.kind} title={chosen.title} scope={scope} />
           ) : chosen.id === 'html' ? (
             <WholePage page={page} scope={scope} />
@@ -123,8 +102,8 @@ function Choice({
         type="button"
         aria-pressed={isChosen}
         data-report={entry.id}
-        class={entry.isEmpty ? 'ss-tool-muted' : ''}
-        title={entry.isEmpty ? `${entry.question} Not recorded in this run.` : entry.question}
+        class={entry.missing === undefined ? '' : 'ss-tool-muted'}
+        title={entry.missing === undefined ? entry.question : `${entry.question} ${sentenceOf(entry.missing)}`}
         onClick={() => {
           store.view.by.value = isFirst ? undefined : entry.id;
           store.view.tab.value = undefined;

@@ -1,6 +1,7 @@
 import { expect, it, vi } from 'vitest';
+import { REPORT_KINDS } from '../../model/generated.ts';
 import { reportOf } from '../../model/report.ts';
-import { entriesOf, firstOf, isUnfillable } from './entries.ts';
+import { entriesOf, firstOf } from './entries.ts';
 import { type HandedOver, handOver, type Opener, readAll } from './hand-over.ts';
 import { markdownOf, summaryMarkdown } from './markdown.ts';
 import { withoutScripts } from './whole.tsx';
@@ -37,17 +38,6 @@ const asked = (fields: Partial<HandedOver>): HandedOver => ({
   fileName: 'a.pftrace',
   read: async () => new ArrayBuffer(4),
   ...fields,
-});
-
-const toolWith = (id: string, state: 'ready' | 'unavailable') => ({
-  id,
-  page: id,
-  title: id,
-  group: 'General',
-  aliases: [],
-  state,
-  reason: undefined,
-  hint: undefined,
 });
 
 it('hands the trace to the page that answers, and only to it, and lets nobody share it', async () => {
@@ -149,13 +139,18 @@ it('shows the page without what could run', () => {
 });
 
 it('begins with the summary, or with the text of a run without times', () => {
-  const kinds = ['overview', 'torch-table', 'lightning'].map((name) => ({ name, title: name, question: '', by: [] }));
-  const tool = (state: 'ready' | 'unavailable') => toolWith('timeline', state);
-  const drawn = entriesOf({ kinds: ['PyTorch'], tools: [tool('ready')], profileKinds: [] }, kinds);
-  expect(drawn.map((entry) => entry.id)).toEqual(['summary', 'html', 'torch-table', 'lightning', 'overview']);
+  const unavailable = (...names: readonly string[]) => ({
+    reports: names.map((id) => ({ id, state: 'unavailable' as const, reason: 'not recorded: x', hint: undefined })),
+  });
+  const drawn = entriesOf(unavailable('kernels'));
+  const texts = ['summary', 'html', 'torch-table', 'lightning', 'cprofile', 'overview'];
+  expect(drawn.map((entry) => entry.id).slice(0, 6)).toEqual(texts);
+  expect(drawn.filter((entry) => entry.missing !== undefined).map((entry) => entry.id)).toEqual(['kernels']);
+  expect(drawn.map((entry) => entry.title)).toContain('PyTorch key_averages');
   expect(firstOf(drawn)?.id).toBe('summary');
-  const sums = { kinds: ['Lightning'], tools: [tool('unavailable')], profileKinds: ['actions'] };
-  expect(firstOf(entriesOf(sums, kinds))?.id).toBe('lightning');
+  const names = REPORT_KINDS.map((kind) => kind.name);
+  expect(firstOf(entriesOf(unavailable(...names.filter((name) => name !== 'lightning'))))?.id).toBe('lightning');
+  expect(firstOf(entriesOf(unavailable(...names)))?.id).toBe('html');
 });
 
 it('writes a report as markdown', () => {
@@ -187,37 +182,4 @@ it('writes what explains a figure behind it', () => {
     ],
   });
   expect(markdownOf(report, 'X')).toBe('# X\n\n- Peak memory: 1.00 KiB of 4.00 KiB\n');
-});
-
-it('knows which reports a run cannot fill', () => {
-  const tool = toolWith;
-  const drawn = {
-    kinds: ['JAX'],
-    tools: [tool('timeline', 'ready'), tool('kernels', 'unavailable')],
-    profileKinds: [],
-  };
-  expect(['overview', 'kernels', 'idle', 'overlap', 'torch-table'].map((kind) => isUnfillable(drawn, kind))).toEqual([
-    false,
-    true,
-    true,
-    true,
-    true,
-  ]);
-  const sums = { kinds: ['Lightning'], tools: [tool('timeline', 'unavailable')] };
-  const unfilled = (profileKinds: readonly string[]) =>
-    ['overview', 'lightning', 'cprofile'].map((kind) => isUnfillable({ ...sums, profileKinds }, kind));
-  expect(unfilled(['functions'])).toEqual([true, false, false]);
-  expect(unfilled(['actions'])).toEqual([true, false, true]);
-  const nothing = {
-    kinds: ['Chrome'],
-    tools: [tool('timeline', 'unavailable'), tool('ops', 'unavailable')],
-    profileKinds: [],
-  };
-  const opKinds = (...words: string[]) =>
-    ['lightning', 'cprofile'].map((kind) => isUnfillable({ ...drawn, opKinds: words }, kind));
-  expect(opKinds('framework')).toEqual([true, true]);
-  expect(opKinds('framework', 'python')).toEqual([true, false]);
-  expect(opKinds('action')).toEqual([false, true]);
-  expect(isUnfillable(nothing, 'cprofile')).toBe(true);
-  expect(firstOf(entriesOf(nothing, [{ name: 'cprofile', title: 'cProfile', question: '', by: [] }]))?.id).toBe('html');
 });

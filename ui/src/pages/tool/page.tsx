@@ -1,7 +1,8 @@
 // page.tsx: what a tool shows that this run cannot fill: why, and what works instead.
 import type { JSX } from 'preact';
+import type { Tool } from '../../model/generated.ts';
 import type { RunDetail } from '../../model/run.ts';
-import { type Tool, toolOf } from '../../model/tools.ts';
+import { sentenceOf, toolOf } from '../../model/tools.ts';
 import { CopyButton, EmptyState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 
@@ -60,12 +61,6 @@ export function ToolPage({
 export const instead = (run: Pick<RunDetail, 'tools'>): string =>
   ['timeline', 'ops', 'reports'].find((id) => run.tools.find((tool) => tool.id === id)?.state !== 'unavailable') ??
   'reports';
-
-/** `not recorded: no X` -> `No X.` Pure. */
-export function sentenceOf(reason: string): string {
-  const text = reason.replace(/^not recorded: /, '');
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
-}
 
 /** Why a tool is not available for a run, in a sentence. */
 export function reasonOf(

@@ -1,0 +1,357 @@
+//! Which pages of the viewer and which reports a run can fill.
+//!
+//! Answered from tracks, names and facts: no analysis runs, so that opening a run waits for none. A
+//! page or report that turns out to be empty gives its own reason.
+
+use stepscope_analysis::collectives::may_be_collective;
+use stepscope_analysis::ops::has_torch_operators;
+use stepscope_analysis::producer::is_of;
+use stepscope_analysis::python_calls::is_call;
+use stepscope_analysis::timeline_query::statistics_tree::statistics;
+use stepscope_compat::lightning_actions;
+use stepscope_model::{ProfileKind, TrackKind};
+use stepscope_store::Trace;
+
+use crate::hints::{Lack, hint};
+use crate::reports::{KINDS, Kind, lack_of};
+use crate::tools::{NEURON_TOOLS, TOOLS, Tool};
+
+/// Whether a run can fill a page or a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Ready,
+    /// In part: another page is the better start.
+    Partial {
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// It cannot.
+    Unavailable {
+        /// Why.
+        reason: &'static str,
+        /// The line of code that would record it, in the framework that wrote the run.
+        hint: Option<&'static str>,
+    },
+}
+
+/// What a run can fill.
+pub struct RunAvailability {
+    /// The pages, in the order of the viewer's rail; those with Neuron's names last.
+    pub tools: Vec<(&'static Tool, Availability)>,
+    /// The reports, in the order of [`KINDS`].
+    pub reports: Vec<(&'static Kind, Availability)>,
+}
+
+/// Returns which pages and reports a run can fill; `has_steps`: it has steps, marked or derived.
+pub fn availability(trace: &Trace, has_steps: bool) -> RunAvailability {
+    let contents = Contents::from_trace(trace, has_steps);
+    let with_hint = |answer: Result<Option<&'static str>, Missing>| match answer {
+        Ok(None) => Availability::Ready,
+        Ok(Some(reason)) => Availability::Partial { reason },
+        Err((reason, lack)) => Availability::Unavailable {
+            reason,
+            hint: Some(hint(trace, lack)).filter(|line| !line.is_empty()),
+        },
+    };
+    let neuron = is_of(trace, "NEURON").then_some(NEURON_TOOLS);
+    RunAvailability {
+        tools: TOOLS
+            .iter()
+            .chain(neuron.unwrap_or_default())
+            .map(|tool| (tool, with_hint(contents.tool(tool.page))))
+            .collect(),
+        reports: KINDS
+            .iter()
+            .map(|kind| (kind, with_hint(contents.report(kind.name))))
+            .collect(),
+    }
+}
+
+/// Why nothing can be shown, and what the run lacks.
+type Missing = (&'static str, Lack);
+
+const NO_TIMES: Missing = ("not recorded: the files have no timestamps", Lack::Times);
+const NO_KERNELS: Missing = (
+    "not recorded: the run holds nothing that ran on a device",
+    Lack::Kernels,
+);
+const NO_MEMORY: Missing = (
+    "not recorded: the run holds no allocations and no counters of bytes",
+    Lack::Memory,
+);
+const ONE_RANK: Missing = (
+    "the run is of one process, and its devices did not communicate: there is nothing to compare",
+    Lack::Ranks,
+);
+const NO_CALLS: Missing = (
+    "not recorded: the run has no calls, labels or stacks of host threads",
+    Lack::PythonFunctions,
+);
+const NO_PYTHON: Missing = (
+    "not recorded: no calls of Python functions are in this run",
+    Lack::PythonFunctions,
+);
+const NO_ACTIONS: Missing = (
+    "not recorded: no action of a Lightning trainer is in this run",
+    Lack::Actions,
+);
+const NO_OPERATORS: Missing = (
+    "not recorded: no operators of PyTorch are in this run",
+    Lack::FrameworkOps,
+);
+
+/// What a run holds, as far as pages and reports depend on it.
+#[derive(Clone, Copy)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each asked by some page or report"
+)]
+struct Contents {
+    /// Events with times.
+    drawn: bool,
+    steps: bool,
+    /// Device queues with slices.
+    queues: bool,
+    /// Allocations, or counters of bytes.
+    memory: bool,
+    /// More than one process.
+    ranks: bool,
+    /// Collectives, also among the devices of one process.
+    collectives: bool,
+    /// Statistics without times.
+    statistics: bool,
+    /// Statistics of functions.
+    functions: bool,
+    /// Statistics of functions with their callers.
+    callers: bool,
+    /// A report file of Lightning's profilers.
+    lightning_file: bool,
+    /// Names of a framework or compiler, which are worth an overview.
+    known_ops: bool,
+    /// Slices of host threads.
+    host: bool,
+    /// Calls of Python functions on the timeline.
+    python: bool,
+    /// Actions of a Lightning trainer on the timeline.
+    actions: bool,
+    /// Operators of PyTorch.
+    torch: bool,
+}
+
+impl Contents {
+    fn from_trace(trace: &Trace, steps: bool) -> Self {
+        let tracks = trace.tracks();
+        let mut found = Self {
+            drawn: tracks
+                .iter()
+                .any(|track| track.slices + track.instants + track.samples > 0),
+            steps,
+            queues: tracks
+                .iter()
+                .any(|track| track.kind == TrackKind::DeviceQueue && track.slices > 0),
+            memory: tracks.iter().any(|track| {
+                track.samples > 0 && matches!(track.unit.as_deref(), Some("bytes" | "B" | "byte"))
+            }),
+            ranks: trace.files().len() > 1,
+            collectives: false,
+            statistics: trace.profiles().next().is_some(),
+            functions: trace
+                .profiles()
+                .any(|(_, profile)| profile.kind == ProfileKind::Functions),
+            callers: !statistics(trace).is_empty(),
+            lightning_file: trace
+                .profiles()
+                .any(|(file, _)| file.spec.format == "lightning-report"),
+            known_ops: false,
+            host: tracks
+                .iter()
+                .any(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0),
+            python: false,
+            actions: false,
+            torch: is_of(trace, "PyTorch") || has_torch_operators(trace),
+        };
+        // One pass over the distinct names.
+        trace.find_names(&mut |name| {
+            found.see(name);
+            false
+        });
+        found
+    }
+
+    fn see(&mut self, name: &str) {
+        self.known_ops |= name.starts_with("aten::")
+            || name.starts_with("ProfilerStep#")
+            || name == "ThunkExecutor::Execute";
+        self.memory |= matches!(name, "[memory]" | "MemoryAllocation" | "MemoryDeallocation");
+        self.python |= name == "python_function" || is_call(name);
+        self.actions |= lightning_actions::is_action(name);
+        // The most expensive question comes last and is asked until it is answered.
+        self.collectives = self.collectives || may_be_collective(name);
+    }
+
+    /// `Ok(Some(reason))`: in part.
+    fn tool(self, page: &str) -> Result<Option<&'static str>, Missing> {
+        match page {
+            "reports" => Ok(None),
+            "ops" if self.statistics => Ok(None),
+            "calls" if self.host || self.callers => Ok(None),
+            "calls" => Err(NO_CALLS),
+            _ if !self.drawn => Err(NO_TIMES),
+            "overview" if !(self.steps || self.queues || self.known_ops) => Ok(Some(
+                "no steps, devices or operations are marked in this run",
+            )),
+            "kernels" if !self.queues => Err(NO_KERNELS),
+            "memory" if !self.memory => Err(NO_MEMORY),
+            "ranks" if !self.ranks && self.collectives => Ok(Some(
+                "the run is of one process: its devices are compared, not ranks",
+            )),
+            "ranks" if !self.ranks => Err(ONE_RANK),
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`Self::tool`], of a report.
+    fn report(self, kind: &str) -> Result<Option<&'static str>, Missing> {
+        match lack_of(kind, None) {
+            Lack::PythonFunctions if self.functions || self.drawn && self.python => Ok(None),
+            Lack::PythonFunctions if self.drawn || self.statistics => Err(NO_PYTHON),
+            Lack::Actions if self.lightning_file || self.drawn && self.actions => Ok(None),
+            Lack::Actions if self.drawn || self.statistics => Err(NO_ACTIONS),
+            _ if !self.drawn => Err(NO_TIMES),
+            Lack::FrameworkOps if !self.torch => Err(NO_OPERATORS),
+            Lack::Kernels => self.tool("kernels"),
+            Lack::Memory => self.tool("memory"),
+            Lack::Ranks | Lack::Collectives => self.tool("ranks"),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{Dur, EventSink as _, Profile, ProfileRow, SliceIn, TrackPatch};
+    use stepscope_store::{FileSpec, TraceBuilder};
+
+    use super::*;
+
+    /// Names of the reports that the run cannot fill.
+    fn unfilled(trace: &Trace) -> Vec<&'static str> {
+        let found = availability(trace, false);
+        assert_eq!(found.reports.len(), KINDS.len());
+        let reports = found.reports.into_iter();
+        reports
+            .filter(|(_, answer)| matches!(answer, Availability::Unavailable { .. }))
+            .map(|(kind, _)| kind.name)
+            .collect()
+    }
+
+    fn tool(trace: &Trace, id: &str) -> Availability {
+        let found = availability(trace, false);
+        let (_, answer) = found.tools.iter().find(|(tool, _)| tool.id == id).unwrap();
+        *answer
+    }
+
+    /// A run with one slice on one host thread.
+    fn thread_slice(name: &str) -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        let track = sink.track("thread");
+        let kind = Some(TrackKind::Thread);
+        sink.describe(
+            track,
+            TrackPatch {
+                kind,
+                ..TrackPatch::default()
+            },
+        );
+        let name = sink.name(name);
+        sink.slice(
+            track,
+            SliceIn {
+                name,
+                dur: Dur::from_ps(5_000),
+                ..SliceIn::default()
+            },
+        );
+        builder.add(sink);
+        builder.finish()
+    }
+
+    fn statistics_of(kind: ProfileKind, format: &str) -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec {
+            format: format.to_owned(),
+            ..FileSpec::default()
+        });
+        sink.profile(Profile {
+            kind,
+            rows: vec![ProfileRow::default()],
+            ..Profile::default()
+        });
+        builder.add(sink);
+        builder.finish()
+    }
+
+    const DEVICE_REPORTS: [&str; 3] = ["kernels", "idle", "overlap"];
+    const OTHERS: [&str; 6] = [
+        "collectives",
+        "ranks",
+        "memory",
+        "torch-table",
+        "lightning",
+        "cprofile",
+    ];
+
+    #[test]
+    fn a_timeline_of_host_labels_fills_no_report_of_devices() {
+        let trace = thread_slice("forward");
+        assert_eq!(unfilled(&trace), [&DEVICE_REPORTS[..], &OTHERS].concat());
+        assert_eq!(tool(&trace, "timeline"), Availability::Ready);
+        assert!(matches!(
+            tool(&trace, "overview"),
+            Availability::Partial { .. }
+        ));
+    }
+
+    #[test]
+    fn names_on_the_timeline_make_reports_available() {
+        let missing_with = |name: &str| unfilled(&thread_slice(name));
+        assert!(!missing_with("$a.py:1 f").contains(&"cprofile"));
+        assert!(!missing_with("[pl][profile]run_training_batch").contains(&"lightning"));
+        assert!(!missing_with("gloo:all_reduce").contains(&"collectives"));
+        assert_eq!(missing_with("x").len(), DEVICE_REPORTS.len() + OTHERS.len());
+    }
+
+    #[test]
+    fn statistics_fill_the_reports_of_their_kind() {
+        let all_but = |filled: &[&str]| -> Vec<&str> {
+            let names = KINDS.iter().map(|kind| kind.name);
+            names.filter(|name| !filled.contains(name)).collect()
+        };
+        let of_functions = statistics_of(ProfileKind::Functions, "pstats");
+        assert_eq!(unfilled(&of_functions), all_but(&["cprofile"]));
+        assert_eq!(tool(&of_functions, "ops"), Availability::Ready);
+        assert!(matches!(
+            tool(&of_functions, "timeline"),
+            Availability::Unavailable { .. }
+        ));
+        let of_actions = statistics_of(ProfileKind::Actions, "lightning-report");
+        assert_eq!(unfilled(&of_actions), all_but(&["lightning"]));
+        let advanced = statistics_of(ProfileKind::Functions, "lightning-report");
+        assert_eq!(unfilled(&advanced), all_but(&["lightning", "cprofile"]));
+        assert_eq!(unfilled(&TraceBuilder::new().finish()), all_but(&[]));
+    }
+
+    #[test]
+    fn tools_have_their_own_ids_letters_and_groups() {
+        let mut letters: Vec<_> = TOOLS.iter().map(|tool| tool.letter.unwrap()).collect();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!(letters.len(), TOOLS.len());
+        for tool in TOOLS.iter().chain(NEURON_TOOLS) {
+            assert!(crate::tools::GROUPS.contains(&tool.group), "{}", tool.id);
+            assert!(TOOLS.iter().any(|page| page.id == tool.page), "{}", tool.id);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The pages of the viewer, as the tool box, the rail and the keyboard offer them.
+//!
+//! `cargo xtask gen` writes them for the viewer (`ui/src/model/generated.ts`).
+
+/// A page of the viewer under one of its names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// Last part of its address.
+    pub id: &'static str,
+    /// Id of the page that it opens: its own, unless it is another profiler's name for a page.
+    pub page: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// Heading of the list that it is in.
+    pub group: &'static str,
+    /// The key that opens it after `G`.
+    pub letter: Option<&'static str>,
+    /// Names in other viewers; typed into the tool box, they find it.
+    pub aliases: &'static [&'static str],
+    /// The question that it answers.
+    pub question: &'static str,
+    /// How it opens its page: parameters of the page's address.
+    pub view: &'static [(&'static str, &'static str)],
+}
+
+impl Tool {
+    const fn new(
+        id: &'static str,
+        title: &'static str,
+        letter: &'static str,
+        question: &'static str,
+        aliases: &'static [&'static str],
+    ) -> Self {
+        Self {
+            id,
+            page: id,
+            title,
+            group: "General",
+            letter: Some(letter),
+            aliases,
+            question,
+            view: &[],
+        }
+    }
+
+    const fn in_group(self, group: &'static str) -> Self {
+        Self { group, ..self }
+    }
+}
+
+/// Headings of the lists, in their order.
+pub const GROUPS: &[&str] = &["General", "GPU", "NEURON"];
+
+/// The pages, in the order of the viewer's rail.
+pub const TOOLS: &[Tool] = &[
+    Tool::new(
+        "overview",
+        "Overview",
+        "o",
+        "How long do steps take, and what should I look at first?",
+        &["overview_page"],
+    ),
+    Tool::new(
+        "timeline",
+        "Timeline",
+        "t",
+        "What ran when, on every thread and device?",
+        &[
+            "trace_viewer",
+            "trace_viewer@",
+            "trace",
+            "neuron-trace",
+            "neuron-timeline",
+            "operator-timeline",
+        ],
+    ),
+    Tool::new(
+        "ops",
+        "Ops",
+        "p",
+        "Which operations cost most, and which waste most?",
+        &[
+            "op_profile",
+            "hlo_stats",
+            "hlo_op_stats",
+            "framework_op_stats",
+            "tensorflow_stats",
+            "operator-framework",
+            "operator-hlo",
+            "neuron-operators-framework",
+            "neuron-operators-hlo",
+        ],
+    ),
+    Tool::new(
+        "calls",
+        "Call tree",
+        "f",
+        "Which functions, labels and stacks take the time of the host, and who calls them?",
+        &["flame_graph", "flamegraph", "call_tree", "bottom_up"],
+    ),
+    Tool::new(
+        "kernels",
+        "Kernels",
+        "k",
+        "Which kernels run, how often and how well?",
+        &["kernel_stats"],
+    )
+    .in_group("GPU"),
+    Tool::new(
+        "memory",
+        "Memory",
+        "m",
+        "What is in memory over time, and what is alive at the peak?",
+        &["memory_profile"],
+    ),
+    Tool::new(
+        "input",
+        "Input pipeline",
+        "i",
+        "Do steps wait for input?",
+        &["input_pipeline_analyzer"],
+    ),
+    Tool::new(
+        "ranks",
+        "Ranks",
+        "r",
+        "Which rank is the straggler, and what does it cost?",
+        &["pod_viewer", "megascale_stats"],
+    ),
+    Tool::new(
+        "reports",
+        "Reports",
+        "e",
+        "Tables in familiar formats, and exports.",
+        &["perfetto"],
+    ),
+];
+
+/// Names that Neuron's own viewer gives to pages; offered for runs of Neuron devices.
+pub const NEURON_TOOLS: &[Tool] = &[
+    neuron("neuron-trace", "timeline", "Trace", &["trace"], &[]),
+    neuron(
+        "neuron-operators-framework",
+        "ops",
+        "Operators (framework)",
+        &["operator-framework"],
+        &[("by", "neuron-framework")],
+    ),
+    neuron(
+        "neuron-operators-hlo",
+        "ops",
+        "Operators (HLO)",
+        &["operator-hlo"],
+        &[("by", "neuron-hlo")],
+    ),
+    neuron(
+        "neuron-timeline",
+        "timeline",
+        "Operator timeline",
+        &["operator-timeline"],
+        &[("grouping", "device")],
+    ),
+];
+
+const fn neuron(
+    id: &'static str,
+    page: &'static str,
+    title: &'static str,
+    aliases: &'static [&'static str],
+    view: &'static [(&'static str, &'static str)],
+) -> Tool {
+    Tool {
+        id,
+        page,
+        title,
+        group: "NEURON",
+        letter: None,
+        aliases,
+        question: "",
+        view,
+    }
+}
