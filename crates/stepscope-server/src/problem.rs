@@ -189,7 +189,7 @@ impl Problem {
             StatusCode::CONFLICT,
             "run-changed",
             "the run has changed",
-            "v is not the run's contentHash any more".to_owned(),
+            "v is not the run's content_hash any more".to_owned(),
         )
         .hint("fetch the run again")
         .at("v")

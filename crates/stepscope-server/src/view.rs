@@ -90,7 +90,7 @@ impl RunView {
         self.parts.labels_only
     }
 
-    /// What `contentHash`, `v` and `ETag` hold: changes with the content of the run and with the
+    /// What `content_hash`, `v` and `ETag` hold: changes with the content of the run and with the
     /// program, so that no cache mixes answers of two builds.
     pub(crate) fn tag(&self) -> &str {
         &self.parts.tag

@@ -52,7 +52,7 @@ export async function fetchCalls(run: string, ask: CallsQuery, options?: Request
       count: column(answer, 'count', Uint32Array),
       kind: column(answer, 'kind', Uint8Array),
       longest: column(answer, 'longest', Uint32Array),
-      longestNs: column(answer, 'longestNs', Float64Array),
+      longestNs: column(answer, 'longest_ns', Float64Array),
     }),
     by: asText(answer.header['by']) ?? ask.by,
     available: asTexts(answer.header['available']),

@@ -41,8 +41,8 @@ export function captureOf(value: Json): Capture | undefined {
     phase,
     stopping: asFlag(fields['stopping']),
     attempt: asNumber(fields['attempt']) ?? 1,
-    elapsedMs: asNumber(fields['elapsedMs']) ?? 0,
-    totalMs: asNumber(fields['totalMs']) ?? 0,
+    elapsedMs: asNumber(fields['elapsed_ms']) ?? 0,
+    totalMs: asNumber(fields['total_ms']) ?? 0,
     hosts: asArray(fields['hosts']).flatMap((host) => hostOf(host) ?? []),
     run: asText(fields['run']),
     message: asText(fields['message']),
@@ -51,7 +51,9 @@ export function captureOf(value: Json): Capture | undefined {
 
 /** Starts a capture; gives its id. */
 export async function startCapture(wish: CaptureWish): Promise<string> {
-  return asText(asObject(await sendJson('POST', serverPath('/capture'), wish))?.['id']) ?? '';
+  const { durationMs, hostLevel, delayMs, ...rest } = wish;
+  const body = { ...rest, duration_ms: durationMs, host_level: hostLevel, delay_ms: delayMs };
+  return asText(asObject(await sendJson('POST', serverPath('/capture'), body))?.['id']) ?? '';
 }
 
 export const fetchCapture = async (id: string): Promise<Capture | undefined> =>

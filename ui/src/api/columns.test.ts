@@ -16,7 +16,7 @@ function answer(
   strings: readonly string[] = [],
   bytes = 64,
 ): ArrayBuffer {
-  let header = JSON.stringify({ rows, strings, short: { 1: 'short' }, cols, binNs: 2.5 });
+  let header = JSON.stringify({ rows, strings, short: { 1: 'short' }, cols, bin_ns: 2.5 });
   while ((8 + header.length) % 8 !== 0) header += ' ';
   const base = 8 + header.length;
   const buffer = new ArrayBuffer(base + bytes);
@@ -56,7 +56,7 @@ describe('decodeColumns', () => {
     expect([...column(columns, 'name', Uint32Array)].map((at) => columns.strings[at])).toEqual(['b', 'a']);
     expect(columns.labels).toEqual(['a', 'short']);
     expect([...column(columns, 'kind', Uint8Array)]).toEqual([0, 7]);
-    expect(columns.header['binNs']).toBe(2.5);
+    expect(columns.header['bin_ns']).toBe(2.5);
   });
 
   it('takes an answer without rows', () => {

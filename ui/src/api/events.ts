@@ -72,7 +72,7 @@ export async function fetchNames(
       const row = asObject(item);
       const name = asText(row?.['name']);
       if (row === undefined || name === undefined) return [];
-      const label = asText(row['shortName']) ?? name;
+      const label = asText(row['short_name']) ?? name;
       return [{ name, label, count: asNumber(row['count']) ?? 0, first: asNumber(row['first']) ?? -1 }];
     }),
   };

@@ -18,13 +18,13 @@ function curveOf(value: Json): MemoryCurve | undefined {
     host: asText(fields['host']) ?? '',
     absolute: asFlag(fields['absolute']),
     addressed: asFlag(fields['addressed']),
-    capacityBytes: asNumber(fields['capacityBytes']),
-    peakBytes: asNumber(fields['peakBytes']) ?? 0,
-    peakAtNs: asNumber(fields['peakAtNs']) ?? 0,
-    peakEvent: asNumber(fields['peakEvent']),
-    atNs: numbers(fields['atNs']).map((at) => at ?? 0),
-    inUseBytes: numbers(fields['inUseBytes']),
-    reservedBytes: Array.isArray(fields['reservedBytes']) ? numbers(fields['reservedBytes']) : undefined,
+    capacityBytes: asNumber(fields['capacity_bytes']),
+    peakBytes: asNumber(fields['peak_bytes']) ?? 0,
+    peakAtNs: asNumber(fields['peak_at_ns']) ?? 0,
+    peakEvent: asNumber(fields['peak_event']),
+    atNs: numbers(fields['at_ns']).map((at) => at ?? 0),
+    inUseBytes: numbers(fields['in_use_bytes']),
+    reservedBytes: Array.isArray(fields['reserved_bytes']) ? numbers(fields['reserved_bytes']) : undefined,
   };
 }
 
@@ -49,8 +49,8 @@ function aliveRow(value: Json, name: (allocator: number) => string): ReportRow |
     layer: asText(fields['layer']),
     line: asText(fields['line']),
     allocator: name(asNumber(fields['allocator']) ?? 0),
-    allocated_at_ns: asNumber(fields['allocatedNs']),
-    freed_at_ns: asNumber(fields['freedNs']),
+    allocated_at_ns: asNumber(fields['allocated_ns']),
+    freed_at_ns: asNumber(fields['freed_ns']),
     event: asNumber(asObject(fields['event'])?.['id']),
   };
 }
@@ -81,11 +81,11 @@ export async function fetchAlive(
     return row === undefined ? [] : [row];
   });
   return {
-    atNs: asNumber(body['atNs']) ?? ask.atNs,
+    atNs: asNumber(body['at_ns']) ?? ask.atNs,
     total: asNumber(body['total']) ?? rows.length,
-    totalBytes: asNumber(body['totalBytes']) ?? 0,
-    unknownBytes: asNumber(body['unknownBytes']) ?? 0,
-    programBytes: asNumber(body['programBytes']) ?? 0,
+    totalBytes: asNumber(body['total_bytes']) ?? 0,
+    unknownBytes: asNumber(body['unknown_bytes']) ?? 0,
+    programBytes: asNumber(body['program_bytes']) ?? 0,
     rows,
     groups: asArray(body['groups']).flatMap((item) => {
       const fields = asObject(item);

@@ -49,11 +49,11 @@ export async function fetchServer(options?: RequestOptions): Promise<ServerInfo>
   const body = asObject((await getJson(serverPath('/server'), options)).body) ?? {};
   return {
     version: asText(body['version']) ?? '',
-    readOnly: asFlag(body['readOnly']),
+    readOnly: asFlag(body['read_only']),
     example: asFlag(body['example']),
     capture: asFlag(body['capture']),
-    captureReason: asText(body['captureReason']),
-    logDirs: asTexts(body['logDirs']),
+    captureReason: asText(body['capture_reason']),
+    logDirs: asTexts(body['log_dirs']),
     token: asText(body['token']),
   };
 }
@@ -77,7 +77,7 @@ function summaryOf(value: Json): RunSummary | undefined {
   const fields = asObject(value);
   const id = asText(fields?.['id']);
   if (fields === undefined || id === undefined) return undefined;
-  const recorded = Date.parse(asText(fields['recordedAt']) ?? '');
+  const recorded = Date.parse(asText(fields['recorded_at']) ?? '');
   return {
     id,
     name: asText(fields['name']) ?? id,
@@ -85,8 +85,8 @@ function summaryOf(value: Json): RunSummary | undefined {
     hosts: asTexts(fields['hosts']),
     devices: asNumber(fields['devices']),
     steps: asNumber(fields['steps']),
-    stepNs: asNumber(fields['stepNs']),
-    durationNs: asNumber(fields['durationNs']),
+    stepNs: asNumber(fields['step_ns']),
+    durationNs: asNumber(fields['duration_ns']),
     profiles: asNumber(fields['profiles']),
     recordedUnixMs: Number.isNaN(recorded) ? undefined : recorded,
     bytes: asNumber(fields['bytes']) ?? 0,
@@ -101,7 +101,7 @@ export async function fetchRuns(options?: RequestOptions): Promise<ListedRuns> {
   const body = asObject((await getJson(serverPath('/runs'), options)).body);
   // Newest first, also where opening a run has told a better time than its file's.
   const age = (run: RunSummary) => -(run.recordedUnixMs ?? Number.NEGATIVE_INFINITY);
-  const left = asObject(body?.['notReadable']);
+  const left = asObject(body?.['not_readable']);
   return {
     runs: asArray(body?.['runs'])
       .flatMap((item) => summaryOf(item) ?? [])
@@ -140,7 +140,7 @@ function warningOf(value: Json): RunWarning | undefined {
 }
 
 function detailOf(body: JsonObject): RunDetail {
-  const durationNs = asNumber(body['durationNs']) ?? 0;
+  const durationNs = asNumber(body['duration_ns']) ?? 0;
   const view = asObject(body['view']);
   const counts = asObject(body['counts']);
   const hosts = asArray(body['hosts']).flatMap((host) => asText(host) ?? asText(asObject(host)?.['name']) ?? []);
@@ -148,11 +148,11 @@ function detailOf(body: JsonObject): RunDetail {
     id: asText(body['id']) ?? '',
     name: asText(body['name']) ?? '',
     kinds: asTexts(body['kinds']),
-    contentHash: asText(body['contentHash']) ?? '',
+    contentHash: asText(body['content_hash']) ?? '',
     durationNs,
     fit: { startNs: asNumber(view?.['t0']) ?? 0, endNs: asNumber(view?.['t1']) ?? durationNs },
     outside: asNumber(view?.['outside']) ?? 0,
-    labelsOnly: asFlag(view?.['labelsOnly']),
+    labelsOnly: asFlag(view?.['labels_only']),
     hosts,
     ranks: asArray(body['ranks']).flatMap((rank) => asNumber(rank) ?? asNumber(asObject(rank)?.['rank']) ?? []),
     steps: asNumber(asObject(body['steps'])?.['count']) ?? 0,
@@ -221,11 +221,11 @@ function trackOf(value: Json): Track | undefined {
     kind,
     role: asText(fields['role']) ?? '',
     rows: asNumber(fields['rows']) ?? 1,
-    overlapRows: asNumber(fields['overlapRows']) ?? 0,
+    overlapRows: asNumber(fields['overlap_rows']) ?? 0,
     events: asNumber(fields['events']) ?? 0,
-    busyNs: asNumber(fields['busyNs']),
-    firstNs: asNumber(fields['firstNs']),
-    lastNs: asNumber(fields['lastNs']),
+    busyNs: asNumber(fields['busy_ns']),
+    firstNs: asNumber(fields['first_ns']),
+    lastNs: asNumber(fields['last_ns']),
     unit: asText(fields['unit']),
     host: asText(fields['host']),
     rank: asNumber(fields['rank']),
@@ -277,12 +277,12 @@ export function refOf(value: Json): EventRef | undefined {
   return {
     id,
     name: asText(fields['name']) ?? '',
-    label: asText(fields['shortName']) ?? asText(fields['name']) ?? '',
+    label: asText(fields['short_name']) ?? asText(fields['name']) ?? '',
     track: asNumber(fields['track']) ?? -1,
     row: asNumber(fields['row']) ?? 0,
-    startNs: asNumber(fields['startNs']) ?? 0,
-    durNs: asNumber(fields['durNs']) ?? 0,
-    kind: asNumber(fields['kindId']) ?? kindNumber(asText(fields['kind']) ?? ''),
+    startNs: asNumber(fields['start_ns']) ?? 0,
+    durNs: asNumber(fields['duration_ns']) ?? 0,
+    kind: asNumber(fields['kind_id']) ?? kindNumber(asText(fields['kind']) ?? ''),
   };
 }
 
@@ -298,7 +298,7 @@ function frameOf(value: Json): FrameRef | undefined {
   const id = asNumber(fields?.['id']);
   const name = asText(fields?.['name']);
   if (fields === undefined || id === undefined || name === undefined) return undefined;
-  return { id, name, label: asText(fields['shortName']) ?? name };
+  return { id, name, label: asText(fields['short_name']) ?? name };
 }
 
 function contextOf(value: Json): EventContext {
@@ -323,17 +323,17 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
     kindText: asText(body['kind']) ?? '',
     category: asText(body['category']),
     demangled: asText(body['demangled']),
-    trackName: asText(body['trackName']) ?? '',
-    trackKey: asText(body['trackKey']) ?? '',
-    selfNs: asNumber(body['selfNs']) ?? 0,
+    trackName: asText(body['track_name']) ?? '',
+    trackKey: asText(body['track_key']) ?? '',
+    selfNs: asNumber(body['self_ns']) ?? 0,
     depth: asNumber(body['depth']) ?? 0,
     instant: asFlag(body['instant']),
     unfinished: asFlag(body['unfinished']),
     derived: asFlag(body['derived']),
     step: asNumber(body['step']),
     args: Object.entries(asObject(body['args']) ?? {}),
-    argsCut: asObject(body['argsCut']) ?? {},
-    argsError: asText(body['argsError']),
+    argsCut: asObject(body['args_cut']) ?? {},
+    argsError: asText(body['args_error']),
     stack: asTexts(body['stack']),
     source: sourceText(body['source']),
     among:
@@ -343,14 +343,14 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
             count: asNumber(among['count']) ?? 0,
             rank: asNumber(among['rank']) ?? 0,
             percentile: asNumber(among['percentile']) ?? 0,
-            minNs: asNumber(among['minNs']) ?? 0,
-            medianNs: asNumber(among['medianNs']) ?? 0,
-            maxNs: asNumber(among['maxNs']) ?? 0,
-            totalNs: asNumber(among['totalNs']) ?? 0,
+            minNs: asNumber(among['min_ns']) ?? 0,
+            medianNs: asNumber(among['median_ns']) ?? 0,
+            maxNs: asNumber(among['max_ns']) ?? 0,
+            totalNs: asNumber(among['total_ns']) ?? 0,
           },
     context: contextOf(body['context'] ?? null),
-    flowIn: asNumber(body['flowIn']) ?? 0,
-    flowOut: asNumber(body['flowOut']) ?? 0,
+    flowIn: asNumber(body['flow_in']) ?? 0,
+    flowOut: asNumber(body['flow_out']) ?? 0,
   };
 }
 
@@ -360,7 +360,7 @@ export async function fetchNeighbours(run: string, id: number, v: string): Promi
     prev: asNumber(body['prev']),
     next: asNumber(body['next']),
     parent: asNumber(body['parent']),
-    firstChild: asNumber(body['firstChild']),
+    firstChild: asNumber(body['first_child']),
   };
 }
 
@@ -414,8 +414,8 @@ export async function fetchSearch(run: string, ask: SearchQuery, options?: Reque
     t0: ask.range?.startNs,
     t1: ask.range?.endNs,
     tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
-    minNs: ask.minNs,
-    maxNs: ask.maxNs,
+    min_ns: ask.minNs,
+    max_ns: ask.maxNs,
     limit: ask.limit,
     offset: ask.offset,
     near: ask.near,
@@ -428,7 +428,7 @@ export async function fetchSearch(run: string, ask: SearchQuery, options?: Reque
     names: asNumber(body['names']) ?? 0,
     first: asNumber(body['first']) ?? 0,
     hits: asArray(body['hits']).flatMap((item) => refOf(item) ?? []),
-    byTrack: asArray(body['byTrack']).flatMap((item) => {
+    byTrack: asArray(body['by_track']).flatMap((item) => {
       const [track, count] = asArray(item);
       return typeof track === 'number' && typeof count === 'number' ? [[track, count] as const] : [];
     }),
@@ -472,32 +472,32 @@ export async function fetchAggregate(
   return {
     total: asNumber(body['total']) ?? 0,
     matchedCount: asNumber(matched?.['count']) ?? 0,
-    matchedSelfNs: asNumber(matched?.['selfNs']) ?? 0,
+    matchedSelfNs: asNumber(matched?.['self_ns']) ?? 0,
     rows: asArray(body['rows']).flatMap((item) => {
       const row = asObject(item);
       if (row === undefined) return [];
       return [
         {
           key: asTexts(row['key']),
-          shortName: asText(row['shortName']),
+          shortName: asText(row['short_name']),
           track: asNumber(row['track']),
           kind: asNumber(row['kind']),
           count: asNumber(row['count']) ?? 0,
-          totalNs: asNumber(row['totalNs']) ?? 0,
-          selfNs: asNumber(row['selfNs']) ?? 0,
-          meanNs: asNumber(row['meanNs']) ?? 0,
-          minNs: asNumber(row['minNs']) ?? 0,
-          maxNs: asNumber(row['maxNs']) ?? 0,
+          totalNs: asNumber(row['total_ns']) ?? 0,
+          selfNs: asNumber(row['self_ns']) ?? 0,
+          meanNs: asNumber(row['mean_ns']) ?? 0,
+          minNs: asNumber(row['min_ns']) ?? 0,
+          maxNs: asNumber(row['max_ns']) ?? 0,
           share: asNumber(row['share']) ?? 0,
           example: asNumber(row['example']),
         },
       ];
     }),
-    perTrack: asArray(body['perTrack']).flatMap((item) => {
+    perTrack: asArray(body['per_track']).flatMap((item) => {
       const row = asObject(item);
       const track = asNumber(row?.['track']);
       if (row === undefined || track === undefined) return [];
-      return [{ track, busyNs: asNumber(row['busyNs']) ?? 0, idleNs: asNumber(row['idleNs']) ?? 0 }];
+      return [{ track, busyNs: asNumber(row['busy_ns']) ?? 0, idleNs: asNumber(row['idle_ns']) ?? 0 }];
     }),
   };
 }
@@ -514,11 +514,11 @@ export async function fetchHistogram(
   return {
     name,
     count: asNumber(body['count']) ?? 0,
-    minNs: asNumber(body['minNs']) ?? 0,
-    medianNs: asNumber(body['medianNs']) ?? 0,
-    p90Ns: asNumber(body['p90Ns']) ?? 0,
-    p99Ns: asNumber(body['p99Ns']) ?? 0,
-    maxNs: asNumber(body['maxNs']) ?? 0,
+    minNs: asNumber(body['min_ns']) ?? 0,
+    medianNs: asNumber(body['median_ns']) ?? 0,
+    p90Ns: asNumber(body['p90_ns']) ?? 0,
+    p99Ns: asNumber(body['p99_ns']) ?? 0,
+    maxNs: asNumber(body['max_ns']) ?? 0,
     edges: numbers(body['edges']),
     counts: numbers(body['counts']),
   };
@@ -537,8 +537,8 @@ export async function fetchSteps(run: string, v: string, options?: RequestOption
         name: asText(step['name']) ?? `step ${n}`,
         track: asNumber(step['track']) ?? -1,
         rank: asNumber(step['rank']),
-        startNs: asNumber(step['startNs']) ?? 0,
-        durNs: asNumber(step['durNs']) ?? 0,
+        startNs: asNumber(step['start_ns']) ?? 0,
+        durNs: asNumber(step['duration_ns']) ?? 0,
       },
     ];
   });

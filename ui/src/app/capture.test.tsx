@@ -83,19 +83,20 @@ describe('the form', () => {
   });
 
   it('sends what it shows, remembers the address, and follows the capture', async () => {
-    answer({ 'POST /capture': { id: 'a-1' }, 'GET /capture/a-1': RUNNING });
+    const running = { ...RUNNING, elapsed_ms: 400, total_ms: 1000 };
+    answer({ 'POST /capture': { id: 'a-1' }, 'GET /capture/a-1': running });
     render(<CaptureDialog store={createStore()} />);
     type('Profile service URL', 'localhost:9012, localhost:9013');
     fireEvent.submit(captureButton().closest('form') as HTMLFormElement);
     await waitFor(() => screen.getByTestId('capture-running'));
     expect(JSON.parse(asked[0]?.body ?? '')).toEqual({
       urls: ['localhost:9012', 'localhost:9013'],
-      durationMs: 1000,
-      hostLevel: 2,
+      duration_ms: 1000,
+      host_level: 2,
       device: true,
       python: false,
       retries: 1,
-      delayMs: 0,
+      delay_ms: 0,
       options: {},
     });
     expect(localStorage.getItem('stepscope.capture-url')).toBe('localhost:9012, localhost:9013');

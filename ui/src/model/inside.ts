@@ -33,7 +33,7 @@ export function insideOf(body: Json): Inside {
           name: text('name'),
           category: text('category'),
           shapes: text('shapes'),
-          opName: text('opName'),
+          opName: text('op_name'),
           source: text('source'),
           holds: asNumber(instruction['holds']),
         },

@@ -26,7 +26,7 @@ export function trendOf(body: Json): Trend {
   const fields = asObject(body);
   return {
     steps: asNumber(fields?.['steps']) ?? 0,
-    derivedFrom: asText(fields?.['derivedFrom']),
+    derivedFrom: asText(fields?.['derived_from']),
     bars: asArray(fields?.['bars']).flatMap((item) => {
       const bar = asObject(item);
       if (bar === undefined) return [];
@@ -36,11 +36,11 @@ export function trendOf(body: Json): Trend {
           from: number('from'),
           to: number('to'),
           steps: Math.max(1, number('steps')),
-          startNs: number('startNs'),
-          endNs: number('endNs'),
+          startNs: number('start_ns'),
+          endNs: number('end_ns'),
           count: number('count'),
-          totalNs: number('totalNs'),
-          selfNs: number('selfNs'),
+          totalNs: number('total_ns'),
+          selfNs: number('self_ns'),
         },
       ];
     }),

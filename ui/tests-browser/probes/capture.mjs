@@ -125,7 +125,7 @@ export const capture = [
           const box = page.getByRole('combobox', { name: 'Run', exact: true });
           await page.waitForFunction((name) => document.querySelector('.ss-boxes input')?.value === name, run.name);
           assert.equal(await box.inputValue(), run.name);
-          const seconds = run.durationNs === null ? undefined : run.durationNs / 1e9;
+          const seconds = run.duration_ns === null ? undefined : run.duration_ns / 1e9;
           assert.ok(seconds === undefined || (seconds > 3 && seconds < 6), `4 s were asked for, ${seconds} s came`);
           // A second capture: one program of two is dead; it is stopped early, and what came is kept.
           const dead = `localhost:${await deadPort()}`;

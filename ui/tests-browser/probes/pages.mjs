@@ -21,7 +21,7 @@ export const pages = [
       const listed = await page.evaluate(async () =>
         (await (await fetch('/api/v1/runs')).json()).runs.map((run) => ({
           id: run.id,
-          at: Date.parse(run.recordedAt),
+          at: Date.parse(run.recorded_at),
         })),
       );
       assert.deepEqual(

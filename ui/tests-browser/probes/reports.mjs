@@ -312,7 +312,7 @@ export const reports = [
           ).json(),
         id,
       );
-      assert.deepEqual([trend.bars[1].count, trend.bars[1].totalNs, trend.bars[1].from], [row.count, row.total_ns, 1]);
+      assert.deepEqual([trend.bars[1].count, trend.bars[1].total_ns, trend.bars[1].from], [row.count, row.total_ns, 1]);
       assert.match(await bars.nth(1).getAttribute('aria-label'), /^step 1: 2\.40 ms, self 2\.40 ms, 6 times$/);
       await page.getByTestId('chart-op-trend').getByRole('button', { name: 'Show as table' }).click();
       await page.getByRole('table', { name: 'Over the steps' }).waitFor();

@@ -41,20 +41,20 @@ pub(crate) fn parse(body: &[u8]) -> Result<CaptureParams, Problem> {
     for (name, value) in &fields {
         match name.as_str() {
             "urls" => urls = Some(texts(value)?),
-            "durationMs" => duration_ms = number(name, value, 1..=MAX_DURATION_MS)?,
-            "hostLevel" => request.host_tracer_level = small(number(name, value, 0..=3)?),
+            "duration_ms" => duration_ms = number(name, value, 1..=MAX_DURATION_MS)?,
+            "host_level" => request.host_tracer_level = small(number(name, value, 0..=3)?),
             "device" => request.device_tracer_level = u32::from(flag(name, value)?),
             "python" => request.python_tracer_level = u32::from(flag(name, value)?),
             "retries" => request.retries = small(number(name, value, 0..=MAX_RETRIES)?),
-            "delayMs" => {
+            "delay_ms" => {
                 request.delay = Duration::from_millis(number(name, value, 0..=MAX_DELAY_MS)?);
             }
             "options" => request.options = options(value)?,
             unknown => {
                 let name = shown(unknown);
                 let detail = format!(
-                    "there is no field {name}; there are urls, durationMs, hostLevel, device, \
-                     python, retries, delayMs and options"
+                    "there is no field {name}; there are urls, duration_ms, host_level, device, \
+                     python, retries, delay_ms and options"
                 );
                 return Err(Problem::bad_request(&name, detail));
             }
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn every_field_arrives() {
-        let body = br#"{"urls":["a:1","b:2"],"durationMs":250,"hostLevel":3,"device":false,
-            "python":true,"retries":2,"delayMs":40,"options":{"a":"b","c":true,"d":-7}}"#;
+        let body = br#"{"urls":["a:1","b:2"],"duration_ms":250,"host_level":3,"device":false,
+            "python":true,"retries":2,"delay_ms":40,"options":{"a":"b","c":true,"d":-7}}"#;
         let wanted = parse(body).ok().unwrap();
         let request = wanted.request;
         assert_eq!(wanted.urls.len(), 2);

@@ -151,7 +151,7 @@ fn columns<N>(flame: &Flame<N>, names: Vec<u32>, texts: Vec<String>) -> Columns 
                 .map(|node| node.longest.map_or(u32::MAX, |(id, _)| id.0)),
         )
         .f64(
-            "longestNs",
+            "longest_ns",
             nodes.iter().map(|node| {
                 node.longest
                     .map_or(0.0, |(_, dur)| ns(i128::from(dur.ps())))

@@ -24,7 +24,6 @@ use crate::wire::event::Brief;
 const DEFAULT_ROWS: usize = 1_000;
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct TimelineAnswer {
     t0: Ns,
     t1: Ns,
@@ -40,7 +39,6 @@ struct MissingAnswer {
 
 /// One allocator's curve: columns of equal length.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct AllocatorAnswer {
     id: usize,
     name: String,
@@ -116,7 +114,6 @@ fn timeline_of(
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct AliveAnswer {
     at_ns: Ns,
     total: usize,
@@ -166,7 +163,6 @@ type Known<'a> = (&'a Record, Option<&'static str>, Caller);
 
 /// One allocation.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct AliveRow {
     bytes: i64,
     op: String,

@@ -23,7 +23,6 @@ const DEFAULT_BARS: usize = 120;
 const MAX_BARS: usize = 1_000;
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct StepsAnswer {
     by: &'static str,
     name: String,
@@ -34,7 +33,6 @@ struct StepsAnswer {
 
 /// One step, or a few neighbours together.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct BarAnswer {
     from: i64,
     to: i64,
@@ -111,7 +109,6 @@ fn steps_of(
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct InsideAnswer {
     name: String,
     program: Option<String>,
@@ -122,7 +119,6 @@ struct InsideAnswer {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct InstructionAnswer {
     name: String,
     category: String,

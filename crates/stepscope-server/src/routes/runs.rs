@@ -20,7 +20,6 @@ use crate::wire::run::{NotReadable, Page, RunDetail, RunRow};
 const MAX_WAIT_S: f64 = 60.0;
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "four independent facts, as they travel"
@@ -39,7 +38,6 @@ struct Server {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Limits {
     bins: u32,
     tracks: usize,
@@ -84,7 +82,6 @@ pub(super) async fn server(Shared(state): Shared<Arc<State>>) -> Response {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Rows {
     runs: Vec<RunRow>,
     #[serde(skip_serializing_if = "Option::is_none")]

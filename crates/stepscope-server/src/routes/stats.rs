@@ -154,8 +154,8 @@ fn search_in(
         names: &names,
         tracks: &tracks,
         window: (scope == Scope::Range).then(|| range.clone()),
-        min: params.dur("minNs")?.unwrap_or(Dur::ZERO),
-        below: params.dur("maxNs")?,
+        min: params.dur("min_ns")?.unwrap_or(Dur::ZERO),
+        below: params.dur("max_ns")?,
         bins: params.number("bins", 0, 0..=MAX_BINS)?,
         bin_range: match scope {
             Scope::Run => window(view, None, None)?,
@@ -491,7 +491,7 @@ fn steps_of(view: &RunView) -> StepsAnswer {
             rank,
             process: step.process,
             start_ns: view.clock().show(step.start),
-            dur_ns: Ns::from_dur(step.dur),
+            duration_ns: Ns::from_dur(step.dur),
         })
     });
     let steps: Vec<StepRow> = rows.collect();

@@ -158,7 +158,7 @@ fn header(columns: Columns, view: &RunView, window: &Range<Time>, bins: u32) -> 
     columns
         .field("t0", &clock.show(window.start))
         .field("t1", &clock.show(window.end))
-        .field("binNs", &(Ns::from_dur(length).to_f64() / f64::from(bins)))
+        .field("bin_ns", &(Ns::from_dur(length).to_f64() / f64::from(bins)))
 }
 
 fn texts(view: &RunView, strings: &Strings) -> Vec<String> {
@@ -379,7 +379,6 @@ fn among(
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Neighbours {
     prev: Option<u32>,
     next: Option<u32>,

@@ -8,7 +8,6 @@ use crate::capture::progress::{Host, HostState, Phase};
 
 /// How far a capture is.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct CaptureRow {
     id: String,
     seq: u64,

@@ -308,7 +308,7 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         Columns::new(3)
-            .field("binNs", &0.5)
+            .field("bin_ns", &0.5)
             .field("tracks", &[7, 8])
             .strings(vec!["a\"<b>".to_owned(), "é\u{2028}".to_owned()])
             .u8("busy", [1, 2, 3].into_iter())
@@ -324,7 +324,7 @@ mod tests {
     fn what_was_encoded_is_decoded() {
         let decoded = decode(&sample()).unwrap();
         assert_eq!(decoded.header["rows"], 3);
-        assert_eq!(decoded.header["binNs"], 0.5);
+        assert_eq!(decoded.header["bin_ns"], 0.5);
         assert_eq!(decoded.header["tracks"], json!([7, 8]));
         assert!(!decoded.header.contains_key("short"), "nothing is long");
         let text = |text: &str| text.to_owned();

@@ -20,7 +20,6 @@ const MAX_SHAPES_BYTES: usize = 4 << 10;
 
 /// What an event belongs to. Everything is optional: traces record different parts of it.
 #[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct EventContext {
     /// The host call that launched device work.
     launch: Option<Frame>,
@@ -40,7 +39,6 @@ pub(crate) struct EventContext {
 
 /// A slice by its name; its times are asked for when it is chosen.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Frame {
     id: u32,
     name: String,

@@ -24,7 +24,6 @@ pub(crate) const MAX_ARGS: usize = 10_000;
 
 /// An event in short form.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Brief {
     id: u32,
     name: String,
@@ -34,7 +33,7 @@ pub(crate) struct Brief {
     track: u32,
     row: u16,
     start_ns: Ns,
-    dur_ns: Ns,
+    duration_ns: Ns,
     kind: &'static str,
 }
 
@@ -51,7 +50,7 @@ impl Brief {
             track: event.track.0,
             row: event.row,
             start_ns: view.clock().show(event.start),
-            dur_ns: Ns::from_dur(event.dur),
+            duration_ns: Ns::from_dur(event.dur),
             kind: event.kind.label(),
         })
     }
@@ -59,7 +58,6 @@ impl Brief {
 
 /// An event, whole.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct EventDetail {
     id: u32,
     name: String,
@@ -76,7 +74,7 @@ pub(crate) struct EventDetail {
     track_key: String,
     track_name: String,
     start_ns: Ns,
-    dur_ns: Ns,
+    duration_ns: Ns,
     self_ns: Ns,
     depth: u16,
     row: u16,
@@ -105,7 +103,6 @@ pub(crate) struct Source {
 
 /// The place of a slice among those of its name.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Among {
     /// The name.
     pub(crate) name: String,
@@ -165,7 +162,7 @@ impl EventDetail {
             track_key: track.map(|track| track.key.clone()).unwrap_or_default(),
             track_name: track.map(|track| track.name.clone()).unwrap_or_default(),
             start_ns: view.clock().show(event.start),
-            dur_ns: Ns::from_dur(event.dur),
+            duration_ns: Ns::from_dur(event.dur),
             self_ns: Ns::from_dur(event.self_time),
             depth: event.depth,
             row: event.row,

@@ -51,7 +51,6 @@ impl NotReadable {
 
 /// A row of the run list.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct RunRow {
     id: String,
     name: String,
@@ -154,7 +153,6 @@ pub(crate) fn rfc3339(unix_ns: i64) -> String {
 
 /// A whole run.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct RunDetail {
     id: String,
     name: String,
@@ -181,7 +179,6 @@ pub(crate) struct RunDetail {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Window {
     t0: Ns,
     t1: Ns,
@@ -198,7 +195,6 @@ struct Device {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Module {
     name: String,
     program_id: Option<String>,
@@ -206,7 +202,6 @@ struct Module {
 
 /// A profile without a timeline.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct ProfileRow {
     name: String,
     stage: String,
@@ -214,7 +209,7 @@ struct ProfileRow {
     rank: Option<u32>,
     rows: usize,
     calls: Option<u64>,
-    total_s: Option<f64>,
+    total_ns: Option<Ns>,
 }
 
 impl From<&Profile> for ProfileRow {
@@ -226,7 +221,9 @@ impl From<&Profile> for ProfileRow {
             rank: profile.rank,
             rows: profile.rows.len(),
             calls: profile.calls,
-            total_s: profile.total_s,
+            total_ns: profile
+                .total_s
+                .and_then(|seconds| Ns::from_f64(seconds * 1e9)),
         }
     }
 }
@@ -239,7 +236,6 @@ struct Steps {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Clock {
     aligned: bool,
     error_ns: Option<Ns>,
@@ -567,7 +563,6 @@ fn warnings(view: &RunView) -> Vec<Warning> {
 
 /// A track.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct TrackRow {
     id: u32,
     key: String,

@@ -7,7 +7,6 @@ use crate::ns::{Ns, parse_ns};
 
 /// Answer of `/search`.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct SearchAnswer {
     /// All matches.
     pub(crate) total: u64,
@@ -49,7 +48,6 @@ pub(crate) struct NamesAnswer {
 
 /// One name of events.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct NameRow {
     /// The name.
     pub(crate) name: String,
@@ -64,7 +62,7 @@ pub(crate) struct NameRow {
 
 /// Body of `/aggregate`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub(crate) struct AggregateBody {
     /// Begin of the range: a number, or the digits of a large one.
     pub(crate) t0: Option<NsIn>,
@@ -108,7 +106,6 @@ impl NsIn {
 
 /// Answer of `/aggregate`.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct AggregateAnswer {
     /// Begin of the range.
     pub(crate) t0: Ns,
@@ -126,7 +123,6 @@ pub(crate) struct AggregateAnswer {
 
 /// Sums over all groups.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Matched {
     /// Slices.
     pub(crate) count: u64,
@@ -138,7 +134,6 @@ pub(crate) struct Matched {
 
 /// One group.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct AggregateRow {
     /// One text for each of `by`.
     pub(crate) key: Vec<String>,
@@ -169,7 +164,6 @@ pub(crate) struct AggregateRow {
 
 /// One track's time in the range.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct TrackTimeRow {
     /// The track.
     pub(crate) track: u32,
@@ -181,7 +175,6 @@ pub(crate) struct TrackTimeRow {
 
 /// Answer of `/histogram`.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct HistogramAnswer {
     /// The name.
     pub(crate) name: String,
@@ -226,7 +219,6 @@ pub(crate) struct StepsAnswer {
 
 /// One step.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct StepRow {
     /// The program's number.
     pub(crate) n: i64,
@@ -246,12 +238,11 @@ pub(crate) struct StepRow {
     /// When it began.
     pub(crate) start_ns: Ns,
     /// How long it took.
-    pub(crate) dur_ns: Ns,
+    pub(crate) duration_ns: Ns,
 }
 
 /// Over the finished steps of all ranks.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct StepStats {
     /// Steps of the rank that has the most.
     pub(crate) count: u64,

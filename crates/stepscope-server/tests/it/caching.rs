@@ -22,7 +22,7 @@ const ROUTES: &[&str] = &[
 #[tokio::test]
 async fn answers_about_a_run_are_tagged_timed_and_kept() {
     let site = demo().await;
-    let hash = site.ok("/runs/demo.json").await.json()["contentHash"].clone();
+    let hash = site.ok("/runs/demo.json").await.json()["content_hash"].clone();
     let hash = hash.as_str().unwrap();
     for route in ROUTES {
         let path = format!("/runs/demo.json{route}");
@@ -67,11 +67,11 @@ async fn answers_about_a_run_are_tagged_timed_and_kept() {
 #[tokio::test]
 async fn another_content_is_another_tag() {
     let site = demo().await;
-    let before = site.ok("/runs/demo.json").await.json()["contentHash"].clone();
+    let before = site.ok("/runs/demo.json").await.json()["content_hash"].clone();
     let changed = recording().replace("matmul", "matmul2");
     put(&site.logs().join("demo.json"), changed.as_bytes());
     site.engine.rescan();
-    let after = site.ok("/runs/demo.json?wait=60").await.json()["contentHash"].clone();
+    let after = site.ok("/runs/demo.json?wait=60").await.json()["content_hash"].clone();
     assert_ne!(before, after);
     let path = format!("/runs/demo.json/tracks?v={}", before.as_str().unwrap());
     assert_eq!(site.get(&path).await.problem(), "run-changed");

@@ -126,7 +126,7 @@ async fn what_the_option_names_is_allowed() {
     let answer = capture(&site, &json!({"urls": ["192.0.2.8:9012"]})).await;
     assert_eq!(answer.problem(), "capture-forbidden");
     // An address of the documentation's network: nobody answers, or there is no way to it.
-    let body = json!({"urls": ["192.0.2.7:9012"], "durationMs": 1, "retries": 0});
+    let body = json!({"urls": ["192.0.2.7:9012"], "duration_ms": 1, "retries": 0});
     let id = started(&site, &body).await;
     let begun = Instant::now();
     let end = ended(&site, &id).await;
@@ -150,25 +150,25 @@ async fn requests_that_make_no_sense_name_the_field() {
             json!({"urls": ["127.0.0.1:9", "grpc://127.0.0.1:9"]}),
             "urls",
         ),
-        (json!({"urls": [url], "durationMs": 0}), "durationMs"),
-        (json!({"urls": [url], "durationMs": -1}), "durationMs"),
-        (json!({"urls": [url], "durationMs": 1.5}), "durationMs"),
-        (json!({"urls": [url], "durationMs": "1"}), "durationMs"),
+        (json!({"urls": [url], "duration_ms": 0}), "duration_ms"),
+        (json!({"urls": [url], "duration_ms": -1}), "duration_ms"),
+        (json!({"urls": [url], "duration_ms": 1.5}), "duration_ms"),
+        (json!({"urls": [url], "duration_ms": "1"}), "duration_ms"),
         (
-            json!({"urls": [url], "durationMs": 1_000_000_000_000_u64}),
-            "durationMs",
+            json!({"urls": [url], "duration_ms": 1_000_000_000_000_u64}),
+            "duration_ms",
         ),
-        (json!({"urls": [url], "hostLevel": 4}), "hostLevel"),
+        (json!({"urls": [url], "host_level": 4}), "host_level"),
         (json!({"urls": [url], "device": 1}), "device"),
         (json!({"urls": [url], "python": "yes"}), "python"),
         (json!({"urls": [url], "retries": 21}), "retries"),
-        (json!({"urls": [url], "delayMs": 600_001}), "delayMs"),
+        (json!({"urls": [url], "delay_ms": 600_001}), "delay_ms"),
         (json!({"urls": [url], "options": []}), "options"),
         (json!({"urls": [url], "options": {"": 1}}), "options"),
         (json!({"urls": [url], "options": {"a": null}}), "options"),
         (json!({"urls": [url], "options": {"a": 1.5}}), "options"),
         (json!({"urls": [url], "logDir": "/etc"}), "logDir"),
-        (json!({"urls": [url], "duration_ms": 5}), "duration_ms"),
+        (json!({"urls": [url], "durationMs": 5}), "durationMs"),
         (json!([]), "body"),
     ] {
         let answer = capture(&site, &body).await;
@@ -222,7 +222,7 @@ async fn there_must_be_a_place_for_the_run() {
     let server = site.ok("/server").await.json();
     assert_eq!(server["capture"], false);
     assert!(
-        server["captureReason"]
+        server["capture_reason"]
             .as_str()
             .unwrap()
             .contains("read-only")
@@ -255,7 +255,7 @@ async fn a_dead_address_is_named_with_the_stage() {
     let site = Site::new(&[]);
     let address = format!("localhost:{}", dead_port());
     let begun = Instant::now();
-    let id = started(&site, &json!({"urls": [address], "durationMs": 1000})).await;
+    let id = started(&site, &json!({"urls": [address], "duration_ms": 1000})).await;
     let end = ended(&site, &id).await;
     assert!(begun.elapsed() < SOON);
     assert_eq!(end["phase"], "failed");
@@ -280,7 +280,7 @@ async fn what_a_wrong_peer_says_is_not_repeated() {
     ] {
         let address = format!("127.0.0.1:{}", peer(words));
         let begun = Instant::now();
-        let body = json!({"urls": [address], "durationMs": 50, "retries": 0});
+        let body = json!({"urls": [address], "duration_ms": 50, "retries": 0});
         let id = started(&site, &body).await;
         if words.is_empty() {
             stop(&site, &id).await;
@@ -301,7 +301,7 @@ async fn what_a_wrong_peer_says_is_not_repeated() {
 async fn one_at_a_time_and_stopped_on_request() {
     let site = Site::new(&[]);
     let silent = format!("127.0.0.1:{}", peer(b""));
-    let body = json!({"urls": [silent], "durationMs": 60_000});
+    let body = json!({"urls": [silent], "duration_ms": 60_000});
     let id = started(&site, &body).await;
     let second = capture(&site, &body).await;
     assert_eq!(second.status, StatusCode::CONFLICT);
@@ -375,10 +375,10 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     let site = Site::new(&[]);
     let program = Program::start();
     let address = format!("localhost:{}", program.server.port());
-    let id = started(&site, &json!({"urls": [address], "durationMs": 300})).await;
+    let id = started(&site, &json!({"urls": [address], "duration_ms": 300})).await;
     let end = ended(&site, &id).await;
     assert_eq!(end["phase"], "done", "{end}");
-    assert_eq!(end["elapsedMs"], end["totalMs"], "{end}");
+    assert_eq!(end["elapsed_ms"], end["total_ms"], "{end}");
     assert_eq!(end["hosts"][0]["state"], "saved");
     assert!(end["hosts"][0]["events"].as_u64() > Some(10), "{end}");
     let run = end["run"].as_str().unwrap();
@@ -391,11 +391,11 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
 
     // A long one beside a dead program, ended early: what there is, is kept; both are named.
     let dead = format!("localhost:{}", dead_port());
-    let body = json!({"urls": [address, dead], "durationMs": 600_000, "retries": 0});
+    let body = json!({"urls": [address, dead], "duration_ms": 600_000, "retries": 0});
     let id = started(&site, &body).await;
     for _ in 0..600 {
         let now = site.ok(&format!("/capture/{id}")).await.json();
-        if now["phase"] == "recording" && now["elapsedMs"].as_u64() > Some(200) {
+        if now["phase"] == "recording" && now["elapsed_ms"].as_u64() > Some(200) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -410,13 +410,13 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     assert_eq!(site.ok("/runs").await.json()["total"], 2);
 
     // Given up: nothing is kept.
-    let body = json!({"urls": [address], "durationMs": 600_000, "retries": 0});
+    let body = json!({"urls": [address], "duration_ms": 600_000, "retries": 0});
     let id = started(&site, &body).await;
     stop(&site, &id).await;
     stop(&site, &id).await;
     let end = ended(&site, &id).await;
     assert_ne!(end["phase"], "failed", "{end}");
     // The program can be captured again.
-    let again = started(&site, &json!({"urls": [address], "durationMs": 50})).await;
+    let again = started(&site, &json!({"urls": [address], "duration_ms": 50})).await;
     assert_eq!(ended(&site, &again).await["phase"], "done");
 }

@@ -92,7 +92,7 @@ async fn the_page_shows_what_is_answered() {
     let site = demo().await;
     let run = site.ok("/runs/demo.json").await.json();
     let replace = [
-        (run["contentHash"].as_str().unwrap().to_owned(), "HASH"),
+        (run["content_hash"].as_str().unwrap().to_owned(), "HASH"),
         (site.logs().display().to_string(), "LOGDIR"),
         (
             site.logs().canonicalize().unwrap().display().to_string(),

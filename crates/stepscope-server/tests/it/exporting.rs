@@ -25,8 +25,8 @@ async fn a_run_goes_out_and_comes_back() {
                 "{format} {count}"
             );
         }
-        assert_eq!(after["durationNs"], before["durationNs"], "{format}");
-        assert_eq!(after["originNs"], before["originNs"], "{format}");
+        assert_eq!(after["duration_ns"], before["duration_ns"], "{format}");
+        assert_eq!(after["origin_ns"], before["origin_ns"], "{format}");
     }
 }
 

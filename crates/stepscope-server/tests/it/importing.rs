@@ -43,11 +43,11 @@ async fn a_listed_run_becomes_ready() {
     let site = Site::new(&[("demo.json", recording().as_bytes())]);
     let row = site.ok("/runs").await.json()["runs"][0].clone();
     assert_eq!(row["state"], "listed");
-    assert_eq!(row["durationNs"], json!(null));
+    assert_eq!(row["duration_ns"], json!(null));
     site.ok("/runs/demo.json/tracks").await;
     let row = site.ok("/runs").await.json()["runs"][0].clone();
     assert_eq!(row["state"], "ready");
-    assert_eq!(row["durationNs"], 105_000.0 - 5_000.0 + 0.0);
+    assert_eq!(row["duration_ns"], 105_000.0 - 5_000.0 + 0.0);
 }
 
 #[tokio::test]

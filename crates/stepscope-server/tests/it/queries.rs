@@ -73,10 +73,10 @@ async fn totals_of_a_range_are_exact() {
             for row in answer["rows"].as_array().unwrap() {
                 let (count, total) = expected[row["key"][0].as_str().unwrap()];
                 assert_eq!(row["count"], count, "{t0} {t1} {row}");
-                assert_eq!(row["totalNs"], total, "{t0} {t1} {row}");
+                assert_eq!(row["total_ns"], total, "{t0} {t1} {row}");
             }
             assert_eq!(
-                answer["matched"]["totalNs"],
+                answer["matched"]["total_ns"],
                 expected.values().map(|sum| sum.1).sum::<u64>()
             );
         }
@@ -90,7 +90,7 @@ async fn totals_of_a_range_are_exact() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|row| row["totalNs"].as_f64().unwrap())
+            .map(|row| row["total_ns"].as_f64().unwrap())
             .collect();
         assert!(totals.windows(2).all(|pair| pair[0] >= pair[1]));
     }
@@ -105,18 +105,18 @@ async fn adjoining_ranges_add_up() {
         let body = json!({"t0": t0, "t1": t1, "by": ["track"]}).to_string();
         let answer = site.post("/runs/mixed.json/aggregate", &body).await.json();
         let sum = |field: &str| answer["matched"][field].as_f64().unwrap();
-        let busy: f64 = answer["perTrack"]
+        let busy: f64 = answer["per_track"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|row| row["busyNs"].as_f64().unwrap())
+            .map(|row| row["busy_ns"].as_f64().unwrap())
             .sum();
-        let per_track = answer["perTrack"].as_array().unwrap().iter();
+        let per_track = answer["per_track"].as_array().unwrap().iter();
         for row in per_track {
-            let whole = row["busyNs"].as_f64().unwrap() + row["idleNs"].as_f64().unwrap();
+            let whole = row["busy_ns"].as_f64().unwrap() + row["idle_ns"].as_f64().unwrap();
             assert!((whole - (t1 - t0) as f64).abs() < 1e-3, "{row}");
         }
-        [sum("totalNs"), sum("selfNs"), busy]
+        [sum("total_ns"), sum("self_ns"), busy]
     };
     let (left, right, both) = (
         sums(0, middle).await,
@@ -210,7 +210,7 @@ async fn every_hit_is_found_once_and_in_order() {
         .map(|bin| bin.as_u64().unwrap())
         .sum();
     assert_eq!(bins, expected.len() as u64);
-    let by_track: u64 = first["byTrack"]
+    let by_track: u64 = first["by_track"]
         .as_array()
         .unwrap()
         .iter()
@@ -236,7 +236,7 @@ async fn every_hit_is_found_once_and_in_order() {
         .iter()
         .map(|hit| {
             (
-                hit["startNs"].as_u64().unwrap(),
+                hit["start_ns"].as_u64().unwrap(),
                 hit["name"].as_str().unwrap().to_owned(),
             )
         })
@@ -273,13 +273,13 @@ async fn every_hit_is_found_once_and_in_order() {
             .json();
         let at = hits
             .iter()
-            .position(|hit| hit["startNs"].as_u64() >= Some(near))
+            .position(|hit| hit["start_ns"].as_u64() >= Some(near))
             .unwrap_or(0);
         assert_eq!(page["first"], at);
         assert_eq!(page["hits"][0], hits[at]);
     }
     // In a range, of a length.
-    let page = site.ok("/runs/mixed.json/search?q=p.1&scope=range&t0=1000000&t1=2000000&minNs=10000&maxNs=20000&limit=1000").await.json();
+    let page = site.ok("/runs/mixed.json/search?q=p.1&scope=range&t0=1000000&t1=2000000&min_ns=10000&max_ns=20000&limit=1000").await.json();
     let wanted = slices.iter().filter(|slice| {
         slice.3.contains("p.1")
             && (10_000..20_000).contains(&slice.2)
@@ -317,7 +317,7 @@ async fn pages_of_very_many_hits_are_found_by_counting() {
         assert_eq!(hits.len() as u64, (count - offset).min(1_000));
         for hit in hits {
             assert!(seen.insert(hit["id"].as_u64().unwrap()), "a hit came twice");
-            let start = hit["startNs"].as_u64().unwrap();
+            let start = hit["start_ns"].as_u64().unwrap();
             assert!(start >= last, "{offset}");
             last = start;
         }
@@ -340,7 +340,7 @@ async fn histograms_count_every_slice() {
             .await
             .json();
         assert_eq!(answer["count"], of_name.len());
-        assert_eq!(answer["totalNs"], of_name.iter().sum::<u64>());
+        assert_eq!(answer["total_ns"], of_name.iter().sum::<u64>());
         let sum = |field: &str| {
             answer[field]
                 .as_array()
@@ -351,12 +351,12 @@ async fn histograms_count_every_slice() {
         };
         assert_eq!(sum("counts"), of_name.len() as u64);
         assert_eq!(sum("totals"), of_name.iter().sum::<u64>());
-        assert_eq!(answer["minNs"], *of_name.iter().min().unwrap());
-        assert_eq!(answer["maxNs"], *of_name.iter().max().unwrap());
+        assert_eq!(answer["min_ns"], *of_name.iter().min().unwrap());
+        assert_eq!(answer["max_ns"], *of_name.iter().max().unwrap());
     }
     let none = site.ok("/runs/mixed.json/histogram?name=none").await.json();
     assert_eq!(
-        (&none["count"], &none["edges"], &none["minNs"]),
+        (&none["count"], &none["edges"], &none["min_ns"]),
         (&json!(0), &json!([]), &json!(null))
     );
 }
@@ -378,7 +378,7 @@ async fn an_event_knows_its_place_among_its_name() {
             .ok(&format!("/runs/mixed.json/events/{}", hit["id"]))
             .await
             .json();
-        let dur = event["durNs"].as_u64().unwrap();
+        let dur = event["duration_ns"].as_u64().unwrap();
         let among = &event["among"];
         assert_eq!(among["count"], of_name.len());
         assert_eq!(
@@ -386,7 +386,7 @@ async fn an_event_knows_its_place_among_its_name() {
             of_name.iter().filter(|&&other| other > dur).count() + 1
         );
         assert_eq!(event["row"], hit["row"]);
-        assert_eq!(event["startNs"], hit["startNs"]);
+        assert_eq!(event["start_ns"], hit["start_ns"]);
     }
 }
 
@@ -517,8 +517,11 @@ async fn a_group_is_drawn_as_one_strip() {
             .ok(&format!("/runs/mixed.json/events/{}", ids[at]))
             .await
             .json();
-        assert!(event["durNs"].as_u64() >= begins.max(), "{at} {event}");
-        let (start, dur) = (&event["startNs"], &event["durNs"]);
+        assert!(
+            event["duration_ns"].as_u64() >= begins.max(),
+            "{at} {event}"
+        );
+        let (start, dur) = (&event["start_ns"], &event["duration_ns"]);
         let (start, dur) = (start.as_f64().unwrap(), dur.as_f64().unwrap());
         assert!(start < t1 && start + dur >= t0, "{at} {event}");
     }
@@ -572,7 +575,11 @@ async fn events_of_an_area_page_through_all_of_them() {
             assert_eq!(page["first"], ids.len());
             for event in page["events"].as_array().unwrap() {
                 ids.push(event["id"].as_u64().unwrap());
-                let key = if order == "start" { "startNs" } else { "durNs" };
+                let key = if order == "start" {
+                    "start_ns"
+                } else {
+                    "duration_ns"
+                };
                 keys.push(event[key].as_f64().unwrap());
             }
         }
@@ -919,7 +926,7 @@ async fn only_programs_of_labels_are_coloured_by_name() {
         {"ph":"X","pid":1,"tid":1,"ts":10,"dur":9,"name":"optimizer_step","cat":"user_annotation"}]"#;
     let site = Site::new(&[("labels.json", labels.as_bytes())]);
     let run = site.ok("/runs/labels.json?wait=60").await.json();
-    assert_eq!(run["view"]["labelsOnly"], true);
+    assert_eq!(run["view"]["labels_only"], true);
     let run = training_site().await.ok("/runs/train.json").await.json();
-    assert_eq!(run["view"]["labelsOnly"], false);
+    assert_eq!(run["view"]["labels_only"], false);
 }

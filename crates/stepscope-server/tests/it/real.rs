@@ -86,7 +86,7 @@ async fn every_route(site: &Site, id: &str, run: &serde_json::Value) {
             .ok(&format!("/runs/{id}/events/{}", hit["id"]))
             .await
             .json();
-        assert_eq!(event["startNs"], hit["startNs"], "{id}");
+        assert_eq!(event["start_ns"], hit["start_ns"], "{id}");
         site.ok(&format!("/runs/{id}/neighbours/{}", hit["id"]))
             .await;
         site.ok(&format!("/runs/{id}/flows?event={}", hit["id"]))
@@ -99,11 +99,11 @@ async fn every_route(site: &Site, id: &str, run: &serde_json::Value) {
     let sums = sums.json();
     assert_eq!(sums["matched"]["count"], run["counts"]["slices"], "{id}");
     // Busy time of the whole run is what the tracks say.
-    for time in sums["perTrack"].as_array().unwrap() {
+    for time in sums["per_track"].as_array().unwrap() {
         let track = tracks
             .iter()
             .find(|track| track["id"] == time["track"])
             .unwrap();
-        assert_eq!(time["busyNs"], track["busyNs"], "{id} {}", track["key"]);
+        assert_eq!(time["busy_ns"], track["busy_ns"], "{id} {}", track["key"]);
     }
 }

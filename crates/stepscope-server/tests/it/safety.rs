@@ -363,7 +363,7 @@ async fn bodies_are_bounded() {
 #[tokio::test]
 async fn a_read_only_server_writes_nothing() {
     let site = Site::with(&[], |options| options.read_only = true, Viewer::embedded());
-    assert_eq!(site.ok("/server").await.json()["readOnly"], true);
+    assert_eq!(site.ok("/server").await.json()["read_only"], true);
     let answer = site.post("/runs/import", "{\"path\":\"a\"}").await;
     assert_eq!(answer.problem(), "read-only");
 }
