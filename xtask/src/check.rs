@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{laws, package, shell, ui};
+use crate::{cycles, laws, package, shell, ui, vocabulary};
 
-/// `cargo xtask check`
-pub(crate) fn run(_arguments: &[String]) -> Result<()> {
-    let mut parts = Parts::default();
+/// `cargo xtask check [PART]…`
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let mut parts = Parts::only(arguments.to_vec());
     parts.run("fmt", || {
         shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
         Ok(Outcome::Ok)
@@ -43,6 +43,8 @@ pub(crate) fn run(_arguments: &[String]) -> Result<()> {
     });
     parts.run("layers", laws::layers);
     parts.run("words", laws::words);
+    parts.run("vocabulary", vocabulary::check);
+    parts.run("import circles", cycles::check);
     parts.run("docs", laws::docs);
     parts.run("typos", package::typos);
     parts.run("python", package::check);

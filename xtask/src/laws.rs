@@ -179,11 +179,9 @@ pub(crate) fn words() -> Result<Outcome> {
     report(faults)
 }
 
-/// Checks that relative links in the pages lead to existing files, and that the architecture page
-/// names every crate.
-pub(crate) fn docs() -> Result<Outcome> {
+/// All pages of documentation, sorted.
+pub(crate) fn pages() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
-    let mut faults = Vec::new();
     let mut pages = Vec::new();
     for place in [
         "README.md",
@@ -206,10 +204,16 @@ pub(crate) fn docs() -> Result<Outcome> {
             &mut pages,
         )?;
     }
-    for page in pages
-        .iter()
-        .filter(|page| page.extension().is_some_and(|extension| extension == "md"))
-    {
+    pages.retain(|page| has_extension(page, &["md"]));
+    pages.sort();
+    Ok(pages)
+}
+
+/// Links between our pages lead somewhere, and the architecture page knows every crate.
+pub(crate) fn docs() -> Result<Outcome> {
+    let root = shell::root();
+    let mut faults = Vec::new();
+    for page in &pages()? {
         let text = String::from_utf8_lossy(&shell::read(page)?).into_owned();
         let folder = page.parent().unwrap_or(&root);
         for link in links(&text) {
@@ -259,7 +263,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-fn sources() -> Result<Vec<std::path::PathBuf>> {
+pub(crate) fn sources() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
     let mut files = Vec::new();
     for place in [
@@ -284,7 +288,7 @@ fn has_extension(path: &Path, known: &[&str]) -> bool {
         .is_some_and(|extension| known.iter().any(|one| extension == *one))
 }
 
-fn report(faults: Vec<String>) -> Result<Outcome> {
+pub(crate) fn report(faults: Vec<String>) -> Result<Outcome> {
     if faults.is_empty() {
         return Ok(Outcome::Ok);
     }

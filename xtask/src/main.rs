@@ -12,6 +12,7 @@
 mod bench;
 mod browser;
 mod check;
+mod cycles;
 mod demo;
 mod fuzz;
 mod generate;
@@ -25,6 +26,7 @@ mod shell;
 mod soak;
 mod test;
 mod ui;
+mod vocabulary;
 
 use std::process::ExitCode;
 
@@ -38,9 +40,9 @@ stepscope's developer commands
       every test, or those parts whose name contains PART ('capture');
       installs its requirements. --quick skips the browser, the Python
       frameworks and the captures, and reports them as not run
-  cargo xtask check
-      fmt, clippy, layers, words, docs, typos, and lint and types of the viewer and
-      of the Python package
+  cargo xtask check [PART]...
+      fmt, clippy, layers, words, vocabulary, import circles, docs, typos, and lint
+      and types of the viewer and of the Python package
   cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
       ratios to other tools, measured in the same run; writes
       benches/RESULTS.md and leaves other sections unchanged

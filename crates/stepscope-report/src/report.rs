@@ -61,7 +61,7 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, in the order in which stored reports number them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Text,
         Self::Count,
         Self::Number,
@@ -72,6 +72,7 @@ impl Unit {
         Self::Share,
         Self::Event,
         Self::Flag,
+        Self::Sentence,
     ];
 
     /// The word in JSON.

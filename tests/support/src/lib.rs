@@ -17,6 +17,9 @@ pub struct Corpus {
 
 impl Corpus {
     /// The traces in the repository, made by our own programs on a CPU: `tests/data/traces`.
+    ///
+    /// # Panics
+    /// Where the folder is missing.
     pub fn committed() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/traces");
         let folder = folder.canonicalize();
@@ -122,8 +125,11 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     below(folder, |path| {
         let names = || path.iter().filter_map(OsStr::to_str);
         let name = names().next_back().unwrap_or_default();
-        let is_figure = names().any(|name| name.ends_with(".truth") || name == "generators")
-            || ["truth.json", "expected.json"].contains(&name);
+        let is_of_figures = |folder: &OsStr| {
+            Path::new(folder).extension() == Some(OsStr::new("truth")) || folder == "generators"
+        };
+        let is_figure =
+            path.iter().any(is_of_figures) || ["truth.json", "expected.json"].contains(&name);
         let is_script = path
             .extension()
             .is_some_and(|extension| extension == "py" || extension == "md");

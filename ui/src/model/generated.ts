@@ -13,6 +13,7 @@ export const UNITS = [
   'share',
   'event',
   'flag',
+  'sentence',
 ] as const;
 
 /** A report by name. */

@@ -1,5 +1,5 @@
 // report.ts: the one shape of every analysis: a sentence, figures, tables with typed columns, notes, and why it is empty.
-import { asArray, asNumber, asObject, asText, asTexts, type Json } from '../base/json.ts';
+import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import { UNITS } from './generated.ts';
 import { plainText, type Sentence, sentenceOf } from './sentence.ts';
 

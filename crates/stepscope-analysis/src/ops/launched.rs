@@ -88,13 +88,13 @@ pub(super) fn by_slice(
         cancel,
         || (),
         |(), ps, launch| {
-            let Some((track, mut index)) = trace.place_of_slice(launch) else {
+            let Some((host, mut index)) = trace.place_of_slice(launch) else {
                 return;
             };
-            let slices = trace.slices(track);
+            let slices = trace.slices(host);
             while index < slices.len() {
                 if categories.get(slices.category.get(index).index()) == Some(&true) {
-                    let times = innermost[track.index()].get_or_init(|| {
+                    let times = innermost[host.index()].get_or_init(|| {
                         std::iter::repeat_with(AtomicI64::default)
                             .take(slices.len())
                             .collect()
@@ -223,10 +223,10 @@ fn categories(trace: &Trace, is_class: fn(&str) -> bool) -> Vec<bool> {
 /// Collects the names of the slices of the categories around a host call, innermost first.
 fn names_around(trace: &Trace, categories: &[bool], launch: EventId, found: &mut Vec<NameId>) {
     found.clear();
-    let Some((track, mut index)) = trace.place_of_slice(launch) else {
+    let Some((host, mut index)) = trace.place_of_slice(launch) else {
         return;
     };
-    let slices = trace.slices(track);
+    let slices = trace.slices(host);
     while index < slices.len() {
         if categories.get(slices.category.get(index).index()) == Some(&true) {
             found.push(slices.name[index]);

@@ -252,7 +252,9 @@ impl<T: Into<Self>> From<Option<T>> for Sentence {
 
 impl PartialEq<str> for Sentence {
     fn eq(&self, text: &str) -> bool {
-        self.to_string() == text
+        let text = text.as_bytes();
+        let parts = self.parts.iter().map(|part| part.text.as_bytes());
+        parts.flatten().eq(text)
     }
 }
 

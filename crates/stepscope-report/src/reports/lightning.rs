@@ -166,19 +166,16 @@ fn of_functions(profiles: &[&Profile], rows: usize) -> Sentence {
         .filter(|profile| profile.kind == ProfileKind::Functions)
         .filter_map(|profile| Some((profile.total_s.filter(|total| *total > 0.0)?, profile)))
         .max_by(|a, b| a.0.total_cmp(&b.0));
-    match longest {
-        Some((total, profile)) => sentence!(
-            "{} actions; the longest is {} with {}.",
-            count(rows).link(Link::scalar("actions")),
-            &profile.name,
-            duration(ns(total)).link(Link::row("action", &*profile.name))
-        ),
-        None => sentence!(
-            "{} rows of {} profiles.",
-            count(rows).link(Link::scalar("actions")),
-            count(profiles.len())
-        ),
-    }
+    let rows = count(rows).link(Link::scalar("actions"));
+    let Some((total, profile)) = longest else {
+        return sentence!("{} rows of {} profiles.", rows, count(profiles.len()));
+    };
+    sentence!(
+        "{} actions; the longest is {} with {}.",
+        rows,
+        &profile.name,
+        duration(ns(total)).link(Link::row("action", &*profile.name))
+    )
 }
 
 fn ns(seconds: f64) -> f64 {

@@ -47,7 +47,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let most = most.filter(|_| all > 0.0).map(|((key, _), (name, dur))| {
                 sentence!(
                     " Of the steps after warm-up, {} is {}.",
-                    share(dur.as_ns_f64() / all).link(Link::scalar(*key)),
+                    share(dur.as_ns_f64() / all).link(Link::scalar(key)),
                     name.replace('_', " ")
                 )
             });

@@ -131,8 +131,8 @@ pub(crate) fn referenced_args(state: u32) -> FxHashSet<ArgOwner> {
 #[allow(clippy::cast_possible_truncation, reason = "65,520")]
 const USABLE: u32 = CHUNK_USABLE as u32;
 
-/// Copies the needed arguments of a segment that is about to be overwritten, as blocks of at max_bytes
-/// `max_bytes` bytes in total.
+/// Copies the needed arguments of a segment that is about to be overwritten, as blocks of at
+/// most `max_bytes` bytes in total.
 pub(crate) fn copy_retained(
     segment: &[u8],
     needed: &FxHashSet<ArgOwner>,

@@ -278,7 +278,7 @@ impl RingMemory {
         Ok(())
     }
 
-    /// Maps `new` in file_offset of the rings file `old`, at the same offsets; the space is already
+    /// Maps `new` in place of the rings file `old`, at the same offsets; the space is already
     /// allocated. Copies the head and the open slots; the records so far of the chunks are only in
     /// the returned mapping.
     ///
@@ -421,8 +421,8 @@ impl RingMemory {
         if rings != u32::MAX && ATTACH.failed.load(Ordering::Relaxed) == 0 {
             file_offset = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
             match os::allocate(rings.cast_signed(), file_offset, bytes as u64) {
-                // SAFETY: the range belongs to this region; the space has been allocated.
                 Ok(())
+                    // SAFETY: the range belongs to this region; the space has been allocated.
                     if unsafe {
                         os::map_file(self.base, bytes, rings.cast_signed(), file_offset)
                     } =>

@@ -26,7 +26,7 @@ pub struct Capture {
     progress: Arc<DrainProgress>,
     /// Events and bytes recorded before its start.
     before: (u64, u64),
-    flight_capture: Option<FlightCapture>,
+    flight: Option<FlightCapture>,
     ended: bool,
     /// Stopped, but not exported.
     stopped: Stopped,
@@ -143,7 +143,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
                 number: flight_capture.number,
                 progress: Arc::clone(flight_capture.running.progress()),
                 before: flight_capture.before,
-                flight_capture: Some(flight_capture),
+                flight: Some(flight_capture),
                 ended: false,
                 stopped: Stopped::default(),
             });
@@ -153,7 +153,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
             number: session.number,
             progress: Arc::clone(&session.control.progress),
             before: (0, 0),
-            flight_capture: None,
+            flight: None,
             ended: false,
             stopped: Stopped::default(),
         };
@@ -201,7 +201,7 @@ impl Capture {
         external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
         guarded(|| {
-            if let Some(flight_capture) = self.flight_capture.take() {
+            if let Some(flight_capture) = self.flight.take() {
                 let result = flight_capture.finish(out, cut, external);
                 self.release_flight(&flight_capture);
                 return result;
@@ -223,7 +223,7 @@ impl Capture {
     /// [`SessionError::CaptureGone`] in a fork's child.
     pub fn stop(&mut self) -> Result<(), SessionError> {
         guarded(|| {
-            if self.flight_capture.is_none() && self.stopped.0.is_none() {
+            if self.flight.is_none() && self.stopped.0.is_none() {
                 self.stopped.0 = Some(Box::new(self.end()?));
             }
             Ok(())
@@ -256,7 +256,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        if let Some(flight_capture) = self.flight_capture.take() {
+        if let Some(flight_capture) = self.flight.take() {
             self.release_flight(&flight_capture);
         } else if !self.ended {
             let _ = guarded(|| self.end().map(drop));

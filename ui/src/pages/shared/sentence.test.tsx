@@ -35,7 +35,7 @@ const runWith = (...off: readonly string[]): RunDetail => ({
   tracks: 0,
   sources: [],
   tools: ['timeline', 'ops', 'memory', 'kernels'].map((id) => tool(id, off.includes(id) ? 'unavailable' : 'ready')),
-  profileKinds: [],
+  reports: [],
   warnings: [],
 });
 

@@ -12,10 +12,10 @@ use stepscope_model::ArgKeys;
 use crate::chrome_json::dialect::stepscope::EXTENSION_FIELD;
 use crate::json::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
-/// SelectedArgs arguments that most entries have at most.
+/// Selected arguments of an entry that are held inline.
 const FEW: usize = 4;
 
-/// SelectedArgs arguments of one entry beyond those, at most; one with more is read whole.
+/// Most selected arguments of an entry; an entry with more is read whole.
 const MORE: usize = 8;
 
 /// Where a wanted argument stands, from the entry's begin on.

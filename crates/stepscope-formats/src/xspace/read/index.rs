@@ -241,7 +241,7 @@ pub(crate) fn frame(file: &[u8], max_kept: usize) -> Space {
                 (space::PLANES, Value::Bytes(plane)) => found.add_plane(file, plane, false),
                 (space::ERRORS, Value::Bytes(text)) => found.errors.push(Span::locate(file, text)),
                 (space::WARNINGS, Value::Bytes(text)) => {
-                    found.warnings.push(Span::locate(file, text))
+                    found.warnings.push(Span::locate(file, text));
                 }
                 (space::HOSTNAMES, Value::Bytes(text)) => {
                     found.hostnames.push(Span::locate(file, text));
@@ -334,7 +334,7 @@ impl Space {
                         stats.push(item);
                     }
                     (plane::STATS, Value::Bytes(stat)) => {
-                        frame.stats.push(Span::locate(file, stat))
+                        frame.stats.push(Span::locate(file, stat));
                     }
                     _ => {}
                 },

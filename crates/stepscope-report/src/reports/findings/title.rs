@@ -139,18 +139,18 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
         Cause::LowPrecisionOpportunity => {
             sentence!("Matrix products in 32-bit precision{}: {}", at, cost)
         }
-        Cause::MemoryBoundKernels => match finding.detail {
-            Detail::Chains { attention: true } => sentence!(
+        Cause::MemoryBoundKernels if finding.detail == (Detail::Chains { attention: true }) => {
+            sentence!(
                 "Attention is computed as products and softmax, kernel by kernel{}: {}",
                 at,
                 cost
-            ),
-            _ => sentence!(
-                "Element-wise kernels in a row move memory that one fused kernel would not{}: {}",
-                at,
-                cost
-            ),
-        },
+            )
+        }
+        Cause::MemoryBoundKernels => sentence!(
+            "Element-wise kernels in a row move memory that one fused kernel would not{}: {}",
+            at,
+            cost
+        ),
         Cause::DeviceBound => busy(finding, platform),
     }
 }
@@ -242,16 +242,16 @@ fn straggler(finding: &Finding, cost: Sentence) -> Sentence {
 
 fn small_kernels(finding: &Finding, cost: Sentence) -> Sentence {
     let at = location(finding);
-    match finding.detail {
-        Detail::Kernels { small, all } => sentence!(
-            "{} of {} kernels per step are shorter than 5 µs{}; the gaps between them: {}",
-            whole(small),
-            whole(all),
-            at,
-            cost
-        ),
-        _ => sentence!("Very many small kernels{}: {}", at, cost),
-    }
+    let Detail::Kernels { small, all } = finding.detail else {
+        return sentence!("Very many small kernels{}: {}", at, cost);
+    };
+    sentence!(
+        "{} of {} kernels per step are shorter than 5 µs{}; the gaps between them: {}",
+        whole(small),
+        whole(all),
+        at,
+        cost
+    )
 }
 
 #[allow(
