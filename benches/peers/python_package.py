@@ -34,7 +34,7 @@ def least(body, loops=LOOPS):
     return best
 
 
-def of(make, **metadata):
+def case_of(make, **metadata):
     def body(turns):
         for _ in turns:
             with make("x", **metadata):
@@ -53,11 +53,11 @@ def annotations(folder):
     import torch.profiler
     from jaxlib import _profiler
 
-    trace, step = of(stepscope.Trace), of(stepscope.StepTrace, step_num=1)
-    theirs, their_step = of(jax.profiler.TraceAnnotation), of(jax.profiler.StepTraceAnnotation, step_num=1)
+    trace, step = case_of(stepscope.Trace), case_of(stepscope.StepTrace, step_num=1)
+    theirs, their_step = case_of(jax.profiler.TraceAnnotation), case_of(jax.profiler.StepTraceAnnotation, step_num=1)
     # It keeps each for some microseconds and some hundred bytes.
-    torchs = of(torch.profiler.record_function)
-    trace_me = least(of(_profiler.TraceMe))
+    torchs = case_of(torch.profiler.record_function)
+    trace_me = least(case_of(_profiler.TraceMe))
     tell("Trace, off", least(trace), "jaxlib TraceMe, off", trace_me)
     off, their_off, their_step_off = least(trace), least(theirs), least(their_step)
     torchs_off = least(torchs, loops=5_000)

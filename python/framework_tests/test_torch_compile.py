@@ -183,7 +183,7 @@ class Imports(unittest.TestCase):
                         with stepscope.Trace("x"):
                             return x + 1
                     torch.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
-                    names = [type(finder).__module__ for finder in sys.meta_path]
+                    names = [type(hook).__module__ for hook in sys.meta_path]
                     assert not [name for name in names if name.startswith("stepscope")], names
                     assert type(torch._dynamo.__spec__.loader).__module__ != "stepscope._import_hook"
                 """)

@@ -61,7 +61,7 @@ class Tools(unittest.TestCase):
         cls.tool = cls.folder / "libtool.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.tool, SOURCE, "-ldl"], check=True)
 
-    def told(self, code, **environment):
+    def printed_by(self, code, **environment):
         """What the tool is told by a program."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ class Tools(unittest.TestCase):
         ]
 
     def nvtx(self, code, **environment):
-        return self.told(code, NVTX_INJECTION64_PATH=str(self.tool), **environment)
+        return self.printed_by(code, NVTX_INJECTION64_PATH=str(self.tool), **environment)
 
     def test_environment_variable_mirrors_without_a_session(self):
         told = self.nvtx("\n    verbs()\n    assert not stepscope.is_recording()", STEPSCOPE_MIRROR="nvtx")
@@ -108,7 +108,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(told[: len(NVTX)], NVTX)
 
     def test_spans_are_mirrored_to_itt(self):
-        told = self.told("\n    verbs()", STEPSCOPE_MIRROR="itt", INTEL_LIBITTNOTIFY64=str(self.tool))
+        told = self.printed_by("\n    verbs()", STEPSCOPE_MIRROR="itt", INTEL_LIBITTNOTIFY64=str(self.tool))
         self.assertEqual(
             told[:7],
             [

@@ -30,9 +30,9 @@ use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Overlapping, Trace};
 
 use crate::device::{Device, Devices};
-use crate::input::is_input;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
+use crate::slice_class::is_input;
 
 /// Delay between consecutive kernels that needs no other cause.
 pub const IN_A_ROW: Dur = Dur::from_ps(30_000_000);

@@ -132,6 +132,15 @@ pub fn extend(parts: &mut Vec<(Time, Time)>, interval: (Time, Time)) {
     }
 }
 
+/// Returns the part of a slice that lies in the window; `None` if they do not overlap.
+#[inline]
+pub fn clip(start: Time, dur: Dur, window: &Range<Time>) -> Option<Dur> {
+    let end = start.saturating_add(dur);
+    let touches =
+        start < window.end && (end > window.start || (end == start && start == window.start));
+    touches.then(|| end.min(window.end).since(start.max(window.start)))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,6 +9,7 @@
 pub mod collectives;
 pub mod device;
 pub mod findings;
+pub mod hlo_text;
 pub mod idle;
 pub mod input;
 pub mod intervals;
@@ -23,6 +24,7 @@ pub mod producer;
 pub mod python_calls;
 pub mod ranks;
 pub mod run_profile;
+pub mod slice_class;
 pub mod steps;
 pub mod timeline_query;
 pub mod torch_args;

@@ -45,7 +45,7 @@ use stepscope_store::{EventId, Trace};
 
 use crate::parallel::Cancel;
 
-pub(crate) use class::{is_label, is_operator};
+use crate::slice_class::is_operator;
 pub use rows::framework_op_of;
 pub(crate) use rows::percentile;
 
@@ -272,7 +272,7 @@ fn launched_by_slice(
         return Ok(launched::LaunchedBySlice::default());
     }
     match query.by {
-        By::Framework => launched::by_slice(trace, class::is_operator, cancel),
+        By::Framework => launched::by_slice(trace, is_operator, cancel),
         By::Label => launched::by_slice(trace, class::is_annotation, cancel),
         _ => Ok(launched::LaunchedBySlice::default()),
     }

@@ -17,10 +17,10 @@
 mod averages;
 mod device;
 mod event_class;
+mod interned_texts;
 mod merge;
 mod read;
 mod table;
-mod texts;
 mod thread_events;
 mod tree;
 

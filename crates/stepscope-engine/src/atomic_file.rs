@@ -29,9 +29,9 @@ pub fn replace(
     path: &Path,
     fill: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut file = create(path)?;
-    fill(&mut file)?;
-    file.persist(path)?;
+    let mut temporary = create(path)?;
+    fill(&mut temporary)?;
+    temporary.persist(path)?;
     Ok(())
 }
 

@@ -188,7 +188,8 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Importe
         let head = &all[..all.len().min(detect::PREFIX_BYTES)];
         let detected = detect::detect(head, &found.name)?;
         let sink = &mut part.sink;
-        sink.inner.spec_mut().format = detected.format.code().to_owned();
+        let format = &mut sink.inner.spec_mut().format;
+        detected.format.code().clone_into(format);
         // Inflated bytes stay as they are; mapped ones can change.
         sink.file = (!compressed).then(|| Arc::clone(&file));
         if let Some(problem) = &broken_gzip {

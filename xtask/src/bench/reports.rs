@@ -76,7 +76,7 @@ impl Times {
     };
 
     /// Parses `[seconds, processor seconds]`.
-    fn of(value: &Value) -> Option<Self> {
+    fn from_json(value: &Value) -> Option<Self> {
         Some(Self {
             wall: value[0].as_f64()?,
             processor: value[1].as_f64()?,
@@ -263,10 +263,10 @@ fn compare(
         let found = answers.iter().filter_map(read).reduce(Times::least);
         found.unwrap_or(Times::NONE)
     };
-    let load = least(&|answer| Times::of(&answer["load"]));
+    let load = least(&|answer| Times::from_json(&answer["load"]));
     for (_, report, asked) in PAIRS.iter().filter(|pair| pair.0 == peer) {
-        let first = least(&|answer| Times::of(&answer["reports"][report][0]));
-        let again = least(&|answer| Times::of(&answer["reports"][report][1]));
+        let first = least(&|answer| Times::from_json(&answer["reports"][report][0]));
+        let again = least(&|answer| Times::from_json(&answer["reports"][report][1]));
         if !first.wall.is_finite() {
             let why = answers[0]["reports"][report].as_str();
             let why = why.unwrap_or("it failed");

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use stepscope_model::NameId;
 use stepscope_store::Trace;
 
-use crate::ops::hlo::name_and_opcode;
+use crate::hlo_text::name_and_opcode;
 
 /// Returns whether an instruction of this opcode is a collective, or one half of one.
 pub(crate) fn is_collective(opcode: &str) -> bool {

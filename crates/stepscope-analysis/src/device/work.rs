@@ -7,7 +7,7 @@ use stepscope_model::{NameId, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use super::opcodes::{collective_names, is_collective};
-use crate::ops::hlo::name_and_opcode;
+use crate::hlo_text::name_and_opcode;
 
 /// Kind of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{NameId, SliceKind, Time, TrackId};
 use stepscope_store::{Overlapping, Trace};
 
-use crate::input::is_input;
-use crate::ops::is_operator;
+use crate::slice_class::is_input;
+use crate::slice_class::is_operator;
 use crate::steps::STEP_MARKER;
 
 /// Class of a slice of a host thread.

@@ -1,5 +1,7 @@
 //! Classification of slices as operations, by name, category and track.
 
+use crate::hlo_text::name_and_opcode;
+use crate::slice_class::{is_label, is_operator};
 use stepscope_model::{SliceKind, TrackKind};
 use stepscope_store::Track;
 
@@ -19,11 +21,6 @@ pub(super) enum Verdict {
     /// An operation if its whole name, in the arguments, is that of an operation of TensorFlow, whose type is
     /// shown; otherwise see [`Verdict::IfHlo`].
     IfLong,
-}
-
-/// Returns whether a category is that of framework operators in torch's profiler, in all versions.
-pub(crate) fn is_operator(category: &str) -> bool {
-    category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
 }
 
 /// Returns whether a category is that of program labels in torch's profiler.
@@ -89,7 +86,7 @@ pub(super) fn is_xla_modules(track: &Track) -> bool {
 
 /// Returns whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
 pub(super) fn is_async_end(instruction: &str) -> bool {
-    let (name, opcode) = super::hlo::name_and_opcode(instruction);
+    let (name, opcode) = name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
     let ends = |word: &str| word.ends_with("-start") || word.ends_with("-done");
     ends(opcode) || ends(base)
@@ -97,7 +94,7 @@ pub(super) fn is_async_end(instruction: &str) -> bool {
 
 /// Returns whether an instruction runs nested ones: a loop, a branch, a call.
 pub(super) fn is_container(instruction: &str) -> bool {
-    let (name, opcode) = super::hlo::name_and_opcode(instruction);
+    let (name, opcode) = name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
     let runs = |word: &str| matches!(word, "while" | "conditional" | "call");
     runs(opcode) || runs(base)
@@ -238,28 +235,6 @@ pub(super) fn action(name: &str) -> Option<&str> {
 /// Returns whether only Lightning's trainer uses this name for an action.
 pub(super) fn is_lightnings(action: &str) -> bool {
     action.starts_with('[') || ["run_training_epoch", "run_training_batch"].contains(&action)
-}
-
-/// Returns whether a slice is a label of the program.
-pub(crate) fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
-    if name.starts_with("[pl]") || name.starts_with('$') {
-        return false;
-    }
-    if category.eq_ignore_ascii_case("user_annotation") {
-        return true;
-    }
-    if is_operator(category) {
-        return kind == SliceKind::UserLabel;
-    }
-    let written_small = name.starts_with(|first: char| first.is_lowercase())
-        && !name.contains(|letter: char| letter.is_uppercase())
-        && !name.contains("::")
-        && !name.starts_with("end: ");
-    let labelled = matches!(
-        kind,
-        SliceKind::UserLabel | SliceKind::Input | SliceKind::Host | SliceKind::Collective
-    );
-    (category.is_empty() || category == "span") && written_small && labelled
 }
 
 #[cfg(test)]

@@ -23,14 +23,15 @@ use self::nest::{Around, Cursor, Nest};
 use self::tag::{Shapes, read_shapes};
 pub(super) use self::tag::{Tag, operation_of, read_tag};
 use super::class::{self, Verdict};
-use super::hlo::{self, Catalogue};
+use super::hlo::Catalogue;
 use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
 use crate::device::{clip_clock, clock, is_clocked};
-use crate::input::compiles;
+use crate::hlo_text::name_and_opcode;
+use crate::intervals::clip;
 use crate::names::json_on_one_line;
 use crate::parallel::{self, Cancel};
-use crate::timeline_query::aggregate::clip;
+use crate::slice_class::compiles;
 
 /// Accumulated sums over slices.
 #[derive(Clone, Debug)]
@@ -565,7 +566,7 @@ impl<'a> Worker<'a> {
                 let mut tag = tag.unwrap_or_default();
                 tag.long_name = None;
                 // Host calls that launch an operation name it too; only slices with its name run it.
-                let own = hlo::name_and_opcode(text).0;
+                let own = name_and_opcode(text).0;
                 if tag.hlo_op.as_deref() == Some(own) {
                     let only = self.catalogue.only_program(track.file, own);
                     if only.is_some() && only == tag.program && !split {

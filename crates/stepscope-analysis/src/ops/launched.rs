@@ -17,10 +17,10 @@ use stepscope_model::{Cancelled, NameId, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use super::OpReport;
-use super::class::is_operator;
 use crate::device::Devices;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
+use crate::slice_class::is_operator;
 
 /// Device time of one name, picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
 use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
+use crate::hlo_text::name_and_opcode;
 use crate::names::json_on_one_line;
 use crate::torch_args::DIMS;
 
@@ -183,7 +184,7 @@ fn add(
     });
     let by_hlo = if compiled && matches!(query.by, By::Framework | By::NeuronFramework) {
         let instruction = sums.tag.hlo_op.as_deref().unwrap_or(text);
-        let name = hlo::name_and_opcode(instruction).0.to_owned();
+        let name = name_and_opcode(instruction).0.to_owned();
         std::iter::once(((sums.tag.program.clone(), name), sums.count)).collect()
     } else {
         FxHashMap::default()
@@ -304,7 +305,7 @@ pub fn framework_op_of(trace: &Trace, catalogue: &Catalogue, event: EventId) -> 
 /// Returns the name and details of an operation of a compiled program.
 fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag: Tag) -> Identity {
     let instruction = tag.hlo_op.as_deref().unwrap_or(text);
-    let (hlo_name, opcode) = hlo::name_and_opcode(instruction);
+    let (hlo_name, opcode) = name_and_opcode(instruction);
     let program = tag.program.as_deref().map(split_program);
     let known = catalogue.find(file, program, hlo_name);
     let program_text =

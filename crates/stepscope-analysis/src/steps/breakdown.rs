@@ -40,10 +40,10 @@ use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKin
 use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Work};
-use crate::input::is_input;
 use crate::intervals::{IntervalSet, extend};
-use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
+use crate::slice_class::is_input;
+use crate::slice_class::is_operator;
 use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
 
 /// Time of one step by bucket. The first seven add up to the step.

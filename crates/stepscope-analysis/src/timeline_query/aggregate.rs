@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
+use crate::intervals::clip;
 use crate::names::NameSet;
 use crate::parallel::{self, Cancel};
 
@@ -353,15 +354,6 @@ impl<'a> Groups<'a> {
             self.sums.entry(key).or_default().merge(&slot.totals);
         }
     }
-}
-
-/// Returns the part of a slice that lies in the window; `None` if they do not overlap.
-#[inline]
-pub(crate) fn clip(start: Time, dur: Dur, window: &Range<Time>) -> Option<Dur> {
-    let end = start.saturating_add(dur);
-    let touches =
-        start < window.end && (end > window.start || (end == start && start == window.start));
-    touches.then(|| end.min(window.end).since(start.max(window.start)))
 }
 
 /// Indexes and event numbers are below 2^32 by the store's own ids.

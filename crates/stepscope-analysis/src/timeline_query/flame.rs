@@ -14,12 +14,12 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Slices, Trace, Track};
 
-use crate::input::compiles;
+use crate::intervals::clip;
 use crate::names::by_text;
-use crate::ops::is_label;
 use crate::parallel::Cancel;
 use crate::python_calls;
-use crate::timeline_query::aggregate::clip;
+use crate::slice_class::compiles;
+use crate::slice_class::is_label;
 
 /// One node of the tree. Times are summed picoseconds, not points on the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
+use crate::intervals::clip;
 use crate::names::NameSet;
 use crate::parallel::{self, Cancel, TrackChunk};
-use crate::timeline_query::aggregate::clip;
 
 pub mod listing;
 

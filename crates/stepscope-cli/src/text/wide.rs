@@ -158,7 +158,7 @@ fn over(widths: &[usize], width: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn said(first: &str, sentence: &str, width: Option<usize>) -> String {
+    fn printed(first: &str, sentence: &str, width: Option<usize>) -> String {
         let mut out = Vec::new();
         say(first, sentence, width, &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -168,11 +168,11 @@ mod tests {
     fn lines_end_between_words() {
         let sentence = "words that are many stand\non lines of their own";
         assert_eq!(
-            said("  !  ", sentence, Some(30)),
+            printed("  !  ", sentence, Some(30)),
             "  !  words that are many\n     stand\\non lines of their\n     own\n"
         );
         assert_eq!(
-            said("  !  ", sentence, None),
+            printed("  !  ", sentence, None),
             "  !  words that are many stand\\non lines of their own\n"
         );
     }

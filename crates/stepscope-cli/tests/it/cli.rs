@@ -391,10 +391,10 @@ impl Serving {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn();
-        Self::of(child.unwrap())
+        Self::new(child.unwrap())
     }
 
-    fn of(mut child: Child) -> Self {
+    fn new(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut head = Vec::new();
         loop {
@@ -519,7 +519,7 @@ fn view_tells_what_info_tells_of_a_file_that_is_no_trace_and_serves() {
         .spawn()
         .unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
-    let serving = Serving::of(child);
+    let serving = Serving::new(child);
     let count = expected.iter().map(|error| error.lines().count()).sum();
     let lines: Vec<String> = stderr.lines().take(count).map(Result::unwrap).collect();
     let [notes, large] = &expected;

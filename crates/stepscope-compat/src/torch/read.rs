@@ -17,7 +17,7 @@ use self::links::{Links, Position, Work};
 use super::averages::{Grouping, KeyAverages, Sums};
 use super::device::Device;
 use super::event_class::Words;
-use super::texts::{Lists, Texts};
+use super::interned_texts::{Lists, Texts};
 use super::thread_events::{self, Collected, ThreadEvents};
 use super::{merge, tree};
 use stepscope_analysis::parallel::{self, Cancel};

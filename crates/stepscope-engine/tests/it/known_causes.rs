@@ -33,7 +33,7 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 /// Lists texts of a finding that may name its cause.
-fn texts(row: &Value) -> Vec<String> {
+fn texts_of(row: &Value) -> Vec<String> {
     let title = plain(&row["title"]).to_lowercase();
     let others = ["where", "advice"].iter().flat_map(|key| words(&row[*key]));
     std::iter::once(title).chain(others).collect()
@@ -64,7 +64,7 @@ fn judge(path: &Path) -> Score {
     let requested = words(&truth["where"]);
     let names_it = (!requested.is_empty()).then(|| {
         row.is_some_and(|row| {
-            texts(row)
+            texts_of(row)
                 .iter()
                 .any(|text| requested.iter().any(|word| text.contains(word)))
         })

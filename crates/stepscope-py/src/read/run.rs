@@ -35,7 +35,7 @@ impl RunData {
     }
 
     /// All names, made when they are first asked for.
-    fn texts(&self) -> &Arc<Texts> {
+    fn shared_texts(&self) -> &Arc<Texts> {
         self.texts.get_or_init(|| {
             let trace = &self.run.trace;
             let count = u32::try_from(trace.name_count()).unwrap_or(u32::MAX);
@@ -151,7 +151,7 @@ impl RunData {
         event_type: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let view = self.view(track, event_type)?;
-        let fields = py.detach(|| view.fields(self.texts()));
+        let fields = py.detach(|| view.fields(self.shared_texts()));
         arrow::stream_of(py, fields)
     }
 
@@ -163,7 +163,7 @@ impl RunData {
         event_type: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let view = self.view(track, event_type)?;
-        let fields = py.detach(|| view.fields(self.texts()));
+        let fields = py.detach(|| view.fields(self.shared_texts()));
         arrow::schema_of(py, &fields)
     }
 
@@ -184,7 +184,7 @@ impl RunData {
 
     /// All names as a column for Arrow.
     fn names<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        arrow::texts_of(py, py.detach(|| self.texts()))
+        arrow::texts_of(py, py.detach(|| self.shared_texts()))
     }
 
     /// Arguments of a slice or instant.

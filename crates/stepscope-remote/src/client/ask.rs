@@ -11,7 +11,7 @@ use prost::bytes::Bytes;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::connect::said;
+use super::connect::printable;
 use super::report::{CaptureFailure, Stage};
 use super::request::{CaptureRequest, OptionValue};
 use super::session::SessionFolder;
@@ -189,7 +189,7 @@ fn late(question: Question) -> CaptureFailure {
 
 /// What a status means for a person.
 fn failure(status: &Status, question: Question) -> CaptureFailure {
-    let text = said(status.message());
+    let text = printable(status.message());
     let saying = if text.is_empty() {
         String::new()
     } else {

@@ -177,7 +177,7 @@ async fn greet(
         .get(headers::SERVER_VERSION)
         .and_then(|text| text.to_str().ok());
     Ok(match version {
-        Some(version) => format!("stepscope {}", said(version)),
+        Some(version) => format!("stepscope {}", printable(version)),
         None if healthy => "a gRPC program that reports its health".to_owned(),
         None => "a gRPC program that does not say what it is".to_owned(),
     })
@@ -216,7 +216,7 @@ fn mute(address: &Address, limit: Duration) -> CaptureFailure {
 }
 
 /// A text of the other side, as a part of one of our sentences: bounded, and harmless.
-pub(super) fn said(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     const MOST_CHARS: usize = 200;
     let clean = |letter: char| {
         let acts = letter.is_control()
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn texts_of_others_are_bounded_and_harmless() {
-        assert_eq!(said(" busy\x1b[2J\n"), "busy [2J");
-        assert_eq!(said(&"x".repeat(1 << 20)).chars().count(), 201);
+        assert_eq!(printable(" busy\x1b[2J\n"), "busy [2J");
+        assert_eq!(printable(&"x".repeat(1 << 20)).chars().count(), 201);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stepscope_formats::xspace::{count_events, messages};
 
 use super::ask::data_of;
-use super::connect::said;
+use super::connect::printable;
 use super::report::{CaptureFailure, Captured, Stage};
 use super::session::{self, SessionFolder};
 use crate::proto::ProfileResponse;
@@ -194,7 +194,7 @@ fn look(content: &[u8]) -> Result<(u64, Vec<String>), CaptureFailure> {
     let found = count_events(content);
     let mut warnings: Vec<_> = messages(content, MAX_MESSAGES)
         .iter()
-        .map(|text| format!("the program says '{}'", said(text)))
+        .map(|text| format!("the program says '{}'", printable(text)))
         .collect();
     if let Some((offset, why)) = found.fault {
         if found.planes == 0 {

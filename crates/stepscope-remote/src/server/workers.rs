@@ -109,7 +109,7 @@ pub(super) async fn ask(
     let mut client = ProfilerServiceClient::new(channel).max_decoding_message_size(most_bytes);
     match timeout(interval + ANSWERING, client.profile(request)).await {
         Ok(Ok(answer)) => Ok(given(answer.into_inner())),
-        Ok(Err(status)) => Err(said(&status)),
+        Ok(Err(status)) => Err(status_text(&status)),
         Err(_late) => Err(format!("no answer {} s after the end", ANSWERING.as_secs())),
     }
 }
@@ -128,7 +128,7 @@ fn given(answer: ProfileResponse) -> Given {
 }
 
 /// A worker's status, short.
-fn said(status: &Status) -> String {
+fn status_text(status: &Status) -> String {
     match status.code() {
         Code::Unimplemented => "it is no profiler".to_owned(),
         code => format!("{code}: {}", cut(status.message())),

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
-use self::stacks::{Finder, Stacks, numbered};
+use self::stacks::{StackFinder, Stacks, numbered};
 use crate::hints::{Lack, hint};
 use crate::report::{
     Column, Link, Report, Sentence, SentencePart, Table, Unit, bytes, duration, run_start,
@@ -53,7 +53,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.table = match options.by.as_deref() {
         Some("stack") => {
-            let finder = Finder::new(trace, &memory);
+            let finder = StackFinder::new(trace, &memory);
             let (stack_of, stacks) = numbered(
                 &memory,
                 |found, record| finder.stack(found, record),

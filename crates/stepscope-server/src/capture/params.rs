@@ -40,7 +40,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<CaptureParams, Problem> {
     };
     for (name, value) in &fields {
         match name.as_str() {
-            "urls" => urls = Some(texts(value)?),
+            "urls" => urls = Some(text_list(value)?),
             "duration_ms" => duration_ms = number(name, value, 1..=MAX_DURATION_MS)?,
             "host_level" => request.host_tracer_level = small(number(name, value, 0..=3)?),
             "device" => request.device_tracer_level = u32::from(flag(name, value)?),
@@ -70,7 +70,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<CaptureParams, Problem> {
     })
 }
 
-fn texts(value: &Value) -> Result<Vec<String>, Problem> {
+fn text_list(value: &Value) -> Result<Vec<String>, Problem> {
     let wrong = || {
         let detail = format!("urls is a list of 1 to {MAX_HOSTS} addresses like localhost:9012");
         Problem::bad_request("urls", detail)

@@ -125,7 +125,7 @@ fn names_in(
 
 /// The names that the request asks for; all without `q`.
 fn names_asked(view: &RunView, params: &Params) -> Result<NameSet, Problem> {
-    let mode = Mode::of(params)?;
+    let mode = Mode::from_params(params)?;
     match params.text("q") {
         Some(text) => names(view, text, mode, "q"),
         None => Ok(NameSet::all(&view.run.trace)),
@@ -134,6 +134,6 @@ fn names_asked(view: &RunView, params: &Params) -> Result<NameSet, Problem> {
 
 fn briefs(view: &RunView, hits: &[Hit]) -> Vec<Brief> {
     hits.iter()
-        .filter_map(|hit| Brief::of(view, hit.id))
+        .filter_map(|hit| Brief::from_event(view, hit.id))
         .collect()
 }

@@ -256,7 +256,7 @@ fn alive_at(
                 allocator: record.allocator,
                 allocated_ns: since(view, record.at),
                 freed_ns: record.freed.map(|freed| since(view, freed)),
-                event: Brief::of(view, record.event),
+                event: Brief::from_event(view, record.event),
             })
             .collect(),
     }))

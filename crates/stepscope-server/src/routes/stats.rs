@@ -50,7 +50,7 @@ pub(super) enum Mode {
 
 impl Mode {
     /// How the request's text is looked for.
-    pub(super) fn of(params: &Params) -> Result<Self, Problem> {
+    pub(super) fn from_params(params: &Params) -> Result<Self, Problem> {
         params.choice(
             "mode",
             &[
@@ -143,7 +143,7 @@ fn search_in(
     cancel: &Cancel,
 ) -> Result<Json<SearchAnswer>, Problem> {
     let wanted = params.required("q")?;
-    let mode = Mode::of(params)?;
+    let mode = Mode::from_params(params)?;
     let scope = params.choice("scope", &[("run", Scope::Run), ("range", Scope::Range)])?;
     let range = params.window(view)?;
     let limit = params.number("limit", 100, 0..=MAX_HITS)?;
@@ -181,7 +181,7 @@ fn search_in(
         hits: found
             .hits
             .iter()
-            .filter_map(|hit| Brief::of(view, hit.id))
+            .filter_map(|hit| Brief::from_event(view, hit.id))
             .collect(),
         bins: found.bins,
     }))

@@ -138,7 +138,7 @@ fn items_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns,
     let ids: Vec<u32> = tracks.iter().map(|track| track.0).collect();
     Ok(header(Columns::new(rows.t0.len()), view, &window, bins)
         .field("tracks", &ids)
-        .strings(texts(view, &rows.strings))
+        .strings(strings_of(view, &rows.strings))
         .f64("t0", rows.t0.into_iter())
         .f64("t1", rows.t1.into_iter())
         .u32("id", rows.id.into_iter())
@@ -161,14 +161,14 @@ fn header(columns: Columns, view: &RunView, window: &Range<Time>, bins: u32) -> 
         .field("bin_ns", &(Ns::from_dur(length).to_f64() / f64::from(bins)))
 }
 
-fn texts(view: &RunView, strings: &Strings) -> Vec<String> {
+fn strings_of(view: &RunView, strings: &Strings) -> Vec<String> {
     let ids = strings.ids().iter();
     ids.map(|&id| view.run.trace.name(id).to_owned()).collect()
 }
 
 /// All slices of a track.
 fn push_all(view: &RunView, track: u16, id: TrackId, items: &Items, rows: &mut ItemRows) {
-    let marks = Marks::of(view, id);
+    let marks = Marks::from_track(view, id);
     for at in 0..items.t0.len() {
         let flags = marks.slice(view, items, at);
         rows.push(view, &item(items, at, track, flags));
@@ -184,7 +184,7 @@ fn push_both(
     instants: &Items,
     rows: &mut ItemRows,
 ) {
-    let marks = Marks::of(view, id);
+    let marks = Marks::from_track(view, id);
     let first_row = slices.row.partition_point(|&row| row == 0);
     let mut next = 0;
     for at in 0..=slices.t0.len() {
@@ -223,7 +223,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(view: &RunView, id: TrackId) -> Self {
+    fn from_track(view: &RunView, id: TrackId) -> Self {
         let trace = &view.run.trace;
         let unfinished = trace
             .diagnostics()
@@ -470,7 +470,7 @@ fn flows_around(
             .collect(),
         events: events
             .into_iter()
-            .filter_map(|id| Brief::of(view, id))
+            .filter_map(|id| Brief::from_event(view, id))
             .collect(),
         truncated,
     })

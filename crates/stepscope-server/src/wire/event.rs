@@ -39,7 +39,7 @@ pub(crate) struct Brief {
 
 impl Brief {
     /// The event's short form, if there is such an event.
-    pub(crate) fn of(view: &RunView, id: EventId) -> Option<Self> {
+    pub(crate) fn from_event(view: &RunView, id: EventId) -> Option<Self> {
         let trace = &view.run.trace;
         let event = trace.event(id)?;
         let name = trace.name(event.name);

@@ -15,12 +15,12 @@ use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackInfo, 
 
 use crate::build::buffer::{EventBuf, LaterMap, OwnFlow};
 use crate::build::core_span;
+use crate::build::file_counts::{Counted, FileCounts, count};
 use crate::build::flows;
 use crate::build::names::Interner;
 use crate::build::order::{self, Draft};
 use crate::build::sink::FileSink;
 use crate::build::suspicious;
-use crate::build::tally::{Counted, FileCounts, count};
 use crate::columns::column::Uniform;
 use crate::columns::table::{self, BoundFlow, FinishedTrack, TrackTable};
 use crate::lod::levels::Level;

@@ -6,6 +6,7 @@
 pub(crate) mod buffer;
 pub(crate) mod builder;
 pub(crate) mod core_span;
+pub(crate) mod file_counts;
 pub(crate) mod flows;
 pub(crate) mod names;
 pub(crate) mod nest;
@@ -13,4 +14,3 @@ pub(crate) mod order;
 pub(crate) mod sink;
 pub(crate) mod split_points;
 pub(crate) mod suspicious;
-pub(crate) mod tally;

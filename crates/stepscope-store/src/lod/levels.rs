@@ -18,7 +18,7 @@ use stepscope_model::{Dur, Time};
 
 use crate::columns::column::Column;
 use crate::columns::pages;
-use crate::lod::merge_bins::{Cell, Gatherer, bin_end};
+use crate::lod::merge_bins::{BinMerger, Cell, bin_end};
 
 /// Smaller tracks are gathered from slices always.
 const FEWEST: usize = 1 << 13;
@@ -104,7 +104,7 @@ impl Level {
     }
 
     /// Passes the cells that begin in the window on, row by row.
-    pub(crate) fn gather(&self, window: &Range<Time>, into: &mut Gatherer) {
+    pub(crate) fn merge_into_bins(&self, window: &Range<Time>, into: &mut BinMerger) {
         let (t0, t1) = (&*self.t0, &*self.t1);
         let (covered, longest) = (&*self.covered, &*self.longest);
         let (index, count) = (&*self.index, &*self.count);
@@ -188,7 +188,7 @@ fn build_in_parts(
         .into_par_iter()
         .zip(ends)
         .map(|(begin, end)| {
-            let mut gatherer = Gatherer::new(width, usize::from(rows));
+            let mut bins = BinMerger::new(width, usize::from(rows));
             let range = begin..end;
             if let (Some(start), Some(dur), Some(row_of)) = (
                 start.get(range.clone()),
@@ -197,10 +197,10 @@ fn build_in_parts(
             ) {
                 let slices = start.iter().zip(dur).zip(row_of);
                 for (index, ((start, dur), row)) in (begin..).zip(slices) {
-                    gatherer.slice(*row, index, *start, *dur);
+                    bins.slice(*row, index, *start, *dur);
                 }
             }
-            gatherer.finish()
+            bins.finish()
         })
         .collect();
     let mut level = Level::new(width, cells);
@@ -211,13 +211,13 @@ fn build_in_parts(
             return levels;
         };
         width = wider;
-        let mut gatherer = Gatherer::new(width, usize::from(rows));
-        level.gather(&(Time::MIN..Time::MAX), &mut gatherer);
+        let mut bins = BinMerger::new(width, usize::from(rows));
+        level.merge_into_bins(&(Time::MIN..Time::MAX), &mut bins);
         levels.push(level);
         if levels.len() > WIDEST as usize / 2 {
             return levels;
         }
-        level = Level::new(width, vec![gatherer.finish()]);
+        level = Level::new(width, vec![bins.finish()]);
     }
 }
 

@@ -85,12 +85,12 @@ const NO_CELL: Cell = Cell {
 };
 
 /// See the module's text.
-pub(crate) struct Gatherer {
+pub(crate) struct BinMerger {
     width: Dur,
     rows: Vec<Row>,
 }
 
-impl Gatherer {
+impl BinMerger {
     pub(crate) fn new(width: Dur, rows: usize) -> Self {
         let row = || Row {
             bin_end: Time::MIN,

@@ -19,7 +19,7 @@ use std::ops::Range;
 use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId};
 
 use crate::columns::table::SliceTable;
-use crate::lod::merge_bins::{Cell, Gatherer, bin_begin, bin_end, share};
+use crate::lod::merge_bins::{BinMerger, Cell, bin_begin, bin_end, share};
 use crate::read::kinds;
 use crate::read::query::{begun_before, tolerance};
 use crate::read::trace::{Categories, EventId, Trace};
@@ -109,7 +109,7 @@ impl Trace {
             return Items::default();
         }
         let row_count = self.tracks.get(track.index()).map_or(0, |track| track.rows);
-        let rows = gather(table, &window, bin_width(&window, bins), row_count);
+        let rows = merge_into_bins(table, &window, bin_width(&window, bins), row_count);
         let slices = self.slices(track);
         self.resolve(track, rows, slices.first_id, slices.name, slices.category)
     }
@@ -124,7 +124,7 @@ impl Trace {
             .at
             .partition_point(|at| *at < window.end)
             .max(begin);
-        let mut row = Gatherer::new(width, 1);
+        let mut row = BinMerger::new(width, 1);
         for (index, at) in (begin..end).zip(&instants.at[begin..end]) {
             row.slice(0, index, *at, Dur::ZERO);
         }
@@ -268,14 +268,19 @@ impl Trace {
 }
 
 /// Gathers the slices of the window by row.
-fn gather(table: &SliceTable, window: &Range<Time>, width: Dur, rows: u16) -> Vec<Vec<Cell>> {
+fn merge_into_bins(
+    table: &SliceTable,
+    window: &Range<Time>,
+    width: Dur,
+    rows: u16,
+) -> Vec<Vec<Cell>> {
     let level = levels::choose(&table.levels, width);
-    let mut gatherer = Gatherer::new(level.map_or(width, |(_, width)| width), usize::from(rows));
+    let mut bins = BinMerger::new(level.map_or(width, |(_, width)| width), usize::from(rows));
     let slices = RowedSlices::new(table);
     table
         .open()
         .open_at(window.start, slices.begun(window.start), &mut |index| {
-            slices.gather(index..index + 1, &mut gatherer);
+            slices.merge_into_bins(index..index + 1, &mut bins);
         });
     // Whole bins of the level that lie within the window; the edges are gathered from slices.
     let inner = level.and_then(|(level, _)| {
@@ -285,15 +290,15 @@ fn gather(table: &SliceTable, window: &Range<Time>, width: Dur, rows: u16) -> Ve
     });
     if let Some((level, inner)) = inner {
         let before = slices.begun(window.start)..slices.begun(inner.start);
-        slices.gather(before, &mut gatherer);
-        level.gather(&inner, &mut gatherer);
+        slices.merge_into_bins(before, &mut bins);
+        level.merge_into_bins(&inner, &mut bins);
         let after = slices.begun(inner.end)..slices.begun(window.end);
-        slices.gather(after, &mut gatherer);
+        slices.merge_into_bins(after, &mut bins);
     } else {
         let all = slices.begun(window.start)..slices.begun(window.end);
-        slices.gather(all, &mut gatherer);
+        slices.merge_into_bins(all, &mut bins);
     }
-    gatherer.finish()
+    bins.finish()
 }
 
 /// Columns that gathering reads.
@@ -317,7 +322,7 @@ impl<'t> RowedSlices<'t> {
         self.start.partition_point(|start| *start < at)
     }
 
-    fn gather(&self, range: Range<usize>, gatherer: &mut Gatherer) {
+    fn merge_into_bins(&self, range: Range<usize>, bins: &mut BinMerger) {
         let (Some(start), Some(dur), Some(row)) = (
             self.start.get(range.clone()),
             self.dur.get(range.clone()),
@@ -326,7 +331,7 @@ impl<'t> RowedSlices<'t> {
             return;
         };
         for (index, ((start, dur), row)) in (range.start..).zip(start.iter().zip(dur).zip(row)) {
-            gatherer.slice(*row, index, *start, *dur);
+            bins.slice(*row, index, *start, *dur);
         }
     }
 }
@@ -496,8 +501,8 @@ mod tests {
                 let off = (rounded.ps() - width.ps()).abs();
                 assert!(off * 8 <= width.ps(), "{rounded:?} for {width:?}");
                 assert_eq!(
-                    gather(&table, &window, width, rows),
-                    gather(&plain, &window, rounded, rows),
+                    merge_into_bins(&table, &window, width, rows),
+                    merge_into_bins(&plain, &window, rounded, rows),
                     "{window:?} in {bins}"
                 );
             }

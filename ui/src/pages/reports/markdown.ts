@@ -62,7 +62,7 @@ function figuresOf(report: Report): string {
 }
 
 /** Without what is nothing everywhere: columns and rows of zeros. */
-function told(table: Data): Data {
+function withSentencesAsText(table: Data): Data {
   const isTold = (cell: Cell) => cell !== undefined && cell !== 0 && cell !== false && cell !== '';
   const columns = table.columns.filter((column) => table.rows.some((row) => isTold(row[column.key])));
   const numbers = columns.filter((column) => isNumeric(column.unit));
@@ -96,7 +96,7 @@ export function summaryMarkdown(overview: Report, title: string): string {
   if (findings.length > 0) parts.push('## What to look at first', findings.join('\n'));
   for (const section of overview.sections) {
     if (section.rows.length > 0)
-      parts.push(`## ${section.title}`, markdownTable(told(shortened(section)), SUMMARY_ROWS));
+      parts.push(`## ${section.title}`, markdownTable(withSentencesAsText(shortened(section)), SUMMARY_ROWS));
   }
   if (overview.notes.length > 0) parts.push(overview.notes.map((note) => `> ${plainText(note)}`).join('\n'));
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;

@@ -10,7 +10,7 @@ use stepscope_store::Trace;
 use super::links::NO_ID;
 use super::{Shared, whole};
 use crate::torch::averages::Grouping;
-use crate::torch::texts::Texts;
+use crate::torch::interned_texts::Texts;
 use crate::torch::thread_events::ThreadEvents;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
 use stepscope_analysis::torch_args::{self, DIMS, is_dims};

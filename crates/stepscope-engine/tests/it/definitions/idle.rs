@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stepscope_analysis::idle::{Gap, idle};
-use stepscope_analysis::input::is_input;
+use stepscope_analysis::slice_class::is_input;
 use stepscope_model::{Dur, SliceKind, TrackId};
 
 use super::plain::{self, Span};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_analysis::input::{Verdict, input, is_input};
+use stepscope_analysis::input::{Verdict, input};
+use stepscope_analysis::slice_class::is_input;
 
 use stepscope_model::SliceKind;
 

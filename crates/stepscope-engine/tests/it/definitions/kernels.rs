@@ -72,7 +72,7 @@ fn copy_ps(case: &Case<'_>, event: EventId, length: i64) -> i64 {
             ("bytes", ArgValue::Uint(count)) => bytes = Some(count as f64),
             ("memory bandwidth (GB/s)", ArgValue::Double(rate_value)) => rate = Some(rate_value),
             ("memory bandwidth (GB/s)", ArgValue::Int(rate_value)) => {
-                rate = Some(rate_value as f64)
+                rate = Some(rate_value as f64);
             }
             _ => {}
         });

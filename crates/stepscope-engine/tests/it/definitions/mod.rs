@@ -159,7 +159,7 @@ impl Found {
                     self.near(rule, ours, plain, || format!("{} [{index}]", context()));
                 }
                 (ours, plain) => {
-                    self.same(rule, ours, plain, || format!("{} [{index}]", context()))
+                    self.same(rule, ours, plain, || format!("{} [{index}]", context()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use stepscope_analysis::input::is_input;
+use stepscope_analysis::slice_class::is_input;
 use stepscope_analysis::steps::StepRow;
 use stepscope_analysis::steps::breakdown::{AnalysisWindow, StepParts};
 use stepscope_model::{SliceKind, TrackId, TrackKind};

@@ -47,7 +47,7 @@ fn entry() -> impl Strategy<Value = Value> {
 }
 
 /// A value as the reader gives it, told by a strict parser.
-fn told(value: &Value) -> String {
+fn description(value: &Value) -> String {
     match value {
         Value::Bool(is) => format!("Bool({is})"),
         Value::String(text) => format!("Str({text:?})"),
@@ -88,7 +88,7 @@ fn check_against_strict_parser(entries: &[Value]) -> Result<(), TestCaseError> {
             .unwrap()
             .iter()
             .chain(extra)
-            .map(|(key, value)| (key.clone(), told(value)))
+            .map(|(key, value)| (key.clone(), description(value)))
             .collect();
         prop_assert_eq!(probe.args(slice.args), args);
     }

@@ -68,7 +68,7 @@ struct Run {
 }
 
 /// Arguments kept in memory; the token is their place.
-struct Kept(Vec<Vec<(String, Arg)>>);
+struct RecordedArgs(Vec<Vec<(String, Arg)>>);
 
 fn with_arg(arg: &Arg, then: impl FnOnce(ArgValue<'_>)) {
     then(match arg {
@@ -82,7 +82,7 @@ fn with_arg(arg: &Arg, then: impl FnOnce(ArgValue<'_>)) {
     });
 }
 
-impl ArgSource for Kept {
+impl ArgSource for RecordedArgs {
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
         for (key, arg) in &self.0[usize::try_from(token).unwrap()] {
             with_arg(arg, |value| visit(key, value));
@@ -95,7 +95,7 @@ fn emit<S: EventSink>(run: &Run, sink: &mut S) {
     sink.epoch(run.epoch);
     let lists = run.slices.iter().map(|slice| slice.args.clone());
     let lists = lists.chain(run.instants.iter().map(|instant| instant.3.clone()));
-    let source = sink.source(Arc::new(Kept(lists.collect())));
+    let source = sink.source(Arc::new(RecordedArgs(lists.collect())));
     let group = sink.track("9");
     sink.describe(
         group,
@@ -351,7 +351,7 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 /// A probe's content in an order of its own, arguments resolved.
-fn told(probe: &Probe) -> Vec<String> {
+fn description(probe: &Probe) -> Vec<String> {
     let mut all = vec![format!("{:?}", probe.epoch)];
     for track in &probe.tracks {
         all.push(format!("{track:?}"));
@@ -400,7 +400,7 @@ fn check(run: &Run) -> Result<(), TestCaseError> {
         prop_assert!(false, "not strict JSON: {error}\n{text}");
     }
     let second = read(text.clone());
-    let (first, second) = (told(&first), told(&second));
+    let (first, second) = (description(&first), description(&second));
     for (before, after) in first.iter().zip(&second) {
         prop_assert_eq!(before, after, "\n{}", text);
     }
@@ -440,7 +440,7 @@ fn written_traces_equal_what_was_read(corpus: &Corpus) {
         let context = ReadContext::default();
         let written = write(|sink| read_chrome(&bytes, &context, sink).unwrap());
         let second = read(written);
-        let (first, second) = (told(&first), told(&second));
+        let (first, second) = (description(&first), description(&second));
         for (before, after) in first.iter().zip(&second) {
             assert_eq!(before, after, "{name}");
         }

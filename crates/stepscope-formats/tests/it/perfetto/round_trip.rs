@@ -63,7 +63,7 @@ struct Slice {
 type Track = (u8, Option<usize>, Option<i64>, Option<i64>);
 
 #[derive(Clone, Debug)]
-struct Made {
+struct GeneratedRun {
     epoch: (i64, Option<i64>),
     tracks: Vec<Track>,
     slices: Vec<Slice>,
@@ -93,7 +93,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made() -> impl Strategy<Value = GeneratedRun> {
     let args = proptest::collection::vec(("[x-z]{0,2}", value()), 0..3);
     let flow = proptest::option::of((0_usize..4, prop_oneof![0_u64..5, any::<u64>()], 0_u8..3));
     let slice = (
@@ -142,14 +142,16 @@ fn made() -> impl Strategy<Value = Made> {
             0..5,
         ),
     )
-        .prop_map(|(epoch, tracks, slices, instants, samples, flows)| Made {
-            epoch,
-            tracks,
-            slices,
-            instants,
-            samples,
-            flows,
-        })
+        .prop_map(
+            |(epoch, tracks, slices, instants, samples, flows)| GeneratedRun {
+                epoch,
+                tracks,
+                slices,
+                instants,
+                samples,
+                flows,
+            },
+        )
 }
 
 fn direction(number: u8) -> FlowDirection {
@@ -161,7 +163,7 @@ fn direction(number: u8) -> FlowDirection {
 }
 
 /// Pours what was made; the second half of the slices into a fork if asked to.
-fn emit<S: EventSink>(made: &Made, sink: &mut S, forked: bool) {
+fn emit<S: EventSink>(made: &GeneratedRun, sink: &mut S, forked: bool) {
     sink.epoch(Epoch {
         origin_ns: made.epoch.0,
         unix_ns: made.epoch.1,
@@ -383,7 +385,7 @@ fn essence(probe: &Probe) -> BTreeMap<&'static str, Vec<String>> {
     found
 }
 
-fn check(made: &Made, forked: bool) {
+fn check(made: &GeneratedRun, forked: bool) {
     let mut before = Probe::new();
     emit(made, &mut before, forked);
     let mut sink = PerfettoSink::new(Vec::new());

@@ -125,7 +125,7 @@ impl Stacks {
 }
 
 /// Finds stacks.
-pub(super) struct Finder<'a> {
+pub(super) struct StackFinder<'a> {
     trace: &'a Trace,
     memory: &'a Memory,
     /// By the number of a text: a slice of this name, or of this category, is a Python function.
@@ -133,7 +133,7 @@ pub(super) struct Finder<'a> {
     categories: Vec<bool>,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> StackFinder<'a> {
     pub(super) fn new(trace: &'a Trace, memory: &'a Memory) -> Self {
         Self {
             trace,
