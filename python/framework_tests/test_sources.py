@@ -46,7 +46,7 @@ PRELUDE = """
             ))
         return found
 
-    def warning_texts(report):
+    def warnings_of(report):
         return dict(
             path=str(report.path),
             warnings=list(report.warnings),
@@ -98,7 +98,7 @@ class Sources(unittest.TestCase):
                         with stepscope.StepTrace("train", step_num=n):
                             step(x).block_until_ready()
                         time.sleep(0.01)
-                print(json.dumps({**warning_texts(recording.report), "planes": planes(recording.report.path)}))
+                print(json.dumps({**warnings_of(recording.report), "planes": planes(recording.report.path)}))
                 """
             ),
             self.folder,
@@ -128,7 +128,7 @@ class Sources(unittest.TestCase):
                         (x @ x).sum().item()
                     thread = threading.Thread(target=lambda: torch.sigmoid(x))
                     thread.start(); thread.join()
-                print(json.dumps({**warning_texts(recording.report), "planes": planes(recording.report.path)}))
+                print(json.dumps({**warnings_of(recording.report), "planes": planes(recording.report.path)}))
                 """
             ),
             self.folder,
@@ -162,7 +162,7 @@ class Sources(unittest.TestCase):
                 for sources in ("auto", ["torch_xla"], []):
                     with stepscope.trace(sys.argv[1], sources=sources) as recording:
                         work()
-                    reports.append({**warning_texts(recording.report), "planes": planes(recording.report.path)})
+                    reports.append({**warnings_of(recording.report), "planes": planes(recording.report.path)})
                 print(json.dumps(reports))
                 """
             ),
@@ -195,24 +195,24 @@ class Sources(unittest.TestCase):
                 jax.profiler.start_trace(sys.argv[1])
                 with stepscope.trace(sys.argv[1]) as recording:
                     (x + 1).block_until_ready(); torch.ones(3) + 1
-                reports.append(warning_texts(recording.report))
+                reports.append(warnings_of(recording.report))
                 jax.profiler.stop_trace()
                 from jaxlib import _profiler
                 hidden = _profiler.ProfilerSession(_profiler.ProfileOptions())
                 with stepscope.trace(sys.argv[1], sources=["jax"]) as recording:
                     (x + 1).block_until_ready()
-                reports.append({**warning_texts(recording.report), "mine": len(hidden.stop())})
+                reports.append({**warnings_of(recording.report), "mine": len(hidden.stop())})
                 with torch.profiler.profile() as mine:
                     with stepscope.trace(sys.argv[1]) as recording:
                         torch.ones(3) + 1
-                reports.append({**warning_texts(recording.report), "mine": len(mine.events())})
+                reports.append({**warnings_of(recording.report), "mine": len(mine.events())})
                 with stepscope.trace(sys.argv[1], sources=["torch"]) as recording:
                     with torch.profiler.profile() as mine:
                         torch.ones(3) + 1
-                reports.append({**warning_texts(recording.report), "mine": len(mine.events())})
+                reports.append({**warnings_of(recording.report), "mine": len(mine.events())})
                 with stepscope.trace(sys.argv[1], sources=["torch_xla"]) as recording:
                     pass
-                reports.append(warning_texts(recording.report))
+                reports.append(warnings_of(recording.report))
                 try:
                     options = stepscope.ProfileOptions(raise_error_on_start_failure=True)
                     stepscope.start_trace(sys.argv[1], sources=["torch_xla"], options=options)
@@ -301,7 +301,7 @@ class Sources(unittest.TestCase):
                 with stepscope.trace(sys.argv[1]) as recording:
                     pass
                 loaded = [name for name in ("jax", "torch", "torch_xla", "numpy") if name in sys.modules]
-                print(json.dumps([warning_texts(recording.report), loaded]))
+                print(json.dumps([warnings_of(recording.report), loaded]))
                 """
             ),
             self.folder,

@@ -243,6 +243,7 @@ fn longer(a: (Dur, EventId), b: (Dur, EventId)) -> (Dur, EventId) {
 
 #[cfg(test)]
 mod tests {
+    use stepscope_model::SliceKind;
     use stepscope_store::ascii_trace;
 
     use super::*;

@@ -136,7 +136,7 @@ impl fmt::Display for SentencePart {
     }
 }
 
-/// One or a few sentences in parts, see the [module](self).
+/// One or a few sentences in parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sentence {
     parts: Vec<SentencePart>,
@@ -197,7 +197,7 @@ impl Sentence {
         joined
     }
 
-    /// Replaces each `{}` of a template with an argument, in order. [`sentence!`](super::sentence!)
+    /// Replaces each `{}` of a template with an argument, in order. `sentence!`
     /// checks their number when it is compiled.
     pub fn fill<const N: usize>(template: &str, arguments: [Self; N]) -> Self {
         let mut filled = Self::default();

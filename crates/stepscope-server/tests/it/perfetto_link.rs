@@ -38,7 +38,10 @@ fn serve(folder: &Path, content: &[u8]) -> Serving {
         url: link.url().to_owned(),
         port: link.port(),
         stopper: link.stopper(),
-        thread: std::thread::spawn(move || link.wait().unwrap()),
+        thread: std::thread::Builder::new()
+            .name("link".to_owned())
+            .spawn(move || link.wait().unwrap())
+            .unwrap(),
     }
 }
 

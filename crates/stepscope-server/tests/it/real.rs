@@ -50,8 +50,10 @@ async fn answer_every_route(corpus: &Corpus) {
         opened += 1;
         every_route(&site, &row.id, &run.json()).await;
     }
-    println!("{opened} runs opened, {refused} said why not");
-    assert!(opened > 0);
+    assert!(
+        opened > corpus.either(8, 60),
+        "{opened} runs opened, {refused} refused"
+    );
 }
 
 async fn every_route(site: &Site, id: &str, run: &serde_json::Value) {

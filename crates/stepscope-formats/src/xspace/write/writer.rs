@@ -301,7 +301,7 @@ impl PlaneWriter {
     }
 
     /// The id of a counter: each call makes a new one. Put its samples on a line
-    /// named [`COUNTERS_LINE`](super::COUNTERS_LINE) with [`LineWriter::sample`].
+    /// named [`COUNTERS_LINE`](crate::xspace::COUNTERS_LINE) with [`LineWriter::sample`].
     pub fn counter(&mut self, name: &str, record: &TrackRecord) -> EventId {
         let id = self.hidden_stat(Role::Track);
         let text = record.encode();
