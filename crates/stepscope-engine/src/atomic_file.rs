@@ -52,9 +52,9 @@ mod tests {
             Err(io::ErrorKind::StorageFull.into())
         });
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
         replace(&path, |file| file.write_all(b"second")).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         #[cfg(unix)]
         {

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use stepscope_test_data::Corpus;
 
 use stepscope_analysis::device::{Devices, Work};
 use stepscope_analysis::kernels::{By, kernels};
@@ -66,12 +67,12 @@ fn whole_us(run: &Run, track: TrackId, index: usize) -> (i128, i128) {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn launch_statistics_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut compared, mut files) = (0, 0);
-    for (path, figures) in of_one_rank(&folder, "hta_kernel_launch_stats_rank") {
+    for (path, figures) in of_one_rank(folder, "hta_kernel_launch_stats_rank") {
         let rows = traces::csv(&figures);
         // HTA's times of MTIA are no launches of kernels.
         if rows.is_empty() || path.to_string_lossy().contains("mtia") {
@@ -125,10 +126,10 @@ fn launch_statistics_equal_hta() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn kernel_kinds_and_their_overlaps_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -183,10 +184,10 @@ fn kernel_kinds_and_their_overlaps_equal_hta() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn kernels_of_each_rank_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_gpu_kernel_breakdown_1.csv");
     let figures = traces::csv(&path);
     let mut compared = 0;
@@ -228,10 +229,10 @@ fn kernels_of_each_rank_equal_hta() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn rates_of_copies_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_memory_bw_summary.csv");
     let text = std::fs::read_to_string(path).unwrap();
     let mut compared = 0;
@@ -286,10 +287,10 @@ fn rates_of_copies_equal_hta() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn the_temporal_breakdown_equals_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -363,12 +364,12 @@ fn by_hta(run: &Run) -> Vec<hta::RankTimes> {
 
 /// With the steps that HTA leaves out, and its whole microseconds.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn temporal_breakdowns_of_all_traces_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut ranks, mut cut, mut off) = (0, 0, Vec::new());
-    for (path, figures) in with_hta(&folder, "temporal_breakdown") {
+    for (path, figures) in with_hta(folder, "temporal_breakdown") {
         let found = by_hta(&first(&path));
         let rows = traces::csv(&figures);
         assert_eq!(found.len(), rows.len(), "{}", path.display());
@@ -403,12 +404,12 @@ fn temporal_off(
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn overlaps_of_all_traces_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut compared, mut off) = (0, Vec::new());
-    for (path, figures) in with_hta(&folder, "comm_comp_overlap") {
+    for (path, figures) in with_hta(folder, "comm_comp_overlap") {
         let found = by_hta(&first(&path));
         for (actual, row) in found.iter().zip(traces::csv(&figures)) {
             let expected =
@@ -442,12 +443,12 @@ fn kinds_of(words: &str) -> Vec<HtaKind> {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn idle_times_of_all_streams_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut compared, mut off) = (0, Vec::new());
-    for (path, figures) in with_hta(&folder, "idle_time_breakdown_0") {
+    for (path, figures) in with_hta(folder, "idle_time_breakdown_0") {
         let run = first(&path);
         let found = by_hta(&run);
         for row in traces::csv(&figures) {
@@ -488,10 +489,10 @@ fn all_are_called(run: &Run, track: TrackId) -> bool {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn the_stragglers_of_one_step_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let rows =
         traces::csv(&folder.join("torch_multirank/dlrm8.truth/hta/hta_potential_stragglers.csv"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
+use stepscope_test_data::Corpus;
 
 use serde_json::Value;
 use stepscope_analysis::memory::fragmentation::fragmentation;
@@ -13,7 +14,7 @@ use stepscope_model::Time;
 use stepscope_report::report::Cell;
 use stepscope_report::reports::{self, Options};
 
-use crate::traces::{below, folder, open};
+use crate::traces::{below, open};
 
 fn memory(run: &Run) -> Memory {
     Memory::read(&run.trace, &Cancel::default()).unwrap()
@@ -34,8 +35,10 @@ fn json(path: &Path) -> Value {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn curve_equals_the_memory_timeline_of_torch() {
-    let Some(traces) = folder() else { return };
+    let corpus = Corpus::collected();
+    let traces = corpus.folder();
     let run = open(&traces.join("torch_cpu/cpu_memstack.pt.trace.json.gz")).remove(0);
     let memory = memory(&run);
     assert_eq!(memory.allocators.len(), 1);
@@ -73,8 +76,10 @@ fn curve_equals_the_memory_timeline_of_torch() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn memory_peaks_equal_xprof() {
-    let Some(traces) = folder() else { return };
+    let corpus = Corpus::collected();
+    let traces = corpus.folder();
     let (mut compared, mut scattered) = (0, 0);
     let truths = below(&traces.join("xplane_real"), |path| {
         path.file_name()
@@ -201,8 +206,10 @@ fn worker_batches_have_their_own_allocator_and_lists_cover_the_range() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn memory_report_has_allocating_operators_and_times() {
-    let Some(traces) = folder() else { return };
+    let corpus = Corpus::collected();
+    let traces = corpus.folder();
     let run = open(&traces.join("torch_gpu/h100_qwen.json.gz")).remove(0);
     for by in ["op", "category", "layer", "stack", "allocator"] {
         let options = Options {
@@ -224,8 +231,10 @@ fn memory_report_has_allocating_operators_and_times() {
 /// torch classifies the tensors it knows; lifetimes alone give the same sums at the peak, except that input that
 /// a backward pass uses counts as activations, and torch's "autograd detail" and unknown memory as temporary.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn memory_categories_agree_with_torch() {
-    let Some(traces) = folder() else { return };
+    let corpus = Corpus::collected();
+    let traces = corpus.folder();
     let truth = traces.join("torch_cpu/cpu_memstack.truth/memory_timeline.json");
     let truth: (Vec<i64>, Vec<Vec<i64>>) =
         serde_json::from_slice(&std::fs::read(truth).unwrap()).unwrap();
@@ -351,8 +360,10 @@ fn reported_by_stack(run: &Run) -> ByStack {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn stacks_list_the_open_functions() {
-    let Some(traces) = folder() else { return };
+    let corpus = Corpus::collected();
+    let traces = corpus.folder();
     for file in ["h100_owlv2.json.gz", "h100_qwen.json.gz"] {
         let run = open(&traces.join("torch_gpu").join(file)).remove(0);
         let (expected, deepest) = by_open_functions(&run);

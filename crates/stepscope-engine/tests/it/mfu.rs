@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
+use stepscope_test_data::Corpus;
 
 use stepscope_analysis::mfu::{flops_of_call, mfu};
 use stepscope_analysis::run_profile::RunProfile;
@@ -62,10 +63,10 @@ fn expected(row: &BTreeMap<String, String>) -> f64 {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn operations_of_each_shape_equal_tracelens() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let tables = [
         "GEMM.csv",
         "CONV_fwd.csv",
@@ -73,7 +74,7 @@ fn operations_of_each_shape_equal_tracelens() {
         "CONV_bwd.csv.gz",
         "SDPA_fwd.csv",
     ];
-    let found = traces::below(&folder, |path| {
+    let found = traces::below(folder, |path| {
         path.to_string_lossy().contains("tracelens")
             && tables.iter().any(|table| path.ends_with(table))
     });
@@ -116,10 +117,10 @@ fn operations_of_each_shape_equal_tracelens() {
 
 /// XProf's program counts `rawFlops` over the whole recording; its peak is their divisor.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn operations_and_peak_of_a_tpu_equal_xprof() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = traces::open(&folder.join("xplane_real/tpu_v6e_inference"));
     let options = Options {
         // Steps are derived here: use the whole recording.

@@ -4,14 +4,17 @@
 use stepscope_engine::analysis::ops::inside::{Inside, inside};
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::reports::{self, Options};
+use stepscope_test_data::Corpus;
 
 use crate::reports::{number, report};
-use crate::traces::{below, folder, open};
+use crate::traces::{below, open};
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn fusions_list_the_instructions_of_their_program() {
-    let Some(folder) = folder() else { return };
-    let files = below(&folder, |path| {
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
+    let files = below(folder, |path| {
         path.to_string_lossy().ends_with(".xplane.pb")
     });
     let mut opened = 0;
@@ -56,8 +59,10 @@ fn fusions_list_the_instructions_of_their_program() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn engines_do_all_the_work_of_the_queues() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut seen = 0;
     for name in [
         "torch_gpu/h100_qwen.json.gz",
@@ -99,8 +104,10 @@ fn engines_do_all_the_work_of_the_queues() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn no_two_kernels_of_a_trace_have_one_short_name() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut names, mut shortened) = (0, 0);
     for path in below(&folder.join("torch_gpu"), |path| {
         let name = path.to_string_lossy();
@@ -130,8 +137,10 @@ fn no_two_kernels_of_a_trace_have_one_short_name() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn mangled_names_are_demangled_and_originals_retained() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut read = 0;
     for name in ["mi300_resnet_act_ckpt_rank0of8", "mi300_vllm_decode_graph"] {
         for run in open(&folder.join(format!("torch_gpu/{name}.json.gz"))) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use serde_json::Value;
 use stepscope_engine::Run;
@@ -10,7 +11,7 @@ use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::reports::{self, KINDS, Options};
 use stepscope_model::Dur;
 
-use crate::traces::{below, folder, open};
+use crate::traces::{below, open};
 
 /// The plain text of a sentence: its parts joined.
 pub(crate) fn plain(sentence: &Value) -> String {
@@ -72,11 +73,15 @@ fn hint_fits(run: &Run, line: &str, context: &str) {
     }
 }
 
-#[test]
-fn every_report_of_every_trace_is_whole() {
-    let Some(folder) = folder() else { return };
+corpus_tests!(
+    every_report_of_every_trace_is_whole,
+    every_report_of_any_range_is_whole
+);
+
+fn every_report_of_every_trace_is_whole(corpus: &Corpus) {
+    let folder = corpus.folder();
     let mut seen = 0;
-    for path in files(&folder) {
+    for path in files(folder) {
         for run in open(&path) {
             seen += 1;
             for kind in KINDS {
@@ -121,7 +126,7 @@ fn every_report_of_every_trace_is_whole() {
             }
         }
     }
-    assert!(seen > 90, "only {seen} runs were opened");
+    assert!(seen > corpus.either(20, 90), "only {seen} runs were opened");
 }
 
 /// Checks the order of operations: by the device time that they launched, then by their own.
@@ -216,11 +221,10 @@ fn is_plain(value: &Value, context: &str) {
 }
 
 /// Ranges that are empty, have no length, or clip every slice.
-#[test]
-fn every_report_of_any_range_is_whole() {
-    let Some(folder) = folder() else { return };
+fn every_report_of_any_range_is_whole(corpus: &Corpus) {
+    let folder = corpus.folder();
     let mut seen = 0;
-    for path in files(&folder) {
+    for path in files(folder) {
         // One large trace of each writer is sufficient.
         if std::fs::metadata(&path).unwrap().len() > 300_000 {
             continue;
@@ -259,7 +263,10 @@ fn every_report_of_any_range_is_whole() {
             }
         }
     }
-    assert!(seen > 2_000, "only {seen} reports were made");
+    assert!(
+        seen > corpus.either(400, 2_000),
+        "only {seen} reports were made"
+    );
 }
 
 /// Reads a file of figures, inflated if it is compressed.
@@ -330,10 +337,12 @@ fn same_time(ours: f64, expected_us: f64) -> bool {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn hlo_operations_equal_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (path, truth) in with_xprof(&folder) {
+    for (path, truth) in with_xprof(folder) {
         let expected = tool(&truth, "hlo_stats")
             .map(|stats| table(&stats))
             .unwrap_or_default();
@@ -380,10 +389,12 @@ fn on_device_clock(row: &Value) -> f64 {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn framework_operations_equal_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (path, truth) in with_xprof(&folder) {
+    for (path, truth) in with_xprof(folder) {
         let Some(Value::Array(tables)) = tool(&truth, "framework_op_stats") else {
             continue;
         };
@@ -419,8 +430,10 @@ fn framework_operations_equal_xprof() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn tf_data_stages_equal_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let path = folder.join("xplane_real/gpu_v100_tf_multi_worker");
     let truth = folder.join("xplane_real/gpu_v100_tf_multi_worker.truth");
     let Some(Value::Array(tables)) = tool(&truth, "framework_op_stats") else {
@@ -470,10 +483,12 @@ fn tf_data_stages_equal_xprof() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn step_lengths_equal_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (path, truth) in with_xprof(&folder) {
+    for (path, truth) in with_xprof(folder) {
         // XProf lengthens the step of the GPU trace, see docs/reference/definitions.md.
         if path.to_string_lossy().contains("gpu_") {
             continue;
@@ -513,8 +528,10 @@ fn step_lengths_equal_xprof() {
 
 /// XProf finds no step in the TPU trace; ours are the executions of its program.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn a_tpu_trace_without_markers_has_derived_steps() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let runs = spaces(&folder.join("xplane_real/tpu_v6e_inference"));
     let found = report(&runs[0], "steps", Some("step"));
     assert_eq!(found["summary"]["steps"], 100);

@@ -5,44 +5,13 @@ use std::sync::Arc;
 
 use stepscope_engine::Run;
 use stepscope_model::ReadContext;
-
-/// Returns the folder, or `None` (with a message on the reason) if there is none.
-pub(crate) fn folder() -> Option<PathBuf> {
-    let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    if path.is_dir() {
-        return Some(path);
-    }
-    println!("not run: no traces in {}", path.display());
-    None
-}
+pub(crate) use stepscope_test_data::below;
 
 /// Opens every readable run at a path, without cache.
 pub(crate) fn open(path: &Path) -> Vec<Run> {
     stepscope_engine::open_path(path, &Arc::new(ReadContext::default()), false)
         .map(|runs| runs.into_iter().filter_map(Result::ok).collect())
         .unwrap_or_default()
-}
-
-/// Lists files and folders below `folder` for which `requested` is true, sorted.
-pub(crate) fn below(folder: &Path, requested: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut left = vec![folder.to_owned()];
-    while let Some(here) = left.pop() {
-        for entry in std::fs::read_dir(&here).unwrap().flatten() {
-            let path = entry.path();
-            if requested(&path) {
-                found.push(path.clone());
-            }
-            if path.is_dir() {
-                left.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 /// Returns the trace that a folder of figures (`X.truth`) describes.

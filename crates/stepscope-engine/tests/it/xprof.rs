@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use serde_json::Value;
 use stepscope_engine::Run;
 
 use crate::reports::{figures, number, report, spaces, table};
-use crate::traces::{below, folder, open};
+use crate::traces::{below, open};
 
 /// A run, and the location of the figures of XProf's tools.
 struct Pair {
@@ -150,10 +151,12 @@ fn share(row: &Value) -> f64 {
 
 /// Compares the length of every step of XProf's with our column for it.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn every_step_length_equals_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = BTreeMap::new();
-    for pair in pairs(&folder) {
+    for pair in pairs(folder) {
         let Some(Value::Array(tables)) = pair.tool("input_pipeline_analyzer") else {
             continue;
         };
@@ -206,10 +209,12 @@ fn every_step_length_equals_xprof() {
 
 /// Compares `hlo_stats`: occurrences, total, self time and share of every operation.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn every_hlo_operation_equals_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut compared, mut rates) = (0, 0);
-    for pair in pairs(&folder) {
+    for pair in pairs(folder) {
         let expected: Vec<_> = pair
             .rows("hlo_stats")
             .into_iter()
@@ -251,16 +256,24 @@ fn every_hlo_operation_equals_xprof() {
             compared += 1;
         }
     }
-    assert!(compared > 35, "only {compared} operations were compared");
-    assert!(rates > 5, "only {rates} rates were compared");
+    assert!(
+        compared > corpus.either(0, 35),
+        "only {compared} operations were compared"
+    );
+    assert!(
+        rates >= corpus.either(0, 6),
+        "only {rates} rates were compared"
+    );
 }
 
 /// Compares `framework_op_stats`: occurrences, total, self time and share, of the device and of the host.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn every_framework_operation_equals_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut on_device, mut on_host) = (0, 0);
-    for pair in pairs(&folder) {
+    for pair in pairs(folder) {
         let expected: Vec<_> = pair
             .rows("framework_op_stats")
             .into_iter()
@@ -356,10 +369,12 @@ fn calls_of_modules(pair: &Pair, row: &BTreeMap<String, Value>) {
 
 /// Compares `kernel_stats`: name, launch configuration, operation, occurrences and times of every row.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn every_kernel_equals_xprof() {
-    let Some(folder) = folder() else { return };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = BTreeMap::new();
-    for pair in pairs(&folder) {
+    for pair in pairs(folder) {
         let expected = pair.rows("kernel_stats");
         if expected.is_empty() {
             continue;
@@ -449,12 +464,13 @@ fn every_kernel_equals_xprof() {
     assert!(compared.len() >= 5 && kernels > 40, "{compared:?}");
 }
 
-/// Where XProf's tools are empty, ours are not, and their sums are those of the events.
-#[test]
-fn reports_have_rows_where_xprof_has_none() {
-    let Some(folder) = folder() else { return };
+corpus_tests!(reports_have_rows_where_xprof_has_none);
+
+/// Where XProf's tools are empty, ours have rows, whose sums are those of the events.
+fn reports_have_rows_where_xprof_has_none(corpus: &Corpus) {
+    let folder = corpus.folder();
     let mut filled = 0;
-    for pair in pairs(&folder) {
+    for pair in pairs(folder) {
         let expected = pair.rows("hlo_stats");
         let idle = |row: &BTreeMap<String, Value>| row["hlo_op_name"] == "IDLE";
         if !expected.iter().all(idle) {
@@ -489,5 +505,5 @@ fn reports_have_rows_where_xprof_has_none() {
         assert!(off <= 1e-6 * total as f64, "{}", pair.context);
         filled += 1;
     }
-    assert!(filled >= 8, "only {filled} runs");
+    assert!(filled >= corpus.either(3, 8), "only {filled} runs");
 }

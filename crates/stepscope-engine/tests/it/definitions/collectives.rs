@@ -1,6 +1,7 @@
 //! Section "Collectives".
 
 use std::collections::BTreeMap;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::collectives::{CollectiveCall, Collectives, Kind, collectives};
 use stepscope_model::{ArgValue, Dur};
@@ -237,9 +238,11 @@ fn clocks(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
     }
 }
 
-#[test]
-fn collectives_are_matched_across_ranks_and_clock_offsets_bounded() {
+corpus_tests!(collectives_are_matched_across_ranks_and_clock_offsets_bounded);
+
+fn collectives_are_matched_across_ranks_and_clock_offsets_bounded(corpus: &Corpus) {
     judge(
+        corpus,
         "collectives",
         &[
             ("arrival spread", 100),

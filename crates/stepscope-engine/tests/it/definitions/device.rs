@@ -2,6 +2,7 @@
 
 use stepscope_analysis::device::{Device, Queue, Work};
 use stepscope_model::{Dur, TrackKind};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
@@ -185,9 +186,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-#[test]
-fn device_times_are_unions_of_slices() {
+corpus_tests!(device_times_are_unions_of_slices);
+
+fn device_times_are_unions_of_slices(corpus: &Corpus) {
     judge(
+        corpus,
         "device",
         &[
             ("busy", 40),

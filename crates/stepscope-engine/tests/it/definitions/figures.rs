@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use stepscope_analysis::steps;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::{Case, Found, judge};
 
@@ -91,9 +92,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-#[test]
-fn figures_on_several_pages_are_equal() {
+corpus_tests!(figures_on_several_pages_are_equal);
+
+fn figures_on_several_pages_are_equal(corpus: &Corpus) {
     judge(
+        corpus,
         "figures",
         &[
             ("steps", 200),

@@ -1,6 +1,7 @@
 //! Section "Findings": invariants of the findings of any trace.
 
 use stepscope_analysis::findings::{Cause, LEADS, LISTED, diagnose};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::{Case, Found, judge};
 
@@ -83,9 +84,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-#[test]
-fn findings() {
+corpus_tests!(findings);
+
+fn findings(corpus: &Corpus) {
     judge(
+        corpus,
         "findings",
         &[
             ("savings add up to at most the steps", 60),

@@ -1,6 +1,7 @@
 //! Section "Idle time".
 
 use std::collections::BTreeMap;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::idle::{Gap, idle};
 use stepscope_analysis::slice_class::is_input;
@@ -119,9 +120,11 @@ fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, fo
     );
 }
 
-#[test]
-fn idle_gaps_are_the_rest_and_have_causes() {
+corpus_tests!(idle_gaps_are_the_rest_and_have_causes);
+
+fn idle_gaps_are_the_rest_and_have_causes(corpus: &Corpus) {
     judge(
+        corpus,
         "idle",
         &[
             ("gaps", 40),

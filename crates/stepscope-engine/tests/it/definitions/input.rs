@@ -1,6 +1,7 @@
 //! Section "Input".
 
 use std::collections::BTreeMap;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::input::{Verdict, input};
 use stepscope_analysis::slice_class::is_input;
@@ -124,9 +125,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     found.same("verdict", ours.verdict, verdict, context);
 }
 
-#[test]
-fn input_is_judged_by_its_share_of_the_steps() {
+corpus_tests!(input_is_judged_by_its_share_of_the_steps);
+
+fn input_is_judged_by_its_share_of_the_steps(corpus: &Corpus) {
     judge(
+        corpus,
         "input",
         &[
             ("share = input / iterations", 90),

@@ -1,6 +1,7 @@
 //! Section "Kernels".
 
 use std::collections::BTreeMap;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::device::Work;
 use stepscope_analysis::kernels::{By, Kernels, kernels};
@@ -452,9 +453,11 @@ fn engines(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &m
     });
 }
 
-#[test]
-fn kernel_rows_copies_queues_and_engines_equal_a_plain_count() {
+corpus_tests!(kernel_rows_copies_queues_and_engines_equal_a_plain_count);
+
+fn kernel_rows_copies_queues_and_engines_equal_a_plain_count(corpus: &Corpus) {
     judge(
+        corpus,
         "kernels",
         &[
             ("rows", 40),

@@ -1,6 +1,7 @@
 //! Section "Memory", from the arguments of each record in the files.
 
 use std::collections::{BTreeMap, HashMap};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::memory::fragmentation::fragmentation;
 use stepscope_analysis::memory::owners::{Category, Owners};
@@ -584,9 +585,11 @@ fn operators(case: &Case<'_>, allocator: &Allocator, records: &[&Record], found:
     }
 }
 
-#[test]
-fn memory_equals_the_records() {
+corpus_tests!(memory_equals_the_records);
+
+fn memory_equals_the_records(corpus: &Corpus) {
     judge(
+        corpus,
         "memory",
         &[
             ("every record has one allocator", 10),

@@ -3,6 +3,7 @@
 use stepscope_analysis::mfu::{Counted, flops_of_call, mfu};
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{EventId, FactValue};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::operations::done;
 use super::plain::{self, Span};
@@ -87,6 +88,7 @@ fn by_name(case: &Case<'_>, file: usize, ordinal: u32) -> Option<f64> {
         .fact(&format!("device.{ordinal}.name"))?
         .to_string();
     let known = [
+        ("B200", 2250.0),
         ("H100 PCIe", 756.0),
         ("H100", 989.0),
         ("A100", 312.0),
@@ -212,9 +214,11 @@ fn from_shapes(case: &Case<'_>) -> (f64, u64) {
     (sum, unknown)
 }
 
-#[test]
-fn mfu_is_operations_over_peak_operations() {
+corpus_tests!(mfu_is_operations_over_peak_operations);
+
+fn mfu_is_operations_over_peak_operations(corpus: &Corpus) {
     judge(
+        corpus,
         "mfu",
         &[
             ("who counts", 90),

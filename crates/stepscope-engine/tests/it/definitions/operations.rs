@@ -1,6 +1,7 @@
 //! Section "Operations".
 
 use std::collections::{BTreeMap, BTreeSet};
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::launch::Config;
 use stepscope_analysis::ops::available::available;
@@ -562,9 +563,11 @@ fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
     }
 }
 
-#[test]
-fn rows_of_operations_are_sums_of_their_slices() {
+corpus_tests!(rows_of_operations_are_sums_of_their_slices);
+
+fn rows_of_operations_are_sums_of_their_slices(corpus: &Corpus) {
     judge(
+        corpus,
         "operations",
         &[
             ("self of all", 90),

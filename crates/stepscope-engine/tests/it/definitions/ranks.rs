@@ -1,6 +1,7 @@
 //! Section "Ranks".
 
 use std::collections::BTreeMap;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::ranks::{Cell, Measure, ranks};
 use stepscope_model::Dur;
@@ -155,9 +156,11 @@ fn outliers(case: &Case<'_>, cells: &[Cell], found: &mut Found) {
     }
 }
 
-#[test]
-fn ranks_are_measured_by_their_own_steps() {
+corpus_tests!(ranks_are_measured_by_their_own_steps);
+
+fn ranks_are_measured_by_their_own_steps(corpus: &Corpus) {
     judge(
+        corpus,
         "ranks",
         &[
             ("measures are clipped to the steps of the file", 100),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::slice_class::is_input;
 use stepscope_analysis::steps::StepRow;
@@ -605,9 +606,11 @@ fn buckets(case: &Case<'_>, file: &FileSpans, position: usize, found: &mut Found
     });
 }
 
-#[test]
-fn steps_equal_markers_and_buckets_add_up() {
+corpus_tests!(steps_equal_markers_and_buckets_add_up);
+
+fn steps_equal_markers_and_buckets_add_up(corpus: &Corpus) {
     judge(
+        corpus,
         "steps",
         &[
             ("the track with the most marks counts", 200),

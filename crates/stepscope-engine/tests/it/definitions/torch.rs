@@ -2,6 +2,7 @@
 
 use stepscope_compat::torch::{Grouping, averages};
 use stepscope_model::TrackKind;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::plain;
 use super::{Case, Found, judge};
@@ -73,7 +74,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     found.near("sum of Self CPU", sum, roots as f64 / 1e6, context);
 }
 
-#[test]
-fn torch_self_times_add_up_to_top_level_events() {
-    judge("torch", &[("base of shares", 50), ("sum of Self CPU", 50)]);
+corpus_tests!(torch_self_times_add_up_to_top_level_events);
+
+fn torch_self_times_add_up_to_top_level_events(corpus: &Corpus) {
+    judge(
+        corpus,
+        "torch",
+        &[("base of shares", 50), ("sum of Self CPU", 50)],
+    );
 }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use stepscope_test_data::Corpus;
 
 use serde_json::Value;
 use stepscope_analysis::collectives::{Kind, collectives};
@@ -57,12 +58,12 @@ fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn kernels_equal_tracelens_where_it_links_them() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let (mut compared, mut rows) = (0, 0);
-    for (trace, truth) in truths(&folder, "kernel_summary.csv") {
+    for (trace, truth) in truths(folder, "kernel_summary.csv") {
         let name = trace.file_name().unwrap().to_string_lossy().into_owned();
         if super::times::is_not_all_linked(&name) {
             continue;
@@ -93,10 +94,10 @@ fn kernels_equal_tracelens_where_it_links_them() {
 
 /// rocprofv3's own JSON. `TraceLens` labels microseconds as milliseconds here, and nanoseconds as microseconds.
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn kernels_of_rocprofv3_equal_tracelens() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = one(&folder.join("torch_gpu/rocprofv3_kernels.json.gz"));
     let truth = folder.join("torch_gpu/rocprofv3_kernels.truth");
     let cancel = Cancel::default();
@@ -147,10 +148,10 @@ fn kernels_of_rocprofv3_equal_tracelens() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn kernels_of_xspaces_equal_xprof() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
     for run in [
         "gpu_amd_jax_te_attn",
@@ -186,10 +187,10 @@ fn kernels_of_xspaces_equal_xprof() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn queues_and_copies_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let run = one(&folder.join("torch_multirank/dlrm8"));
     let trace = &run.trace;
     let cancel = Cancel::default();
@@ -222,12 +223,12 @@ fn queues_and_copies_equal_hta() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn collectives_equal_tracelens() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (trace, truth) in truths(&folder, "coll_analysis.csv") {
+    for (trace, truth) in truths(folder, "coll_analysis.csv") {
         let run = one(&trace);
         let cancel = Cancel::default();
         let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -258,10 +259,10 @@ fn collectives_equal_tracelens() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn collectives_of_every_system_are_found() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     for (name, participants, least) in [
         ("torch_multirank/dlrm8", 8, 8),
         ("torch_multirank/cpu_ddp", 2, 12),

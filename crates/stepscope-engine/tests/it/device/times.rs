@@ -2,6 +2,7 @@
 //! and to `TraceLens` wherever that links every kernel.
 
 use std::path::{Path, PathBuf};
+use stepscope_test_data::Corpus;
 
 use serde_json::Value;
 use stepscope_analysis::device::{Devices, Times, Work};
@@ -58,12 +59,12 @@ pub(super) fn truths(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn unions_equal_an_independent_reading() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (trace, truth) in truths(&folder, "counts.json") {
+    for (trace, truth) in truths(folder, "counts.json") {
         let json: Value = serde_json::from_str(&std::fs::read_to_string(truth).unwrap()).unwrap();
         let gpu = &json["gpu_all_devices_together"];
         let found = whole(&trace);
@@ -117,12 +118,12 @@ fn unions_equal_an_independent_reading() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn the_timeline_equals_tracelens_where_it_links_every_kernel() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let mut compared = 0;
-    for (trace, truth) in truths(&folder, "gpu_timeline.csv") {
+    for (trace, truth) in truths(folder, "gpu_timeline.csv") {
         let name = trace.file_name().unwrap().to_string_lossy().into_owned();
         if is_not_all_linked(&name) {
             continue;
