@@ -393,7 +393,7 @@ export const reports = [
       const table = page.getByTestId('fragmentation-table');
       await table.waitFor();
       assert.match(await table.locator('tbody tr').first().textContent(), /CUDA 0.*6\.00 MiB/);
-      assert.equal(await page.getByTestId('misfits-table').locator('tbody tr[data-key]').count(), 1);
+      assert.equal(await page.getByTestId('fragmentation-growths-table').locator('tbody tr[data-key]').count(), 1);
       await page.locator('[data-testid="chart-unused"] .ss-line-chart[data-drawn="true"] canvas').waitFor();
       // What the device has is the limit, on the page and on the card.
       await page.getByTestId('chart-memory').getByText('limit', { exact: true }).waitFor();

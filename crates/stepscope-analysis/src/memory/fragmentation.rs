@@ -10,7 +10,7 @@
 //! mean            = sum of unused_share * the time until the next record / from the first to the last
 //! ```
 //!
-//! A **misfit** is an event at which such an allocator reserved more memory from the device although at least as
+//! A **growth** is an event at which such an allocator reserved more memory from the device although at least as
 //! many bytes as requested were unused: no free block was large enough, or in the right pool. XLA's and
 //! TensorFlow's allocators record the measure themselves (argument `fragmentation`)
 //!
@@ -41,9 +41,9 @@ pub struct Unused {
     /// Time-weighted mean fraction of the reserved bytes; `None` with only one timestamp.
     pub mean_share: Option<f64>,
     /// Number of times that the allocator reserved more from the device.
-    pub growths: u64,
-    /// Number of those that are misfits.
-    pub misfits: u64,
+    pub segment_allocs: u64,
+    /// Number of those that are fragmentation_growths.
+    pub fragmentation_growths: u64,
 }
 
 /// Fragmentation of free memory as recorded by the allocator (XLA).
@@ -63,7 +63,7 @@ pub struct Scattered {
 
 /// A growth of the reserved memory although enough bytes were free.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Misfit {
+pub struct FragmentationGrowth {
     /// Index into [`Memory::allocators`].
     pub allocator: usize,
     /// The allocation.
@@ -82,7 +82,7 @@ pub struct Fragmentation {
     /// Fragmentation, where the allocator records it.
     pub scattered: Option<Scattered>,
     /// Misfits in order of time.
-    pub misfits: Vec<Misfit>,
+    pub fragmentation_growths: Vec<FragmentationGrowth>,
 }
 
 /// Accumulator of a time-weighted mean.
@@ -133,8 +133,8 @@ pub fn fragmentation(
                     reserved,
                     at_peak: unused,
                     mean_share: None,
-                    growths: 0,
-                    misfits: 0,
+                    segment_allocs: 0,
+                    fragmentation_growths: 0,
                 });
                 if unused > all.most {
                     (all.most, all.at, all.event, all.reserved) =
@@ -149,10 +149,10 @@ pub fn fragmentation(
                     && reserved > held
                     && record.bytes > 0
                 {
-                    all.growths += 1;
+                    all.segment_allocs += 1;
                     if held.saturating_sub(used) >= record.bytes {
-                        all.misfits += 1;
-                        found.misfits.push(Misfit {
+                        all.fragmentation_growths += 1;
+                        found.fragmentation_growths.push(FragmentationGrowth {
                             allocator: at,
                             record: *record,
                             unused: held.saturating_sub(used),
@@ -230,7 +230,7 @@ mod tests {
                 record(10, -50, 30, 100, -1.0),
                 // 60 would fit into 70, but no block was large enough.
                 record(40, 60, 90, 160, -1.0),
-                // 100 would not fit: not a misfit.
+                // 100 would not fit: not a growth.
                 record(50, 100, 190, 260, -1.0),
             ],
             None,
@@ -241,12 +241,15 @@ mod tests {
             (70, 100, 70)
         );
         assert_eq!(unused.event, EventId(10));
-        assert_eq!((unused.growths, unused.misfits), (2, 1));
+        assert_eq!(
+            (unused.segment_allocs, unused.fragmentation_growths),
+            (2, 1)
+        );
         // 10 us of 0.2, 30 us of 0.7, 10 us of 70/160.
         let mean = unused.mean_share.unwrap();
         assert!((mean - (2.0 + 21.0 + 4.375) / 50.0).abs() < 1e-9, "{mean}");
-        let misfit = found.misfits[0];
-        assert_eq!((misfit.unused, misfit.grown), (70, 60));
+        let growth = found.fragmentation_growths[0];
+        assert_eq!((growth.unused, growth.grown), (70, 60));
         assert_eq!(found.scattered, None);
     }
 

@@ -393,13 +393,13 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: T
         Column::new("peak_op", "Peak in operator", Unit::Text),
         Column::new("peak_event", "Peak event", Unit::Event),
         Column::new("peak_reserved_bytes", "Peak reserved", Unit::Bytes),
-        Column::new("end_bytes", "At the end", Unit::Bytes),
+        Column::new("end_bytes", "Fragmentation at the end", Unit::Bytes),
         Column::new("allocations", "Allocations", Unit::Count),
         Column::new("allocated_bytes", "Allocated", Unit::Bytes),
         Column::new("freed_bytes", "Freed", Unit::Bytes),
         Column::new("never_freed", "Never freed", Unit::Count),
         Column::new("never_freed_bytes", "Size never freed", Unit::Bytes),
-        Column::new("lifetime_peak_bytes", "Own highest mark", Unit::Bytes),
+        Column::new("lifetime_peak_bytes", "Lifetime peak", Unit::Bytes),
         Column::new("capacity_bytes", "Capacity", Unit::Bytes),
     ]);
     for (allocator, usage) in memory.allocators.iter().zip(usages) {

@@ -32,7 +32,7 @@ export function Fragmentation({
   readonly theme: ReadonlySignal<Theme>;
 }): JSX.Element {
   const section = sectionOf(report, 'fragmentation');
-  const misfits = sectionOf(report, 'misfits');
+  const growths = sectionOf(report, 'fragmentation_growths');
   const unused = useMemo(() => (curve === undefined ? undefined : unusedOf(curve)), [curve]);
   const lines = useMemo(
     () =>
@@ -75,14 +75,14 @@ export function Fragmentation({
         table={section}
         {...shared}
       />
-      {misfits === undefined ? undefined : (
+      {growths === undefined ? undefined : (
         <>
-          <h2>{misfits.title}</h2>
+          <h2>{growths.title}</h2>
           <ReportTable
-            caption={misfits.title}
-            testId="misfits-table"
-            exportName={`${page.run.id}-misfits`}
-            table={misfits}
+            caption={growths.title}
+            testId="fragmentation-growths-table"
+            exportName={`${page.run.id}-fragmentation-growths`}
+            table={growths}
             {...shared}
           />
         </>

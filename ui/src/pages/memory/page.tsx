@@ -47,7 +47,7 @@ export function memoryTabs(report: Report): readonly TabTable[] {
   };
   const none: ReportTable = { columns: [], rows: [], leftOut: 0 };
   const sections = report.sections
-    .filter((section) => !['alive', 'at_peak', 'fragmentation', 'misfits'].includes(section.name))
+    .filter((section) => !['alive', 'at_peak', 'fragmentation', 'fragmentation_growths'].includes(section.name))
     .map((section) => ({
       id: section.name,
       title: known[section.name]?.[1] ?? section.title,

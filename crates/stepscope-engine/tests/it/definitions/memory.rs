@@ -429,18 +429,18 @@ fn held(
             [mean(&shares)],
             context,
         );
-        let (mut growths, mut misfits) = (0, 0);
+        let (mut segment_allocs, mut fragmentation_growths) = (0, 0);
         for pair in known.windows(2) {
             let ((before, held), (record, reserved)) = (pair[0], pair[1]);
             if reserved > held && record.bytes > 0 {
-                growths += 1;
-                misfits += u64::from(held - before.in_use >= record.bytes);
+                segment_allocs += 1;
+                fragmentation_growths += u64::from(held - before.in_use >= record.bytes);
             }
         }
         found.same(
-            "growths, misfits",
-            (unused.growths, unused.misfits),
-            (growths, misfits),
+            "segment_allocs, fragmentation_growths",
+            (unused.segment_allocs, unused.fragmentation_growths),
+            (segment_allocs, fragmentation_growths),
             context,
         );
     }
@@ -616,7 +616,7 @@ fn memory_equals_the_records(corpus: &Corpus) {
             ("unused: where reserved is recorded", 15),
             ("most_unused, at_peak", 1),
             ("mean_unused_share", 1),
-            ("growths, misfits", 1),
+            ("segment_allocs, fragmentation_growths", 1),
             ("most and mean scattered share", 15),
             ("a curve keeps the peak", 20),
         ],

@@ -7,7 +7,9 @@ use super::named;
 use crate::report::{Column, Report, Table, Unit, run_start, since_start_ns};
 use crate::reports::Options;
 use stepscope_analysis::memory::Memory;
-use stepscope_analysis::memory::fragmentation::{Fragmentation, Misfit, fragmentation};
+use stepscope_analysis::memory::fragmentation::{
+    Fragmentation, FragmentationGrowth, fragmentation,
+};
 
 /// Adds them, where the run's allocators say anything about it.
 pub(super) fn add(
@@ -34,11 +36,14 @@ pub(super) fn add(
         "Fragmentation",
         allocators(memory, &all, start),
     );
-    let mut misfits: Vec<Misfit> = all.into_iter().flat_map(|one| one.misfits).collect();
-    if misfits.is_empty() {
+    let mut fragmentation_growths: Vec<FragmentationGrowth> = all
+        .into_iter()
+        .flat_map(|one| one.fragmentation_growths)
+        .collect();
+    if fragmentation_growths.is_empty() {
         return;
     }
-    misfits.sort_by_key(|one| {
+    fragmentation_growths.sort_by_key(|one| {
         (
             std::cmp::Reverse(one.grown),
             one.record.at,
@@ -54,7 +59,7 @@ pub(super) fn add(
         Column::new("at_ns", "At", Unit::Ns),
         Column::new("event", "Event", Unit::Event),
     ]);
-    for one in &misfits {
+    for one in &fragmentation_growths {
         table.push([
             memory.op(&one.record).into(),
             one.record.bytes.into(),
@@ -67,7 +72,7 @@ pub(super) fn add(
     }
     table.cut(most);
     report.section(
-        "misfits",
+        "fragmentation_growths",
         "Segments allocated despite enough free memory",
         table,
     );
@@ -81,12 +86,28 @@ fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
         Column::new("most_unused_at_ns", "When", Unit::Ns),
         Column::new("unused_at_peak_bytes", "Unused at the peak", Unit::Bytes),
         Column::new("mean_unused_share", "Unused over time", Unit::Share),
-        Column::new("growths", "Segment allocations", Unit::Count),
-        Column::new("misfits", "Despite enough free memory", Unit::Count),
-        Column::new("most_scattered_share", "Peak fragmentation", Unit::Share),
-        Column::new("most_scattered_at_ns", "At", Unit::Ns),
-        Column::new("mean_scattered_share", "Mean fragmentation", Unit::Share),
-        Column::new("end_scattered_share", "At the end", Unit::Share),
+        Column::new("segment_allocs", "Segment allocations", Unit::Count),
+        Column::new(
+            "fragmentation_growths",
+            "Despite enough free memory",
+            Unit::Count,
+        ),
+        Column::new(
+            "peak_fragmentation_share",
+            "Peak fragmentation",
+            Unit::Share,
+        ),
+        Column::new("peak_fragmentation_at_ns", "At", Unit::Ns),
+        Column::new(
+            "mean_fragmentation_share",
+            "Mean fragmentation",
+            Unit::Share,
+        ),
+        Column::new(
+            "end_fragmentation_share",
+            "Fragmentation at the end",
+            Unit::Share,
+        ),
         Column::new("event", "Event", Unit::Event),
     ]);
     for (at, one) in all.iter().enumerate() {
@@ -106,8 +127,8 @@ fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
             unused.map(|one| since_start_ns(start, one.at)).into(),
             unused.map(|one| one.at_peak).into(),
             unused.and_then(|one| one.mean_share).into(),
-            unused.map(|one| one.growths).into(),
-            unused.map(|one| one.misfits).into(),
+            unused.map(|one| one.segment_allocs).into(),
+            unused.map(|one| one.fragmentation_growths).into(),
             scattered.map(|one| one.most).into(),
             scattered.map(|one| since_start_ns(start, one.at)).into(),
             scattered.and_then(|one| one.mean).into(),
