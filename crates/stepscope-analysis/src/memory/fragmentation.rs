@@ -42,7 +42,7 @@ pub struct Unused {
     pub mean_share: Option<f64>,
     /// Number of times that the allocator reserved more from the device.
     pub segment_allocs: u64,
-    /// Number of those that are fragmentation_growths.
+    /// Allocations of those for which enough memory was free.
     pub fragmentation_growths: u64,
 }
 
