@@ -421,7 +421,7 @@ class InCapturesOfOthers(unittest.TestCase):
                     with profiler.trace(sys.argv[1], profiler_options=options) as undone:
                         pass
                     found.append([
-                        child.pid, planes(recording.report.path), told(recording.report),
+                        child.pid, planes(recording.report.path), warnings_of(recording.report),
                         without.report.warnings, undone.report.warnings,
                     ])
                 print(json.dumps(found))

@@ -123,13 +123,15 @@ pub fn below(folder: &Path, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
 /// Returns all traces below `folder`, damaged ones included, sorted: no figures, no scripts.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     below(folder, |path| {
-        let names = || path.iter().filter_map(OsStr::to_str);
+        // Only folders of the corpus count: a checkout may lie in one that is called hlo.
+        let within = path.strip_prefix(folder).unwrap_or(path);
+        let names = || within.iter().filter_map(OsStr::to_str);
         let name = names().next_back().unwrap_or_default();
         let is_of_figures = |folder: &OsStr| {
             Path::new(folder).extension() == Some(OsStr::new("truth")) || folder == "generators"
         };
         let is_figure =
-            path.iter().any(is_of_figures) || ["truth.json", "expected.json"].contains(&name);
+            within.iter().any(is_of_figures) || ["truth.json", "expected.json"].contains(&name);
         let is_script = path
             .extension()
             .is_some_and(|extension| extension == "py" || extension == "md");
