@@ -8,7 +8,7 @@
 //! ```text
 //! arrival spread      = last start - first start    (over the participants)
 //! transfer time       = last end - last start        (a collective waits for the last one)
-//! algorithm bandwidth = S / transfer time             (S as nccl-tests counts it, see `Kind::size`)
+//! algorithm bandwidth = S / transfer time             (S as nccl-tests counts it, see [`CollectiveOp::size`])
 //! bus bandwidth       = algorithm bandwidth * factor  (n = participants of the group)
 //!   all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others 1
 //! ```
@@ -32,120 +32,7 @@ use crate::parallel::Cancel;
 
 pub use clock::Clock;
 pub use find::may_be_collective;
-
-/// Kind of collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Every rank gets the sum.
-    AllReduce,
-    /// Every rank gets the data of every rank.
-    AllGather,
-    /// Every rank gets a part of the sum.
-    ReduceScatter,
-    /// Every rank sends a part to every rank.
-    AllToAll,
-    /// One rank sends to all.
-    Broadcast,
-    /// One rank gets the sum.
-    Reduce,
-    /// One rank gets the data of all.
-    Gather,
-    /// One rank sends a part to each.
-    Scatter,
-    /// Each rank sends to one and receives from one.
-    Permute,
-    /// One-way transfer between two ranks.
-    SendRecv,
-    /// Synchronization without data.
-    Barrier,
-    /// Unknown from the name.
-    Other,
-}
-
-impl Kind {
-    /// Returns the word used in tables.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::AllGather => "all-gather",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllToAll => "all-to-all",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::Gather => "gather",
-            Self::Scatter => "scatter",
-            Self::Permute => "permute",
-            Self::SendRecv => "send-receive",
-            Self::Barrier => "barrier",
-            Self::Other => "communication",
-        }
-    }
-
-    /// Reads a name: of a kernel, of an instruction, or torch's name of the collective.
-    pub fn from_name(name: &str) -> Self {
-        const PARTS: &[(&str, Kind)] = &[
-            ("allreduce", Kind::AllReduce),
-            ("crossdevicereduce", Kind::AllReduce),
-            ("oneshot", Kind::AllReduce),
-            ("twoshot", Kind::AllReduce),
-            ("psumscatter", Kind::ReduceScatter),
-            ("psum", Kind::AllReduce),
-            ("reducescatter", Kind::ReduceScatter),
-            ("allgather", Kind::AllGather),
-            ("alltoall", Kind::AllToAll),
-            ("collectivepermute", Kind::Permute),
-            ("ppermute", Kind::Permute),
-            ("broadcast", Kind::Broadcast),
-            ("barrier", Kind::Barrier),
-            ("sendrecv", Kind::SendRecv),
-            ("send", Kind::SendRecv),
-            ("recv", Kind::SendRecv),
-            ("scatter", Kind::Scatter),
-            ("gather", Kind::Gather),
-            ("reduce", Kind::Reduce),
-        ];
-        let plain: String = name
-            .chars()
-            .take(120)
-            .filter(char::is_ascii_alphanumeric)
-            .map(|letter| letter.to_ascii_lowercase())
-            .collect();
-        PARTS
-            .iter()
-            .find(|(call, _)| plain.contains(call))
-            .map_or(Self::Other, |(_, kind)| *kind)
-    }
-
-    /// Returns the size that bandwidths are computed from, given the input and output bytes of a participant.
-    pub fn size(self, in_bytes: u64, out_bytes: u64) -> u64 {
-        match self {
-            Self::AllGather | Self::Gather => out_bytes.max(in_bytes),
-            _ => in_bytes,
-        }
-    }
-
-    /// Returns bus bandwidth over algorithm bandwidth, for a group of `n`.
-    pub fn bus_factor(self, n: u32) -> f64 {
-        let n = f64::from(n.max(1));
-        match self {
-            Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter | Self::AllToAll => (n - 1.0) / n,
-            _ => 1.0,
-        }
-    }
-
-    /// Returns whether no participant can finish before every participant has started.
-    pub const fn waits_for_all(self) -> bool {
-        matches!(
-            self,
-            Self::AllReduce
-                | Self::AllGather
-                | Self::ReduceScatter
-                | Self::AllToAll
-                | Self::Barrier
-        )
-    }
-}
+pub use stepscope_model::vocabulary::collective::CollectiveOp;
 
 /// A participant of collectives: a device of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,8 +54,8 @@ pub struct CollectiveCall {
     pub start: Time,
     /// End on the clock of the run.
     pub end: Time,
-    /// Kind of collective.
-    pub kind: Kind,
+    /// Operation.
+    pub kind: CollectiveOp,
     /// Name of the process group in the file; empty if unknown.
     pub group: String,
     /// Name of the operation, if the group is unknown: equal names are matched then.
@@ -317,7 +204,7 @@ pub fn collectives(
 
 /// Matches the n-th call of each kind, group and operation on every participant.
 fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
-    let mut sequences: BTreeMap<(Kind, &str, &str), BTreeMap<Participant, Vec<usize>>> =
+    let mut sequences: BTreeMap<(CollectiveOp, &str, &str), BTreeMap<Participant, Vec<usize>>> =
         BTreeMap::new();
     for (index, call) in found.parts.iter().enumerate() {
         sequences

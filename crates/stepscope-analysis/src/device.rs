@@ -17,7 +17,7 @@
 //!
 //! Slices are classified by their category where the file has one (`kernel`, `gpu_memcpy`, `gpu_memset`, in all
 //! versions of PyTorch), else by the row and the name; the names of kernels show whether they communicate
-//! ([`communicates`]). Labels on device rows, waits and host calls are no device work. A loop or a branch of a
+//! ([`communicates`](stepscope_model::vocabulary::collective::communicates)). Labels on device rows, waits and host calls are no device work. A loop or a branch of a
 //! compiled program counts as computation where nothing inside it is recorded; an instruction communicates if its
 //! opcode is that of a collective, whatever its name. Other tools differ: `TraceLens` counts memset as
 //! computation and leaves out kernels without a CPU operator; HTA leaves out the last of several steps
@@ -44,9 +44,7 @@ use sweep::{AWAITS, Ends, NO_ENDS, NO_STARTS, Starts, earlier, later};
 use work::{CLASSES, Class, Classes, Row};
 
 pub(crate) use clock::{clip_clock, clock, is_clocked};
-pub(crate) use opcodes::is_collective;
-pub(crate) use work::PRIMITIVES;
-pub use work::{Work, communicates};
+pub use work::Work;
 
 /// One queue of a device with work on it.
 #[derive(Clone, Debug)]

@@ -1,11 +1,12 @@
 //! Names of slices that are calls of Python functions.
 
 use stepscope_model::NameId;
+use stepscope_model::vocabulary::kineto;
 use stepscope_store::Trace;
 
 /// Returns the category that torch gives to Python functions, if the trace has it.
 pub fn torch_category(trace: &Trace) -> Option<NameId> {
-    let found = trace.find_names(&mut |name| name == "python_function");
+    let found = trace.find_names(&mut kineto::is_python_function);
     found.into_iter().next()
 }
 

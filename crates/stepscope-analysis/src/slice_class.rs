@@ -1,6 +1,7 @@
 //! Classifies slices of host threads by name, category and the slices around them: operators, labels,
 //! input stages, compilations.
 
+use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{SliceKind, TrackId};
 use stepscope_store::Trace;
 
@@ -140,7 +141,7 @@ pub fn compiles(trace: &Trace, on: TrackId, index: usize) -> bool {
 
 /// Returns whether a category is that of framework operators in torch's profiler, in all versions.
 pub fn is_operator(category: &str) -> bool {
-    category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
+    Category::from_name(category) == Some(Category::Operator)
 }
 
 /// Returns whether a slice is a label of the program.
@@ -148,11 +149,10 @@ pub fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
     if name.starts_with("[pl]") || name.starts_with('$') {
         return false;
     }
-    if category.eq_ignore_ascii_case("user_annotation") {
-        return true;
-    }
-    if is_operator(category) {
-        return kind == SliceKind::UserLabel;
+    match Category::from_name(category) {
+        Some(Category::Annotation) => return true,
+        Some(Category::Operator) => return kind == SliceKind::UserLabel,
+        _ => {}
     }
     let written_small = name.starts_with(|first: char| first.is_lowercase())
         && !name.contains(|letter: char| letter.is_uppercase())

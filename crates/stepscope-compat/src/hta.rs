@@ -25,6 +25,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace, Track};
 
@@ -278,21 +279,12 @@ enum Row {
 
 impl Row {
     fn from_category(category: &str) -> Self {
-        const WORK: &[&str] = &[
-            "kernel",
-            "xpu_kernel",
-            "gpu_memcpy",
-            "memcpy",
-            "gpu_memset",
-            "memset",
-            "mtia_ccp_events",
-        ];
-        if category == "cuda_sync" {
-            Self::Wait
-        } else if WORK.iter().any(|work| work.eq_ignore_ascii_case(category)) {
-            Self::Work
-        } else {
-            Self::None
+        match Category::from_name(category) {
+            Some(Category::DeviceSync) => Self::Wait,
+            Some(Category::Kernel | Category::Memcpy | Category::Memset | Category::Mtia) => {
+                Self::Work
+            }
+            _ => Self::None,
         }
     }
 }

@@ -8,9 +8,8 @@ mod tests;
 mod words;
 
 use crate::track::TrackKind;
-use words::{
-    CATEGORIES, Family, HLO_WORDS, HOST, LABELS, MAX_BYTES, RUNTIME_CALLS, WORK, contains, find,
-};
+use crate::vocabulary::kineto::Category;
+use words::{HLO_WORDS, HOST, LABELS, MAX_BYTES, RUNTIME_CALLS, WORK, contains, find};
 
 macro_rules! kinds {
     ($( $(#[doc = $doc:literal])+ $variant:ident = $value:literal, $label:literal; )+) => {
@@ -72,22 +71,27 @@ impl SliceKind {
     /// Allocates nothing. Costs some microseconds, so callers remember the answer per name.
     pub fn from_name(name: &str, category: &str, track: TrackKind) -> Self {
         let name = cut(name);
-        let family = CATEGORIES.iter().find(|(_, known)| {
-            known
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(category))
-        });
-        match family.map(|(family, _)| *family) {
-            Some(Family::Python) => Self::Host,
-            Some(Family::Copy) => Self::Copy,
-            Some(Family::Sync) => Self::Wait,
-            Some(Family::Label) => find(LABELS, name).unwrap_or(Self::UserLabel),
-            Some(Family::Runtime) => find(RUNTIME_CALLS, name).unwrap_or(Self::Runtime),
-            Some(Family::Operator) => find(LABELS, name)
+        match Category::from_name(category) {
+            Some(Category::PythonFunction) => Self::Host,
+            Some(Category::Memcpy | Category::Memset) => Self::Copy,
+            Some(Category::DeviceSync) => Self::Wait,
+            Some(Category::Annotation | Category::DeviceAnnotation) => {
+                find(LABELS, name).unwrap_or(Self::UserLabel)
+            }
+            Some(Category::RuntimeCall | Category::Overhead) => {
+                find(RUNTIME_CALLS, name).unwrap_or(Self::Runtime)
+            }
+            Some(Category::Operator | Category::HostInstant) => find(LABELS, name)
                 .or_else(|| work(name))
                 .unwrap_or(Self::Host),
-            Some(Family::Device) => work(name).unwrap_or(Self::Other),
-            None => match track {
+            Some(
+                Category::Kernel
+                | Category::CounterRange
+                | Category::Mtia
+                | Category::MtiaWorkload
+                | Category::MtiaInsight,
+            ) => work(name).unwrap_or(Self::Other),
+            Some(Category::DeviceEvent | Category::Counter) | None => match track {
                 TrackKind::DeviceQueue => work(hlo_name(name)).unwrap_or(Self::Other),
                 TrackKind::Steps => Self::UserLabel,
                 _ => host(name),
@@ -129,9 +133,6 @@ fn host(name: &str) -> SliceKind {
     }
     if let Some(kind) = find(HOST, name) {
         return kind;
-    }
-    if contains(name, "nccl") || contains(name, "allreduce") || contains(name, "all_reduce") {
-        return SliceKind::Collective;
     }
     if is_label(name) {
         SliceKind::UserLabel

@@ -1,4 +1,4 @@
-//! The words of stepscope.
+//! Types that all crates share: time, names, tracks, events.
 //!
 //! Readers and the store never meet: a reader emits what it finds into an [`EventSink`], and the
 //! store (or a writer, or a test probe) implements it. Everything both sides must agree on lives
@@ -6,7 +6,7 @@
 //! reported as a [`Diagnostic`].
 //!
 //! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`profile`], [`sink`],
-//! [`diagnostic`], [`kind`], [`limits`], [`clock`], [`spelling`].
+//! [`diagnostic`], [`vocabulary`], [`kind`], [`limits`], [`clock`], [`spelling`].
 //!
 //! **Invariant:** this crate has no dependencies and does no I/O.
 
@@ -23,6 +23,7 @@ pub mod sink;
 pub mod spelling;
 pub mod time;
 pub mod track;
+pub mod vocabulary;
 
 pub use args::{ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, SharedBytes, SourceId};
 pub use diagnostic::{Diagnostic, Severity};

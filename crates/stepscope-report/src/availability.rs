@@ -9,6 +9,7 @@ use stepscope_analysis::producer::is_of;
 use stepscope_analysis::python_calls::is_call;
 use stepscope_analysis::timeline_query::statistics_tree::statistics;
 use stepscope_compat::lightning_actions;
+use stepscope_model::vocabulary::kineto;
 use stepscope_model::{ProfileKind, TrackKind};
 use stepscope_store::Trace;
 
@@ -180,11 +181,13 @@ impl Contents {
     }
 
     fn see(&mut self, name: &str) {
-        self.known_ops |= name.starts_with("aten::")
-            || name.starts_with("ProfilerStep#")
-            || name == "ThunkExecutor::Execute";
-        self.memory |= matches!(name, "[memory]" | "MemoryAllocation" | "MemoryDeallocation");
-        self.python |= name == "python_function" || is_call(name);
+        self.known_ops |=
+            name.starts_with("aten::") || kineto::is_step(name) || name == "ThunkExecutor::Execute";
+        self.memory |= matches!(
+            name,
+            kineto::MEMORY | "MemoryAllocation" | "MemoryDeallocation"
+        );
+        self.python |= kineto::is_python_function(name) || is_call(name);
         self.actions |= lightning_actions::is_action(name);
         // The most expensive question comes last and is asked until it is answered.
         self.collectives = self.collectives || may_be_collective(name);

@@ -1,11 +1,14 @@
 //! Search for collectives in a trace, and their arguments.
 
 use rustc_hash::FxHashSet;
+use stepscope_model::vocabulary::collective::{communicates, is_process_group_call};
+use stepscope_model::vocabulary::kineto::PARAM_COMMS;
+use stepscope_model::vocabulary::xla::{is_collective, is_jax_collective};
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{CollectiveCall, Kind, Participant};
-use crate::device::{Devices, PRIMITIVES, Work, communicates, is_collective};
+use super::{CollectiveCall, CollectiveOp, Participant};
+use crate::device::{Devices, Work};
 use crate::launch::Launches;
 use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
@@ -98,7 +101,7 @@ impl CollectiveArgs {
         self
     }
 
-    fn bytes(&self, kind: Kind) -> Option<u64> {
+    fn bytes(&self, kind: CollectiveOp) -> Option<u64> {
         if self.result_bytes.is_some() {
             return self.result_bytes;
         }
@@ -201,8 +204,8 @@ fn call(
     let event = slices.id(index);
     let name = slices.name.get(index).map_or("", |name| trace.name(*name));
     let args = CollectiveArgs::read(trace, event).or(around);
-    let kind = match Kind::from_name(&args.name) {
-        Kind::Other => Kind::from_name(name),
+    let kind = match CollectiveOp::from_name(&args.name) {
+        CollectiveOp::Other => CollectiveOp::from_name(name),
         kind => kind,
     };
     CollectiveCall {
@@ -233,9 +236,9 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
         };
         let slices = trace.slices(track);
         let name = slices.name.get(index).map_or("", |name| trace.name(*name));
-        if name == "record_param_comms" || is_host_collective(name) {
+        if name == PARAM_COMMS || is_process_group_call(name) {
             let mut more = CollectiveArgs::read(trace, slices.id(index));
-            if more.name.is_empty() && Kind::from_name(name) != Kind::Other {
+            if more.name.is_empty() && CollectiveOp::from_name(name) != CollectiveOp::Other {
                 name.clone_into(&mut more.name);
             }
             args = args.or(more);
@@ -253,14 +256,7 @@ fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
 /// Returns whether slices of this name may be collectives, on a device or on the host. Reads no arguments.
 pub fn may_be_collective(name: &str) -> bool {
     let head = name.split('.').next().unwrap_or(name);
-    communicates(name) || PRIMITIVES.contains(&head) || is_host_collective(name)
-}
-
-/// Returns whether a host slice of this name is a collective of a library.
-fn is_host_collective(name: &str) -> bool {
-    ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:"]
-        .iter()
-        .any(|start| name.starts_with(start))
+    communicates(name) || is_jax_collective(head) || is_process_group_call(name)
 }
 
 /// Returns whether this is the opcode of a collective, or the name of an instruction that XLA named after it.
@@ -330,7 +326,7 @@ pub(super) fn on_hosts(
             let name = trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)));
             let known = |file| instruction(&catalogue, file, name).is_some();
             let is_collective_name =
-                is_host_collective(name) || is_instruction(name) || files.clone().any(known);
+                is_process_group_call(name) || is_instruction(name) || files.clone().any(known);
             any |= is_collective_name;
             is_collective_name
         })
@@ -358,7 +354,7 @@ pub(super) fn on_hosts(
             if name.flatten() == Some(&true) && length > Dur::ZERO {
                 let name = slices.name.get(index).map_or("", |name| trace.name(*name));
                 let known = instruction(&catalogue, who.file, name);
-                if known.is_none() && !is_host_collective(name) && !is_instruction(name) {
+                if known.is_none() && !is_process_group_call(name) && !is_instruction(name) {
                     // Programs of another file use this name.
                     continue;
                 }
@@ -380,7 +376,7 @@ pub(super) fn on_hosts(
 fn scattered(parts: &mut [(CollectiveCall, bool)]) {
     let everybody: FxHashSet<Participant> = parts.iter().map(|(call, _)| call.who).collect();
     for (call, compiled) in parts {
-        if *compiled && call.kind == Kind::ReduceScatter {
+        if *compiled && call.kind == CollectiveOp::ReduceScatter {
             let own = everybody.iter().filter(|who| who.file == call.who.file);
             let n = call.group_size.map_or(own.count() as u64, u64::from);
             call.bytes = call.bytes.and_then(|bytes| bytes.checked_mul(n));
@@ -428,7 +424,7 @@ mod tests {
         };
         let args = compiled(&known("all-gather"));
         assert_eq!(
-            (args.dtype.as_str(), args.bytes(Kind::AllGather)),
+            (args.dtype.as_str(), args.bytes(CollectiveOp::AllGather)),
             ("f32", Some(32))
         );
     }
@@ -440,7 +436,7 @@ mod tests {
             event: EventId(device),
             start: Time::ZERO,
             end: Time::ZERO,
-            kind: Kind::ReduceScatter,
+            kind: CollectiveOp::ReduceScatter,
             group: String::new(),
             operation: String::new(),
             group_size: None,
@@ -457,7 +453,7 @@ mod tests {
     #[test]
     fn names_of_host_collectives() {
         assert!(is_instruction("all-reduce.12") && !is_instruction("all-reduce-simplifier"));
-        assert!(is_host_collective("gloo:all_reduce") && !is_host_collective("aten::add"));
+        assert!(is_process_group_call("gloo:all_reduce") && !is_process_group_call("aten::add"));
         for name in ["gloo:all_reduce", "psum.7", "all-gather.1", "ncclKernel_x"] {
             assert!(may_be_collective(name), "{name}");
         }

@@ -132,16 +132,16 @@ fn different_counts_are_not_matched() {
 #[test]
 fn bandwidths_equal_nccl_tests() {
     for (kind, n, factor) in [
-        (Kind::AllReduce, 4, 1.5),
-        (Kind::AllGather, 4, 0.75),
-        (Kind::AllToAll, 2, 0.5),
-        (Kind::Broadcast, 8, 1.0),
-        (Kind::AllReduce, 0, 0.0),
+        (CollectiveOp::AllReduce, 4, 1.5),
+        (CollectiveOp::AllGather, 4, 0.75),
+        (CollectiveOp::AllToAll, 2, 0.5),
+        (CollectiveOp::Broadcast, 8, 1.0),
+        (CollectiveOp::AllReduce, 0, 0.0),
     ] {
         assert!((kind.bus_factor(n) - factor).abs() < 1e-12, "{kind:?}");
     }
-    assert_eq!(Kind::AllGather.size(10, 40), 40);
-    assert_eq!(Kind::ReduceScatter.size(40, 10), 40);
+    assert_eq!(CollectiveOp::AllGather.size(10, 40), 40);
+    assert_eq!(CollectiveOp::ReduceScatter.size(40, 10), 40);
 }
 
 #[test]
@@ -149,22 +149,22 @@ fn kinds_are_read_from_names() {
     for (name, kind) in [
         (
             "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
-            Kind::ReduceScatter,
+            CollectiveOp::ReduceScatter,
         ),
-        ("nccl:all_to_all", Kind::AllToAll),
-        ("all-gather-start.4", Kind::AllGather),
-        ("_allgather_base", Kind::AllGather),
+        ("nccl:all_to_all", CollectiveOp::AllToAll),
+        ("all-gather-start.4", CollectiveOp::AllGather),
+        ("_allgather_base", CollectiveOp::AllGather),
         (
             "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWork*)",
-            Kind::SendRecv,
+            CollectiveOp::SendRecv,
         ),
         (
             "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
-            Kind::Other,
+            CollectiveOp::Other,
         ),
-        ("gloo:barrier", Kind::Barrier),
+        ("gloo:barrier", CollectiveOp::Barrier),
     ] {
-        assert_eq!(Kind::from_name(name), kind, "{name}");
+        assert_eq!(CollectiveOp::from_name(name), kind, "{name}");
     }
 }
 

@@ -9,25 +9,10 @@
 
 use rustc_hash::FxHashSet;
 use stepscope_model::NameId;
+use stepscope_model::vocabulary::xla::is_collective;
 use stepscope_store::Trace;
 
 use crate::hlo_text::name_and_opcode;
-
-/// Returns whether an instruction of this opcode is a collective, or one half of one.
-pub(crate) fn is_collective(opcode: &str) -> bool {
-    const KNOWN: [&str; 7] = [
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "ragged-all-to-all",
-        "collective-permute",
-        "collective-broadcast",
-    ];
-    let halves = ["-start", "-done", "-update"];
-    let whole = halves.iter().find_map(|half| opcode.strip_suffix(half));
-    KNOWN.contains(&whole.unwrap_or(opcode))
-}
 
 /// Returns the names of slices whose instruction is a collective in any program of the trace.
 pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {

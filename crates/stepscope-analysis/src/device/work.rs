@@ -3,10 +3,15 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustc_hash::FxHashSet;
+use stepscope_model::vocabulary::collective::communicates;
+use stepscope_model::vocabulary::kineto::Category;
+use stepscope_model::vocabulary::xla::{
+    DeviceLine, is_collective, is_container, is_jax_collective, is_transfer,
+};
 use stepscope_model::{NameId, TrackKind};
 use stepscope_store::{Trace, Track};
 
-use super::opcodes::{collective_names, is_collective};
+use super::opcodes::collective_names;
 use crate::hlo_text::name_and_opcode;
 
 /// Kind of device work.
@@ -126,24 +131,17 @@ enum Family {
 }
 
 impl Family {
-    /// Reads PyTorch's categories since 2020, ignoring case, and those of compatible writers.
-    fn from_category(category: &str) -> Self {
-        const KNOWN: &[(&str, Family)] = &[
-            ("kernel", Family::Kernel),
-            ("xpu_kernel", Family::Kernel),
-            ("gpu_memcpy", Family::Memcpy),
-            ("memcpy", Family::Memcpy),
-            ("hip_memcpy", Family::Memcpy),
-            ("gpu_memset", Family::Memset),
-            ("memset", Family::Memset),
-            ("mtia_ccp_events", Family::Mtia),
-            ("cuda_profiler_range", Family::Counters),
-            ("", Family::ByName),
-        ];
-        KNOWN
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(category))
-            .map_or(Self::None, |(_, family)| *family)
+    /// Returns the family of a category of torch's profiler.
+    fn from_category(name: &str) -> Self {
+        match Category::from_name(name) {
+            Some(Category::Kernel) => Self::Kernel,
+            Some(Category::Memcpy) => Self::Memcpy,
+            Some(Category::Memset) => Self::Memset,
+            Some(Category::Mtia) => Self::Mtia,
+            Some(Category::CounterRange) => Self::Counters,
+            None if name.is_empty() => Self::ByName,
+            _ => Self::None,
+        }
     }
 }
 
@@ -160,27 +158,13 @@ pub(super) enum Row {
 
 impl Row {
     pub(super) fn from_track(track: &Track) -> Self {
-        const NO_WORK: &[&str] = &[
-            "XLA Modules",
-            "XLA TraceMe",
-            "Overlay",
-            "Steps",
-            "Framework Name Scope",
-            "Framework Ops",
-            "TensorFlow Name Scope",
-            "TensorFlow Ops",
-            "Source code",
-            "Source Code",
-            "Launch Stats",
-            "Host Offload Ops",
-        ];
-        let name = track.name.as_str();
-        if track.kind != TrackKind::DeviceQueue || track.derived || NO_WORK.contains(&name) {
-            Self::NoWork
-        } else if name.starts_with("Async ") {
-            Self::Async
-        } else {
-            Self::Operations
+        if track.kind != TrackKind::DeviceQueue || track.derived {
+            return Self::NoWork;
+        }
+        match DeviceLine::from_name(&track.name) {
+            DeviceLine::Steps | DeviceLine::Modules | DeviceLine::Summary => Self::NoWork,
+            DeviceLine::AsyncOps => Self::Async,
+            DeviceLine::Ops | DeviceLine::Other => Self::Operations,
         }
     }
 }
@@ -268,43 +252,6 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// Returns whether a kernel or an operation of this name communicates.
-///
-/// Libraries have characteristic kernel names (NCCL, RCCL, MSCCL, oneCCL, NVSHMEM; the direct all-reduces of
-/// vLLM, `SGLang` and TensorRT-LLM; torch's symmetric memory), XLA has characteristic operation names.
-pub fn communicates(name: &str) -> bool {
-    const PARTS: &[&str] = &[
-        "nccl",
-        "rccl",
-        "msccl",
-        "oneccl",
-        "nvshmem",
-        "all-reduce",
-        "all_reduce",
-        "allreduce",
-        "all-gather",
-        "all_gather",
-        "allgather",
-        "reduce-scatter",
-        "reduce_scatter",
-        "reducescatter",
-        "all-to-all",
-        "all_to_all",
-        "alltoall",
-        "collective-permute",
-        "collective-broadcast",
-        "cross_device_reduce",
-        "multimem_",
-        "one_shot_reduce",
-        "two_shot_reduce",
-        "rocshmem",
-        "ncfw-cc",
-    ];
-    // Convert to lower case once, not for each pattern: names of kernels are long.
-    let name = name.to_ascii_lowercase();
-    PARTS.iter().any(|part| name.contains(part))
-}
-
 fn kernel(name: &str) -> Class {
     Class::Work(if communicates(name) {
         Work::Communication
@@ -346,9 +293,6 @@ const COPIES: &[&str] = &[
     "nrt_tensor_write",
 ];
 
-/// Names of JAX's collectives, which it names instructions after.
-pub(crate) const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermute"];
-
 /// Classifies a slice without a category, on a stream or a line of operations.
 fn operation(name: &str) -> Class {
     let head = head(name);
@@ -362,10 +306,10 @@ fn operation(name: &str) -> Class {
             Class::Work(work)
         }
     };
-    if communicates(head) || is_collective(written) || PRIMITIVES.contains(&opcode) {
+    if communicates(head) || is_collective(written) || is_jax_collective(opcode) {
         return of(Work::Communication);
     }
-    if matches!(opcode, "while" | "conditional" | "call") {
+    if is_container(opcode) {
         return Class::Around;
     }
     let starts = |start: &str| {
@@ -379,7 +323,7 @@ fn operation(name: &str) -> Class {
         return of(Work::Memcpy);
     }
     // The two ends of transfers between devices, including host transfers.
-    if matches!(opcode, "send" | "recv" | "send-done" | "recv-done") {
+    if is_transfer(opcode) {
         return of(Work::Communication);
     }
     Class::Work(Work::Compute)

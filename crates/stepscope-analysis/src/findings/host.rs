@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::vocabulary::kineto::PARAM_COMMS;
 use stepscope_model::{NameId, SliceKind, Time, TrackId};
 use stepscope_store::{Overlapping, Trace};
 
@@ -270,7 +271,7 @@ fn computes(name: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "autograd::",
         "c10d::",
-        "record_param_comms",
+        PARAM_COMMS,
         "aten::copy_",
         "aten::to",
         "aten::_to_copy",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stepscope_model::vocabulary::kineto;
 use stepscope_model::{SliceKind, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
@@ -142,7 +143,7 @@ fn around(trace: &Trace, event: EventId) -> Vec<String> {
         let named = open.filter(|index| {
             let kind = trace.kind(track, slices.name[*index], slices.category.get(*index));
             let name = trace.name(slices.name[*index]);
-            !(kind == SliceKind::UserLabel && name.starts_with("ProfilerStep#"))
+            !(kind == SliceKind::UserLabel && kineto::is_step(name))
         });
         named
             .map(|index| trace.name(slices.name[index]).to_owned())

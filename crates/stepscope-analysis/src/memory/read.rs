@@ -2,6 +2,7 @@
 //! free.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
@@ -112,7 +113,7 @@ struct Reader<'a> {
 /// Returns whether events of this name are records, and whether they free.
 fn record_name(name: &str) -> Option<RecordKind> {
     match name {
-        "[memory]" => Some(RecordKind::Torch),
+        kineto::MEMORY => Some(RecordKind::Torch),
         "MemoryAllocation" => Some(RecordKind::Allocation),
         "MemoryDeallocation" => Some(RecordKind::Free),
         _ => None,
@@ -140,7 +141,7 @@ impl<'a> Reader<'a> {
                 by_text(trace, |name| {
                     name.starts_with('$') || record_name(name).is_some()
                 }),
-                by_text(trace, |category| category == "python_function"),
+                by_text(trace, kineto::is_python_function),
             ),
             record_names: NameSet::matching(trace, |name| record_name(name).is_some()),
         };

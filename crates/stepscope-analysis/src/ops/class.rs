@@ -2,6 +2,8 @@
 
 use crate::hlo_text::name_and_opcode;
 use crate::slice_class::{is_label, is_operator};
+use stepscope_model::vocabulary::kineto::{Category, Executor, is_python_function};
+use stepscope_model::vocabulary::xla::{self, DeviceLine};
 use stepscope_model::{SliceKind, TrackKind};
 use stepscope_store::Track;
 
@@ -25,22 +27,12 @@ pub(super) enum Verdict {
 
 /// Returns whether a category is that of program labels in torch's profiler.
 pub(super) fn is_annotation(category: &str) -> bool {
-    category.eq_ignore_ascii_case("user_annotation")
+    Category::from_name(category) == Some(Category::Annotation)
 }
 
-/// Returns whether a category is that of device work in torch's profiler, in all versions.
+/// Returns whether a category is that of device work in torch's profiler.
 fn is_kineto_work(category: &str) -> bool {
-    const WORK: [&str; 8] = [
-        "kernel",
-        "concurrent_kernel",
-        "gpu_memcpy",
-        "memcpy",
-        "gpu_memset",
-        "memset",
-        "gpu_user_annotation",
-        "cuda_sync",
-    ];
-    WORK.iter().any(|work| category.eq_ignore_ascii_case(work))
+    Executor::of_category(category) == Executor::Device
 }
 
 /// Splits a slice of TensorFlow's executor, named `dense/MatMul:MatMul`, into operation and type; a stage of
@@ -76,12 +68,12 @@ fn may_be_shown_type(name: &str) -> bool {
 
 /// Returns whether this is the line of a device that runs HLO operations one after the other.
 pub(super) fn is_xla_ops(track: &Track) -> bool {
-    track.name == "XLA Ops" || track.name == "Sparse Core Ops"
+    DeviceLine::from_name(&track.name) == DeviceLine::Ops
 }
 
 /// Returns whether this is the line of a device that shows the running program.
 pub(super) fn is_xla_modules(track: &Track) -> bool {
-    track.name == "XLA Modules" || track.name == "Sparse Core Modules"
+    DeviceLine::from_name(&track.name) == DeviceLine::Modules
 }
 
 /// Returns whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
@@ -96,12 +88,8 @@ pub(super) fn is_async_end(instruction: &str) -> bool {
 pub(super) fn is_container(instruction: &str) -> bool {
     let (name, opcode) = name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
-    let runs = |word: &str| matches!(word, "while" | "conditional" | "call");
-    runs(opcode) || runs(base)
+    xla::is_container(opcode) || xla::is_container(base)
 }
-
-/// Prefixes of the names of device lines whose slices are no sequential operations.
-const ASIDE: [&str; 3] = ["XLA TraceMe", "Async ", "Overlay"];
 
 /// Returns whether this is a track of a Neuron device or of its runtime.
 pub(super) fn is_neuron(track: &Track) -> bool {
@@ -134,14 +122,14 @@ pub(super) fn verdict(
             return Verdict::No;
         }
         match track.kind {
-            TrackKind::DeviceQueue if is_xla_ops(track) => Verdict::Yes,
-            // Lines that repeat other lines, or run concurrently with them.
-            TrackKind::DeviceQueue if ASIDE.iter().any(|start| track.name.starts_with(start)) => {
-                Verdict::No
-            }
-            // kineto records no HLO operation: skip the arguments of its kernels.
-            TrackKind::DeviceQueue if is_kineto_work(category) => Verdict::No,
-            TrackKind::DeviceQueue => Verdict::IfHlo,
+            TrackKind::DeviceQueue => match DeviceLine::from_name(&track.name) {
+                DeviceLine::Ops => Verdict::Yes,
+                // Lines that repeat other lines, or run concurrently with them.
+                DeviceLine::AsyncOps | DeviceLine::Summary => Verdict::No,
+                // kineto records no HLO operation: skip the arguments of its kernels.
+                _ if is_kineto_work(category) => Verdict::No,
+                _ => Verdict::IfHlo,
+            },
             _ if may_be_instruction(name, category) => Verdict::IfHlo,
             _ => Verdict::No,
         }
@@ -189,9 +177,7 @@ fn may_be_instruction(name: &str, category: &str) -> bool {
 
 /// Returns whether this is a Python function of torch's or JAX's tracer, or of ours.
 pub(super) fn is_python(name: &str, category: &str) -> bool {
-    category.eq_ignore_ascii_case("python_function")
-        || category.eq_ignore_ascii_case("python")
-        || category.is_empty() && name.starts_with('$')
+    is_python_function(category) || category.is_empty() && name.starts_with('$')
 }
 
 /// Returns the module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.

@@ -27,6 +27,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::xla::DeviceLine;
 use stepscope_model::{Dur, NameId, SliceFlags, SliceKind, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
@@ -127,7 +128,7 @@ fn by_programs(trace: &Trace, file: usize) -> Option<Derived> {
         track.file == file
             && track.kind == TrackKind::DeviceQueue
             && !track.derived
-            && track.name == "XLA Modules"
+            && DeviceLine::from_name(&track.name) == DeviceLine::Modules
             && track.slices > 0
     })?;
     let (name, _) = sums(trace, track, 0).into_iter().next()?;

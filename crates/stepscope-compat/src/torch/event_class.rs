@@ -1,11 +1,12 @@
 //! Classes of slices in torch's terms, by their names and categories.
 
 use stepscope_model::NameId;
+use stepscope_model::vocabulary::collective::is_process_group_call;
+use stepscope_model::vocabulary::kineto::{Category, MEMORY, is_step};
 use stepscope_store::Trace;
 
 use super::device::Device;
 
-pub(super) const MEMORY: &str = "[memory]";
 pub(super) const OUT_OF_MEMORY: &str = "[OutOfMemory]";
 
 /// Utility operators that torch leaves out of its tables.
@@ -45,41 +46,21 @@ impl EventClass {
     const MERGED: u8 = 0x40;
 
     fn from_category(category: &str) -> Self {
-        const CATEGORIES: [(&str, EventClass); 17] = [
-            ("cpu_op", EventClass::OPERATOR),
-            ("operator", EventClass::OPERATOR),
-            (
-                "user_annotation",
-                EventClass(EventClass::OPERATOR.0 | EventClass::LABEL),
-            ),
-            ("kernel", EventClass::CUDA),
-            ("concurrent_kernel", EventClass::CUDA),
-            ("gpu_memcpy", EventClass::CUDA),
-            ("memcpy", EventClass::CUDA),
-            ("gpu_memset", EventClass::CUDA),
-            ("memset", EventClass::CUDA),
-            ("cuda_sync", EventClass::CUDA),
-            ("cuda_profiler_range", EventClass::CUDA),
-            (
-                "gpu_user_annotation",
-                EventClass(EventClass::CUDA.0 | EventClass::LABEL),
-            ),
-            ("mtia_ccp_events", EventClass::MTIA),
-            ("mtia_workloadd", EventClass::MTIA),
-            ("python_function", EventClass::PYTHON),
-            ("runtime", EventClass::HOST),
-            ("overhead", EventClass::HOST),
-        ];
-        let ends = |with: &str| {
-            let from = category.len().checked_sub(with.len());
-            let end = from.and_then(|from| category.get(from..));
-            end.is_some_and(|end| end.eq_ignore_ascii_case(with))
-        };
-        let mut known = CATEGORIES.iter();
-        match known.find(|(name, _)| name.eq_ignore_ascii_case(category)) {
-            Some((_, class)) => *class,
-            None if ends("_runtime") || ends("_driver") => Self::HOST,
-            None => Self::NONE,
+        match Category::from_name(category) {
+            Some(Category::Operator) => Self::OPERATOR,
+            Some(Category::Annotation) => Self(Self::OPERATOR.0 | Self::LABEL),
+            Some(
+                Category::Kernel
+                | Category::Memcpy
+                | Category::Memset
+                | Category::DeviceSync
+                | Category::CounterRange,
+            ) => Self::CUDA,
+            Some(Category::DeviceAnnotation) => Self(Self::CUDA.0 | Self::LABEL),
+            Some(Category::Mtia | Category::MtiaWorkload) => Self::MTIA,
+            Some(Category::PythonFunction) => Self::PYTHON,
+            Some(Category::RuntimeCall | Category::Overhead) => Self::HOST,
+            _ => Self::NONE,
         }
     }
 
@@ -184,8 +165,9 @@ impl Words {
                 MEMORY => flags |= MEMORY_RECORD,
                 OUT_OF_MEMORY => flags |= OUT_OF_MEMORY_RECORD,
                 "Iteration Start: PyTorch Profiler" => flags |= PROFILER_START,
-                _ if text.starts_with("ProfilerStep#") => flags |= STEP,
-                _ if is_work(text) => flags |= WORK,
+                _ if is_step(text) => flags |= STEP,
+                // It starts on the thread that requests it and ends on another.
+                _ if is_process_group_call(text) => flags |= WORK,
                 _ => {}
             }
             words.names.push(flags);
@@ -254,14 +236,6 @@ impl Words {
     }
 }
 
-/// Returns whether this is work of a process group, which starts on the thread that requests it and ends on
-/// another.
-fn is_work(name: &str) -> bool {
-    const BACKENDS: [&str; 6] = ["gloo", "nccl", "rccl", "mpi", "ucc", "xccl"];
-    name.split_once(':')
-        .is_some_and(|(backend, rest)| BACKENDS.contains(&backend) && !rest.starts_with(':'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,12 +258,5 @@ mod tests {
         assert_eq!(EventClass::from_category("Trace"), EventClass::NONE);
         assert!(EventClass::from_category("hip_driver").is_call());
         assert!(!EventClass::from_category("user_annotation").is_call());
-    }
-
-    #[test]
-    fn process_group_work_is_recognized_by_name() {
-        assert!(is_work("nccl:all_reduce"));
-        assert!(!is_work("nccl::all_reduce"));
-        assert!(!is_work("aten:add"));
     }
 }

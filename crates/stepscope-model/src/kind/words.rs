@@ -1,60 +1,8 @@
 //! The tables that [`SliceKind::from_name`](super::SliceKind::from_name) goes by, and how they are searched.
 
 use super::SliceKind;
-
-/// What a category says.
-#[derive(Clone, Copy)]
-pub(super) enum Family {
-    Python,
-    Copy,
-    Sync,
-    Label,
-    Runtime,
-    Operator,
-    Device,
-}
-
-/// Categories of PyTorch's profiler, 2020 until now, and of others that write the same format.
-pub(super) const CATEGORIES: &[(Family, &[&str])] = &[
-    (Family::Python, &["python_function", "python"]),
-    (
-        Family::Copy,
-        &["gpu_memcpy", "gpu_memset", "memcpy", "memset", "hip_memcpy"],
-    ),
-    (Family::Sync, &["cuda_sync", "hip_sync", "xpu_sync"]),
-    (Family::Label, &["user_annotation", "gpu_user_annotation"]),
-    (
-        Family::Runtime,
-        &[
-            "cuda_runtime",
-            "cuda_driver",
-            "hip_runtime",
-            "runtime",
-            "xpu_runtime",
-            "xpu_driver",
-            "mtia_runtime",
-            "privateuse1_runtime",
-            "privateuse1_driver",
-            "overhead",
-            "hsa_api",
-            "hip_api",
-        ],
-    ),
-    (
-        Family::Operator,
-        &["cpu_op", "operator", "cpu_instant_event"],
-    ),
-    (
-        Family::Device,
-        &[
-            "kernel",
-            "cuda_profiler_range",
-            "mtia_ccp_events",
-            "mtia_insight",
-            "xpu_kernel",
-        ],
-    ),
-];
+use crate::vocabulary::collective::{communicates_in_lower_case, is_process_group_call};
+use crate::vocabulary::kineto::PARAM_COMMS;
 
 /// How a pattern is looked for. Patterns are in lower case.
 pub(super) enum Match {
@@ -66,9 +14,13 @@ pub(super) enum Match {
     Word(&'static str),
     /// Anywhere but at the end of the other word, which is another thing's name.
     PartNot(&'static str, &'static str),
+    /// The name of a kernel or operation that communicates.
+    Communication,
+    /// A call of one of torch's process groups, `nccl:all_reduce`.
+    ProcessGroupCall,
 }
 
-use Match::{Part, PartNot, Start, Word};
+use Match::{Communication, Part, PartNot, ProcessGroupCall, Start, Word};
 
 /// Names that labels and operators share.
 pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
@@ -78,13 +30,7 @@ pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
     ),
     (
         SliceKind::Collective,
-        &[
-            Part("nccl:"),
-            Part("gloo:"),
-            Part("rccl:"),
-            Start("c10d::"),
-            Part("record_param_comms"),
-        ],
+        &[ProcessGroupCall, Start("c10d::"), Start(PARAM_COMMS)],
     ),
     (SliceKind::Input, &[Part("dataloader")]),
     // torch.compile's own labels.
@@ -105,25 +51,9 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::Collective,
         &[
-            Part("nccl"),
-            Part("rccl"),
-            Part("all-reduce"),
-            Part("all_reduce"),
-            Part("allreduce"),
-            Part("all-gather"),
-            Part("all_gather"),
-            Part("allgather"),
-            Part("reduce-scatter"),
-            Part("reduce_scatter"),
-            Part("reducescatter"),
-            Part("all-to-all"),
-            Part("all_to_all"),
-            Part("alltoall"),
+            Communication,
             Part("collective"),
-            Part("cross_device_reduce"),
             Part("crossdevicereduce"),
-            Part("msccl"),
-            Part("oneccl"),
             Part("ppermute"),
             Part("c10d::"),
             Word("psum"),
@@ -491,6 +421,7 @@ pub(super) const HOST: &[(SliceKind, &[Match])] = &[
             Start("cu_"),
         ],
     ),
+    (SliceKind::Collective, &[Communication]),
 ];
 
 /// HLO instructions that XLA's CPU threads run under their own names.
@@ -580,6 +511,8 @@ impl Match {
             PartNot(part, other) => name
                 .match_indices(part)
                 .any(|(at, _)| !name[..at + part.len()].ends_with(other)),
+            Communication => communicates_in_lower_case(name),
+            ProcessGroupCall => is_process_group_call(name),
         }
     }
 }

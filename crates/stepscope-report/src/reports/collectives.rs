@@ -14,7 +14,7 @@ use crate::report::{
 use crate::reports::Options;
 use crate::reports::kernels::{nothing, range_of};
 use stepscope_analysis::collectives::{
-    Clock, Collective, CollectiveCall, Collectives, Kind, Participant,
+    Clock, Collective, CollectiveCall, CollectiveOp, Collectives, Participant,
     collectives as find_collectives,
 };
 use stepscope_analysis::device::{Devices, Times, Work};
@@ -250,7 +250,7 @@ fn mean_ns(values: impl Iterator<Item = i64>) -> Option<f64> {
 }
 
 fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) -> Table {
-    type Key<'a> = (Kind, &'a str, &'a str, &'a str, Option<u64>);
+    type Key<'a> = (CollectiveOp, &'a str, &'a str, &'a str, Option<u64>);
     let mut rows: BTreeMap<Key<'_>, Vec<&Collective>> = BTreeMap::new();
     for (one, part) in chosen {
         let (group, operation) = (&part.group, &part.operation);
@@ -653,7 +653,7 @@ fn overlap_by_kind(
     cancel: &Cancel,
 ) -> Result<Table, Cancelled> {
     let found = find_collectives(trace, devices, launches, cancel)?;
-    let mut rows: BTreeMap<(Participant, Kind), (u64, i128, i128)> = BTreeMap::new();
+    let mut rows: BTreeMap<(Participant, CollectiveOp), (u64, i128, i128)> = BTreeMap::new();
     for part in &found.parts {
         if let Some(hidden) = part.hidden
             && part.start < range.end

@@ -11,6 +11,7 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rustc_hash::FxBuildHasher;
+use stepscope_model::vocabulary::kineto;
 use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackInfo, TrackKind};
 
 use crate::build::buffer::{EventBuf, LaterMap, OwnFlow};
@@ -116,7 +117,7 @@ impl TraceBuilder {
             sources.append(&mut file.sources);
         }
 
-        let label_ids: Vec<NameId> = suspicious::LABELS
+        let label_ids: Vec<NameId> = kineto::ANNOTATIONS
             .iter()
             .filter_map(|text| names.find(text).map(NameId))
             .collect();
@@ -322,7 +323,7 @@ struct Done {
 struct FileContext<'a> {
     names: &'a LaterMap,
     shift: Dur,
-    /// Ids of [`suspicious::LABELS`].
+    /// Ids of [`kineto::ANNOTATIONS`].
     labels: &'a [NameId],
 }
 

@@ -21,10 +21,7 @@ use crate::columns::table::SliceTable;
 const FEWEST: usize = 100;
 const TIMES_P99: i64 = 10;
 
-/// Categories of labels that PyTorch draws on device queues.
-pub(crate) const LABELS: [&str; 2] = ["gpu_user_annotation", "user_annotation"];
-
-/// Impossible slices of one finished track. `labels` are the ids of [`LABELS`] in this trace.
+/// Impossible slices of one finished track. `labels` are the ids of kineto's annotation categories.
 pub(crate) fn count(slices: &SliceTable, kind: TrackKind, labels: &[NameId]) -> u64 {
     let count = slices.start.len();
     if kind != TrackKind::DeviceQueue || count < FEWEST {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use stepscope_test_data::{Corpus, corpus_tests};
 
-use stepscope_analysis::collectives::{CollectiveCall, Collectives, Kind, collectives};
+use stepscope_analysis::collectives::{CollectiveCall, CollectiveOp, Collectives, collectives};
 use stepscope_model::{ArgValue, Dur};
 
 use super::plain::{self, Span};
@@ -21,10 +21,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     clocks(case, &ours, found);
 }
 
-fn factor(kind: Kind, n: f64) -> f64 {
+fn factor(kind: CollectiveOp, n: f64) -> f64 {
     match kind {
-        Kind::AllReduce => 2.0 * (n - 1.0) / n,
-        Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll => (n - 1.0) / n,
+        CollectiveOp::AllReduce => 2.0 * (n - 1.0) / n,
+        CollectiveOp::AllGather | CollectiveOp::ReduceScatter | CollectiveOp::AllToAll => {
+            (n - 1.0) / n
+        }
         _ => 1.0,
     }
 }
@@ -90,7 +92,7 @@ type CallsByParticipant = BTreeMap<(usize, u32), Vec<usize>>;
 
 /// Matches the n-th of one kind, group and participant with the n-th of all others, if they have equally many.
 fn matched(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
-    let mut sequences: BTreeMap<(Kind, &str), CallsByParticipant> = BTreeMap::new();
+    let mut sequences: BTreeMap<(CollectiveOp, &str), CallsByParticipant> = BTreeMap::new();
     for (index, part) in ours.parts.iter().enumerate() {
         let of_all = sequences.entry((part.kind, &part.group)).or_default();
         of_all
@@ -151,7 +153,7 @@ fn sizes(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             continue;
         };
         let counted = match part.kind {
-            Kind::AllGather | Kind::Gather => outside.max(inside),
+            CollectiveOp::AllGather | CollectiveOp::Gather => outside.max(inside),
             _ => inside,
         };
         found.same(
@@ -198,11 +200,11 @@ fn clocks(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
                 continue;
             };
             let waits = [
-                Kind::AllReduce,
-                Kind::AllGather,
-                Kind::ReduceScatter,
-                Kind::AllToAll,
-                Kind::Barrier,
+                CollectiveOp::AllReduce,
+                CollectiveOp::AllGather,
+                CollectiveOp::ReduceScatter,
+                CollectiveOp::AllToAll,
+                CollectiveOp::Barrier,
             ];
             if waits.contains(&a.kind) {
                 low = low.max(a.start.ps() - b.end.ps());

@@ -13,7 +13,7 @@ use std::path::Path;
 use stepscope_test_data::Corpus;
 
 use serde_json::Value;
-use stepscope_analysis::collectives::{Kind, collectives};
+use stepscope_analysis::collectives::{CollectiveOp, collectives};
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::kernels::{By, kernels};
 use stepscope_analysis::launch::Launches;
@@ -235,7 +235,7 @@ fn collectives_equal_tracelens() {
         let launches = Launches::from_trace(&run.trace, &devices, &cancel).unwrap();
         let found = collectives(&run.trace, &devices, &launches, &cancel).unwrap();
         // Group, kind, type and bytes: count and time.
-        let mut ours: BTreeMap<(Kind, String, u64), (u64, f64)> = BTreeMap::new();
+        let mut ours: BTreeMap<(CollectiveOp, String, u64), (u64, f64)> = BTreeMap::new();
         for part in &found.parts {
             let key = (part.kind, part.dtype.clone(), part.bytes.unwrap_or(0));
             let sum = ours.entry(key).or_default();
@@ -243,7 +243,7 @@ fn collectives_equal_tracelens() {
             sum.1 += part.dur().as_ns_f64() / 1e3;
         }
         for row in traces::csv(&truth) {
-            let kind = Kind::from_name(&row["Collective name"]);
+            let kind = CollectiveOp::from_name(&row["Collective name"]);
             let bytes = (number(&row["In msg size (MB)_first"]) * 1_048_576.0).round() as u64;
             let key = (kind, row["dtype"].clone(), bytes);
             let (count, total) = ours.get(&key).copied().unwrap_or_default();

@@ -6,79 +6,6 @@ use crate::json::members::{elements, members};
 use crate::json::scan::{JsonType, Value};
 use crate::json::value::{TopLevel, find, key_text, visit_members, whole, with_value};
 
-/// The number in `ProfilerStep#7`.
-pub(crate) fn step_of_name(name: &str) -> Option<i64> {
-    name.strip_prefix("ProfilerStep#")?.parse().ok()
-}
-
-/// Who did an event, as far as its category says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Executor {
-    /// The category does not say.
-    #[default]
-    Unknown,
-    /// A thread of the program.
-    Host,
-    /// A device.
-    Device,
-}
-
-/// Who did the events of this category (kineto's words since 2020, NVIDIA, AMD, Intel and Meta).
-///
-/// The numbers of processes and threads say nothing: kineto numbers devices from 0 and names
-/// processes 0 to 15 "GPU N", and a program in a container is process 1.
-pub(crate) fn executor_of_category(category: &str) -> Executor {
-    const DEVICE: [&str; 14] = [
-        "kernel",
-        "xpu_kernel",
-        "concurrent_kernel",
-        "gpu_memcpy",
-        "gpu_memset",
-        "gpu_user_annotation",
-        "memcpy",
-        "memset",
-        "hip_memcpy",
-        "cuda_sync",
-        "cuda_event",
-        "cuda_profiler_range",
-        "mtia_ccp_events",
-        "gpu_pm_counter",
-    ];
-    const HOST: [&str; 16] = [
-        "cpu_op",
-        "operator",
-        "cpu_instant_event",
-        "user_annotation",
-        "python_function",
-        "cuda_runtime",
-        "cuda_driver",
-        "runtime",
-        "hip_runtime",
-        "hip_api",
-        "hsa_api",
-        "xpu_runtime",
-        "xpu_driver",
-        "mtia_runtime",
-        "privateuse1_runtime",
-        "privateuse1_driver",
-    ];
-    let is_one_of = |words: &[&str]| words.iter().any(|word| category.eq_ignore_ascii_case(word));
-    if is_one_of(&DEVICE) {
-        Executor::Device
-    } else if is_one_of(&HOST) {
-        Executor::Host
-    } else {
-        Executor::Unknown
-    }
-}
-
-/// Whether a `ProfilerStep#N` of this category is the step itself, and not its shadow on a GPU.
-pub(crate) fn may_mark_steps(category: &str) -> bool {
-    ["user_annotation", "cpu_op", "operator"]
-        .iter()
-        .any(|word| category.eq_ignore_ascii_case(word))
-}
-
 /// Nanoseconds that must be added to the file's clock to get Unix time, as a member says.
 pub(crate) fn unix_base_ns(bytes: &[u8], top: &TopLevel) -> Option<i64> {
     UNIX_BASES
@@ -244,24 +171,4 @@ fn writer_errors<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
             sink.diagnose(Diagnostic::WriterError, 1, line.text.trim_end());
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_and_categories_are_known_in_every_age() {
-        assert_eq!(step_of_name("ProfilerStep#12"), Some(12));
-        assert_eq!(step_of_name("ProfilerStep*"), None);
-        for category in ["Kernel", "gpu_memcpy", "gpu_user_annotation"] {
-            assert_eq!(executor_of_category(category), Executor::Device);
-        }
-        for category in ["cpu_op", "Operator", "cuda_runtime", "python_function"] {
-            assert_eq!(executor_of_category(category), Executor::Host);
-        }
-        assert_eq!(executor_of_category("Trace"), Executor::Unknown);
-        assert!(may_mark_steps("Operator") && may_mark_steps("user_annotation"));
-        assert!(!may_mark_steps("gpu_user_annotation"));
-    }
 }

@@ -4,6 +4,7 @@
 //! events and metadata need the whole file: only their places are kept ([`Mark`], 24 bytes each).
 
 use memchr::memmem;
+use stepscope_model::vocabulary::kineto::Executor;
 use stepscope_model::{
     ArgRef, Cancelled, Dur, EventSink, FlowKey, InstantIn, NameId, SliceFlags, SliceFlow, SliceIn,
     Time, TrackId,
@@ -15,7 +16,6 @@ use super::names::{Name, Names};
 use super::read_issues::ReadIssue;
 use super::tracks::{Row, RowKind, device_key};
 use crate::chrome_json::dialect::stepscope::{self, Extension};
-use crate::chrome_json::dialect::torch::Executor;
 use crate::chrome_json::entry::{self, Entry, Next, find_entry, next_element, process_text};
 use crate::json::members::members;
 use crate::json::number::{NotTime, ps_from_us_text};

@@ -1,11 +1,11 @@
 //! Names, order and kinds of tracks, from metadata entries (`ph` M).
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::vocabulary::kineto::Executor;
 use stepscope_model::{ArgValue, Diagnostic, EventSink, TrackKind, TrackPatch};
 
 use super::tracks::{Row, RowKind, Rows, device_key};
 use crate::chrome_json::dialect::stepscope::{KIND_WORDS, TRACK_ENTRY};
-use crate::chrome_json::dialect::torch::Executor;
 use crate::chrome_json::entry::{Entry, entry, process_text};
 use crate::json::scan::JsonType;
 use crate::json::value::{key_text, visit_members};

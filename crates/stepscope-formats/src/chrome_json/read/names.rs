@@ -4,9 +4,10 @@
 //! text that fell into it; comparing bytes is cheaper than undoing escapes, checking UTF-8 and
 //! asking the sink again. What a name means (a step, a device's category) is worked out once.
 
+use stepscope_model::vocabulary::kineto::{self, Category, Executor};
 use stepscope_model::{EventSink, NameId};
 
-use crate::chrome_json::dialect::torch::{self, Executor, Hints};
+use crate::chrome_json::dialect::torch::Hints;
 use crate::json::scan::{ByteRange, JsonType, Value};
 use crate::json::text::unescape;
 
@@ -78,12 +79,13 @@ impl<'a> Names<'a> {
 fn intern<S: EventSink>(sink: &mut S, raw: &[u8], json_type: JsonType, hints: &mut Hints) -> Name {
     let text = unescape(raw, json_type == JsonType::Str { escaped: true });
     hints.look_at(&text.text);
+    let category = Category::from_name(&text.text);
     Name {
         id: sink.name(&text.text),
         repaired: text.repaired,
-        step: torch::step_of_name(&text.text),
-        executor: torch::executor_of_category(&text.text),
-        may_mark_steps: torch::may_mark_steps(&text.text),
+        step: kineto::step_number(&text.text),
+        executor: category.map_or(Executor::Unknown, Category::executor),
+        may_mark_steps: category.is_some_and(Category::may_mark_steps),
     }
 }
 

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto::{self, Category};
 use stepscope_model::{
     ArgRef, Dur, EventSink, InstantIn, NameId, SliceFlags, SliceIn, SourceId, Time, TrackKind,
     TrackPatch,
@@ -23,7 +24,6 @@ use super::flows::attached_flows;
 use super::read_issues::{ReadIssue, ReadIssues};
 use super::tracks::{Row, RowKind, Rows};
 use crate::chrome_json::dialect::stepscope::{self, Extension};
-use crate::chrome_json::dialect::torch;
 use crate::chrome_json::entry::{Entry, entry, process_text};
 use crate::json::members::members;
 use crate::json::scan::{ByteRange, JsonType, Value};
@@ -147,8 +147,11 @@ impl Pairing<'_> {
         } else {
             SliceFlags::NONE
         };
-        let named_step = torch::step_of_name(&name_text)
-            .filter(|_| category_text.is_empty() || torch::may_mark_steps(&category_text))
+        let named_step = kineto::step_number(&name_text)
+            .filter(|_| {
+                category_text.is_empty()
+                    || Category::from_name(&category_text).is_some_and(Category::may_mark_steps)
+            })
             .filter(|_| self.steps != Steps::ExtensionOnly);
         let length = pair.end_ps.saturating_sub(pair.begin.time_ps).max(0);
         let slice = SliceIn {

@@ -5,6 +5,7 @@
 //! from [`TrackRecord`]s for our own.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::xla::DeviceLine;
 use stepscope_model::{Diagnostic, EventSink, NameId, ReadContext, TrackId, TrackKind, TrackPatch};
 
 use super::facts::{neuron_core, plane_name, stream_number};
@@ -203,7 +204,7 @@ impl<'a> Reading<'a> {
         let recorded = plane.records.get(&head.id).cloned();
         let is_foreign = recorded.is_none();
         let record = recorded.unwrap_or_else(|| plane.inherited());
-        let steps = name == "Steps" || name == "Sparse Core Steps";
+        let steps = DeviceLine::from_name(&name) == DeviceLine::Steps;
         let counters = name == COUNTERS_LINE && is_foreign;
         let kind = record.kind.unwrap_or({
             if counters {
@@ -370,13 +371,13 @@ fn numbered(key: &str, number: u64) -> String {
 /// Position of a line among those of its plane.
 fn line_rank(name: &str, is_device: bool) -> i64 {
     if is_device {
-        match name {
-            "Steps" => 0,
-            "XLA Modules" => 1,
-            "XLA Ops" => 2,
-            "Async XLA Ops" => 3,
-            _ if name.starts_with("Stream #") => 4,
-            _ => 5,
+        match DeviceLine::from_name(name) {
+            DeviceLine::Steps => 0,
+            DeviceLine::Modules => 1,
+            DeviceLine::Ops => 2,
+            DeviceLine::AsyncOps => 3,
+            DeviceLine::Other if name.starts_with("Stream #") => 4,
+            DeviceLine::Summary | DeviceLine::Other => 5,
         }
     } else {
         i64::from(!(name.starts_with("python") || name.starts_with("main")))

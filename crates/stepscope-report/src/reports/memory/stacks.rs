@@ -1,6 +1,7 @@
 //! Texts of records, numbered: their stacks, and whatever else they are grouped by.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId};
 use stepscope_store::Trace;
 
@@ -139,7 +140,7 @@ impl<'a> StackFinder<'a> {
             trace,
             memory,
             names: by_text(trace, |name| name.starts_with('$')),
-            categories: by_text(trace, |category| category == "python_function"),
+            categories: by_text(trace, kineto::is_python_function),
         }
     }
 
