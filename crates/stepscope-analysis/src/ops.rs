@@ -40,6 +40,7 @@ pub mod trend;
 
 use std::ops::Range;
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{Cancelled, SliceKind, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
@@ -316,7 +317,7 @@ pub fn likely(trace: &Trace) -> Vec<By> {
             .tracks()
             .iter()
             .any(|track| track.kind == TrackKind::DeviceQueue && class::is_xla_ops(track));
-    let tensorflow = crate::producer::is_of(trace, "TensorFlow");
+    let tensorflow = crate::producer::is_of(trace, Producer::TensorFlow);
     let mut found = Vec::new();
     if operators || tensorflow {
         found.push(By::Framework);

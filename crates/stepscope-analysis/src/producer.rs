@@ -1,12 +1,14 @@
-//! Producer of a run: the facts `kind` and `kind.…` of its files.
+//! Producers of a run, as its files tell.
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_store::{FactValue, Trace};
 
-/// Returns whether a file of the run is of this kind: `JAX`, `PyTorch`, `XLA`, `TensorFlow`, `NEURON`, `Rust`.
-pub fn is_of(trace: &Trace, kind: &str) -> bool {
+/// Returns whether this producer took part in a file of the run.
+pub fn is_of(trace: &Trace, producer: Producer) -> bool {
     let mut facts = trace.files().iter().flat_map(|file| &file.facts);
-    facts.any(|(key, value)| {
-        let named = key == "kind" && *value == FactValue::Text(kind.to_owned());
-        named || (key.strip_prefix("kind.") == Some(kind) && *value == FactValue::Bool(true))
+    facts.any(|(key, value)| match value {
+        FactValue::Text(name) => key == "kind" && name == producer.name(),
+        FactValue::Bool(true) => Producer::from_fact(key) == Some(producer),
+        _ => false,
     })
 }

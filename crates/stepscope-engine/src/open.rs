@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
 use stepscope_formats::{Format, FormatError, detect, gzip};
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, EventSink, ReadContext, SharedBytes, SourceId, forward_to_sink,
 };
@@ -397,17 +398,6 @@ impl EventSink for Watched {
 
 /// The badges of an opened run, in the order in which they are shown.
 pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
-    const ORDER: &[&str] = &[
-        "JAX",
-        "PyTorch",
-        "XLA",
-        "NEURON",
-        "TensorFlow",
-        "Lightning",
-        "Rust",
-        "Python",
-        "Nsight",
-    ];
     let mut kinds: Vec<String> = from_names.to_vec();
     let mut add = |kind: &str| {
         if !kind.is_empty() && !kinds.iter().any(|known| known == kind) {
@@ -428,15 +418,15 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
         }
     }
     // Where nothing better is known, the format is the badge.
-    let container = |kind: &String| kind == "Chrome" || kind == "Perfetto";
+    let container = |kind: &String| Producer::from_name(kind).is_some_and(Producer::is_format);
     if !kinds.iter().all(container) {
         kinds.retain(|kind| !container(kind));
     }
     if kinds.is_empty() {
         for file in trace.files() {
             let kind = match file.spec.format.as_str() {
-                "chrome-json" => "Chrome",
-                "perfetto" => "Perfetto",
+                "chrome-json" => Producer::Chrome.name(),
+                "perfetto" => Producer::Perfetto.name(),
                 _ => continue,
             };
             if !kinds.iter().any(|known| known == kind) {
@@ -445,8 +435,8 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
         }
     }
     kinds.sort_by_key(|kind| {
-        let place = ORDER.iter().position(|known| known == kind);
-        (place.unwrap_or(ORDER.len()), kind.clone())
+        let known = Producer::from_name(kind);
+        (known.is_none(), known, kind.clone())
     });
     kinds
 }

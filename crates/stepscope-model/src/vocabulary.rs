@@ -5,4 +5,5 @@
 
 pub mod collective;
 pub mod kineto;
+pub mod producer;
 pub mod xla;

@@ -10,6 +10,7 @@ use stepscope_analysis::python_calls::is_call;
 use stepscope_analysis::timeline_query::statistics_tree::statistics;
 use stepscope_compat::lightning_actions;
 use stepscope_model::vocabulary::kineto;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ProfileKind, TrackKind};
 use stepscope_store::Trace;
 
@@ -55,7 +56,7 @@ pub fn availability(trace: &Trace, has_steps: bool) -> RunAvailability {
             hint: Some(hint(trace, lack)).filter(|line| !line.is_empty()),
         },
     };
-    let neuron = is_of(trace, "NEURON").then_some(NEURON_TOOLS);
+    let neuron = is_of(trace, Producer::Neuron).then_some(NEURON_TOOLS);
     RunAvailability {
         tools: TOOLS
             .iter()
@@ -170,7 +171,7 @@ impl Contents {
                 .any(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0),
             python: false,
             actions: false,
-            torch: is_of(trace, "PyTorch") || has_torch_operators(trace),
+            torch: is_of(trace, Producer::PyTorch) || has_torch_operators(trace),
         };
         // One pass over the distinct names.
         trace.find_names(&mut |name| {

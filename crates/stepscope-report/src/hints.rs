@@ -3,6 +3,9 @@
 //! A run of a framework without such a line, and a run whose writer is unknown, gets none: a line of
 //! another framework would be wrong advice.
 
+use stepscope_model::vocabulary::producer::Producer::{
+    self, Jax, Lightning, Neuron, PyTorch, Python, Rust, TensorFlow, Xla,
+};
 use stepscope_store::Trace;
 
 use stepscope_analysis::producer::is_of;
@@ -40,17 +43,10 @@ pub enum Lack {
     Steps,
 }
 
-const NEURON: &str = "NEURON";
-const XLA: &str = "XLA";
-const JAX: &str = "JAX";
-const LIGHTNING: &str = "Lightning";
-const TORCH: &str = "PyTorch";
-const TENSORFLOW: &str = "TensorFlow";
-const RUST: &str = "Rust";
-const PYTHON: &str = "Python";
-
 /// Frameworks in the order in which they are looked for: one that builds on another comes first.
-const FRAMEWORKS: &[&str] = &[NEURON, XLA, JAX, LIGHTNING, TORCH, TENSORFLOW, RUST, PYTHON];
+const FRAMEWORKS: &[Producer] = &[
+    Neuron, Xla, Jax, Lightning, PyTorch, TensorFlow, Rust, Python,
+];
 
 /// Returns the line that records what is lacking, in the framework that wrote the run; empty when
 /// there is none.
@@ -58,8 +54,8 @@ pub fn hint(trace: &Trace, lack: Lack) -> &'static str {
     let lines = lines(lack);
     FRAMEWORKS
         .iter()
-        .filter(|framework| is_of(trace, framework))
-        .find_map(|framework| line_of(lines, framework))
+        .filter(|framework| is_of(trace, **framework))
+        .find_map(|framework| line_of(lines, *framework))
         .unwrap_or_default()
 }
 
@@ -69,13 +65,13 @@ pub(crate) fn hints(trace: &Trace, lack: Lack) -> Vec<(&'static str, &'static st
     let lines = lines(lack);
     FRAMEWORKS
         .iter()
-        .filter(|framework| is_of(trace, framework))
-        .filter_map(|framework| Some((*framework, line_of(lines, framework)?)))
+        .filter(|framework| is_of(trace, **framework))
+        .filter_map(|framework| Some((framework.name(), line_of(lines, *framework)?)))
         .take(1)
         .collect()
 }
 
-fn line_of(lines: &[(&str, &'static str)], framework: &str) -> Option<&'static str> {
+fn line_of(lines: &[(Producer, &'static str)], framework: Producer) -> Option<&'static str> {
     let found = lines.iter().find(|(known, _)| *known == framework);
     found.map(|(_, line)| *line)
 }
@@ -93,201 +89,201 @@ const LIGHTNING_TRACE: &str =
     "Trainer(profiler=stepscope.lightning.SimpleProfiler(dirpath=\"reports\", log_dir=\"logs\"))";
 const XLA_LABEL: &str = "with xp.Trace(\"forward\"):  # around a part of the program";
 
-const TIMES: &[(&str, &str)] = &[
-    (NEURON, XLA_TRACE),
-    (XLA, XLA_TRACE),
-    (JAX, JAX_TRACE),
-    (LIGHTNING, LIGHTNING_TRACE),
-    (TORCH, TORCH_TRACE),
-    (TENSORFLOW, TENSORFLOW_TRACE),
-    (RUST, RUST_TRACE),
-    (PYTHON, PYTHON_TRACE),
+const TIMES: &[(Producer, &str)] = &[
+    (Neuron, XLA_TRACE),
+    (Xla, XLA_TRACE),
+    (Jax, JAX_TRACE),
+    (Lightning, LIGHTNING_TRACE),
+    (PyTorch, TORCH_TRACE),
+    (TensorFlow, TENSORFLOW_TRACE),
+    (Rust, RUST_TRACE),
+    (Python, PYTHON_TRACE),
 ];
-const KERNELS: &[(&str, &str)] = &[
+const KERNELS: &[(Producer, &str)] = &[
     (
-        NEURON,
+        Neuron,
         "xp.start_trace(\"logs\")  # with NEURON_PROFILE set, on a Neuron device",
     ),
     (
-        XLA,
+        Xla,
         "xp.start_trace(\"logs\")  # with PJRT_DEVICE=CUDA, TPU or NEURON",
     ),
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # with JAX_PLATFORMS=cuda, rocm or tpu",
     ),
     (
-        TORCH,
+        PyTorch,
         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
     ),
     (
-        TENSORFLOW,
+        TensorFlow,
         "tf.profiler.experimental.start(\"logs\")  # on a machine with a GPU or TPU",
     ),
 ];
-const MEMORY: &[(&str, &str)] = &[
+const MEMORY: &[(Producer, &str)] = &[
     (
-        XLA,
+        Xla,
         "xp.start_trace(\"logs\")  # on a GPU or TPU, whose allocators XLA records by itself",
     ),
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # on a GPU or TPU, whose allocators XLA records by itself",
     ),
-    (TORCH, "torch.profiler.profile(profile_memory=True)"),
+    (PyTorch, "torch.profiler.profile(profile_memory=True)"),
     (
-        TENSORFLOW,
+        TensorFlow,
         "tf.profiler.experimental.start(\"logs\")  # on a GPU or TPU",
     ),
 ];
-const RANKS: &[(&str, &str)] = &[
+const RANKS: &[(Producer, &str)] = &[
     (
-        NEURON,
+        Neuron,
         "xp.start_trace(\"logs\")  # in every process, into one shared folder",
     ),
     (
-        XLA,
+        Xla,
         "xp.start_trace(\"logs\")  # in every process, into one shared folder",
     ),
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # in every process, into one shared folder",
     ),
     (
-        TORCH,
+        PyTorch,
         "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\")  # in every rank, into one folder",
     ),
     (
-        TENSORFLOW,
+        TensorFlow,
         "tf.profiler.experimental.start(\"logs\")  # in every worker, into one shared folder",
     ),
     (
-        RUST,
+        Rust,
         "stepscope::start_trace(\"logs\")?;  // in every process, into one shared folder",
     ),
 ];
-const COLLECTIVES: &[(&str, &str)] = &[
-    (XLA, "xp.start_trace(\"logs\")  # in every process"),
+const COLLECTIVES: &[(Producer, &str)] = &[
+    (Xla, "xp.start_trace(\"logs\")  # in every process"),
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # in every process of jax.distributed",
     ),
     (
-        TORCH,
+        PyTorch,
         "torch.profiler.profile(record_shapes=True)  # in every rank, for NCCL with TORCH_NCCL_ENABLE_TIMING=1",
     ),
 ];
-const FLOPS: &[(&str, &str)] = &[
+const FLOPS: &[(Producer, &str)] = &[
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # on a TPU, where XLA counts them by itself",
     ),
-    (TORCH, "torch.profiler.profile(record_shapes=True)"),
+    (PyTorch, "torch.profiler.profile(record_shapes=True)"),
 ];
-const FRAMEWORK_OPS: &[(&str, &str)] = &[
+const FRAMEWORK_OPS: &[(Producer, &str)] = &[
     (
-        TORCH,
+        PyTorch,
         "with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:",
     ),
-    (TENSORFLOW, TENSORFLOW_TRACE),
+    (TensorFlow, TENSORFLOW_TRACE),
 ];
-const HLO_OPS: &[(&str, &str)] = &[
-    (XLA, XLA_TRACE),
+const HLO_OPS: &[(Producer, &str)] = &[
+    (Xla, XLA_TRACE),
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # with host_tracer_level=2 or more on CPU",
     ),
 ];
-const MODULES: &[(&str, &str)] = &[(
-    TORCH,
+const MODULES: &[(Producer, &str)] = &[(
+    PyTorch,
     "torch.profiler.profile(with_modules=True, with_stack=True)",
 )];
-const PYTHON_FUNCTIONS: &[(&str, &str)] = &[
+const PYTHON_FUNCTIONS: &[(Producer, &str)] = &[
     (
-        JAX,
+        Jax,
         "jax.profiler.start_trace(\"logs\")  # with options.python_tracer_level = 1",
     ),
-    (TORCH, "torch.profiler.profile(with_stack=True)"),
+    (PyTorch, "torch.profiler.profile(with_stack=True)"),
     (
-        PYTHON,
+        Python,
         "stepscope.start_trace(\"logs\", options=stepscope.ProfileOptions(python_tracer_level=1))",
     ),
 ];
-const LABELS: &[(&str, &str)] = &[
-    (NEURON, XLA_LABEL),
-    (XLA, XLA_LABEL),
+const LABELS: &[(Producer, &str)] = &[
+    (Neuron, XLA_LABEL),
+    (Xla, XLA_LABEL),
     (
-        JAX,
+        Jax,
         "with jax.profiler.TraceAnnotation(\"forward\"):  # around a part of the program",
     ),
     (
-        TORCH,
+        PyTorch,
         "with torch.profiler.record_function(\"forward\"):  # around a part of the program",
     ),
     (
-        TENSORFLOW,
+        TensorFlow,
         "with tf.profiler.experimental.Trace(\"forward\"):  # around a part of the program",
     ),
     (
-        RUST,
+        Rust,
         "let _span = stepscope::span!(\"forward\");  // at the start of a part of the program",
     ),
     (
-        PYTHON,
+        Python,
         "with stepscope.Trace(\"forward\"):  # around a part of the program",
     ),
 ];
-const ACTIONS: &[(&str, &str)] = &[
-    (LIGHTNING, LIGHTNING_TRACE),
-    (TORCH, LIGHTNING_TRACE),
-    (PYTHON, LIGHTNING_TRACE),
+const ACTIONS: &[(Producer, &str)] = &[
+    (Lightning, LIGHTNING_TRACE),
+    (PyTorch, LIGHTNING_TRACE),
+    (Python, LIGHTNING_TRACE),
 ];
-const INPUT: &[(&str, &str)] = &[
+const INPUT: &[(Producer, &str)] = &[
     (
-        NEURON,
+        Neuron,
         "with xp.Trace(\"data\"):  # around what fetches the next batch",
     ),
     (
-        XLA,
+        Xla,
         "with xp.Trace(\"data\"):  # around what fetches the next batch",
     ),
     (
-        JAX,
+        Jax,
         "with jax.profiler.TraceAnnotation(\"data\"):  # around what fetches the next batch",
     ),
     (
-        TORCH,
+        PyTorch,
         "with torch.profiler.record_function(\"data\"):  # around what fetches the next batch",
     ),
     (
-        RUST,
+        Rust,
         "let _span = stepscope::span!(\"data\");  // around what fetches the next batch",
     ),
     (
-        PYTHON,
+        Python,
         "with stepscope.Trace(\"data\"):  # around what fetches the next batch",
     ),
 ];
-const STEPS: &[(&str, &str)] = &[
-    (NEURON, "with xp.StepTrace(\"train\", step_num=n):"),
-    (XLA, "with xp.StepTrace(\"train\", step_num=n):"),
+const STEPS: &[(Producer, &str)] = &[
+    (Neuron, "with xp.StepTrace(\"train\", step_num=n):"),
+    (Xla, "with xp.StepTrace(\"train\", step_num=n):"),
     (
-        JAX,
+        Jax,
         "with jax.profiler.StepTraceAnnotation(\"train\", step_num=n):",
     ),
     (
-        TORCH,
+        PyTorch,
         "profiler.step()  # at the end of each iteration, with torch.profiler.profile(...) as profiler",
     ),
     (
-        TENSORFLOW,
+        TensorFlow,
         "with tf.profiler.experimental.Trace(\"train\", step_num=n, _r=1):",
     ),
-    (RUST, "let _step = stepscope::step(n);"),
-    (PYTHON, "with stepscope.StepTrace(\"train\", step_num=n):"),
+    (Rust, "let _step = stepscope::step(n);"),
+    (Python, "with stepscope.StepTrace(\"train\", step_num=n):"),
 ];
 
-fn lines(lack: Lack) -> &'static [(&'static str, &'static str)] {
+fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
     match lack {
         Lack::Times => TIMES,
         Lack::Kernels => KERNELS,
@@ -308,7 +304,6 @@ fn lines(lack: Lack) -> &'static [(&'static str, &'static str)] {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_model::{ArgValue, EventSink};
     use stepscope_store::{FileSpec, TraceBuilder};
 
     use super::*;
@@ -330,11 +325,11 @@ mod tests {
         Lack::Steps,
     ];
 
-    fn trace_of(kinds: &[&str]) -> Trace {
+    fn trace_of(producers: &[Producer]) -> Trace {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
-        for kind in kinds {
-            sink.fact(&format!("kind.{kind}"), ArgValue::Bool(true));
+        for producer in producers {
+            producer.emit(&mut sink);
         }
         builder.add(sink);
         builder.finish()
@@ -342,35 +337,37 @@ mod tests {
 
     #[test]
     fn an_unknown_framework_gets_no_line_of_another() {
-        let trace = trace_of(&["rocprofv3"]);
+        let trace = trace_of(&[Producer::Rocprof]);
         assert!(ALL.iter().all(|lack| hint(&trace, *lack).is_empty()));
     }
 
     #[test]
     fn a_run_gets_lines_of_its_own_framework() {
-        let foreign = |kind: &str| match kind {
-            RUST => ["torch.", "jax.", "tf.profiler"],
-            JAX => ["torch.", "stepscope::", "tf.profiler"],
-            NEURON => ["torch.profiler", "jax.", "stepscope::"],
+        let foreign = |producer: Producer| match producer {
+            Rust => ["torch.", "jax.", "tf.profiler"],
+            Jax => ["torch.", "stepscope::", "tf.profiler"],
+            Neuron => ["torch.profiler", "jax.", "stepscope::"],
             _ => ["jax.", "stepscope::", "tf.profiler"],
         };
-        for kind in [RUST, JAX, NEURON, TORCH] {
-            let trace = trace_of(&[kind]);
+        for producer in [Rust, Jax, Neuron, PyTorch] {
+            let trace = trace_of(&[producer]);
             for lack in ALL {
                 let line = hint(&trace, *lack);
-                let other = foreign(kind).into_iter().find(|word| line.contains(word));
-                assert_eq!(other, None, "{kind}, {lack:?}: {line}");
+                let other = foreign(producer)
+                    .into_iter()
+                    .find(|word| line.contains(word));
+                assert_eq!(other, None, "{producer:?}, {lack:?}: {line}");
             }
-            assert!(!hint(&trace, Lack::Steps).is_empty(), "{kind}");
+            assert!(!hint(&trace, Lack::Steps).is_empty(), "{producer:?}");
         }
     }
 
     #[test]
     fn the_framework_that_builds_on_another_comes_first() {
-        let trace = trace_of(&[TORCH, XLA]);
+        let trace = trace_of(&[PyTorch, Xla]);
         assert_eq!(
             hints(&trace, Lack::Steps),
-            [(XLA, "with xp.StepTrace(\"train\", step_num=n):")]
+            [("XLA", "with xp.StepTrace(\"train\", step_num=n):")]
         );
     }
 }

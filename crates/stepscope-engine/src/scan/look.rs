@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use stepscope_formats::{detect, gzip};
+use stepscope_model::vocabulary::producer::Producer;
 
 use super::FoundFile;
 use crate::files::{Beneath, Stamp, open_to_read};
@@ -94,13 +95,13 @@ pub(super) fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64>
 pub(super) fn kinds_of(file: &FoundFile) -> Vec<String> {
     let name = file.name.to_ascii_lowercase();
     let kind = if name.contains(".pt.trace.json") {
-        "PyTorch"
+        Producer::PyTorch
     } else if name.starts_with("neuron_") {
-        "NEURON"
+        Producer::Neuron
     } else if file.class == NameClass::Perfetto {
-        "Perfetto"
+        Producer::Perfetto
     } else {
         return Vec::new();
     };
-    vec![kind.to_owned()]
+    vec![kind.name().to_owned()]
 }

@@ -5,8 +5,9 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
-    ArgValue, Diagnostic, EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, ReadContext,
+    Diagnostic, EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, ReadContext,
     SharedBytes,
 };
 
@@ -62,7 +63,7 @@ pub fn read<S: EventSink>(
             "counts or times that make no sense are taken for 0",
         );
     }
-    sink.fact("kind.Python", ArgValue::Bool(true));
+    Producer::Python.emit(sink);
     sink.profile(profile);
     Ok(())
 }

@@ -4,8 +4,9 @@
 
 mod pstats_text;
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
-    ArgValue, Diagnostic, EventSink, Profile, ProfileKind, ProfileRow, ReadContext, SharedBytes,
+    Diagnostic, EventSink, Profile, ProfileKind, ProfileRow, ReadContext, SharedBytes,
 };
 
 use crate::FormatError;
@@ -52,7 +53,7 @@ pub fn read<S: EventSink>(
     if reader.open_tables > 0 {
         sink.diagnose(Diagnostic::Truncated, 1, "a table has no last line");
     }
-    sink.fact("kind.Lightning", ArgValue::Bool(true));
+    Producer::Lightning.emit(sink);
     for profile in reader.profiles {
         sink.profile(profile);
     }

@@ -1,6 +1,7 @@
 //! Second pass: the records.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
     ArgRef, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowDirection, FlowKey, NameId,
     ReadContext, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
@@ -156,7 +157,7 @@ fn first_time(bytes: &[u8]) -> Option<u64> {
 }
 
 fn facts<S: EventSink>(process: &Process, sink: &mut S) {
-    sink.fact("kind", ArgValue::Str("rocprofv3"));
+    sink.fact("kind", ArgValue::Str(Producer::Rocprof.name()));
     sink.fact("host", ArgValue::Str(&process.host));
     if let Ok(pid) = i64::try_from(process.pid) {
         sink.fact("pid", ArgValue::Int(pid));

@@ -3,6 +3,7 @@
 
 use crate::step_notes::step_notes;
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{Cancelled, Dur, NameId, TrackId};
 use stepscope_store::Trace;
 
@@ -139,11 +140,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 /// Whether nothing but the format of its files is known of a run: a browser's trace, one of Android.
 fn is_of_no_framework(trace: &Trace) -> bool {
     let facts = trace.files().iter().flat_map(|file| &file.facts);
-    let mut kinds = facts
-        .filter(|(key, _)| key.starts_with("kind."))
-        .map(|(key, _)| key.as_str())
+    let mut producers = facts
+        .filter_map(|(key, _)| Producer::from_fact(key))
         .peekable();
-    kinds.peek().is_some() && kinds.all(|kind| matches!(kind, "kind.Chrome" | "kind.Perfetto"))
+    producers.peek().is_some() && producers.all(Producer::is_format)
 }
 
 /// What is in a run in which nothing of a framework is known: its slices by name and track.

@@ -1,5 +1,6 @@
 //! Words of the programs that write Chrome JSON: PyTorch above all, also JAX, Neuron, Chrome.
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, Diagnostic, EventSink};
 
 use crate::json::members::{elements, members};
@@ -77,7 +78,7 @@ pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
             ("Framework", _) => {
                 with_value(bytes, value, |value| {
                     if matches!(value, ArgValue::Str("pytorch-lightning")) {
-                        badge(sink, "Lightning");
+                        Producer::Lightning.emit(sink);
                     }
                 });
             }
@@ -96,10 +97,6 @@ pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
     }
 }
 
-fn badge<S: EventSink>(sink: &mut S, word: &str) {
-    sink.fact(&format!("kind.{word}"), ArgValue::Bool(true));
-}
-
 /// Facts `kind` and `kind.…`: who wrote the file.
 pub(crate) fn emit_badges<S: EventSink>(
     bytes: &[u8],
@@ -112,26 +109,26 @@ pub(crate) fn emit_badges<S: EventSink>(
     let torch = is_torch(bytes, top);
     let neuron = hints.neuron || has(b"neuronStartTimestampNs");
     let python = has(b"viztracer_metadata");
-    let words = [
-        (torch || (is_xla && hints.torch_xla), "PyTorch"),
-        (is_xla && hints.jax && !hints.torch_xla, "JAX"),
-        (is_xla, "XLA"),
-        (neuron, "NEURON"),
-        (python, "Python"),
+    let producers = [
+        (torch || (is_xla && hints.torch_xla), Producer::PyTorch),
+        (is_xla && hints.jax && !hints.torch_xla, Producer::Jax),
+        (is_xla, Producer::Xla),
+        (neuron, Producer::Neuron),
+        (python, Producer::Python),
     ];
-    let mut main = "Chrome";
-    for (_, word) in words.iter().rev().filter(|(is, _)| *is) {
-        badge(sink, word);
-        main = word;
+    let mut main = Producer::Chrome;
+    for (_, producer) in producers.iter().rev().filter(|(is, _)| *is) {
+        producer.emit(sink);
+        main = *producer;
     }
-    if hints.chrome || main == "Chrome" {
-        badge(sink, "Chrome");
+    if hints.chrome || main == Producer::Chrome {
+        Producer::Chrome.emit(sink);
     }
-    sink.fact("kind", ArgValue::Str(main));
+    sink.fact("kind", ArgValue::Str(main.name()));
     let writer = match main {
-        "PyTorch" if torch => "torch",
-        "PyTorch" => "torch_xla",
-        "JAX" => "jax",
+        Producer::PyTorch if torch => "torch",
+        Producer::PyTorch => "torch_xla",
+        Producer::Jax => "jax",
         _ => return,
     };
     sink.fact("writer", ArgValue::Str(writer));

@@ -1,6 +1,7 @@
 //! Everything that is not an event: what the file says about the run, and what is reported and
 //! emitted at the end.
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, Diagnostic, Epoch, EventSink, NameId, SourceId};
 
 use super::Reader;
@@ -214,7 +215,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
 
     fn report(&mut self) {
         if self.own_epoch.is_none() {
-            self.sink.fact("kind.Perfetto", ArgValue::Bool(true));
+            Producer::Perfetto.emit(self.sink);
             self.report_kinds();
         }
         let lost = &self.lost;

@@ -1,5 +1,6 @@
 //! What a file says about the run: host, versions, devices, which program wrote it.
 
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, EventSink};
 
 use super::index::{PlaneFrame, PlaneIndex, Span};
@@ -192,25 +193,24 @@ impl Origin {
 
     /// Gives the badges and the writer's name.
     pub(crate) fn conclude<S: EventSink>(&self, sink: &mut S) {
-        let mut kind = |name: &str| sink.fact(&format!("kind.{name}"), ArgValue::Bool(true));
         let jax = self.jax_version.is_some() || self.jax;
         if jax {
-            kind("JAX");
+            Producer::Jax.emit(sink);
         }
         if self.torch_xla {
-            kind("PyTorch");
+            Producer::PyTorch.emit(sink);
         }
         if self.tensorflow && !jax && !self.torch_xla {
-            kind("TensorFlow");
+            Producer::TensorFlow.emit(sink);
         }
         if self.neuron {
-            kind("NEURON");
+            Producer::Neuron.emit(sink);
         }
         if self.torch_xla || (self.hlo || self.device) && !jax && !self.tensorflow && !self.neuron {
-            kind("XLA");
+            Producer::Xla.emit(sink);
         }
         if self.python {
-            kind("Python");
+            Producer::Python.emit(sink);
         }
         if self.has_writer {
             return;

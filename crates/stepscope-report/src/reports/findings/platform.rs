@@ -1,6 +1,7 @@
 //! The framework and the devices of a run, as far as advice depends on them.
 
 use stepscope_model::NameId;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_store::Trace;
 
 use stepscope_analysis::launch::launches_graph;
@@ -39,15 +40,15 @@ fn is_hip_call(name: &str) -> bool {
 impl Platform {
     pub(super) fn new(trace: &Trace) -> Self {
         let is = |kind| is_of(trace, kind);
-        let framework = if is("NEURON") {
+        let framework = if is(Producer::Neuron) {
             Framework::Neuron
-        } else if is("JAX") {
+        } else if is(Producer::Jax) {
             Framework::Jax
-        } else if is("TensorFlow") {
+        } else if is(Producer::TensorFlow) {
             Framework::TensorFlow
-        } else if is("XLA") {
+        } else if is(Producer::Xla) {
             Framework::TorchXla
-        } else if is("PyTorch") {
+        } else if is(Producer::PyTorch) {
             Framework::PyTorch
         } else {
             Framework::Other

@@ -1,0 +1,93 @@
+//! Programs that record files.
+
+use crate::{ArgValue, EventSink};
+
+/// Framework, language or tool that recorded a file, in the order in which a run shows them.
+///
+/// Readers tell it in the facts `kind` (its name) and `kind.NAME` (true).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Producer {
+    /// JAX.
+    Jax,
+    /// torch's profiler.
+    PyTorch,
+    /// A compiler of XLA, of any framework.
+    Xla,
+    /// AWS Neuron.
+    Neuron,
+    /// TensorFlow.
+    TensorFlow,
+    /// Lightning.
+    Lightning,
+    /// A Rust program.
+    Rust,
+    /// A Python program.
+    Python,
+    /// Nsight Systems.
+    Nsight,
+    /// AMD's rocprofv3.
+    Rocprof,
+    /// Unknown writer of Chrome JSON.
+    Chrome,
+    /// Unknown writer of Perfetto's format.
+    Perfetto,
+}
+
+impl Producer {
+    /// All producers, in the order in which a run shows them.
+    pub const ALL: &'static [Self] = &[
+        Self::Jax,
+        Self::PyTorch,
+        Self::Xla,
+        Self::Neuron,
+        Self::TensorFlow,
+        Self::Lightning,
+        Self::Rust,
+        Self::Python,
+        Self::Nsight,
+        Self::Rocprof,
+        Self::Chrome,
+        Self::Perfetto,
+    ];
+
+    /// Returns the name on the badge of a run.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jax => "JAX",
+            Self::PyTorch => "PyTorch",
+            Self::Xla => "XLA",
+            Self::Neuron => "NEURON",
+            Self::TensorFlow => "TensorFlow",
+            Self::Lightning => "Lightning",
+            Self::Rust => "Rust",
+            Self::Python => "Python",
+            Self::Nsight => "Nsight",
+            Self::Rocprof => "rocprofv3",
+            Self::Chrome => "Chrome",
+            Self::Perfetto => "Perfetto",
+        }
+    }
+
+    /// Returns the producer of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|producer| producer.name() == name)
+    }
+
+    /// Tells a sink that this producer took part in the file that is being read.
+    pub fn emit<S: EventSink>(self, sink: &mut S) {
+        sink.fact(&format!("kind.{}", self.name()), ArgValue::Bool(true));
+    }
+
+    /// Returns the producer of a fact that [`Producer::emit`] wrote.
+    pub fn from_fact(key: &str) -> Option<Self> {
+        Self::from_name(key.strip_prefix("kind.")?)
+    }
+
+    /// Returns whether only the format of the file is known, not who wrote it.
+    pub const fn is_format(self) -> bool {
+        matches!(self, Self::Chrome | Self::Perfetto)
+    }
+}
