@@ -1,8 +1,9 @@
 //! The immutable columnar trace: built once, read forever.
 //!
 //! A reader emits a file's events to a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
-//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the folders: `build` (from events
-//! to tables), `columns` (the tables), `read` (queries), `lod` (levels of detail), `image` (the cache).
+//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the folders, lowest first: `columns`
+//! (the tables), `read` (the trace and its queries), `lod` (levels of detail), `build` (from events to a
+//! trace), `image` (the cache).
 //!
 //! **Invariant:** the store never reads files and never knows a format's name.
 //! **Invariant:** a finished trace has sorted tracks and complete `depth` and `parent`
@@ -22,12 +23,11 @@ mod read;
 
 pub use build::builder::TraceBuilder;
 pub use build::sink::FileSink;
-pub use image::cache::CacheError;
-pub use image::sections::Rebuild;
+pub use image::error::CacheError;
+pub use image::rebuild::Rebuild;
 pub use lod::{CounterBins, Items};
+pub use read::event::{Event, EventId, FlowEdge, StepMark};
 pub use read::facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
 pub use read::galloping_search::galloping_search;
 pub use read::query::Overlapping;
-pub use read::trace::{
-    Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
-};
+pub use read::trace::{Categories, Instants, Samples, Slices, Trace, Track};

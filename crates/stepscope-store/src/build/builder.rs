@@ -17,17 +17,22 @@ use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackInfo, 
 use crate::build::buffer::{EventBuf, LaterMap, OwnFlow};
 use crate::build::core_span;
 use crate::build::file_counts::{Counted, FileCounts, count};
+use crate::build::finish_track::{self, BoundFlow, FinishedTrack};
 use crate::build::flows;
 use crate::build::names::Interner;
 use crate::build::order::{self, Draft};
 use crate::build::sink::FileSink;
 use crate::build::suspicious;
 use crate::columns::column::Uniform;
-use crate::columns::table::{self, BoundFlow, FinishedTrack, TrackTable};
-use crate::lod::levels::Level;
+use crate::columns::level::Level;
+use crate::columns::table::TrackTable;
+use crate::columns::text_column::TextColumn;
+use crate::lod::levels;
+use crate::read::event::{EventId, StepMark};
 use crate::read::facts::{DiagnosticCount, FileFacts, FileSpec};
+use crate::read::flow_table::FlowTable;
 use crate::read::kinds::KindMemo;
-use crate::read::trace::{EventId, StepMark, Trace, Track};
+use crate::read::trace::{Trace, Track};
 
 /// Builds one trace from one or more files.
 ///
@@ -352,7 +357,7 @@ fn finish_track(
         clipped,
         busy,
         slice_span,
-    } = table::finish(events);
+    } = finish_track::finish(events);
     if let Some(category) = description.category {
         fill_category(&mut table.slices.category, category);
         if let Some(instants) = &mut table.instants {
@@ -482,7 +487,7 @@ fn seal(
             tables
                 .par_iter()
                 .zip(&tracks)
-                .map(|(table, track)| table.slices.make_levels(track.rows))
+                .map(|(table, track)| levels::build(&table.slices, track.rows))
                 .collect_into_vec(&mut levels);
         },
     );
@@ -548,10 +553,10 @@ fn merge_span(a: Option<(Time, Time)>, b: Option<(Time, Time)>) -> Option<(Time,
 pub(crate) struct TraceParts {
     pub(crate) files: Vec<FileFacts>,
     pub(crate) epoch: Epoch,
-    pub(crate) names: crate::build::names::TextColumn,
+    pub(crate) names: TextColumn,
     pub(crate) tracks: Vec<Track>,
     pub(crate) tables: Vec<TrackTable>,
-    pub(crate) flows: flows::FlowTable,
+    pub(crate) flows: FlowTable,
     pub(crate) diagnostics: Vec<DiagnosticCount>,
     pub(crate) by_category: Vec<(NameId, u64)>,
     pub(crate) slice_span: Option<Range<Time>>,

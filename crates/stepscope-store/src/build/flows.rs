@@ -10,45 +10,18 @@
 //!
 //! Ends that take part in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
 //!
-//! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice; 16 bytes a link and 9 an end in memory. A slice's links are found
-//! by binary search.
+//! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice.
 
 use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxBuildHasher;
-use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
+use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time};
 
 use crate::build::buffer::OwnFlow;
-use crate::build::nest::TOP;
+use crate::build::finish_track::BoundFlow;
 use crate::columns::column::Column;
-use crate::columns::table::{BoundFlow, TrackTable};
-use crate::read::galloping_search::galloping_search;
-use crate::read::trace::{EventId, FlowEdge};
-
-/// All links and ends of a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FlowTable {
-    pub(crate) key_category: Column<NameId>,
-    pub(crate) key_id: Column<u64>,
-    /// Links in order of (from, time of arrival, to).
-    pub(crate) from: Column<u32>,
-    pub(crate) to: Column<u32>,
-    pub(crate) key: Column<u32>,
-    /// Positions of links in order of (to, time of departure, from).
-    pub(crate) by_to: Column<u32>,
-    /// Ends that lie at the beginning of a slice, in order of slices.
-    pub(crate) end_slice: Column<u32>,
-    pub(crate) end_key: Column<u32>,
-    pub(crate) end_direction: Column<u8>,
-    /// All others: ends that belong to no slice, or lie at a time of their own.
-    pub(crate) loose_track: Column<u32>,
-    pub(crate) loose_at: Column<Time>,
-    pub(crate) loose_key: Column<u32>,
-    pub(crate) loose_direction: Column<u8>,
-    pub(crate) loose_bind: Column<u8>,
-    /// Keys with both a start and an end.
-    pub(crate) complete: u64,
-}
+use crate::columns::table::{TOP, TrackTable};
+use crate::read::flow_table::FlowTable;
 
 /// An end in search of its partners.
 #[derive(Clone, Copy)]
@@ -342,96 +315,5 @@ fn push_link(links: &mut Vec<Link>, from: &End, to: &End, key: u32) {
             from_at: from.at,
             to_at: to.at,
         });
-    }
-}
-
-impl FlowTable {
-    pub(crate) fn key_at(&self, key: u32) -> FlowKey {
-        let key = key as usize;
-        FlowKey {
-            category: self.key_category.get(key).copied().unwrap_or_default(),
-            id: self.key_id.get(key).copied().unwrap_or_default(),
-        }
-    }
-
-    fn edge(&self, index: usize) -> Option<FlowEdge> {
-        Some(FlowEdge {
-            from: EventId(*self.from.get(index)?),
-            to: EventId(*self.to.get(index)?),
-            key: self.key_at(*self.key.get(index)?),
-        })
-    }
-
-    /// Links that leave the slice, in order of arrival.
-    pub(crate) fn leaving(&self, slice: EventId) -> Vec<FlowEdge> {
-        let first = self.from.partition_point(|from| *from < slice.0);
-        self.from[first..]
-            .iter()
-            .take_while(|from| **from == slice.0)
-            .zip(first..)
-            .filter_map(|(_, index)| self.edge(index))
-            .collect()
-    }
-
-    /// Where the links that arrive at the slice come from, in order of departure. Allocates nothing.
-    /// `near` is where the last such search ended: one for a slice not far behind looks at few links.
-    pub(crate) fn sources(
-        &self,
-        slice: EventId,
-        near: &mut usize,
-    ) -> impl Iterator<Item = EventId> + use<'_> {
-        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
-        let is_before = |at: usize| self.by_to.get(at).is_some_and(|link| to(link) < slice.0);
-        let first = galloping_search(self.by_to.len(), *near, is_before);
-        *near = first;
-        let arriving = self.by_to.get(first..).unwrap_or_default().iter();
-        arriving
-            .take_while(move |link| to(link) == slice.0)
-            .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
-    }
-
-    /// Links that arrive at the slice, in order of departure.
-    pub(crate) fn arriving(&self, slice: EventId) -> Vec<FlowEdge> {
-        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
-        let first = self.by_to.partition_point(|link| to(link) < slice.0);
-        self.by_to[first..]
-            .iter()
-            .take_while(|link| to(link) == slice.0)
-            .filter_map(|link| self.edge(*link as usize))
-            .collect()
-    }
-
-    /// Ends at the slice's beginning: positions in the `end_` columns.
-    pub(crate) fn ends_of(&self, slice: EventId) -> std::ops::Range<usize> {
-        let first = self.end_slice.partition_point(|end| *end < slice.0);
-        let count = self.end_slice[first..]
-            .iter()
-            .take_while(|end| **end == slice.0)
-            .count();
-        first..first + count
-    }
-
-    /// Other ends on the track: positions in the `loose_` columns.
-    pub(crate) fn loose_of(&self, track: TrackId) -> std::ops::Range<usize> {
-        let first = self.loose_track.partition_point(|on| *on < track.0);
-        let end = self.loose_track.partition_point(|on| *on <= track.0);
-        first..end.max(first)
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.key_category.heap_bytes()
-            + self.key_id.heap_bytes()
-            + self.from.heap_bytes()
-            + self.to.heap_bytes()
-            + self.key.heap_bytes()
-            + self.by_to.heap_bytes()
-            + self.end_slice.heap_bytes()
-            + self.end_key.heap_bytes()
-            + self.end_direction.heap_bytes()
-            + self.loose_track.heap_bytes()
-            + self.loose_at.heap_bytes()
-            + self.loose_key.heap_bytes()
-            + self.loose_direction.heap_bytes()
-            + self.loose_bind.heap_bytes()
     }
 }

@@ -16,38 +16,7 @@ use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
 use crate::columns::column::Column;
-
-/// Texts one after the other, without a way to look one up.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TextColumn {
-    pub(crate) bytes: Column<u8>,
-    /// End of each text in `bytes`; a text begins where the one before it ends.
-    pub(crate) ends: Column<u64>,
-}
-
-impl TextColumn {
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The text; empty for a number that is out of range or, in a damaged image, not UTF-8.
-    pub(crate) fn get(&self, index: usize) -> &str {
-        let begin = match index.checked_sub(1) {
-            Some(before) => self.ends.get(before).copied().unwrap_or(0),
-            None => 0,
-        };
-        let end = self.ends.get(index).copied().unwrap_or(0);
-        let range = usize::try_from(begin).unwrap_or(0)..usize::try_from(end).unwrap_or(0);
-        self.bytes
-            .get(range)
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .unwrap_or("")
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes.heap_bytes() + self.ends.heap_bytes()
-    }
-}
+use crate::columns::text_column::TextColumn;
 
 #[derive(Clone, Default)]
 struct Texts {

@@ -19,7 +19,7 @@
 //! million is linear.
 //!
 //! Cost: O(n) without overlaps; O(log lanes) for each slice that overlaps, at most 4,096 lanes. A
-//! long track is nested in pieces, on several threads (`cuts` finds where); the
+//! long track is nested in pieces, on several threads (`split_points` finds where); the
 //! result is that of nesting it as a whole.
 
 use std::cmp::Reverse;
@@ -29,14 +29,9 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_model::limits::MAX_DEPTH;
 use stepscope_model::{Dur, Time};
 
-use crate::build::split_points::SplitPoint;
+use crate::build::split_points::{Open, SplitPoint};
 use crate::columns::pages;
-
-/// How far a child may stick out of its parent and still be drawn within it.
-pub(crate) const TOLERANCE: Dur = Dur::from_ps(1_000);
-
-/// No parent.
-pub(crate) const TOP: u32 = u32::MAX;
+use crate::columns::table::{TOLERANCE, TOP};
 
 /// What nesting finds out about one track.
 #[derive(Default)]
@@ -61,25 +56,8 @@ pub(crate) struct Nest {
     pub(crate) last_end: Time,
 }
 
-/// An open slice.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
-    pub(crate) start: Time,
-    /// Never after the end of the slice that holds it.
-    pub(crate) end: Time,
-    pub(crate) index: u32,
-}
-
-impl Open {
-    /// Whether it is over when a slice begins at `start`. A zero-length slice is still open for
-    /// those that begin with it: they come after it only if they are zero-length, too.
-    pub(crate) fn is_over(&self, start: Time) -> bool {
-        self.end <= start && self.start != start
-    }
-}
-
 /// Nests slices sorted by (start, longest first, emit order); a long track in pieces, on several
-/// threads. `max_end` is found in the walk before (see `cuts`).
+/// threads. The walk before finds `pieces` (see `split_points`).
 pub(crate) fn nest(start: &[Time], dur: &[Dur], pieces: &[SplitPoint]) -> Nest {
     let count = start.len().min(dur.len());
     let mut depth = pages::zeroed::<u16>(count);

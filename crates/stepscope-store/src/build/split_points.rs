@@ -1,7 +1,7 @@
 //! Where a long track may be cut, so that its pieces can be nested at the same time.
 //!
 //! One walk over a track's times, on several threads, tells whether they are in order, the latest
-//! ends that [`crate::maxend`] keeps, and the cuts. Nesting the pieces gives what nesting the whole
+//! ends that [`max_end_index`] keeps, and the cuts. Nesting the pieces gives what nesting the whole
 //! gives: `nest` has tests of that.
 
 use std::ops::Range;
@@ -10,8 +10,24 @@ use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
 use stepscope_model::{Dur, Time};
 
-use crate::build::nest::Open;
 use crate::columns::max_end_index;
+
+/// An open slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) start: Time,
+    /// Never after the end of the slice that holds it.
+    pub(crate) end: Time,
+    pub(crate) index: u32,
+}
+
+impl Open {
+    /// Whether it is over when a slice begins at `start`. A zero-length slice is still open for
+    /// those that begin with it: they come after it only if they are zero-length, too.
+    pub(crate) fn is_over(&self, start: Time) -> bool {
+        self.end <= start && self.start != start
+    }
+}
 
 /// Where a track may be cut for nesting: at a slice before which nothing is open but slices whose
 /// place is known.
@@ -38,7 +54,7 @@ impl SplitPoint {
 pub(crate) struct Walk {
     /// Whether the slices come in the order that nesting wants. If not, the rest means nothing.
     pub(crate) in_order: bool,
-    /// See [`crate::maxend`].
+    /// See [`max_end_index`].
     pub(crate) max_end: Vec<Time>,
     /// Where pieces begin; at least two, or none for a track that is nested as a whole.
     pub(crate) cuts: Vec<SplitPoint>,

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::build::buffer::EventBuf;
-    use crate::columns::table;
+    use crate::build::finish_track;
 
     /// 200 kernels of 2 us, 1 us apart, and one more slice.
     fn with(start_us: i64, dur_us: i64) -> u64 {
@@ -85,7 +85,7 @@ mod tests {
             });
         }
         count(
-            &table::finish(events).table.slices,
+            &finish_track::finish(events).table.slices,
             TrackKind::DeviceQueue,
             &[NameId(9)],
         )

@@ -5,7 +5,8 @@
 
 use std::ops::Deref;
 
-use crate::columns::mapped::{Mapped, Plain};
+use crate::columns::mapped::Mapped;
+use crate::columns::plain::Plain;
 
 /// A read-only column.
 #[derive(Clone)]

@@ -1,46 +1,14 @@
-//! A typed view of aligned bytes that somebody else owns: with `pages`, where this crate is unsafe.
+//! A typed view of aligned bytes that somebody else owns.
 //!
-//! A cache image is used in place: opening it must not copy hundreds of megabytes. The bytes may
-//! be damaged, so only types for which every bit pattern is a value are viewed ([`Plain`]), and
-//! length, bounds and alignment are checked each time the view is taken, since nothing forces an
+//! Length, bounds and alignment are checked each time the view is taken, since nothing forces an
 //! `AsRef` to answer the same bytes twice.
-#![allow(
-    unsafe_code,
-    reason = "cache images are viewed in place, see the module's text"
-)]
 
 use std::marker::PhantomData;
 
-use stepscope_model::{Dur, NameId, SharedBytes, Time};
+use stepscope_model::SharedBytes;
 
-use crate::image::sections::SectionRef;
-
-/// Types that can be read off any aligned bytes.
-///
-/// # Safety
-///
-/// The type has no padding, no invalid bit pattern, no drop glue and no interior mutability, and
-/// its alignment is at most 8.
-pub(crate) unsafe trait Plain: Copy + Send + Sync + 'static {}
-
-// SAFETY: primitive integers and floats take every bit pattern and have no padding.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for u16 {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for u64 {}
-// SAFETY: as above.
-unsafe impl Plain for i64 {}
-// SAFETY: as above.
-unsafe impl Plain for f64 {}
-// SAFETY: `Time` is `repr(transparent)` over `i64` and has no invariant.
-unsafe impl Plain for Time {}
-// SAFETY: `Dur` is `repr(transparent)` over `i64` and has no invariant.
-unsafe impl Plain for Dur {}
-// SAFETY: `NameId` is `repr(transparent)` over `u32` and has no invariant.
-unsafe impl Plain for NameId {}
+use crate::columns::plain::{Plain, values_of};
+use crate::columns::sections::SectionRef;
 
 /// A view of `len` values that begin at byte `offset` of `bytes`.
 pub(crate) struct Mapped<T> {
@@ -98,29 +66,11 @@ impl<T: Plain> Mapped<T> {
         else {
             return &[];
         };
-        view(match &self.section {
+        values_of(match &self.section {
             None => bytes,
             Some(section) => section.sections.verified(section.number, bytes),
         })
     }
-}
-
-/// The values that these bytes are; none if they are not aligned for the type.
-fn view<T: Plain>(bytes: &[u8]) -> &[T] {
-    if !bytes.as_ptr().cast::<T>().is_aligned() {
-        return &[];
-    }
-    // SAFETY: the pointer is non-null and aligned (checked above), the bytes are initialised and
-    // borrowed for the result's lifetime, the length is rounded down to whole values, and `Plain`
-    // promises that any bits are a value.
-    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), bytes.len() / size_of::<T>()) }
-}
-
-/// The bytes that these values are.
-pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
-    // SAFETY: `Plain` promises that there is no padding, so every byte is initialised; a `u8` has
-    // no alignment, and the bytes are borrowed for as long as the values.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
 }
 
 #[cfg(test)]
@@ -128,6 +78,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::columns::plain::bytes_of;
 
     #[test]
     fn views_are_checked() {

@@ -9,7 +9,7 @@
     reason = "the system is told how memory will be used, see the module's text"
 )]
 
-use crate::columns::mapped::Plain;
+use crate::columns::plain::Plain;
 
 /// Columns of fewer bytes are left to the allocator: they would not hold a whole large page.
 const LONG_BYTES: usize = 4 << 20;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use stepscope_model::SharedBytes;
 
 use crate::columns::column::Column;
-use crate::columns::mapped::{Mapped, Plain, bytes_of};
-use crate::image::cache::CacheError;
-use crate::image::sections::{SectionRef, Sections, checksum};
+use crate::columns::mapped::Mapped;
+use crate::columns::plain::{Plain, bytes_of};
+use crate::columns::sections::{SectionRef, Sections, checksum};
+use crate::image::error::CacheError;
 
 /// Columns begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;

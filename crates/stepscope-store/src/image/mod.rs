@@ -1,7 +1,10 @@
-//! The cache image of a trace: `cache` writes and opens it, `contents` encodes what is no column,
-//! `sections` verifies large columns at their first use.
+//! The cache image of a trace: `cache` writes and opens it, `contents` encodes numbers, texts and places of
+//! columns, `trace_contents` with `profiles` writes and reads a trace in that encoding, `rebuild` replaces
+//! damaged columns, `error` says why an image cannot be used.
 
 pub(crate) mod cache;
 pub(crate) mod contents;
+pub(crate) mod error;
 pub(crate) mod profiles;
-pub(crate) mod sections;
+pub(crate) mod rebuild;
+pub(crate) mod trace_contents;

@@ -2,8 +2,8 @@
 
 use stepscope_model::{Profile, ProfileCaller, ProfileKind, ProfileRow};
 
-use crate::image::cache::CacheError;
 use crate::image::contents::{Contents, ContentsReader};
+use crate::image::error::CacheError;
 use crate::read::facts::FileFacts;
 use crate::read::trace::{Trace, Track};
 

@@ -16,8 +16,9 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 use rayon::slice::ParallelSlice;
 use stepscope_model::{Dur, Time};
 
-use crate::columns::column::Column;
+use crate::columns::level::Level;
 use crate::columns::pages;
+use crate::columns::table::SliceTable;
 use crate::lod::merge_bins::{BinMerger, Cell, bin_end};
 
 /// Smaller tracks are gathered from slices always.
@@ -30,20 +31,6 @@ const SHRINK: usize = 8;
 const FINER: i64 = 4;
 /// 2^50 ns are 13 days.
 const WIDEST: u32 = 50;
-
-/// Cells of a track for one bin width, row after row, in start order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Level {
-    pub(crate) width: Dur,
-    /// Where each row begins, and the number of cells at the end.
-    pub(crate) first: Column<u32>,
-    pub(crate) t0: Column<Time>,
-    pub(crate) t1: Column<Time>,
-    pub(crate) covered: Column<Dur>,
-    pub(crate) longest: Column<Dur>,
-    pub(crate) index: Column<u32>,
-    pub(crate) count: Column<u32>,
-}
 
 impl Level {
     /// From the cells of each part of the track, row by row; frees the parts.
@@ -138,16 +125,6 @@ impl Level {
             }
         }
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.first.heap_bytes()
-            + self.t0.heap_bytes()
-            + self.t1.heap_bytes()
-            + self.covered.heap_bytes()
-            + self.longest.heap_bytes()
-            + self.index.heap_bytes()
-            + self.count.heap_bytes()
-    }
 }
 
 fn position(len: usize) -> u32 {
@@ -158,8 +135,8 @@ fn position(len: usize) -> u32 {
 const PART: usize = 1 << 17;
 
 /// Makes the levels of a sorted and nested track of `rows` rows.
-pub(crate) fn build(start: &[Time], dur: &[Dur], row_of: &[u16], rows: u16) -> Vec<Level> {
-    build_in_parts(start, dur, row_of, rows, PART)
+pub(crate) fn build(table: &SliceTable, rows: u16) -> Vec<Level> {
+    build_in_parts(&table.start, &table.dur, table.rows(), rows, PART)
 }
 
 fn build_in_parts(

@@ -18,11 +18,11 @@ use std::ops::Range;
 
 use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId};
 
-use crate::columns::table::SliceTable;
+use crate::columns::table::{SliceTable, TOLERANCE};
 use crate::lod::merge_bins::{BinMerger, Cell, bin_begin, bin_end, share};
+use crate::read::event::EventId;
 use crate::read::kinds;
-use crate::read::query::{begun_before, tolerance};
-use crate::read::trace::{Categories, EventId, Trace};
+use crate::read::trace::{Categories, Trace};
 
 /// Answer of [`Trace::items`]: columns of equal length, sorted by (row, start).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -342,14 +342,15 @@ fn union(table: &SliceTable, window: &Range<Time>, visit: &mut dyn FnMut(Time, T
         return;
     }
     let begin = table.start.partition_point(|start| *start < window.start);
-    let end = begun_before(table, window.end).max(begin);
+    let end = table.begun_before(window.end).max(begin);
     let mut current = (window.start, window.start);
-    let reach = tolerance();
-    table
-        .open()
-        .open_at(window.start.saturating_sub(reach), begin, &mut |index| {
+    table.open().open_at(
+        window.start.saturating_sub(TOLERANCE),
+        begin,
+        &mut |index| {
             current.1 = current.1.max(table.end(index));
-        });
+        },
+    );
     let starts = table.start.get(begin..end).unwrap_or(&[]);
     let durs = table.dur.get(begin..end).unwrap_or(&[]);
     for (start, dur) in starts.iter().zip(durs) {
@@ -448,7 +449,7 @@ impl Strip {
 mod tests {
     use super::*;
     use crate::build::buffer::EventBuf;
-    use crate::columns::table;
+    use crate::build::finish_track;
 
     /// Bursts and pauses, three levels of nesting, some overlaps.
     fn large() -> SliceTable {
@@ -471,9 +472,9 @@ mod tests {
             }
             now += length + (index % 7) * 300 + i64::from(index % 1_000 == 0) * 9_000_000;
         }
-        let finished = table::finish(events);
+        let finished = finish_track::finish(events);
         let mut table = finished.table.slices;
-        table.levels = table.make_levels(finished.rows);
+        table.levels = levels::build(&table, finished.rows);
         table
     }
 

@@ -1,7 +1,9 @@
-//! What a finished trace answers: `trace` (tracks and events), `query` (ranges), `kinds`, `facts`,
-//! `replay` (into another sink) and `validate`.
+//! What a finished trace answers: `event` (single events), `trace` (tracks and their columns),
+//! `query` (ranges), `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and `validate`.
 
+pub(crate) mod event;
 pub(crate) mod facts;
+pub(crate) mod flow_table;
 pub(crate) mod galloping_search;
 pub(crate) mod kinds;
 pub(crate) mod query;

@@ -8,14 +8,12 @@ use stepscope_model::{
     SliceKind, SourceId, Time, TrackId,
 };
 
-use crate::build::nest::{TOLERANCE, TOP};
-use crate::columns::table::{SliceTable, TrackTable};
+use crate::columns::table::{TOP, TrackTable};
+use crate::read::event::{Event, EventId, FlowEdge, StepMark};
 use crate::read::facts::{DiagnosticCount, FileFacts};
 use crate::read::galloping_search::galloping_search;
 use crate::read::kinds;
-use crate::read::trace::{
-    Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
-};
+use crate::read::trace::{Categories, Instants, Samples, Slices, Trace, Track};
 
 /// Slices of a track that were moved to rows of their own, since they overlap others without nesting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -309,7 +307,7 @@ impl Trace {
         let Some(table) = self.table(track).map(|table| &table.slices) else {
             return 0..0;
         };
-        let end = begun_before(table, window.end);
+        let end = table.begun_before(window.end);
         let begin = table.start.partition_point(|start| *start < window.start);
         let first = table.open().first_open_at(window.start).unwrap_or(begin);
         first.min(begin).min(end)..end
@@ -678,11 +676,6 @@ impl Trace {
     }
 }
 
-/// Number of slices that begin before `end`.
-pub(crate) fn begun_before(table: &SliceTable, end: Time) -> usize {
-    table.start.partition_point(|start| *start < end)
-}
-
 /// Indexes of slices that begin while this one is open.
 fn inside(slices: &Slices<'_>, index: usize) -> Range<usize> {
     let end = slices.end(index);
@@ -712,9 +705,4 @@ fn self_time(slices: &Slices<'_>, index: usize) -> Dur {
         .fold(0, i64::saturating_add);
     let dur = slices.dur.get(index).copied().unwrap_or_default();
     Dur::from_ps(dur.ps().saturating_sub(children))
-}
-
-/// How far rows may blur; see [`crate::nest`].
-pub(crate) fn tolerance() -> Dur {
-    TOLERANCE
 }

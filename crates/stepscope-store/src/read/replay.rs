@@ -5,7 +5,8 @@ use stepscope_model::{
     SliceFlags, SliceFlow, SliceIn, SourceId, TrackId, TrackPatch,
 };
 
-use crate::read::trace::{EventId, Trace, Track};
+use crate::read::event::EventId;
+use crate::read::trace::{Trace, Track};
 
 /// Texts of the trace in the other sink, interned when they are first needed.
 struct Names<'t> {

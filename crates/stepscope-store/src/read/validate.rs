@@ -3,10 +3,10 @@
 use stepscope_model::limits::MAX_DEPTH;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 
-use crate::build::nest::{TOLERANCE, TOP};
 use crate::columns::column::Uniform;
-use crate::columns::table::SliceTable;
-use crate::read::trace::{EventId, Trace, Track};
+use crate::columns::table::{SliceTable, TOLERANCE, TOP};
+use crate::read::event::EventId;
+use crate::read::trace::{Trace, Track};
 
 /// At most this many findings are listed.
 const MAX_FINDINGS: usize = 100;

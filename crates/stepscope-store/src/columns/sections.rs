@@ -1,9 +1,9 @@
 //! Verification of a large cache image, section by section.
 //!
 //! A section is one column. Its checksum is compared when the column is first used, so opening reads
-//! no column. A section that differs is taken from a trace that is built anew from the run's files,
-//! provided that its checksum is the expected one there. Otherwise the image counts as damaged
-//! ([`Trace::is_damaged`]), and every answer from it must be an error.
+//! no column. A section that differs is rebuilt, provided that the rebuilt bytes have the expected
+//! checksum. Otherwise the image counts as damaged ([`Sections::is_damaged`]), and every answer from it
+//! must be an error.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +11,11 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustc_hash::FxHasher;
 
-use crate::columns::mapped::bytes_of;
-use crate::read::trace::Trace;
+use crate::columns::plain::bytes_of;
 
-/// Builds the trace of an image anew from the files of its run; `None` when that fails.
-pub type Rebuild = Box<dyn Fn() -> Option<Trace> + Send + Sync>;
+/// Rebuilds the column with this number of an image; `None` when that fails. Called once for each damaged
+/// column.
+pub(crate) type RebuildColumn = Box<dyn Fn(usize) -> Option<RebuiltColumn> + Send + Sync>;
 
 /// Longer bytes are hashed in chunks of this length, and their hashes are.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -76,8 +76,7 @@ fn hash(bytes: &[u8]) -> u64 {
 pub(crate) struct Sections {
     /// Set once the table of contents is read; nothing is verified before.
     list: OnceLock<Vec<Section>>,
-    rebuild: Rebuild,
-    rebuilt: OnceLock<Option<Trace>>,
+    rebuild: RebuildColumn,
     repairs: AtomicUsize,
     damaged: AtomicBool,
 }
@@ -85,15 +84,39 @@ pub(crate) struct Sections {
 struct Section {
     checksum: u64,
     /// Set at the first use: `None` when the image's bytes are right, else those that replace them.
-    replaced: OnceLock<Option<Box<[u64]>>>,
+    replaced: OnceLock<Option<RebuiltColumn>>,
+}
+
+/// The bytes of a rebuilt column, aligned as those of an image are.
+pub(crate) struct RebuiltColumn {
+    words: Box<[u64]>,
+    len: usize,
+}
+
+impl RebuiltColumn {
+    /// Copies the bytes of a column.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let word = |chunk: &[u8]| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        };
+        Self {
+            words: bytes.chunks(8).map(word).collect(),
+            len: bytes.len(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        bytes_of(&self.words).get(..self.len).unwrap_or_default()
+    }
 }
 
 impl Sections {
-    pub(crate) fn new(rebuild: Rebuild) -> Self {
+    pub(crate) fn new(rebuild: RebuildColumn) -> Self {
         Self {
             list: OnceLock::new(),
             rebuild,
-            rebuilt: OnceLock::new(),
             repairs: AtomicUsize::new(0),
             damaged: AtomicBool::new(false),
         }
@@ -119,64 +142,33 @@ impl Sections {
             .get_or_init(|| self.replacement(section, number, found))
         {
             None => found,
-            Some(words) => bytes_of(words).get(..found.len()).unwrap_or_default(),
+            Some(column) => column.bytes(),
         }
     }
 
-    fn replacement(&self, section: &Section, number: usize, found: &[u8]) -> Option<Box<[u64]>> {
+    fn replacement(&self, section: &Section, number: usize, found: &[u8]) -> Option<RebuiltColumn> {
         if checksum(found) == section.checksum {
             return None;
         }
-        let rebuilt = self.rebuilt.get_or_init(|| apart(&self.rebuild)).as_ref();
-        let bytes = rebuilt.and_then(|trace| {
-            let columns = crate::image::cache::columns_of(trace);
-            let bytes = *columns.get(number)?;
-            (bytes.len() == found.len() && checksum(bytes) == section.checksum)
-                .then(|| words_of(bytes))
+        let rebuilt = (self.rebuild)(number).filter(|column| {
+            column.len == found.len() && checksum(column.bytes()) == section.checksum
         });
-        if bytes.is_some() {
+        if rebuilt.is_some() {
             self.repairs.fetch_add(1, Ordering::Relaxed);
         } else {
             self.damaged.store(true, Ordering::Release);
         }
-        bytes
-    }
-}
-
-/// Runs on a thread and a pool of its own: the caller may be one of many workers of the common pool
-/// that wait for the same section.
-fn apart(rebuild: &Rebuild) -> Option<Trace> {
-    std::thread::scope(|scope| {
-        let work = || {
-            let pool = rayon::ThreadPoolBuilder::new().build().ok()?;
-            pool.install(rebuild)
-        };
-        let thread = std::thread::Builder::new().name("stepscope-rebuild".to_owned());
-        thread.spawn_scoped(scope, work).ok()?.join().ok()?
-    })
-}
-
-fn words_of(bytes: &[u8]) -> Box<[u64]> {
-    let word = |chunk: &[u8]| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_ne_bytes(word)
-    };
-    bytes.chunks(8).map(word).collect()
-}
-
-impl Trace {
-    /// Number of columns of the cache image that were damaged and taken from the run's files instead.
-    pub fn repaired_columns(&self) -> usize {
-        let sections = self.sections.as_ref();
-        sections.map_or(0, |sections| sections.repairs.load(Ordering::Relaxed))
+        rebuilt
     }
 
-    /// Whether a column of the cache image is damaged and could not be rebuilt from the run's files.
-    /// Nothing computed from this trace may be shown then.
-    pub fn is_damaged(&self) -> bool {
-        let sections = self.sections.as_ref();
-        sections.is_some_and(|sections| sections.damaged.load(Ordering::Acquire))
+    /// Number of columns that were damaged and rebuilt.
+    pub(crate) fn repairs(&self) -> usize {
+        self.repairs.load(Ordering::Relaxed)
+    }
+
+    /// Whether a column is damaged and could not be rebuilt.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
     }
 }
 
