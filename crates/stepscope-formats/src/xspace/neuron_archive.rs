@@ -16,7 +16,8 @@ use serde_json::{Map, Value as Json, json};
 use stepscope_model::ArgValue;
 
 use super::read::ABSOLUTE_NS;
-use super::read::index::{PlaneFrame, PlaneIndex, Space, Span, frame};
+use super::read::index::{PlaneFrame, PlaneIndex, Space, frame};
+use super::read::span::Span;
 use super::well_known_stats::{Role, TASK_ENVIRONMENT};
 use super::wire::{self, StatValue, event, line};
 use crate::FormatError;

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, SharedBytes};
 
 use super::facts::module_name;
-use super::index::{EventMetadata, PlaneIndex, Span, StatMetadata, frame};
+use super::index::{EventMetadata, PlaneIndex, StatMetadata, frame};
+use super::span::Span;
 use crate::protobuf::wire::{Fields, Value};
 use crate::xspace::well_known_stats::{EventKind, Form, Role};
 use crate::xspace::wire::{self, StatValue, event, line};

@@ -3,7 +3,8 @@
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, EventSink};
 
-use super::index::{PlaneFrame, PlaneIndex, Span};
+use super::index::{PlaneFrame, PlaneIndex};
+use super::span::Span;
 use crate::xspace::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use crate::xspace::wire;
 

@@ -12,45 +12,10 @@ use rustc_hash::FxHashMap;
 use stepscope_model::Diagnostic;
 
 use crate::protobuf::wire::{Fault, Fields, Value, offset_in};
+use crate::xspace::read::line_header;
+use crate::xspace::read::span::Span;
 use crate::xspace::well_known_stats::{Meaning, Role};
 use crate::xspace::wire::{entry, metadata, plane, space};
-
-/// A run of bytes of the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    start: usize,
-    len: usize,
-}
-
-impl Span {
-    /// Where `inner`, a slice of `file`, lies in it.
-    pub(crate) fn locate(file: &[u8], inner: &[u8]) -> Self {
-        Self {
-            start: offset_in(file, inner),
-            len: inner.len(),
-        }
-    }
-
-    /// Offset of the first byte.
-    pub(crate) const fn start(self) -> usize {
-        self.start
-    }
-
-    /// Offset after the last byte.
-    pub(crate) const fn end(self) -> usize {
-        self.start.saturating_add(self.len)
-    }
-
-    /// Number of bytes.
-    pub(crate) const fn len(self) -> usize {
-        self.len
-    }
-
-    /// The bytes; empty if the file has become shorter.
-    pub(crate) fn get(self, file: &[u8]) -> &[u8] {
-        file.get(self.start..self.end()).unwrap_or_default()
-    }
-}
 
 /// Items by an id that the file chose: the ids are never used as indexes into more than is there.
 #[derive(Debug)]
@@ -285,8 +250,7 @@ impl Space {
         if self.take_room() {
             frame.lines.push(line);
         } else {
-            *self.left_out.get_or_insert(0) +=
-                crate::xspace::read::line_header::scan(file, line).events;
+            *self.left_out.get_or_insert(0) += line_header::scan(file, line).events;
         }
     }
 
@@ -296,8 +260,7 @@ impl Space {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             if let (plane::LINES, Value::Bytes(line)) = (field.number, field.value) {
-                events +=
-                    crate::xspace::read::line_header::scan(file, Span::locate(file, line)).events;
+                events += line_header::scan(file, Span::locate(file, line)).events;
             }
         }
         *self.left_out.get_or_insert(0) += events;

@@ -10,8 +10,8 @@
 //! was right and what was found counts; else that part is walked again from where it really
 //! begins. Either way the head is that of a single walk.
 
-use super::index::Span;
-use super::lines::{EVENT_TAG, delimited};
+use super::event_framing::{EVENT_TAG, delimited};
+use super::span::Span;
 use crate::protobuf::wire::{Fault, Fields, Value};
 use crate::xspace::wire::line;
 

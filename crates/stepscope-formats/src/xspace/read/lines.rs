@@ -1,4 +1,4 @@
-//! The events of lines: [`emit`] decodes one stretch of a line; see `heads` for what comes before.
+//! The events of lines: [`emit`] decodes one stretch of a line; see `line_header` for what comes before.
 //! It runs on several threads; the segments are cut by the file alone, so that the result does not
 //! depend on how many threads there are.
 //!
@@ -15,8 +15,10 @@ use stepscope_model::{
 };
 
 use super::batch::{self, Batch, Numbers};
-use super::index::{PlaneIndex, Span};
+use super::event_framing::{EVENT_TAG, delimited, tag_byte};
+use super::index::PlaneIndex;
 use super::line_header::LineHead;
+use super::span::Span;
 use crate::protobuf::wire::{Fault, Fields, Value, varint};
 use crate::xspace::well_known_stats::{EventKind, EventPlacement, FlowCategory, MarkValue, Marks};
 use crate::xspace::wire::{self, StatValue, event, line};
@@ -449,29 +451,11 @@ fn decode<'a>(
     Ok((numbers, has_stats))
 }
 
-/// Tag bytes of the fields that make up nearly every event and line.
+/// Tag bytes of the fields that make up nearly every event.
 const METADATA_ID_TAG: u8 = tag_byte(event::METADATA_ID, 0);
 const OFFSET_TAG: u8 = tag_byte(event::OFFSET_PS, 0);
 const DURATION_TAG: u8 = tag_byte(event::DURATION_PS, 0);
 const STAT_TAG: u8 = tag_byte(event::STATS, 2);
-pub(crate) const EVENT_TAG: u8 = tag_byte(line::EVENTS, 2);
-
-/// The tag of a field with a number below 16.
-const fn tag_byte(number: u32, wire_type: u32) -> u8 {
-    (number << 3 | wire_type).to_le_bytes()[0]
-}
-
-/// The length-delimited value whose length is at `at`, and the offset after it, at most `end`.
-#[inline]
-pub(crate) fn delimited(file: &[u8], at: usize, end: usize) -> Result<(&[u8], usize), Fault> {
-    let (length, begin) = varint(file, at)?;
-    let stop = usize::try_from(length)
-        .ok()
-        .and_then(|length| begin.checked_add(length))
-        .filter(|stop| *stop <= end)
-        .ok_or(Fault::Ends)?;
-    Ok((file.get(begin..stop).unwrap_or_default(), stop))
-}
 
 /// The next event in `rest`: where its tag is, and its message.
 #[inline]

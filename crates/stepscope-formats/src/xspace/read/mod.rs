@@ -11,11 +11,13 @@
 
 pub(crate) mod args;
 mod batch;
+mod event_framing;
 pub(crate) mod facts;
 pub(crate) mod index;
 mod line_header;
 mod lines;
 mod problems;
+pub(crate) mod span;
 mod tracks;
 
 use std::ops::Range;
@@ -29,10 +31,11 @@ use crate::xspace::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use crate::xspace::wire::StatValue;
 use args::XSpaceArgs;
 use facts::{Origin, module_name, text};
-use index::{PlaneFrame, PlaneIndex, Space, Span, frame};
+use index::{PlaneFrame, PlaneIndex, Space, frame};
 use line_header::{LineHead, STRETCH_BYTES};
 use lines::{ReadyLine, ReadyPlane, Scratch, Tally};
 use problems::framing_fault;
+use span::Span;
 
 /// Line times above this (nanoseconds) are Unix times, not times since the profile's start: it is
 /// three years after the epoch, and no capture lasts three years.
