@@ -39,8 +39,8 @@ use crate::atomic_file;
 use crate::error::RunProblem;
 use crate::files::private::{create_private_folder, is_own_file, is_own_folder};
 use crate::files::{Stamp, TraceFile};
+use crate::found_run::FoundRun;
 use crate::open::{self, Imported, ImportedFile};
-use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
 /// Changes whenever a reader, the store or the image may give other results for the same file: a hash

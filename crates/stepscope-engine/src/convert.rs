@@ -22,9 +22,10 @@ use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
+use crate::found_run::FoundRun;
 use crate::recover;
 use crate::rows::{RowFormat, write_rows};
-use crate::scan::{FoundRun, Sniffed};
+use crate::scan::Sniffed;
 
 /// Formats that `convert` can write, by extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

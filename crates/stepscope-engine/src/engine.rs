@@ -2,6 +2,7 @@
 
 mod found;
 mod list;
+mod watch;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -13,11 +14,11 @@ use stepscope_model::{Diagnostic, Limits, ReadContext};
 
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
+use crate::found_run::FoundRun;
 use crate::open;
 use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
-use crate::scan::{FoundRun, ScanResult, Sniffed};
-use crate::watch;
+use crate::scan::{ScanResult, Sniffed};
 
 pub(crate) use found::open_found;
 

@@ -1,6 +1,6 @@
 //! Why a run, or a file of it, could not be opened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stepscope_formats::FormatError;
 
@@ -103,6 +103,27 @@ impl EngineError {
             reason: crate::files::reason(error),
             hint: None,
         }
+    }
+
+    /// Why there is no run at `path`.
+    pub(crate) fn nothing_at(
+        path: &Path,
+        problems: &[RunProblem],
+        not_readable: &[PathBuf],
+    ) -> Self {
+        if let Some(first) = problems.first() {
+            return first.clone().into();
+        }
+        if let Some(first) = not_readable.first() {
+            let count = not_readable.len();
+            let shown = first.file_name().unwrap_or_default().to_string_lossy();
+            let what = if count == 1 { "file" } else { "files" };
+            return Self::unreadable(
+                path,
+                format!("only {count} {what} recognised, not yet readable: {shown}"),
+            );
+        }
+        Self::NoTraces(path.display().to_string())
     }
 
     /// What the user can do about it.

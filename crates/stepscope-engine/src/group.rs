@@ -10,8 +10,9 @@
 //!    (`distributedInfo`); files of one world size with distinct ranks, written within two minutes
 //!    of each other, are a run.
 
+use crate::files::head::head_of;
+use crate::found_run::FoundFile;
 use crate::names;
-use crate::scan::{FoundFile, head_of};
 
 /// Ranks of one job write at nearly the same moment.
 const TOGETHER_NS: i64 = 120_000_000_000;

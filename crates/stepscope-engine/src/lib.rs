@@ -2,9 +2,9 @@
 //! formats, the store and the programs that show traces.
 //!
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
-//! rooms behind them: `scan` with `names` and `group` (what is a run), `open` (files to trace),
-//! `files` (bytes that survive a file that shrinks), `source` (arguments, late), `cache`, `hash`,
-//! `watch`, `recover`, `convert`, `rows` (events as a table).
+//! modules below them: `scan` with `names` and `group` (finds each `found_run`), `open` (files to
+//! trace), `files` (bytes that survive a file that shrinks), `source` (arguments, late), `cache`,
+//! `hash`, `recover`, `convert`, `rows` (events as a table).
 //!
 //! **Invariant:** a bad file never spoils a good one: it is a [`RunProblem`], or the error of its
 //! own run. (`tests/it`)
@@ -19,6 +19,7 @@ mod csv_writer;
 mod engine;
 mod error;
 mod files;
+mod found_run;
 mod group;
 mod hash;
 mod names;
@@ -29,7 +30,6 @@ mod rows;
 mod run;
 mod scan;
 mod source;
-mod watch;
 
 pub use bounded::{BoundedWriter, most_exported_bytes};
 pub use convert::{ConvertReport, OutputFormat, convert};

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
 use stepscope_formats::{Format, FormatError, detect, gzip};
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
@@ -20,11 +19,11 @@ use stepscope_model::{
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::inflated::InflatedText;
+use crate::files::inflated::inflated;
 use crate::files::{Stamp, TraceFile};
+use crate::found_run::{FoundFile, FoundRun};
 use crate::hash::{self, Hash};
 use crate::names;
-use crate::scan::{FoundFile, FoundRun};
 use crate::source::CheckedSource;
 
 /// A run that was read from its files.
@@ -219,34 +218,6 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Importe
         part.problems.push(changed(path));
     }
     part
-}
-
-/// A compressed file, inflated.
-pub(crate) struct InflatedFile {
-    pub(crate) bytes: SharedBytes,
-    pub(crate) problem: Option<GzipProblem>,
-}
-
-/// Inflates a whole file.
-pub(crate) fn inflated(compressed: &[u8], context: &ReadContext) -> InflatedFile {
-    let limits = &context.limits;
-    if let Some(room) = gzip::room_for(compressed, limits)
-        && let Some(mut text) = InflatedText::with_room(room)
-    {
-        let problem = gzip::inflate_into(&mut text, compressed, limits, context);
-        // What did not fit may fit into memory that moves.
-        if problem.is_none_or(|problem| problem.kind != GzipProblemKind::OutOfMemory) {
-            return InflatedFile {
-                bytes: Arc::new(text),
-                problem,
-            };
-        }
-    }
-    let inflated = gzip::inflate(compressed, limits, context);
-    InflatedFile {
-        bytes: Arc::new(inflated.bytes),
-        problem: inflated.problem,
-    }
 }
 
 /// What is said of a file that changed under us.

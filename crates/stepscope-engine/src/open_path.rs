@@ -64,7 +64,11 @@ pub fn open_each(
         cache: None,
     };
     if found.runs.is_empty() {
-        return Err(nothing_at(path, &report.problems, &report.not_readable));
+        return Err(EngineError::nothing_at(
+            path,
+            &report.problems,
+            &report.not_readable,
+        ));
     }
     let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
     for run in &found.runs {
@@ -76,27 +80,6 @@ pub fn open_each(
     }
     report.cache = cache;
     Ok(report)
-}
-
-/// Why there is no run at `path`.
-pub(crate) fn nothing_at(
-    path: &Path,
-    problems: &[RunProblem],
-    not_readable: &[PathBuf],
-) -> EngineError {
-    if let Some(first) = problems.first() {
-        return first.clone().into();
-    }
-    if let Some(first) = not_readable.first() {
-        let count = not_readable.len();
-        let shown = first.file_name().unwrap_or_default().to_string_lossy();
-        let what = if count == 1 { "file" } else { "files" };
-        return EngineError::unreadable(
-            path,
-            format!("only {count} {what} recognised, not yet readable: {shown}"),
-        );
-    }
-    EngineError::NoTraces(path.display().to_string())
 }
 
 /// Opens whatever is at `path` (file or directory) as runs, all at once, without a watcher.

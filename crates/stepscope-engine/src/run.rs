@@ -13,7 +13,7 @@ use stepscope_report::reports::{self, Kind, Options, ReportError};
 use stepscope_store::Trace;
 
 use crate::error::{EngineError, RunProblem};
-use crate::scan::FoundRun;
+use crate::found_run::FoundRun;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,11 +29,12 @@ use stepscope_formats::detect::Evidence;
 use stepscope_formats::{Format, detect};
 
 use crate::error::{EngineError, RunProblem};
+use crate::files::head::head_of;
 use crate::files::{Beneath, Stamp, reason};
+use crate::found_run::{FoundFile, FoundRun};
 use crate::group;
 use crate::names::{self, NameClass};
 
-pub(crate) use look::head_of;
 use look::{
     SNIFF_BYTES, has_events, is_perfetto_twin, is_session, kinds_of, lossy_name, recorded,
     same_file,
@@ -46,56 +47,6 @@ const MAX_PROBLEMS: usize = 100;
 /// How the folders begin in which recorders keep their journals (`docs/reference/journal.md`).
 const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
 const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
-
-/// One trace file of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct FoundFile {
-    pub(crate) path: PathBuf,
-    /// Where it lies in the directory that is served; `None` for a file that the user named.
-    pub(crate) place: Option<Beneath>,
-    /// The file's name; replacement characters where it is not UTF-8.
-    pub(crate) name: String,
-    pub(crate) class: NameClass,
-    pub(crate) stamp: Stamp,
-    pub(crate) rank: Option<u32>,
-}
-
-/// One run, not opened.
-#[derive(Clone, Debug)]
-pub(crate) struct FoundRun {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    /// In the order of hosts and ranks.
-    pub(crate) files: Vec<FoundFile>,
-    /// Files beside them that hold the same events in another format.
-    pub(crate) companions: Vec<PathBuf>,
-    /// Unix time; from the session's or the file's name, else from the file's last change.
-    pub(crate) recorded_ns: Option<i64>,
-    /// Badges that names alone tell.
-    pub(crate) kinds: Vec<String>,
-}
-
-impl FoundRun {
-    /// Changes when any file of the run does.
-    pub(crate) fn fingerprint(&self) -> u64 {
-        let mut text = Vec::new();
-        for file in &self.files {
-            text.extend_from_slice(file.path.as_os_str().as_encoded_bytes());
-            for number in [
-                file.stamp.bytes,
-                file.stamp.modified_ns.cast_unsigned(),
-                file.stamp.inode,
-            ] {
-                text.extend_from_slice(&number.to_le_bytes());
-            }
-        }
-        crate::hash::bytes(&text).to_u64()
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.stamp.bytes).sum()
-    }
-}
 
 /// What a scan found.
 #[derive(Clone, Debug, Default)]

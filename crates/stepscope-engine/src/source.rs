@@ -10,8 +10,8 @@ use stepscope_model::{
     ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
 };
 
+use crate::files::inflated::inflated;
 use crate::files::{Beneath, Stamp, TraceFile};
-use crate::open;
 
 /// A file is looked at again when the last look is older than this.
 const LOOK_AGAIN_MS: i64 = 100;
@@ -123,7 +123,7 @@ impl LazySource {
         let context = ReadContext::new(self.spec.limits);
         let unreadable = |_| ArgError::Damaged;
         if gzip::is_gzip((*file).as_ref()) {
-            let bytes = open::inflated((*file).as_ref(), &context).bytes;
+            let bytes = inflated((*file).as_ref(), &context).bytes;
             return stepscope_formats::arg_source(self.spec.format, &bytes, &context)
                 .map_err(unreadable);
         }

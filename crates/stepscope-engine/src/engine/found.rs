@@ -7,9 +7,9 @@ use stepscope_store::Trace;
 
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
+use crate::found_run::FoundRun;
 use crate::open::{self, Imported};
 use crate::run::{self, Run};
-use crate::scan::FoundRun;
 
 /// Opens one run that a scan found: from the cache if it fits, else from its files.
 pub(crate) fn open_found(

@@ -9,10 +9,10 @@ use stepscope_model::ReadContext;
 
 use super::{Engine, EngineEvent, Entry, Phase, held, open_found};
 use crate::error::{EngineError, RunProblem};
-use crate::open_path::nothing_at;
+use crate::files::head::head_of;
+use crate::found_run::FoundRun;
 use crate::recover;
 use crate::run;
-use crate::scan::{FoundRun, head_of};
 
 /// Of larger runs only the first bytes are looked at before somebody opens them.
 const LIST_BYTES: u64 = 32 << 20;
@@ -110,7 +110,11 @@ impl Engine {
         match recover::scan(file, 1, &mut held(&self.sniffed), cache_dir) {
             // The same file named twice is one run.
             Ok(found) if !found.runs.is_empty() => None,
-            Ok(found) => Some(nothing_at(file, &found.problems, &found.not_readable)),
+            Ok(found) => Some(EngineError::nothing_at(
+                file,
+                &found.problems,
+                &found.not_readable,
+            )),
             Err(error) => Some(error),
         }
     }

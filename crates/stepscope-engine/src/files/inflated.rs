@@ -1,23 +1,26 @@
-//! An inflated text, in one piece of memory that never moves.
+//! Inflates a compressed file: into one piece of memory that never moves, where there is room.
 //!
 //! The memory is asked for as a whole, on Linux with large pages: touching a text of 60 MB page by page
 //! takes longer than inflating it. The system gives it where it is touched.
 
+use std::sync::Arc;
+
 use memmap2::MmapMut;
-use stepscope_formats::gzip::Target;
+use stepscope_formats::gzip::{self, GzipProblem, GzipProblemKind, Target};
+use stepscope_model::{ReadContext, SharedBytes};
 
 /// Smaller texts are inflated into a vector.
 const FROM_BYTES: usize = 4 << 20;
 
 /// See the module's text.
-pub(crate) struct InflatedText {
+struct InflatedText {
     memory: MmapMut,
     len: usize,
 }
 
 impl InflatedText {
     /// An empty text with room for so many bytes; `None` when that is little, or more than there is.
-    pub(crate) fn with_room(bytes: usize) -> Option<Self> {
+    fn with_room(bytes: usize) -> Option<Self> {
         if bytes < FROM_BYTES {
             return None;
         }
@@ -49,6 +52,34 @@ impl Target for InflatedText {
         }
         self.len = begin + fill(room).min(end - begin);
         self.memory.get(begin..self.len)
+    }
+}
+
+/// A compressed file, inflated.
+pub(crate) struct InflatedFile {
+    pub(crate) bytes: SharedBytes,
+    pub(crate) problem: Option<GzipProblem>,
+}
+
+/// Inflates a whole file.
+pub(crate) fn inflated(compressed: &[u8], context: &ReadContext) -> InflatedFile {
+    let limits = &context.limits;
+    if let Some(room) = gzip::room_for(compressed, limits)
+        && let Some(mut text) = InflatedText::with_room(room)
+    {
+        let problem = gzip::inflate_into(&mut text, compressed, limits, context);
+        // What did not fit may fit into memory that moves.
+        if problem.is_none_or(|problem| problem.kind != GzipProblemKind::OutOfMemory) {
+            return InflatedFile {
+                bytes: Arc::new(text),
+                problem,
+            };
+        }
+    }
+    let inflated = gzip::inflate(compressed, limits, context);
+    InflatedFile {
+        bytes: Arc::new(inflated.bytes),
+        problem: inflated.problem,
     }
 }
 

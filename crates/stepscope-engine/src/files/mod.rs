@@ -15,6 +15,7 @@
 pub(crate) mod beneath;
 #[cfg(unix)]
 mod guard;
+pub(crate) mod head;
 pub(crate) mod inflated;
 pub(crate) mod private;
 

@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use stepscope_formats::{detect, gzip};
+use stepscope_formats::detect;
 use stepscope_model::vocabulary::producer::Producer;
 
-use super::FoundFile;
-use crate::files::{Beneath, Stamp, open_to_read};
+use crate::files::Stamp;
+use crate::files::head::head_of;
+use crate::found_run::FoundFile;
 use crate::names::{self, NameClass};
 
 /// First bytes that decide whether a `.json` is a trace.
@@ -56,22 +57,6 @@ pub(super) fn lossy_name(path: &Path) -> String {
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
         .into_owned()
-}
-
-/// The first bytes of a file, inflated if need be.
-pub(crate) fn head_of(
-    path: &Path,
-    place: Option<&Beneath>,
-    most: usize,
-) -> Result<Vec<u8>, std::io::Error> {
-    use std::io::Read;
-    let file = open_to_read(path, place)?;
-    let mut head = Vec::new();
-    file.take(most as u64).read_to_end(&mut head)?;
-    if gzip::is_gzip(&head) {
-        return Ok(gzip::inflate_prefix(&head, most));
-    }
-    Ok(head)
 }
 
 /// When a file was recorded: the time in its name, or the session's, or its last change.

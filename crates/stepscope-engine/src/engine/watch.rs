@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::engine::Engine;
+use super::Engine;
 use crate::files::Stamp;
 
 #[cfg(target_os = "linux")]

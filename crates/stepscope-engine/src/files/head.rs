@@ -1,0 +1,23 @@
+//! The first bytes of a file.
+
+use std::io::Read;
+use std::path::Path;
+
+use stepscope_formats::gzip;
+
+use super::{Beneath, open_to_read};
+
+/// The first bytes of a file, inflated if need be.
+pub(crate) fn head_of(
+    path: &Path,
+    place: Option<&Beneath>,
+    most: usize,
+) -> Result<Vec<u8>, std::io::Error> {
+    let file = open_to_read(path, place)?;
+    let mut head = Vec::new();
+    file.take(most as u64).read_to_end(&mut head)?;
+    if gzip::is_gzip(&head) {
+        return Ok(gzip::inflate_prefix(&head, most));
+    }
+    Ok(head)
+}
