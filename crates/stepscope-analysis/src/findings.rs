@@ -35,6 +35,7 @@ mod losses;
 mod memory;
 mod outliers;
 mod recompiled;
+mod subjects;
 mod windows;
 
 use stepscope_model::Cancelled;

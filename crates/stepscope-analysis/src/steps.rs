@@ -37,6 +37,7 @@
 pub mod breakdown;
 mod derived;
 mod labels;
+mod marker;
 mod marks;
 mod processes;
 mod range;
@@ -52,7 +53,8 @@ use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use labels::labels;
-use marks::{Marker, markers};
+use marker::Marker;
+use marks::markers;
 pub use processes::{FusedFiles, RankTracks};
 pub use range::{NoSuchSteps, range_of};
 pub(crate) use step_markers::STEP_MARKER;

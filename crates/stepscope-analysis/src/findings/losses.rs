@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, TrackId};
 use stepscope_store::EventId;
 
+use super::cause::Cause;
 use super::host::{Host, HostClass};
 
 /// Reason for which a device does not compute.
@@ -44,6 +45,25 @@ pub(super) enum Loss {
 }
 
 pub(super) const LOSSES: usize = 15;
+
+/// Returns the cause that a loss is reported as.
+pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
+    Some(match loss {
+        Loss::Input => Cause::InputBound,
+        Loss::Compile => Cause::Compilation,
+        Loss::Allocator => Cause::AllocatorThrash,
+        Loss::Overhead => Cause::ProfilerOverhead,
+        Loss::HostOperator => Cause::MisplacedOp,
+        Loss::Collector | Loss::Host => Cause::HostBound,
+        Loss::Launch => Cause::LaunchBound,
+        Loss::Dispatch => Cause::SmallKernels,
+        Loss::OtherDevice => Cause::PipelineBubble,
+        Loss::Unknown => Cause::IdleUnknown,
+        Loss::Copy => Cause::ExposedCopy,
+        Loss::Communication | Loss::HostCollective => Cause::ExposedCommunication,
+        Loss::Backlog => return None,
+    })
+}
 
 /// Host activities for which a drained queue makes the device wait: without the wait for the device that drained
 /// it, the host would have been ahead. Input is not among them: it has a remedy of its own.

@@ -3,10 +3,10 @@
 use stepscope_model::Dur;
 use stepscope_store::Trace;
 
-use super::assemble::{cause_of, words};
 use super::device_time::RankTime;
-use super::losses::Loss;
+use super::losses::{Loss, cause_of};
 use super::memory::is_fragmented;
+use super::subjects::words;
 use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::Memory;

@@ -31,7 +31,7 @@ use stepscope_model::vocabulary::xla::DeviceLine;
 use stepscope_model::{Dur, NameId, SliceFlags, SliceKind, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
-use super::marks::Marker;
+use super::marker::Marker;
 use crate::slice_class::is_operator;
 
 /// Minimum number of repetitions of a pattern.

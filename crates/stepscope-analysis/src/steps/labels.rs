@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
-use super::marks::Marker;
+use super::marker::Marker;
 use super::processes::FusedFiles;
 use super::{LabelRow, LabelThread, StepNote, StepOptions, StepRank, StepReport, ThreadRows};
 use crate::parallel::{self, Cancel};

@@ -3,37 +3,14 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{SliceFlags, Time, TrackId, TrackKind};
+use stepscope_model::{SliceFlags, TrackId, TrackKind};
 use stepscope_store::Trace;
 
 use super::StepRank;
+use super::marker::Marker;
 use super::processes;
 use super::roots::roots;
 use super::step_markers::step_markers;
-
-/// Marker of one step, with its file and rank.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Marker {
-    pub(super) number: i64,
-    pub(super) file: usize,
-    /// Process of the marker, where several of the file are ranks.
-    pub(super) process: Option<i64>,
-    pub(super) track: TrackId,
-    /// Index within the track.
-    pub(super) index: usize,
-    pub(super) start: Time,
-    pub(super) end: Time,
-    pub(super) unfinished: bool,
-}
-
-impl Marker {
-    pub(super) const fn rank(&self) -> StepRank {
-        StepRank {
-            file: self.file,
-            process: self.process,
-        }
-    }
-}
 
 /// Lists the markers that count, in order of their start, and the tracks whose markers repeat them.
 pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {

@@ -18,7 +18,7 @@ use stepscope_model::{TrackId, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use super::StepRank;
-use super::marks::Marker;
+use super::marker::Marker;
 use crate::device::Devices;
 
 /// Maximum number of slices of a queue whose launches are read to find the process that drives it.

@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use stepscope_model::{ArgKeys, NameId, SliceFlags, TrackKind};
 use stepscope_store::{Trace, Track};
 
-use super::marks::Marker;
+use super::marker::Marker;
 
 /// Maximum depth of a root.
 const DEEPEST: u16 = 2;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use stepscope_model::{NameId, SliceFlags, TrackKind};
 use stepscope_store::{Trace, Track};
 
-use super::marks::Marker;
+use super::marker::Marker;
 
 /// The name that PyTorch/XLA gives it.
 pub(crate) const STEP_MARKER: &str = "StepMarker";
