@@ -23,6 +23,7 @@ mod read;
 mod table;
 mod thread_events;
 mod tree;
+mod whole_number;
 
 pub use averages::{Grouping, KeyAverage, KeyAverages};
 pub use device::Device;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, Time};
+use stepscope_model::{Cancelled, Time};
 use stepscope_store::{FactValue, Trace};
 
 use self::links::{Links, Position, Work};
@@ -418,15 +418,6 @@ fn microseconds(time: Time, zero: Time) -> f64 {
         (ps / 1_000) as f64 / 1_000.0
     } else {
         ps as f64 / 1_000_000.0
-    }
-}
-
-pub(super) fn whole(value: ArgValue<'_>) -> Option<i64> {
-    match value {
-        ArgValue::Int(value) => Some(value),
-        ArgValue::Uint(value) => i64::try_from(value).ok(),
-        ArgValue::Str(text) => text.trim().parse().ok(),
-        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, Track
 use stepscope_store::{EventId, Slices, Trace, galloping_search};
 
 use super::event_class::{EventClass, Words};
+use super::whole_number::whole;
 use stepscope_analysis::parallel::{self, Cancel};
 
 /// Missing position of an event.
@@ -428,7 +429,7 @@ pub(super) fn recorded(trace: &Trace, id: u32) -> u32 {
 const INDEX: ArgKeys = ArgKeys::new(&["Ev Idx"]);
 
 fn order_of(value: ArgValue<'_>) -> u32 {
-    let order = super::read::whole(value).and_then(|order| u32::try_from(order).ok());
+    let order = whole(value).and_then(|order| u32::try_from(order).ok());
     order.unwrap_or(u32::MAX)
 }
 

@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId};
 use stepscope_store::Trace;
 
+use super::Shared;
 use super::links::NO_ID;
-use super::{Shared, whole};
 use crate::torch::averages::Grouping;
 use crate::torch::interned_texts::Texts;
 use crate::torch::thread_events::ThreadEvents;
+use crate::torch::whole_number::whole;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
 use stepscope_analysis::torch_args::{self, DIMS, is_dims};
 

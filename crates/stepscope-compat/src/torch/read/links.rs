@@ -8,9 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgKeys, Cancelled};
 use stepscope_store::{EventId, Trace};
 
-use super::whole;
 use crate::torch::merge;
 use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
+use crate::torch::whole_number::whole;
 use stepscope_analysis::parallel::{self, Cancel};
 
 const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlation"]);

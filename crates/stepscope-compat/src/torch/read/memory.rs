@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
 use stepscope_store::{Trace, galloping_search};
 
-use super::whole;
 use crate::torch::device::Device;
 use crate::torch::event_class::Words;
 use crate::torch::thread_events::{NO_EVENT, ThreadEvents, UnownedMemory};
+use crate::torch::whole_number::whole;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
 
 /// One `[memory]` or `[OutOfMemory]` instant.
