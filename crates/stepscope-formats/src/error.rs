@@ -2,7 +2,7 @@
 
 use stepscope_model::Cancelled;
 
-use crate::detect::Format;
+use crate::format::Format;
 
 /// Why a file could not be read at all. Partial damage is a diagnostic, not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

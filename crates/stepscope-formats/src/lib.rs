@@ -12,6 +12,7 @@ pub mod chrome_json;
 pub mod cprofile;
 pub mod detect;
 mod error;
+mod format;
 pub mod gzip;
 #[cfg(feature = "xplane")]
 pub mod hlo;
@@ -34,8 +35,9 @@ pub mod xspace;
 
 use std::sync::Arc;
 
-pub use detect::{Detected, Format};
+pub use detect::Detected;
 pub use error::FormatError;
+pub use format::Format;
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 /// Reads a whole uncompressed file of a known format into `sink`.

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::detect::Format;
+use crate::format::Format;
 
 /// What the keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]

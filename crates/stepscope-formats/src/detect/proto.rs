@@ -11,7 +11,7 @@
 //!
 //! A Chakra execution trace is a row of messages with a length before each.
 
-use crate::detect::Format;
+use crate::format::Format;
 use crate::protobuf::wire::{Fault, Field, Fields, Value, varint};
 
 /// Planes or packets that are looked at.

@@ -1,0 +1,61 @@
+//! The formats of traces.
+
+/// A trace format that stepscope knows by sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Format {
+    /// `XSpace` protobuf, `*.xplane.pb`.
+    XSpace,
+    /// Chrome JSON: an object with `traceEvents`, or a bare array; also PyTorch's and JAX's.
+    ChromeJson,
+    /// Perfetto protobuf, `*.pftrace`, `*.perfetto-trace`.
+    Perfetto,
+    /// rocprofv3's own JSON.
+    RocprofJson,
+    /// PyTorch execution trace (JSON).
+    ExecutionTraceJson,
+    /// Chakra execution trace (protobuf).
+    ChakraTrace,
+    /// rustc's self-profile (`*.mm_profdata`).
+    Measureme,
+    /// Python's `cProfile` statistics (`*.prof`).
+    Pstats,
+    /// Lightning's profiler report (text).
+    LightningReport,
+    /// Neuron's own system profile (JSON).
+    NeuronSystemProfile,
+}
+
+impl Format {
+    /// The stable word used in JSON.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::XSpace => "xspace",
+            Self::ChromeJson => "chrome-json",
+            Self::Perfetto => "perfetto",
+            Self::RocprofJson => "rocprofv3-json",
+            Self::ExecutionTraceJson => "execution-trace-json",
+            Self::ChakraTrace => "chakra-trace",
+            Self::Measureme => "measureme",
+            Self::Pstats => "pstats",
+            Self::LightningReport => "lightning-report",
+            Self::NeuronSystemProfile => "neuron-system-profile",
+        }
+    }
+
+    /// What users read.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::XSpace => "XSpace",
+            Self::ChromeJson => "Chrome JSON",
+            Self::Perfetto => "Perfetto trace",
+            Self::RocprofJson => "rocprofv3 JSON",
+            Self::ExecutionTraceJson => "PyTorch execution trace",
+            Self::ChakraTrace => "Chakra execution trace",
+            Self::Measureme => "rustc self-profile",
+            Self::Pstats => "cProfile statistics",
+            Self::LightningReport => "Lightning profiler report",
+            Self::NeuronSystemProfile => "Neuron system profile",
+        }
+    }
+}
