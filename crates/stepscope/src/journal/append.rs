@@ -577,7 +577,7 @@ mod tests {
     }
 
     const SPACIOUS: crate::journal::disk_limit::SpaceQuery = |_| {
-        Some(crate::journal::disk_limit::DiskSpace {
+        Some(crate::platform::os::DiskSpace {
             free: 1 << 50,
             total: 1 << 50,
         })
@@ -624,7 +624,7 @@ mod tests {
     #[test]
     fn a_journal_on_a_full_disk_does_not_grow() {
         let full: crate::journal::disk_limit::SpaceQuery = |_| {
-            Some(crate::journal::disk_limit::DiskSpace {
+            Some(crate::platform::os::DiskSpace {
                 free: 5 << 20,
                 total: 1 << 40,
             })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
-use crate::platform::os;
+use crate::platform::os::{self, DiskSpace};
 
 /// Behaviour of a recording that has reached its disk limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,13 +14,6 @@ pub enum AtLimit {
     KeepLatest,
     /// Recording stops; `stop_trace` writes what was recorded.
     Stop,
-}
-
-/// Bytes of a file system: free for this user, and total.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DiskSpace {
-    pub(crate) free: u64,
-    pub(crate) total: u64,
 }
 
 /// Queries the file system of an open file.

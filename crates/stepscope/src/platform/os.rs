@@ -10,8 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::journal::disk_limit::DiskSpace;
-
 /// Reserves address space without memory. Returns `None` when none is left.
 pub(crate) fn reserve(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new private mapping at an address of the kernel's choice touches nothing else.
@@ -141,6 +139,13 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, bytes: u64) -> Result<(), i32> {
         }
     }
     Ok(())
+}
+
+/// Bytes of a file system: free for this user, and total.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskSpace {
+    pub(crate) free: u64,
+    pub(crate) total: u64,
 }
 
 /// Returns the space of the file system of an open file.
