@@ -3,4 +3,3 @@
 pub(crate) mod requests;
 pub(crate) mod thread;
 pub(crate) mod triggers;
-pub(crate) mod wakeup;

@@ -5,10 +5,10 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::drain::wakeup;
 use crate::journal::circular::Snapshot;
 use crate::ring::layout::{MAX_CHUNKS, RECORD_BYTES};
 use crate::ring::memory::regions;
+use crate::ring::wakeup;
 
 /// Progress counters of the drain thread, which other threads read.
 #[derive(Debug, Default)]

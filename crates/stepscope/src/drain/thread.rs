@@ -3,7 +3,7 @@
 //! It wakes every millisecond while events are recorded, and runs without a pause while rings are
 //! more than half full, so recording threads need no system call to wake it. Rings that were more
 //! than half full get more chunks. When no chunk was left for 200 ms it sleeps for up to 100 ms; a
-//! thread that leaves a chunk meanwhile wakes it ([`crate::drain::wakeup`]).
+//! thread that leaves a chunk meanwhile wakes it ([`crate::ring::wakeup`]).
 //!
 //! It copies only chunks that their owner has left, so writes and blocks are large; the records in
 //! the current chunk are safe in the mapped file. A flush, a thread's end and the session's end
@@ -39,7 +39,6 @@ use crate::ring::layout::{
     RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
 use crate::ring::memory::{ATTACH, LateRecords, OldRingMapping, RingMemory, SWEEPING, regions};
-use crate::ring::thread_exit;
 use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
 use crate::session::folder::LeasedFiles;
 use crate::session::recording::{forget_names, print_warning, relocate_names};
@@ -453,7 +452,7 @@ impl Drain {
     fn refresh_names(&self) {
         for region in regions() {
             let head = region.head();
-            if region.session.load(Ordering::SeqCst) != self.state || !thread_exit::owned(region) {
+            if region.session.load(Ordering::SeqCst) != self.state || !region.is_owned() {
                 continue;
             }
             if head.name_given.load(Ordering::SeqCst) != 0 {
@@ -465,8 +464,8 @@ impl Drain {
             };
             let now = now.strip_suffix(b"\n").unwrap_or(&now);
             // The kernel stores 15 bytes; the head may have the whole name.
-            if !name_of(head).starts_with(now) {
-                set_name(head, now);
+            if !head.thread_name().starts_with(now) {
+                head.set_thread_name(now);
             }
         }
     }
@@ -481,17 +480,17 @@ impl Drain {
             if region.session.load(Ordering::SeqCst) != self.state {
                 continue;
             }
-            let owned = thread_exit::owned(region);
+            let owned = region.is_owned();
             crowded |= self.drain_region(region, if owned { scope } else { PassScope::Final });
             if last {
                 region.session.store(SWEEPING, Ordering::SeqCst);
                 region.unmap_file();
                 region.session.store(0, Ordering::SeqCst);
-                thread_exit::free(region);
+                region.free_retired();
             } else if !owned {
                 region.head().serial.store(0, Ordering::Release);
                 region.session.store(0, Ordering::SeqCst);
-                thread_exit::free(region);
+                region.free_retired();
             }
         }
         if last {
@@ -604,7 +603,7 @@ impl Drain {
 
     /// Writes a thread's id and name when they have changed.
     fn put_thread(&mut self, head: &RegionHead, seen: &mut RegionState) {
-        let mut name = name_of(head);
+        let mut name = head.thread_name();
         if !seen.name.is_empty() && name == seen.name {
             return;
         }
@@ -707,31 +706,6 @@ fn without_ended(open: &mut Vec<[u64; 3]>, bytes: &[u8]) {
             open.retain(|span| (span[0], span[2]) != (key, meta));
         }
     }
-}
-
-/// Writes a thread's name into its head.
-pub(crate) fn set_name(head: &RegionHead, name: &[u8]) {
-    let mut bytes = [0; THREAD_NAME_BYTES];
-    let len = name.len().min(THREAD_NAME_BYTES);
-    bytes[..len].copy_from_slice(&name[..len]);
-    for (word, bytes) in head.name.iter().zip(bytes.chunks_exact(8)) {
-        let bytes = bytes.try_into().unwrap_or([0; 8]);
-        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
-    }
-    head.name_len
-        .store(u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
-}
-
-/// Reads the thread's name from its head.
-pub(crate) fn name_of(head: &RegionHead) -> Vec<u8> {
-    let len = head.name_len.load(Ordering::Relaxed) as usize;
-    let mut name: Vec<u8> = head
-        .name
-        .iter()
-        .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
-        .collect();
-    name.truncate(len);
-    name
 }
 
 /// Lists the ranges that can be copied, in the order of recording.

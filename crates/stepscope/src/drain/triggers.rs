@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::api::names;
 use crate::api::steps::{EndedStep, Listener};
-use crate::drain::wakeup;
 use crate::platform::clock::Pair;
+use crate::ring::wakeup;
 
 /// A save to perform: its reason, and how much of the past it covers.
 #[derive(Debug)]

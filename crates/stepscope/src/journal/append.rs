@@ -570,9 +570,8 @@ mod tests {
         assert_eq!(index.garbage, 0);
         assert_eq!(index.facts["host"], "here");
         assert_eq!(index.threads[&7].name, "worker");
-        let number = |data: &crate::journal::index::Data<'_>| {
-            crate::journal::record_iter::word(data.bytes, 0)
-        };
+        let number =
+            |data: &crate::journal::index::Data<'_>| crate::ring::layout::word(data.bytes, 0);
         index.data.iter().map(number).collect()
     }
 

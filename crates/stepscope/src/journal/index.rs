@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::journal::append::blocks;
-use crate::journal::record_iter::{raw_records, records, word};
+use crate::journal::record_iter::{raw_records, records};
 use crate::platform::clock::{Pair, Timeline};
 use crate::ring::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_LOST, BLOCK_META, BLOCK_OPEN, BLOCK_RETAINED_ARGS, BLOCK_THREAD,
-    BLOCK_WRITTEN, KIND_COUNTER, KIND_INSTANT, KIND_SPAN, KIND_STEP, RECORD_BYTES, meta_kind,
+    BLOCK_WRITTEN, KIND_COUNTER, KIND_INSTANT, KIND_SPAN, KIND_STEP, RECORD_BYTES, meta_kind, word,
 };
 
 /// A thread of the recording.

@@ -4,15 +4,8 @@ use std::io::IoSlice;
 
 use crate::ring::layout::{
     BLOCK_DATA, BlockHead, KIND_COUNTER, KIND_SPAN, KIND_TEXT, RECORD_BYTES, meta_extra, meta_kind,
+    word,
 };
-
-/// Reads a little-endian word, 0 past the end.
-pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes
-        .get(at..at + 8)
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(0, u64::from_le_bytes)
-}
 
 /// Iterates over records, each with the bytes of the records that continue it.
 pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = ([u64; 3], &[u8])> {

@@ -32,7 +32,7 @@
 //! The owning thread fills one chunk after the other and always takes the lowest free one. A thread
 //! whose chunks are drained in time therefore reuses the same few pages; only bursts reach further.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::ring::chunk::{ChunkHead, Record};
 
@@ -44,11 +44,11 @@ pub(crate) const KNOWN_VERSIONS: [u32; 2] = [1, 2];
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = 24;
-/// Bytes of a chunk that hold records.
+/// Bytes of a chunk.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// Maximum number of chunks of a region.
+/// Bytes of a chunk that hold records.
 pub(crate) const CHUNK_USABLE: usize = CHUNK_BYTES / RECORD_BYTES * RECORD_BYTES;
-/// Most chunks of a region.
+/// Maximum number of chunks of a region.
 pub(crate) const MAX_CHUNKS: usize = 128;
 /// Number of slots for open spans. Deeper spans are recorded when they end, but are lost if the
 /// program is killed while they are open.
@@ -181,9 +181,44 @@ const _: () = assert!(size_of::<RegionHead>() <= OPEN_OFFSET);
 const _: () = assert!(size_of::<Record>() == RECORD_BYTES && size_of::<ChunkHead>() == 8);
 const _: () = assert!(CHUNKS_OFFSET.is_multiple_of(4096));
 
+impl RegionHead {
+    /// Writes the thread's name.
+    pub(crate) fn set_thread_name(&self, name: &[u8]) {
+        let mut bytes = [0; THREAD_NAME_BYTES];
+        let len = name.len().min(THREAD_NAME_BYTES);
+        bytes[..len].copy_from_slice(&name[..len]);
+        for (word, bytes) in self.name.iter().zip(bytes.chunks_exact(8)) {
+            let bytes = bytes.try_into().unwrap_or([0; 8]);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        self.name_len
+            .store(u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Reads the thread's name.
+    pub(crate) fn thread_name(&self) -> Vec<u8> {
+        let len = self.name_len.load(Ordering::Relaxed) as usize;
+        let mut name: Vec<u8> = self
+            .name
+            .iter()
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
+        name.truncate(len);
+        name
+    }
+}
+
 /// Returns the bytes of a region's first extent that has this many chunks.
 pub(crate) const fn first_extent_bytes(chunks: usize) -> usize {
     CHUNKS_OFFSET + chunks * CHUNK_BYTES
+}
+
+/// Reads a little-endian word, 0 past the end.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 /// Bytes at the start of the rings file that hold names.

@@ -21,7 +21,7 @@ use crate::platform::os;
 use crate::ring::chunk::{ChunkHead, Record};
 use crate::ring::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES,
-    REGION_BYTES, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
+    REGION_BYTES, RegionHead, THREAD_NAME_BYTES, first_extent_bytes, word,
 };
 
 /// State of the session that attaching threads need.
@@ -153,9 +153,7 @@ impl OldRingMapping {
         let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
         let from = head.used.load(Ordering::Acquire).min(usable);
         let bytes = self.published(chunk, from, usable);
-        let words = bytes
-            .chunks_exact(8)
-            .map(|word| crate::journal::record_iter::word(word, 0));
+        let words = bytes.chunks_exact(8).map(|bytes| word(bytes, 0));
         (state(head) != 0).then(|| LateRecords {
             chunk,
             sequence: state(head) >> 1,
@@ -246,6 +244,27 @@ impl RingMemory {
             }
             self.status.store(FREE, Ordering::SeqCst);
         }
+    }
+
+    /// Returns whether the owner still runs.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.status.load(Ordering::SeqCst) == OWNED
+    }
+
+    /// Releases the region on behalf of its owner. The drain thread frees a region that a session
+    /// still reads.
+    pub(crate) fn retire(&self) {
+        self.status.store(RETIRED, Ordering::SeqCst);
+        if self.session.load(Ordering::SeqCst) == 0 {
+            self.free_retired();
+        }
+    }
+
+    /// Frees a region whose thread has ended, unless it is free already.
+    pub(crate) fn free_retired(&self) {
+        let _ = self
+            .status
+            .compare_exchange(RETIRED, FREE, Ordering::SeqCst, Ordering::Relaxed);
     }
 
     /// Lists the ranges that map the rings file: offset in the region, offset in the file, bytes.
@@ -479,7 +498,7 @@ impl RingMemory {
         let mut name = [0; THREAD_NAME_BYTES];
         let len = current_thread_name(&mut name, whole_name);
         head.name_given.store(0, Ordering::SeqCst);
-        crate::drain::thread::set_name(head, &name[..len as usize]);
+        head.set_thread_name(&name[..len as usize]);
         head.nonce
             .store(ATTACH.nonce.load(Ordering::Relaxed), Ordering::Release);
         let serial = ATTACH.next_serial.fetch_add(1, Ordering::Relaxed);

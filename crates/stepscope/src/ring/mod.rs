@@ -6,5 +6,5 @@ mod chunk_tests;
 pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod sync;
-pub(crate) mod thread_exit;
+pub(crate) mod wakeup;
 pub(crate) mod writer;

@@ -40,17 +40,18 @@
 
 mod calls;
 mod extra_ring;
+pub(crate) mod thread_exit;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
-use super::thread_exit;
 #[cfg(feature = "tracing")]
 use crate::platform::clock::SLOW_CLOCK;
 use crate::platform::clock::ticks;
 use crate::ring::chunk::{Record, publish};
 use crate::ring::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES};
 use crate::ring::memory::{ATTACH, FREE, RingMemory, regions};
+use crate::ring::wakeup;
 
 pub(crate) use extra_ring::ExtraRing;
 
@@ -258,7 +259,7 @@ impl Writer<'_> {
             len -= 1;
         }
         head.name_given.store(1, Ordering::SeqCst);
-        crate::drain::thread::set_name(head, &name.as_bytes()[..len]);
+        head.set_thread_name(&name.as_bytes()[..len]);
     }
 
     /// Sets the operating system's id of the thread that the ring describes.
@@ -517,7 +518,7 @@ impl Writer<'_> {
         if bytes <= (FULL - local.filled.get()) as usize {
             return true;
         }
-        crate::drain::wakeup::wake_if_asleep();
+        wakeup::wake_if_asleep();
         // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
         let head = unsafe { &*local.head.get() };
         let Some(region) = local.region.get() else {
@@ -690,7 +691,7 @@ pub(super) fn thread_ends() {
 /// In a fork's child: frees all regions and unmaps the parent's pages.
 pub(crate) fn after_fork_in_child() {
     set_state(0);
-    crate::drain::wakeup::after_fork_in_child();
+    wakeup::after_fork_in_child();
     ATTACHING.store(0, Ordering::SeqCst);
     RELOCATING.store(false, Ordering::SeqCst);
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);

@@ -11,7 +11,7 @@ use super::{PROCESS, guarded, process, stop_trace};
 use crate::api::names;
 use crate::api::steps;
 use crate::drain::triggers;
-use crate::ring::thread_exit;
+use crate::ring::writer::thread_exit;
 
 /// Installs the handlers for fork, exit and thread exit, and registers the names that every
 /// recording needs; once per process.

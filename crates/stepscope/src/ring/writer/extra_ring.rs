@@ -1,7 +1,5 @@
 //! Rings in addition to the threads' rings.
 
-use crate::ring::thread_exit;
-
 use super::{Local, Owner, Writer, attach};
 
 /// A ring for what one thread records on behalf of another.
@@ -29,7 +27,7 @@ impl ExtraRing {
 impl Drop for ExtraRing {
     fn drop(&mut self) {
         if let Some(region) = self.local.region.get() {
-            thread_exit::retire(region);
+            region.retire();
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::ring::memory::{FREE, OWNED, RETIRED, RingMemory};
+use crate::ring::memory::RingMemory;
 
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
@@ -44,27 +44,6 @@ pub(super) fn unwatch() {
 unsafe extern "C" fn on_exit(region: *mut libc::c_void) {
     // SAFETY: set by `watch` to a region, which is never freed.
     let region: &'static RingMemory = unsafe { &*region.cast::<RingMemory>() };
-    super::writer::thread_ends();
-    retire(region);
-}
-
-/// Releases the region on behalf of its owner. The drain thread frees a region that a session still
-/// reads.
-pub(super) fn retire(region: &RingMemory) {
-    region.status.store(RETIRED, Ordering::SeqCst);
-    if region.session.load(Ordering::SeqCst) == 0 {
-        free(region);
-    }
-}
-
-/// Frees a region whose thread has ended, unless it is free already.
-pub(crate) fn free(region: &RingMemory) {
-    let _ = region
-        .status
-        .compare_exchange(RETIRED, FREE, Ordering::SeqCst, Ordering::Relaxed);
-}
-
-/// Returns whether the owner still runs.
-pub(crate) fn owned(region: &RingMemory) -> bool {
-    region.status.load(Ordering::SeqCst) == OWNED
+    super::thread_ends();
+    region.retire();
 }
