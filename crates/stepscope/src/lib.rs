@@ -56,13 +56,13 @@ pub use api::{calls, manual_span, span, virtual_track};
 #[cfg(feature = "tracing")]
 pub use bridge::tracing;
 
-pub use api::names::StaticName;
-pub use api::steps::{StepTimes, StepWatch};
 pub use bridge::mirror::{MirrorError, Mirrors, set_mirrors};
 pub use export::limits::ExportLimits;
 pub use export::merge_external::{
     ExternalContent, ExternalProfile, ExternalProfiles, MergedProfile, advice,
 };
+pub use ring::names::StaticName;
+pub use ring::steps::{StepTimes, StepWatch};
 pub use session::{
     AtLimit, Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
     SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,

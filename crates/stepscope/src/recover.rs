@@ -15,7 +15,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::api::names;
 use crate::export::file;
 use crate::export::xspace::{FileMetadata, Names};
 use crate::journal::index::{Index, Leftover, Thread};
@@ -27,6 +26,7 @@ use crate::ring::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, Extent, KNOWN_VERSIONS, MAX_CHUNKS, MAX_EXTENTS,
     NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
+use crate::ring::names;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{WORKER_FACT, limit_warning, mark_written, stats};
 

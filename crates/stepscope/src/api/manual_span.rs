@@ -6,14 +6,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::api::names;
-use crate::api::steps;
 use crate::bridge::mirror;
 use crate::ring::layout::{
     FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_extra, meta_kind,
     meta_name,
 };
 use crate::ring::memory::regions;
+use crate::ring::names;
+use crate::ring::steps;
 use crate::ring::writer::{
     ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
     session, this_thread, with_writer,

@@ -2,7 +2,5 @@
 
 pub mod calls;
 pub mod manual_span;
-pub(crate) mod names;
 pub mod span;
-pub(crate) mod steps;
 pub mod virtual_track;

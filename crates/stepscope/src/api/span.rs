@@ -6,13 +6,13 @@ use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use crate::api::names::{self, StaticName};
-use crate::api::steps;
 use crate::bridge::mirror;
 use crate::ring::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_UINT, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER,
     KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
 };
+use crate::ring::names::{self, STEP_NUM, StaticName};
+use crate::ring::steps;
 use crate::ring::writer::{
     ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
     with_writer,
@@ -410,8 +410,6 @@ pub fn step_named(name: &str, number: i64) -> SpanGuard {
     }
     begin_step(state, id, name, number)
 }
-
-pub(crate) static STEP_NUM: StaticName = StaticName::new("step_num");
 
 #[inline]
 fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {

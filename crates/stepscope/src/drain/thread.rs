@@ -39,9 +39,9 @@ use crate::ring::layout::{
     RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
 use crate::ring::memory::{ATTACH, LateRecords, OldRingMapping, RingMemory, SWEEPING, regions};
+use crate::ring::name_table;
 use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
 use crate::session::folder::LeasedFiles;
-use crate::session::recording::{forget_names, print_warning, relocate_names};
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes the drain thread earlier.
@@ -332,11 +332,11 @@ impl Drain {
             for region in shown {
                 region.unmap_file();
             }
-            forget_names();
+            name_table::forget();
             rings.release();
             return to.map(drop);
         };
-        let mut result = relocate_names(&to.file);
+        let mut result = name_table::relocate(&to.file);
         for region in shown {
             // SAFETY: this is the drain thread, and threads wait before they attach.
             match unsafe { region.relocate(rings.fd(), &to.file) } {
@@ -423,7 +423,7 @@ impl Drain {
 
     fn warn(&self, warning: &str) {
         if !self.quiet {
-            print_warning(warning);
+            os::print_warning(warning);
         }
     }
 

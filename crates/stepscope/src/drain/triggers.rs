@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use crate::api::names;
-use crate::api::steps::{EndedStep, Listener};
 use crate::platform::clock::Pair;
+use crate::ring::names;
+use crate::ring::steps::{EndedStep, Listener};
 use crate::ring::wakeup;
 
 /// A save to perform: its reason, and how much of the past it covers.

@@ -13,12 +13,12 @@ use stepscope_formats::xspace::{
     StatValue, TrackRecord, XSpaceWriter,
 };
 
-use crate::api::names;
 use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::{ExternalPlanes, ExternalProfiles, MergedProfile, spaces};
 use crate::journal::index::{Index, Thread};
 use crate::platform::clock::Cursor;
+use crate::ring::names;
 
 /// Prefix of metadata keys that describe the kind of the recorded program.
 const KIND_FACT: &str = "kind.";

@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -362,6 +363,12 @@ pub(crate) fn without_size_signal<T>(f: impl FnOnce() -> T) -> T {
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         result
     }
+}
+
+/// Prints a warning on stderr, for what the user must know while the program runs. Ignores a closed
+/// stderr.
+pub(crate) fn print_warning(warning: &str) {
+    let _ = writeln!(std::io::stderr(), "stepscope: {warning}");
 }
 
 /// Blocks every signal in the calling thread, so that the program's handlers run on its own

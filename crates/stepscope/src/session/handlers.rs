@@ -6,12 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::folder::DESCRIPTORS;
-use super::recording::forget_names;
 use super::{PROCESS, guarded, process, stop_trace};
-use crate::api::names;
-use crate::api::steps;
 use crate::drain::triggers;
+use crate::ring::steps;
 use crate::ring::writer::thread_exit;
+use crate::ring::{name_table, names};
 
 /// Installs the handlers for fork, exit and thread exit, and registers the names that every
 /// recording needs; once per process.
@@ -37,7 +36,7 @@ extern "C" fn after_fork_in_child() {
     names::after_fork_in_child();
     steps::after_fork_in_child();
     triggers::release_signal();
-    forget_names();
+    name_table::forget();
     for slot in &DESCRIPTORS {
         let fd = slot.swap(-1, Ordering::SeqCst);
         if fd >= 0 {

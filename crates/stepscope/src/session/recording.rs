@@ -1,13 +1,9 @@
 //! An active recording: from the first clock reading to the drain thread's final pass.
-#![allow(unsafe_code, reason = "maps the name table")]
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,7 +12,6 @@ use super::flight::{Running, Saver};
 use super::folder::{self, JournalFiles};
 use super::handlers;
 use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
-use crate::api::names;
 use crate::bridge::mirror::{self, Mirrors};
 use crate::drain::requests::Control;
 use crate::drain::thread::Drain;
@@ -28,6 +23,7 @@ use crate::platform::clock::{self, Pair};
 use crate::platform::os;
 use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
 use crate::ring::memory::ATTACH;
+use crate::ring::name_table;
 use crate::ring::writer::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
 
 /// Owner of a recording.
@@ -77,8 +73,6 @@ pub(super) struct Session {
 }
 
 static NEXT_SESSION: AtomicU32 = AtomicU32::new(1);
-/// Address space of the name table, reserved once.
-static NAME_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Starts the program's own recording.
 pub(super) fn start_program(
@@ -328,13 +322,7 @@ fn open_journal(
 /// Prints a warning on stderr, once per process.
 pub(super) fn warn_once(warning: &str) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| print_warning(warning));
-}
-
-/// Prints a warning on stderr, for what the user must know while the program runs. Ignores a closed
-/// stderr.
-pub(crate) fn print_warning(warning: &str) {
-    let _ = writeln!(io::stderr(), "stepscope: {warning}");
+    ONCE.call_once(|| os::print_warning(warning));
 }
 
 fn meta(host: &str, options: &SessionOptions) -> String {
@@ -365,65 +353,14 @@ fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now
     ATTACH
         .rings_len
         .store(NAMES_BYTES as u64, Ordering::Relaxed);
-    let mut table = NAME_TABLE.load(Ordering::Acquire);
-    if table.is_null() {
-        table = os::reserve(NAMES_BYTES).unwrap_or(std::ptr::null_mut());
-        NAME_TABLE.store(table, Ordering::Release);
-    }
+    name_table::map(&files.rings, nonce);
     let rings = files.rings.as_raw_fd();
-    // SAFETY: reserved above and never released; the file's space has been allocated.
-    if !table.is_null() && unsafe { os::map_file(table, NAMES_BYTES, rings, 0) } {
-        // SAFETY: mapped; the first word is the nonce.
-        unsafe { table.copy_from_nonoverlapping(nonce.to_le_bytes().as_ptr(), 8) };
-        // SAFETY: the table stays mapped for ever.
-        unsafe { names::publish_all(table) };
-    }
     ATTACH.rings.store(rings.cast_unsigned(), Ordering::SeqCst);
-}
-
-/// Maps another file as the name table, if the table is mapped from the rings file.
-pub(crate) fn relocate_names(new: &File) -> io::Result<()> {
-    let table = names::session_table();
-    if table.is_null() {
-        return Ok(());
-    }
-    names::while_unchanged(|| {
-        // SAFETY: the table is mapped for ever, and no thread writes to it inside
-        // `while_unchanged`.
-        let content = unsafe { std::slice::from_raw_parts(table, NAMES_BYTES) };
-        let used = content
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |last| last + 1);
-        let copied = new.write_all_at(&content[..used], 0);
-        // SAFETY: the address range is the table's; the file's space has been allocated.
-        if copied.is_ok() && unsafe { os::map_file(table, NAMES_BYTES, new.as_raw_fd(), 0) } {
-            return Ok(());
-        }
-        // SAFETY: the address range is the table's. Names of this recording are lost if the program
-        // is killed.
-        unsafe { os::map_memory(table, NAMES_BYTES) };
-        copied.and(Err(io::ErrorKind::OutOfMemory.into()))
-    })
 }
 
 /// Unmaps the rings file after the last thread has attached: no thread maps it or writes names to
 /// it any more.
 fn end_attaching() {
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
-    let unused = names::unpublish();
-    forget_names();
-    if !unused {
-        // The next session uses another address range.
-        NAME_TABLE.store(std::ptr::null_mut(), Ordering::Release);
-    }
-}
-
-/// Maps private memory as the name table, even while a thread still writes to it.
-pub(crate) fn forget_names() {
-    let table = NAME_TABLE.load(Ordering::Acquire);
-    if !table.is_null() {
-        // SAFETY: reserved once, never released.
-        unsafe { os::map_memory(table, NAMES_BYTES) };
-    }
+    name_table::unmap();
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use tracing_core::Metadata;
 use tracing_core::field::Field;
 
-use crate::api::names::{self, StaticName};
+use crate::ring::names::{self, StaticName};
 
 /// One more than the highest index. Callsites beyond it are not recorded.
 pub(super) const MAX: usize = 1 << 15;

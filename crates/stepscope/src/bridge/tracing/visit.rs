@@ -6,8 +6,8 @@ use tracing_core::Event;
 use tracing_core::field::{Field, Visit};
 
 use super::callsite::{self, Callsite};
-use crate::api::names;
 use crate::ring::layout::{ARG_SHARED, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, meta};
+use crate::ring::names;
 use crate::ring::writer::Writer;
 use crate::span::{ArgValue, put_text, put_value};
 

@@ -74,9 +74,12 @@ impl StaticName {
 /// Substitute name of an argument whose name has no number.
 static ARGUMENT: StaticName = StaticName::new("argument");
 
+/// Name of the argument with a step's number.
+pub(crate) static STEP_NUM: StaticName = StaticName::new("step_num");
+
 /// Registers the names that every recording needs, while numbers are available.
 pub(crate) fn prepare() {
-    for name in [&ARGUMENT, &crate::span::STEP_NUM] {
+    for name in [&ARGUMENT, &STEP_NUM] {
         name.id();
     }
 }
