@@ -47,6 +47,7 @@ mod bridge;
 mod drain;
 mod export;
 mod journal;
+mod mirror;
 mod platform;
 pub mod recover;
 mod ring;
@@ -56,13 +57,14 @@ pub use api::{calls, manual_span, span, virtual_track};
 #[cfg(feature = "tracing")]
 pub use bridge::tracing;
 
-pub use bridge::mirror::{MirrorError, Mirrors, set_mirrors};
 pub use export::limits::ExportLimits;
 pub use export::merge_external::{
     ExternalContent, ExternalProfile, ExternalProfiles, MergedProfile, advice,
 };
+pub use mirror::{MirrorError, Mirrors};
 pub use ring::names::StaticName;
 pub use ring::steps::{StepTimes, StepWatch};
+pub use session::mirrors::set_mirrors;
 pub use session::{
     AtLimit, Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
     SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,
@@ -71,12 +73,6 @@ pub use session::{
     write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
-
-/// Updates `tracing`'s callsites after a session has started or stopped.
-fn levels_changed() {
-    #[cfg(feature = "tracing")]
-    tracing::levels_changed();
-}
 
 /// Records the enclosing block as one slice on this thread's track, until the guard is dropped.
 ///

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::bridge::mirror;
+use crate::mirror;
 use crate::ring::layout::{
     FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_extra, meta_kind,
     meta_name,

@@ -6,7 +6,7 @@ use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use crate::bridge::mirror;
+use crate::mirror;
 use crate::ring::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_UINT, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER,
     KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,

@@ -57,7 +57,7 @@ pub(crate) use extra_ring::ExtraRing;
 
 /// Bits of [`STATE`] that hold the level.
 pub(crate) const LEVEL_MASK: u32 = 3;
-/// Bit of [`STATE`]: spans are also sent to other tools (see [`crate::bridge::mirror`]), with or
+/// Bit of [`STATE`]: spans are also sent to other tools (see [`crate::mirror`]), with or
 /// without a session.
 pub(crate) const MIRRORED: u32 = 8;
 /// Bit of a span's state, never of [`STATE`]: the span started in other tools, so it must end

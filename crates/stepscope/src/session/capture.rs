@@ -159,7 +159,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
         };
         process.active = Some(Box::new(session));
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         Ok(capture)
     })
 }
@@ -249,7 +249,7 @@ impl Capture {
         let session = process.active.take_if(mine);
         let finished = session.ok_or(SessionError::CaptureGone)?.finish();
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         finished
     }
 }

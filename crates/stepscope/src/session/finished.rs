@@ -135,7 +135,7 @@ impl Finished {
 
     fn index<'a>(&'a self, events: Option<&'a [u8]>) -> Index<'a> {
         let mut index = Index::default();
-        index.nothing_shared = nothing_shared();
+        index.nothing_shared = super::nothing_shared();
         index.first_ticks = self.drain.journal.first_ticks();
         if let Some(events) = events {
             index.add(events);
@@ -216,18 +216,6 @@ impl Finished {
         if let Some(files) = &self.files {
             let _ = folder::remove_journal(&files.folder);
         }
-    }
-}
-
-/// Whether the recording certainly has no arguments that several threads share.
-pub(super) fn nothing_shared() -> bool {
-    #[cfg(feature = "tracing")]
-    {
-        !crate::tracing::in_use()
-    }
-    #[cfg(not(feature = "tracing"))]
-    {
-        true
     }
 }
 

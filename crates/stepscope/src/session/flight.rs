@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::finished::{add_written, loss_warnings, nothing_shared, stats};
+use super::finished::{add_written, loss_warnings, stats};
 use super::recording::{self, Circular, Owner, Session};
 use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
 use crate::drain::requests::{Control, DrainProgress, DrainRequest};
@@ -182,7 +182,7 @@ pub fn start_flight(options: &FlightOptions) -> Result<(), SessionError> {
         }
         process.flight = Some(flight);
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         Ok(())
     })
 }
@@ -205,7 +205,7 @@ pub fn stop_flight() -> Result<(), SessionError> {
         process.flight = None;
         triggers::release_signal();
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         Ok(())
     })
 }
@@ -493,7 +493,7 @@ pub(super) struct FlightExport<'s> {
 impl<'s> FlightExport<'s> {
     pub(super) fn new(running: &Running, snapshot: &'s Snapshot, cut: &ExportLimits) -> Self {
         let mut index = Index::default();
-        index.nothing_shared = nothing_shared();
+        index.nothing_shared = super::nothing_shared();
         index.first_ticks = snapshot.first_ticks;
         for segment in &snapshot.segments {
             index.add(segment.blocks());

@@ -20,6 +20,7 @@ mod finished;
 mod flight;
 pub(crate) mod folder;
 mod handlers;
+pub(crate) mod mirrors;
 mod options;
 pub(crate) mod recording;
 mod workers;
@@ -179,6 +180,24 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, Sessi
     })
 }
 
+/// Updates `tracing`'s callsites after a session has started or stopped, or mirrors have changed.
+fn levels_changed() {
+    #[cfg(feature = "tracing")]
+    crate::bridge::tracing::levels_changed();
+}
+
+/// Whether the recording certainly has no arguments that several threads share.
+fn nothing_shared() -> bool {
+    #[cfg(feature = "tracing")]
+    {
+        !crate::bridge::tracing::in_use()
+    }
+    #[cfg(not(feature = "tracing"))]
+    {
+        true
+    }
+}
+
 /// Starts recording into `LOG_DIR/plugins/profile/SESSION/` with the default options.
 ///
 /// # Errors
@@ -205,7 +224,7 @@ pub fn start_trace_with(
         let result = started.map(|session| process.active = Some(Box::new(session)));
         process.resume_flight();
         drop(process);
-        crate::levels_changed();
+        levels_changed();
         result
     })
 }
@@ -233,7 +252,7 @@ pub fn end_trace() -> Result<(), SessionError> {
         let finished = process.finish_program()?;
         process.unwritten = Some(finished);
         drop(process);
-        crate::levels_changed();
+        levels_changed();
         Ok(())
     })
 }
@@ -261,7 +280,7 @@ pub fn stop_trace_with(external: &ExternalProfiles) -> Result<StopReport, Sessio
             report.warnings.extend(workers);
         }
         drop(process);
-        crate::levels_changed();
+        levels_changed();
         result
     })
 }
@@ -277,7 +296,7 @@ pub fn discard_trace() -> Result<(), SessionError> {
         finished.discard();
         process.resume_flight();
         drop(process);
-        crate::levels_changed();
+        levels_changed();
         Ok(())
     })
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::bridge::mirror::Mirrors;
 pub use crate::journal::disk_limit::AtLimit;
+use crate::mirror::Mirrors;
 
 /// Level of recorded events, with XProf's meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -110,7 +110,7 @@ pub fn start_worker(
             return Err(SessionError::NoThread { source });
         }
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         Ok(true)
     })
 }
@@ -129,7 +129,7 @@ fn end_worker_number(number: Option<u32>) -> Result<bool, SessionError> {
             process.resume_flight();
         }
         drop(process);
-        crate::levels_changed();
+        super::levels_changed();
         Ok(ended)
     })
 }

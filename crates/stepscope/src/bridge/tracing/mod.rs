@@ -31,7 +31,7 @@ use tracing_core::span::{Attributes, Record};
 use tracing_core::{Event, Level, Metadata};
 
 use self::callsite::Callsite;
-use crate::bridge::mirror;
+use crate::mirror;
 use crate::platform::clock::ticks;
 use crate::ring::layout::{
     FLAG_LINK, FLAG_NAMED_BY_TEXT, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta,

@@ -1,6 +1,6 @@
 //! Mirrors spans to other tools: as NVTX ranges to Nsight, as ITT tasks to `VTune`.
 //!
-//! [`set_mirrors`] or [`SessionOptions::mirrors`](crate::SessionOptions::mirrors) turns it on. When
+//! [`set_mirrors`](crate::set_mirrors) or [`SessionOptions::mirrors`](crate::SessionOptions::mirrors) turns it on. When
 //! it is off it costs nothing, since a bit of the state word that every recording function loads
 //! selects it. Ranges of these tools nest, so each thread has a stack of its open ranges; a span
 //! that ends before the spans inside it, or on another thread, ends there with the next one that
@@ -8,19 +8,19 @@
 //!
 //! Not mirrored: Python's function calls, and annotations in signal handlers that interrupt this
 //! module.
-#![allow(unsafe_code, reason = "functions of tools, found by name")]
+
+mod itt;
+mod library;
+mod nvtx;
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, OsStr, c_void};
-use std::os::unix::ffi::OsStrExt as _;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::itt::Itt;
-use super::nvtx::{Nvtx, Payload};
-
 use crate::ring::writer;
+use itt::Itt;
+use nvtx::{Nvtx, Payload};
 
 /// The tools that receive spans, steps, instants and counters.
 ///
@@ -64,8 +64,6 @@ impl FromStr for Mirrors {
 const NVTX: u8 = 1;
 const ITT: u8 = 2;
 
-/// Maximum number of names registered with a tool; later ones are passed as text each time.
-pub(super) const MAX_NAMES: usize = 16_384;
 /// Maximum depth of mirrored nesting.
 const MAX_DEPTH: usize = 4_096;
 
@@ -87,17 +85,14 @@ static REQUESTED: Mutex<(Mirrors, Mirrors)> = Mutex::new((
 static NVTX_TOOL: OnceLock<Result<Nvtx, String>> = OnceLock::new();
 static ITT_TOOL: OnceLock<Result<Itt, String>> = OnceLock::new();
 
-/// Mirrors to these tools from now on, whether a session records or not; an empty set ends it.
-/// Returns one sentence for each tool that cannot be reached, with its remedy.
-///
-/// A missing tool is searched for only once in a process.
-pub fn set_mirrors(mirrors: Mirrors) -> Vec<String> {
+/// Mirrors to these tools from now on, whether a session records or not. The caller must notify
+/// `tracing` of changed levels.
+pub(crate) fn set_for_program(mirrors: Mirrors) -> Vec<String> {
     ask(|requested| requested.0 = mirrors);
-    crate::levels_changed();
     missing(mirrors)
 }
 
-/// Like [`set_mirrors`], while a session records. The caller must call `levels_changed`.
+/// Like [`set_for_program`], while a session records.
 pub(crate) fn set_for_session(mirrors: Mirrors) -> Vec<String> {
     ask(|requested| requested.1 = mirrors);
     missing(mirrors)
@@ -293,41 +288,5 @@ fn settle(stack: &mut Vec<Entry>) {
         if let Some(itt) = itt {
             itt.end();
         }
-    }
-}
-
-/// Converts a text for the tools; the part after a zero byte is dropped.
-pub(super) fn text(name: &str) -> CString {
-    let name = name.split('\0').next().unwrap_or_default();
-    CString::new(name).unwrap_or_default()
-}
-
-/// Finds a function that the process exports.
-pub(super) fn process_symbol(name: &CStr) -> Option<*mut c_void> {
-    symbol(libc::RTLD_DEFAULT, name)
-}
-
-pub(super) fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a handle of the loader, and a name that ends in zero.
-    let at = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!at.is_null()).then_some(at)
-}
-
-/// Loads a library; it is never unloaded.
-pub(super) fn library(path: &OsStr) -> Result<*mut c_void, String> {
-    let path = CString::new(path.as_bytes()).map_err(|error| error.to_string())?;
-    // SAFETY: a name that ends in zero; the user requested the library, and with it its
-    // initialization code.
-    unsafe {
-        let found = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY);
-        if found.is_null() {
-            let reason = libc::dlerror();
-            return Err(if reason.is_null() {
-                "it cannot be loaded".to_owned()
-            } else {
-                CStr::from_ptr(reason).to_string_lossy().into_owned()
-            });
-        }
-        Ok(found)
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::mirror::{MAX_NAMES, library, symbol, text};
+use super::library::{MAX_NAMES, library, symbol, text};
 
 /// An entry of the function list.
 #[repr(C)]

@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::mirror::{MAX_NAMES, library, process_symbol, symbol, text};
+use super::library::{MAX_NAMES, library, process_symbol, symbol, text};
 
 /// Version of the protocol, also in events.
 const VERSION: u16 = 3;
