@@ -16,7 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::export::file;
+use crate::export::metadata::{limit_warning, stats};
 use crate::export::xspace::{FileMetadata, Names};
+use crate::journal::files::{
+    EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, mark_written, remove_journal,
+};
 use crate::journal::index::{Index, Leftover, Thread};
 use crate::journal::mapped_file::MappedFile;
 use crate::journal::segment;
@@ -27,13 +31,14 @@ use crate::ring::layout::{
     NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
 use crate::ring::names;
-use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
-use crate::session::{WORKER_FACT, limit_warning, mark_written, stats};
 
 /// Maximum depth of searched folders below a log directory.
 const MAX_DEPTH: usize = 8;
 /// An incompletely created journal older than this is removed.
 const ABANDONED_AFTER: Duration = Duration::from_mins(10);
+
+/// Metadata key of a worker's recording with the program's process id.
+const WORKER_FACT: &str = "worker_of_process";
 
 /// Result of the recovery of one journal.
 #[derive(Debug)]

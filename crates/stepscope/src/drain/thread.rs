@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use crate::drain::requests::{Control, DrainProgress, DrainRequest};
 use crate::drain::triggers::Triggers;
 use crate::journal::append::Journal;
-use crate::journal::circular::block;
+use crate::journal::block::put_block;
 use crate::journal::disk_limit::AtLimit;
+use crate::journal::files::LeasedFiles;
 use crate::journal::leased_file::LeasedFile;
 use crate::journal::record_iter::records;
 use crate::platform::clock::Pair;
@@ -41,7 +42,6 @@ use crate::ring::layout::{
 use crate::ring::memory::{ATTACH, LateRecords, OldRingMapping, RingMemory, SWEEPING, regions};
 use crate::ring::name_table;
 use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
-use crate::session::folder::LeasedFiles;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes the drain thread earlier.
@@ -208,7 +208,7 @@ impl Drain {
             kind: BLOCK_CLOCK,
             ..BlockHead::default()
         };
-        block(clock, &Pair::read(self.state).encode(), &mut state_blocks);
+        put_block(clock, &Pair::read(self.state).encode(), &mut state_blocks);
         let now = crate::platform::clock::ticks(self.state);
         for (serial, open) in &self.open {
             let head = BlockHead {
@@ -216,7 +216,7 @@ impl Drain {
                 serial: *serial,
                 ..BlockHead::default()
             };
-            block(head, &open_block(now, open), &mut state_blocks);
+            put_block(head, &open_block(now, open), &mut state_blocks);
         }
         state_blocks
     }

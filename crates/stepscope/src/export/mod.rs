@@ -6,4 +6,5 @@ pub(crate) mod decode;
 pub(crate) mod file;
 pub(crate) mod limits;
 pub(crate) mod merge_external;
+pub(crate) mod metadata;
 pub(crate) mod xspace;

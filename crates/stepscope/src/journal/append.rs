@@ -11,7 +11,8 @@ use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
-use crate::journal::circular::{CircularJournal, block};
+use crate::journal::block::put_block;
+use crate::journal::circular::CircularJournal;
 use crate::journal::disk_limit::{AtLimit, DiskLimit, LimitReached};
 use crate::journal::prelude::Prelude;
 use crate::journal::record_iter::{count_events, lost_records};
@@ -19,9 +20,7 @@ use crate::journal::retained_args;
 use crate::journal::segment::{SEGMENT_BYTES, Tail};
 use crate::platform::clock;
 use crate::platform::os;
-use crate::ring::layout::{
-    BLOCK_DATA, BLOCK_FILLER, BLOCK_HEAD, BLOCK_META, BlockHead, RECORD_BYTES,
-};
+use crate::ring::layout::{BLOCK_DATA, BLOCK_FILLER, BLOCK_HEAD, BLOCK_META, BlockHead};
 
 /// Minimum size of a hole in a file, bytes.
 const PAGE: u64 = 4096;
@@ -215,7 +214,7 @@ impl Journal {
                 kind: BLOCK_META,
                 ..BlockHead::default()
             };
-            block(head, meta.join("\n").as_bytes(), &mut all);
+            put_block(head, meta.join("\n").as_bytes(), &mut all);
         }
         all.extend(self.prelude.threads().flatten());
         self.append(&mut [IoSlice::new(&all)]);
@@ -243,7 +242,7 @@ impl Journal {
             ..BlockHead::default()
         };
         let zeros = vec![0; usize::try_from(filler).unwrap_or(0) - BLOCK_HEAD];
-        block(head, &zeros, &mut border);
+        put_block(head, &zeros, &mut border);
         self.append(&mut [IoSlice::new(&border)]);
         self.parts.push_back(FilePart {
             from: self.file_bytes,
@@ -454,47 +453,10 @@ fn write_all(file: &mut File, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Length of a run of zeros that is a hole in the file, not damage.
-const HOLE: usize = 4096;
-
-/// Calls `found` for each valid block in `bytes`. Skips garbage and returns its number of bytes.
-pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [u8])) -> u64 {
-    let mut at = 0;
-    let mut garbage = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        if let Some(head) = BlockHead::decode(rest) {
-            let content = &rest[BLOCK_HEAD..];
-            let len = head.len as usize;
-            if len > content.len() {
-                // An incomplete last write: its complete records are valid.
-                if head.kind == BLOCK_DATA {
-                    let whole = content.len() / RECORD_BYTES * RECORD_BYTES;
-                    found(head, &content[..whole]);
-                }
-                return garbage + (content.len() % RECORD_BYTES) as u64;
-            }
-            found(head, &content[..len]);
-            at += BLOCK_HEAD + len;
-            continue;
-        }
-        // No head starts with a zero.
-        let zeros = rest.iter().take(HOLE).take_while(|byte| **byte == 0);
-        match zeros.count() {
-            // Removed by this journal, or by another process, which is counted elsewhere.
-            HOLE if rest.len() > HOLE => at += HOLE,
-            zeros => {
-                at += zeros.max(1);
-                garbage += zeros.max(1) as u64;
-            }
-        }
-    }
-    garbage
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::block::read_blocks;
 
     fn data(serial: u32) -> BlockHead {
         BlockHead {
@@ -513,27 +475,10 @@ mod tests {
         let all: Vec<u8> = journal.memory().flatten().copied().collect();
         let mut seen = Vec::new();
         assert_eq!(
-            blocks(&all, |head, bytes| seen.push((head.serial, bytes.len()))),
+            read_blocks(&all, |head, bytes| seen.push((head.serial, bytes.len()))),
             0
         );
         assert_eq!(seen, [(1, 96)]);
-    }
-
-    #[test]
-    fn damage_costs_only_the_damaged_block() {
-        let mut journal = Journal::in_memory(1 << 20);
-        for serial in 1..=3 {
-            journal.put(data(serial), &[0; 48]);
-        }
-        let mut all: Vec<u8> = journal.memory().flatten().copied().collect();
-        all[80 + 4] ^= 1;
-        let mut seen = Vec::new();
-        let garbage = blocks(&all, |head, _| seen.push(head.serial));
-        assert_eq!((seen, garbage), (vec![1, 3], 80));
-        all.truncate(all.len() - 20);
-        let mut last = 0;
-        blocks(&all, |_, bytes| last = bytes.len());
-        assert_eq!(last, 24);
     }
 
     /// Creates a journal in a file, with one argument of a span that never ends in it, and this

@@ -26,7 +26,7 @@ use crate::journal::retained_args::{self, ArgOwner};
 use crate::journal::segment::{SEGMENT_BYTES, Segment, Tail};
 use crate::platform::clock;
 use crate::platform::os;
-use crate::ring::layout::{BLOCK_HEAD, BlockHead, CHUNK_BYTES};
+use crate::ring::layout::CHUNK_BYTES;
 
 /// Bounds of a circular journal.
 #[derive(Clone, Copy, Debug)]
@@ -475,19 +475,11 @@ impl CircularJournal {
     }
 }
 
-/// Appends one block.
-pub(crate) fn block(head: BlockHead, content: &[u8], into: &mut Vec<u8>) {
-    let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
-    into.reserve(BLOCK_HEAD + content.len());
-    into.extend_from_slice(&BlockHead { len, ..head }.encode());
-    into.extend_from_slice(content);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::journal::index::Index;
-    use crate::ring::layout::{BLOCK_DATA, BLOCK_META, BLOCK_THREAD};
+    use crate::ring::layout::{BLOCK_DATA, BLOCK_META, BLOCK_THREAD, BlockHead};
 
     fn put(circular: &mut CircularJournal, kind: u32, serial: u32, content: &[u8]) {
         let head = BlockHead {

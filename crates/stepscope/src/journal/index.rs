@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::journal::append::blocks;
+use crate::journal::block::read_blocks;
 use crate::journal::record_iter::{raw_records, records};
 use crate::platform::clock::{Pair, Timeline};
 use crate::ring::layout::{
@@ -68,7 +68,7 @@ pub(crate) struct Leftover<'a> {
 impl<'a> Index<'a> {
     /// Adds the blocks in `bytes`.
     pub(crate) fn add(&mut self, bytes: &'a [u8]) {
-        let garbage = blocks(bytes, |head, content| match head.kind {
+        let garbage = read_blocks(bytes, |head, content| match head.kind {
             BLOCK_META => {
                 for line in String::from_utf8_lossy(content).lines() {
                     if let Some((key, value)) = line.split_once('=') {

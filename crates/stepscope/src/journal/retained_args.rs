@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashSet;
 
-use crate::journal::append::blocks;
-use crate::journal::circular::block;
+use crate::journal::block::{put_block, read_blocks};
 use crate::journal::record_iter::{raw_records, records};
 use crate::ring::layout::{
     ARG_SHARED, BLOCK_DATA, BLOCK_RETAINED_ARGS, BlockHead, CHUNK_USABLE, FLAG_ARGS, FLAG_LINK,
@@ -42,7 +41,7 @@ pub(crate) fn missing(segment: &[u8], begun_ticks: u64) -> FxHashSet<ArgOwner> {
     let mut missing = FxHashSet::default();
     let mut waiting: HashMap<u32, Vec<u64>> = HashMap::new();
     let mut shared = FxHashSet::default();
-    blocks(segment, |head, content| {
+    read_blocks(segment, |head, content| {
         if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
@@ -144,7 +143,7 @@ pub(crate) fn copy_retained(
     }
     let mut by_owner: BTreeMap<ArgOwner, Vec<u8>> = BTreeMap::new();
     let mut also = FxHashSet::default();
-    blocks(segment, |head, content| {
+    read_blocks(segment, |head, content| {
         if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
@@ -164,7 +163,7 @@ pub(crate) fn copy_retained(
             }
         }
     });
-    blocks(segment, |head, content| {
+    read_blocks(segment, |head, content| {
         if !matches!(head.kind, BLOCK_DATA | BLOCK_RETAINED_ARGS) {
             return;
         }
@@ -187,7 +186,7 @@ pub(crate) fn copy_retained(
                 serial,
                 ..BlockHead::default()
             };
-            block(head, &content, &mut out);
+            put_block(head, &content, &mut out);
         }
     }
     out
@@ -218,7 +217,7 @@ mod tests {
             ..BlockHead::default()
         };
         let mut out = Vec::new();
-        block(head, &content, &mut out);
+        put_block(head, &content, &mut out);
         out
     }
 
@@ -246,7 +245,7 @@ mod tests {
         let needed = missing(&young, 0).into_iter().chain(needed_too).collect();
         let retained = copy_retained(&old, &needed, 1 << 20);
         let mut seen = Vec::new();
-        blocks(&retained, |head, content| {
+        read_blocks(&retained, |head, content| {
             for (words, _) in records(content) {
                 seen.push((head.serial, words[0], words[1]));
             }

@@ -1,9 +1,7 @@
 //! Complete recordings: export from the journal to a file or to a caller.
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::folder::{self, JournalFiles};
 use super::recording::Owner;
 use super::workers;
 use super::{SessionError, StopReport};
@@ -11,10 +9,11 @@ use crate::drain::thread::Drain;
 use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
+use crate::export::metadata::{limit_warning, loss_warnings, stats};
 use crate::export::xspace::{self, ExportStats, FileMetadata, Names};
+use crate::journal::files::{self, JournalFiles, mark_written};
 use crate::journal::index::Index;
 use crate::journal::mapped_file::MappedFile;
-use crate::ring::layout::{BLOCK_WRITTEN, BlockHead};
 
 /// A complete recording that is not exported yet.
 pub(super) struct Finished {
@@ -214,7 +213,7 @@ impl Finished {
 
     pub(super) fn remove_journal(&self) {
         if let Some(files) = &self.files {
-            let _ = folder::remove_journal(&files.folder);
+            let _ = files::remove_journal(&files.folder);
         }
     }
 }
@@ -228,80 +227,4 @@ pub(super) fn add_written(report: &mut StopReport, written: &ExportStats, cut: &
     report.bytes = written.bytes;
     report.added.clone_from(&written.added);
     report.warnings.extend(xspace::warnings(written, cut));
-}
-
-/// Describes the effect of a disk limit on a recording.
-pub(crate) fn limit_warning(
-    reached: Option<&str>,
-    removed_events: u64,
-    is_stopped: bool,
-) -> Option<String> {
-    let reached = reached?;
-    if is_stopped {
-        return Some(format!("{reached}: what came later is not recorded"));
-    }
-    (removed_events > 0).then(|| {
-        format!(
-            "{reached}: this is its latest part, and {removed_events} events before it were removed"
-        )
-    })
-}
-
-/// Lists warnings about lost records.
-pub(crate) fn loss_warnings(dropped: u64, cut_texts: u64) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if dropped > 0 {
-        warnings.push(format!(
-            "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
-        ));
-    }
-    if cut_texts > 0 {
-        warnings.push(format!("{cut_texts} texts longer than 16 KiB were cut"));
-    }
-    warnings
-}
-
-/// Records in the journal that it has been exported, so that a kill before the journal's removal
-/// does not export it twice.
-pub(crate) fn mark_written(events: &mut File, bytes: u64, path: &Path) {
-    use std::io::{Seek, SeekFrom};
-    use std::os::unix::ffi::OsStrExt;
-    let mut content = bytes.to_le_bytes().to_vec();
-    content.extend_from_slice(path.file_name().unwrap_or_default().as_bytes());
-    let head = BlockHead {
-        kind: BLOCK_WRITTEN,
-        len: u32::try_from(content.len()).unwrap_or(0),
-        ..BlockHead::default()
-    };
-    let mut block = head.encode().to_vec();
-    block.extend_from_slice(&content);
-    let _ = events
-        .seek(SeekFrom::End(0))
-        .and_then(|_| events.write_all(&block));
-}
-
-/// Returns the plane stats of a recording.
-pub(crate) fn stats(index: &Index<'_>, dropped: u64) -> Vec<(String, String)> {
-    let mut stats: Vec<_> = index
-        .facts
-        .iter()
-        .filter(|(key, _)| {
-            ![
-                "host",
-                "version",
-                "first_ticks",
-                "limit_reached",
-                "recording_stopped",
-            ]
-            .contains(&key.as_str())
-        })
-        .map(|(key, value)| {
-            let key = key.strip_prefix("fact.").unwrap_or(key);
-            (key.to_owned(), value.clone())
-        })
-        .collect();
-    if dropped > 0 {
-        stats.push(("stepscope.dropped".to_owned(), dropped.to_string()));
-    }
-    stats
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::finished::{add_written, loss_warnings, stats};
+use super::finished::add_written;
 use super::recording::{self, Circular, Owner, Session};
 use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
 use crate::drain::requests::{Control, DrainProgress, DrainRequest};
@@ -20,6 +20,7 @@ use crate::drain::triggers::{self, SaveTrigger, SlowRule, Triggers};
 use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
+use crate::export::metadata::{loss_warnings, stats};
 use crate::export::xspace::{self, FileMetadata, Names};
 use crate::journal::circular::{Bounds, MIN_BYTES, Snapshot};
 use crate::journal::index::Index;

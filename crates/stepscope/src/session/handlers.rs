@@ -5,9 +5,9 @@ use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::folder::DESCRIPTORS;
 use super::{PROCESS, guarded, process, stop_trace};
 use crate::drain::triggers;
+use crate::journal::files::DESCRIPTORS;
 use crate::ring::steps;
 use crate::ring::writer::thread_exit;
 use crate::ring::{name_table, names};

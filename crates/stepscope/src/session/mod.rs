@@ -18,11 +18,11 @@ mod capture;
 mod error;
 mod finished;
 mod flight;
-pub(crate) mod folder;
+mod folder;
 mod handlers;
 pub(crate) mod mirrors;
 mod options;
-pub(crate) mod recording;
+mod recording;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,13 +33,11 @@ use std::time::{Duration, Instant};
 
 pub use capture::{Capture, CaptureProgress, start_capture};
 pub use error::SessionError;
-pub(crate) use finished::{limit_warning, mark_written, stats};
 pub use flight::{
     FlightOptions, FlightStatus, SlowStep, flight_status, save_last, start_flight, stop_flight,
     write_last,
 };
 pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
-pub(crate) use workers::WORKER_FACT;
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
 use crate::export::merge_external::ExternalProfiles;

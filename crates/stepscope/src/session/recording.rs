@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::flight::{Running, Saver};
-use super::folder::{self, JournalFiles};
+use super::folder;
 use super::handlers;
 use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
 use crate::drain::requests::Control;
@@ -18,6 +18,7 @@ use crate::drain::triggers::Triggers;
 use crate::journal::append::Journal;
 use crate::journal::circular::{Bounds, CircularJournal};
 use crate::journal::disk_limit::DiskLimit;
+use crate::journal::files::{JournalFiles, remove_journal};
 use crate::mirror::{self, Mirrors};
 use crate::platform::clock::{self, Pair};
 use crate::platform::os;
@@ -217,7 +218,7 @@ pub(super) fn start(
         Err(source) => {
             end_attaching();
             if let Some(files) = files {
-                let _ = folder::remove_journal(&files.folder);
+                let _ = remove_journal(&files.folder);
             }
             return Err(SessionError::NoThread { source });
         }

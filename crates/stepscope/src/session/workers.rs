@@ -17,10 +17,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::folder::{JournalFiles, WORKERS_FILE, remove_journal};
 use super::recording::{self, Owner};
 use super::{Finished, Process, SessionError, SessionOptions, guarded, process, process_blocking};
 use crate::export::merge_external::ExternalProfiles;
+use crate::journal::files::{JournalFiles, WORKERS_FILE, remove_journal};
 use crate::platform::os;
 use crate::recover;
 use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
@@ -29,9 +29,6 @@ use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
 const MAX_WORKERS: usize = 256;
 /// Time that a stop waits for workers to end their recordings.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Metadata key of a worker's recording with the program's process id.
-pub(crate) const WORKER_FACT: &str = "worker_of_process";
-
 /// The run into which worker processes of this program may record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRun {
