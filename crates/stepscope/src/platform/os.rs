@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Once;
 
 /// Reserves address space without memory. Returns `None` when none is left.
 pub(crate) fn reserve(bytes: usize) -> Option<*mut u8> {
@@ -369,6 +370,12 @@ pub(crate) fn without_size_signal<T>(f: impl FnOnce() -> T) -> T {
 /// stderr.
 pub(crate) fn print_warning(warning: &str) {
     let _ = writeln!(std::io::stderr(), "stepscope: {warning}");
+}
+
+/// Prints a warning on stderr, once per process.
+pub(crate) fn warn_once(warning: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| print_warning(warning));
 }
 
 /// Blocks every signal in the calling thread, so that the program's handlers run on its own

@@ -4,12 +4,12 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::flight::{FlightExport, Running};
-use super::recording::{self, Owner};
-use super::{
-    Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
-    process_blocking,
-};
+use super::error::SessionError;
+use super::finished::{Finished, Owner};
+use super::options::{HostTracerLevel, SessionOptions, StopReport};
+use super::recording;
+use super::running_flight::{FlightExport, Running};
+use super::{guarded, process, process_blocking};
 use crate::drain::requests::DrainProgress;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
@@ -132,12 +132,9 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
         let mut process = process()?;
         process.refuse_others()?;
         process.end_worker(None)?;
-        if let Some(Owner::Flight {
-            running: Some(running),
-            ..
-        }) = process.active.as_deref().map(|session| &session.owner)
-        {
-            let flight_capture = FlightCapture::start(Arc::clone(running), options)?;
+        let active = process.active.as_deref();
+        if let Some(running) = active.and_then(|session| session.running.clone()) {
+            let flight_capture = FlightCapture::start(running, options)?;
             process.flight_capture = Some(flight_capture.number);
             return Ok(Capture {
                 number: flight_capture.number,

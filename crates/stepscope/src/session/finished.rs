@@ -2,18 +2,44 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::recording::Owner;
-use super::workers;
-use super::{SessionError, StopReport};
+use super::error::SessionError;
+use super::options::StopReport;
+use super::worker_journals;
 use crate::drain::thread::Drain;
 use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
 use crate::export::metadata::{limit_warning, loss_warnings, stats};
-use crate::export::xspace::{self, ExportStats, FileMetadata, Names};
+use crate::export::xspace::{self, FileMetadata, Names};
 use crate::journal::files::{self, JournalFiles, mark_written};
 use crate::journal::index::Index;
 use crate::journal::mapped_file::MappedFile;
+
+/// Owner of a recording.
+pub(super) enum Owner {
+    /// The program; the recording becomes a file.
+    Program {
+        /// The session's folder.
+        folder: PathBuf,
+        #[cfg_attr(
+            not(feature = "chrome"),
+            allow(dead_code, reason = "used by an option")
+        )]
+        trace_json: bool,
+    },
+    /// The run of which this process is a worker; the recording becomes a file of that run.
+    Worker {
+        /// The session's folder.
+        folder: PathBuf,
+    },
+    /// The holder of the [`Capture`](super::Capture).
+    Capture,
+    /// The flight recorder.
+    Flight {
+        /// The folder with the journal, if there is one.
+        folder: Option<PathBuf>,
+    },
+}
 
 /// A complete recording that is not exported yet.
 pub(super) struct Finished {
@@ -32,7 +58,7 @@ impl Finished {
     fn folder(&self) -> &Path {
         match &self.owner {
             Owner::Program { folder, .. } | Owner::Worker { folder } => folder,
-            Owner::Flight { folder, .. } => folder.as_deref().unwrap_or(Path::new("")),
+            Owner::Flight { folder } => folder.as_deref().unwrap_or(Path::new("")),
             Owner::Capture => Path::new(""),
         }
     }
@@ -100,7 +126,7 @@ impl Finished {
             &mut before,
         )
         .map_err(not_written)?;
-        add_written(&mut report, &written, &cut);
+        report.add_written(&written, &cut);
         report.path = path;
         #[cfg(feature = "chrome")]
         if let Owner::Program {
@@ -128,7 +154,7 @@ impl Finished {
         let mut report = self.report();
         let facts = self.facts(&index, &report);
         let written = xspace::write(out, &index, &Names::ThisProcess, &facts, cut, external)?;
-        add_written(&mut report, &written, cut);
+        report.add_written(&written, cut);
         Ok(report)
     }
 
@@ -199,7 +225,9 @@ impl Finished {
             .as_ref()
             .and_then(|files| files.folder.file_name());
         name.and_then(|name| name.to_str())
-            .map_or_else(Vec::new, |name| workers::collect(folder, name, keep))
+            .map_or_else(Vec::new, |name| {
+                worker_journals::collect(folder, name, keep)
+            })
     }
 
     /// Discards the recording, and its folder if that is empty.
@@ -216,15 +244,4 @@ impl Finished {
             let _ = files::remove_journal(&files.folder);
         }
     }
-}
-
-pub(super) fn add_written(report: &mut StopReport, written: &ExportStats, cut: &ExportLimits) {
-    report.spans = written.spans;
-    report.unfinished = written.unfinished;
-    report.instants = written.instants;
-    report.samples = written.samples;
-    report.cut_events = written.cut;
-    report.bytes = written.bytes;
-    report.added.clone_from(&written.added);
-    report.warnings.extend(xspace::warnings(written, cut));
 }

@@ -5,105 +5,20 @@
 //! segments from its start.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use super::finished::add_written;
-use super::recording::{self, Circular, Owner, Session};
-use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
-use crate::drain::requests::{Control, DrainProgress, DrainRequest};
+use super::flight_options::FlightOptions;
+use super::options::StopReport;
+use super::recording::{self, Circular, Session};
+use super::running_flight::{Flight, FlightExport, Running, start_saver};
+use super::{SessionError, guarded, process};
 use crate::drain::triggers::{self, SaveTrigger, SlowRule, Triggers};
-use crate::export::file;
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::ExternalProfiles;
-use crate::export::metadata::{loss_warnings, stats};
-use crate::export::xspace::{self, FileMetadata, Names};
-use crate::journal::circular::{Bounds, MIN_BYTES, Snapshot};
-use crate::journal::index::Index;
-use crate::platform::os;
-
-/// Timeout for a reply of the drain thread. A thread that has ended is detected at once; on a busy
-/// machine it may take seconds until it runs and has copied the pending records.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Options of the flight recorder. Start from `FlightOptions::default()`.
-#[derive(Clone, Debug)]
-pub struct FlightOptions {
-    /// Time to retain. Default: 30 s.
-    pub keep_last: Duration,
-    /// Maximum bytes to retain; at least 1 MiB. Default: 64 MiB (2.7 million spans). When that is
-    /// less than `keep_last` needs, less time is retained, and every save has a warning. The
-    /// threads' buffers are additional, `buffer_bytes` each. During a save, new records may use a
-    /// quarter more.
-    pub max_bytes: usize,
-    /// Directory of saves, and of the recorder's file while the program runs, so that a killed
-    /// program leaves its last seconds. Default: none: the content is in memory, and only
-    /// [`write_last`] and captures can read it.
-    pub log_dir: Option<PathBuf>,
-    /// Level of recorded events. Default: [`HostTracerLevel::Library`].
-    pub host_tracer_level: HostTracerLevel,
-    /// Initial bytes of each thread's buffer, as in [`SessionOptions::buffer_bytes`]. Default: 2
-    /// MiB.
-    pub buffer_bytes: usize,
-    /// Name of the files before `.xplane.pb`. Default: the machine's name.
-    pub host_name: Option<String>,
-    /// Additional metadata of the run, shown by viewers: `rank`, `world_size`, ...
-    pub facts: Vec<(String, String)>,
-    /// A signal that saves the last `keep_last`, such as `SIGUSR2`. A handler of the program for it
-    /// is still called. Needs `log_dir`. Default: none.
-    pub save_on_signal: Option<i32>,
-    /// Minimum interval between saves by signals. Default: 1 s.
-    pub signal_at_most_every: Duration,
-    /// Saves after a slow step. Needs `log_dir`. Default: none.
-    pub slow_step: Option<SlowStep>,
-}
-
-impl Default for FlightOptions {
-    fn default() -> Self {
-        Self {
-            keep_last: Duration::from_secs(30),
-            max_bytes: 64 << 20,
-            log_dir: None,
-            host_tracer_level: HostTracerLevel::default(),
-            buffer_bytes: 2 << 20,
-            host_name: None,
-            facts: Vec::new(),
-            save_on_signal: None,
-            signal_at_most_every: Duration::from_secs(1),
-            slow_step: None,
-        }
-    }
-}
-
-/// Rule that classifies a step as slow, and the time to save. Start from `SlowStep::default()`.
-#[derive(Clone, Copy, Debug)]
-pub struct SlowStep {
-    /// A step is slow when its duration exceeds this multiple of the median of the last 64 steps
-    /// with its name. Default: 2.
-    pub times_median: f64,
-    /// Time to save; at least the whole step. Default: 5 s.
-    pub last: Duration,
-    /// Number of steps of a name before any is slow: the first ones compile and warm up. Default:
-    /// 10.
-    pub after_steps: usize,
-    /// Minimum interval between such saves. Default: one minute.
-    pub at_most_every: Duration,
-}
-
-impl Default for SlowStep {
-    fn default() -> Self {
-        Self {
-            times_median: 2.0,
-            last: Duration::from_secs(5),
-            after_steps: 10,
-            at_most_every: Duration::from_mins(1),
-        }
-    }
-}
+use crate::journal::circular::Bounds;
 
 /// Status of the flight recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,34 +34,6 @@ pub struct FlightStatus {
     pub saves: u64,
     /// Whether it pauses because the program records itself.
     pub paused: bool,
-}
-
-/// The flight recorder of this process, also while it pauses.
-pub(super) struct Flight {
-    pub(super) options: FlightOptions,
-    saves: AtomicU64,
-    /// Serializes saves.
-    saving: Mutex<()>,
-}
-
-/// A running flight recorder.
-pub(super) struct Running {
-    pub(super) flight: Arc<Flight>,
-    control: Arc<Control>,
-    host: String,
-    warnings: Vec<String>,
-}
-
-/// The thread that saves after triggers.
-pub(super) struct Saver {
-    thread: JoinHandle<()>,
-}
-
-impl Saver {
-    /// Waits for the thread. Requires that the drain thread has ended.
-    pub(super) fn join(self) {
-        let _ = self.thread.join();
-    }
 }
 
 /// Starts the flight recorder: from now on the last seconds are retained.
@@ -169,11 +56,7 @@ pub fn start_flight(options: &FlightOptions) -> Result<(), SessionError> {
                 reason: format!("signal {signal} cannot be caught ({source})"),
             })?;
         }
-        let flight = Arc::new(Flight {
-            options: options.clone(),
-            saves: AtomicU64::new(0),
-            saving: Mutex::new(()),
-        });
+        let flight = Arc::new(Flight::new(options.clone()));
         match start(&flight) {
             Ok(session) => process.active = Some(Box::new(session)),
             Err(error) => {
@@ -273,52 +156,9 @@ fn running() -> Result<Arc<Running>, SessionError> {
     if process.flight.is_none() {
         return Err(SessionError::NoFlight);
     }
-    match process.active.as_deref().map(|session| &session.owner) {
-        Some(Owner::Flight {
-            running: Some(running),
-            ..
-        }) => Ok(Arc::clone(running)),
-        _ => Err(SessionError::FlightPaused),
-    }
-}
-
-impl FlightOptions {
-    fn check(&self) -> Result<(), SessionError> {
-        let bad = |reason: &str| {
-            Err(SessionError::BadFlight {
-                reason: reason.to_owned(),
-            })
-        };
-        if self.keep_last.is_zero() {
-            return bad("keep_last is 0; give the time that is to be kept");
-        }
-        if self.max_bytes < MIN_BYTES {
-            return bad("max_bytes is less than 1 MiB");
-        }
-        if self.host_tracer_level == HostTracerLevel::Off {
-            return bad("host_tracer_level is Off; nothing would be recorded");
-        }
-        if self.log_dir.is_none() && (self.save_on_signal.is_some() || self.slow_step.is_some()) {
-            return bad("save_on_signal and slow_step need a log_dir to save into");
-        }
-        if let Some(slow) = &self.slow_step
-            && (slow.times_median.is_nan() || slow.times_median < 1.0)
-        {
-            return bad("times_median is not 1 or more");
-        }
-        Ok(())
-    }
-
-    fn session_options(&self) -> SessionOptions {
-        SessionOptions {
-            host_tracer_level: self.host_tracer_level,
-            crash_safe: self.log_dir.is_some(),
-            buffer_bytes: self.buffer_bytes,
-            host_name: self.host_name.clone(),
-            facts: self.facts.clone(),
-            ..SessionOptions::default()
-        }
-    }
+    let active = process.active.as_deref();
+    let running = active.and_then(|session| session.running.clone());
+    running.ok_or(SessionError::FlightPaused)
 }
 
 /// Starts the flight recorder, or continues it after a pause.
@@ -355,9 +195,9 @@ pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
         host: session.host.clone(),
         warnings: session.warnings.clone(),
     });
-    let new_saver = if saves_on_trigger {
+    if saves_on_trigger {
         match start_saver(Arc::clone(&running), from) {
-            Ok(saver) => Some(saver),
+            Ok(saver) => session.saver = Some(saver),
             Err(error) => {
                 if let Ok(finished) = session.finish() {
                     finished.discard();
@@ -365,247 +205,7 @@ pub(super) fn start(flight: &Arc<Flight>) -> Result<Session, SessionError> {
                 return Err(error);
             }
         }
-    } else {
-        None
-    };
-    if let Owner::Flight {
-        running: running_slot,
-        saver,
-        ..
-    } = &mut session.owner
-    {
-        *saver = new_saver;
-        *running_slot = Some(running);
     }
+    session.running = Some(running);
     Ok(session)
-}
-
-fn start_saver(running: Arc<Running>, from: Receiver<SaveTrigger>) -> Result<Saver, SessionError> {
-    let body = move || {
-        os::block_all_signals();
-        // The loop ends when the drain thread has ended.
-        for trigger in from {
-            let result = guarded(|| running.save(trigger.last, &trigger.because));
-            if let Err(error) = result {
-                recording::warn_once(&format!("the flight recorder could not save: {error}"));
-            }
-        }
-    };
-    let thread = std::thread::Builder::new()
-        .name("stepscope-save".to_owned())
-        .spawn(body)
-        .map_err(|source| SessionError::NoThread { source })?;
-    Ok(Saver { thread })
-}
-
-impl Running {
-    pub(super) fn progress(&self) -> &Arc<DrainProgress> {
-        &self.control.progress
-    }
-
-    /// Takes a snapshot of the content, optionally only since the start of a capture.
-    pub(super) fn snapshot(&self, since_pin: Option<u32>) -> Result<Snapshot, SessionError> {
-        let (reply, from) = sync_channel(1);
-        if !self
-            .control
-            .send(DrainRequest::Snapshot { since_pin, reply })
-        {
-            return Err(SessionError::FlightPaused);
-        }
-        from.recv_timeout(REPLY_TIMEOUT).map_err(no_reply)
-    }
-
-    /// Prevents overwriting until the pin is released. Returns the start of the pin in ticks.
-    pub(super) fn pin(&self, number: u32, bytes: usize) -> Result<u64, SessionError> {
-        let (reply, from) = sync_channel(1);
-        let request = DrainRequest::Pin {
-            number,
-            bytes,
-            reply,
-        };
-        if !self.control.send(request) {
-            return Err(SessionError::FlightPaused);
-        }
-        from.recv_timeout(REPLY_TIMEOUT).map_err(no_reply)
-    }
-
-    pub(super) fn release(&self, number: u32) {
-        self.control.send(DrainRequest::Release { number });
-    }
-
-    fn save(&self, last: Duration, because: &str) -> Result<StopReport, SessionError> {
-        let Some(log_dir) = &self.flight.options.log_dir else {
-            return Err(SessionError::BadFlight {
-                reason: "it has no log_dir to save into; use write_last".to_owned(),
-            });
-        };
-        let saving = self.flight.saving.lock();
-        let _one = saving.unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.snapshot(None)?;
-        os::without_size_signal(|| self.save_snapshot(log_dir, &snapshot, last, because))
-    }
-
-    fn save_snapshot(
-        &self,
-        log_dir: &Path,
-        snapshot: &Snapshot,
-        last: Duration,
-        because: &str,
-    ) -> Result<StopReport, SessionError> {
-        let folder = super::folder::create(log_dir, None, "")?;
-        let path = folder.join(format!("{}.xplane.pb", self.host));
-        let cut = ExportLimits::default();
-        let mut export = FlightExport::new(self, snapshot, &cut);
-        export.limit_to_last(last);
-        export.fact("saved_because", because);
-        match export.save(&path) {
-            Ok(report) => {
-                self.flight.saves.fetch_add(1, Ordering::Relaxed);
-                Ok(report)
-            }
-            Err(source) => {
-                let _ = std::fs::remove_dir(&folder);
-                Err(SessionError::NotSaved { path, source })
-            }
-        }
-    }
-}
-
-fn no_reply(error: RecvTimeoutError) -> SessionError {
-    match error {
-        // The flight recorder stopped in the meantime.
-        RecvTimeoutError::Disconnected => SessionError::FlightPaused,
-        RecvTimeoutError::Timeout => SessionError::Internal {
-            reason: "the drain thread does not answer".to_owned(),
-        },
-    }
-}
-
-/// An export of a part of the flight recorder's content.
-pub(super) struct FlightExport<'s> {
-    index: Index<'s>,
-    facts: FileMetadata,
-    dropped: u64,
-    crash_safe: bool,
-    cut: ExportLimits,
-    snapshot: &'s Snapshot,
-}
-
-impl<'s> FlightExport<'s> {
-    pub(super) fn new(running: &Running, snapshot: &'s Snapshot, cut: &ExportLimits) -> Self {
-        let mut index = Index::default();
-        index.nothing_shared = super::nothing_shared();
-        index.first_ticks = snapshot.first_ticks;
-        for segment in &snapshot.segments {
-            index.add(segment.blocks());
-        }
-        index.add(&snapshot.extra_blocks);
-        let mut warnings = running.warnings.clone();
-        if let Some(error) = &snapshot.file_error {
-            warnings.push(format!(
-                "the flight recorder's file could not grow ({error}): a killed program would lose a part"
-            ));
-        }
-        Self {
-            dropped: snapshot.dropped,
-            crash_safe: running.flight.options.log_dir.is_some() && warnings.is_empty(),
-            facts: FileMetadata {
-                host: running.host.clone(),
-                warnings,
-                ..FileMetadata::default()
-            },
-            index,
-            cut: cut.clone(),
-            snapshot,
-        }
-    }
-
-    /// Limits the export to the last `last`, and adds a warning when less is covered.
-    pub(super) fn limit_to_last(&mut self, last: Duration) {
-        let timeline = self.index.timeline();
-        let now = timeline.unix_of(self.index.last_reading());
-        let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);
-        let from = now.saturating_sub(last_ns);
-        self.cut.from_unix_ns = Some(self.cut.from_unix_ns.map_or(from, |other| other.max(from)));
-        let covered = self.snapshot.covered;
-        if self.snapshot.short && covered < last {
-            self.facts.warnings.push(format!(
-                "covers {:.1} s of the {:.1} s asked for: raise max_bytes, or lower the trace level",
-                covered.as_secs_f64(),
-                last.as_secs_f64(),
-            ));
-        }
-    }
-
-    /// Limits the export to events after these ticks; `dropped_before` is the count of dropped
-    /// records at that time.
-    pub(super) fn limit_to_since(&mut self, ticks: u64, dropped_before: u64) {
-        self.index.floor = ticks;
-        self.dropped = self.snapshot.dropped_in_all.saturating_sub(dropped_before);
-    }
-
-    /// Excludes all events.
-    pub(super) fn exclude_events(&mut self) {
-        self.index.forget_events();
-    }
-
-    /// Adds a warning to the file and the report.
-    pub(super) fn warn(&mut self, warning: String) {
-        self.facts.warnings.push(warning);
-    }
-
-    /// Adds a metadata value of the run.
-    fn fact(&mut self, key: &str, value: &str) {
-        self.facts.stats.push((key.to_owned(), value.to_owned()));
-    }
-
-    fn complete(&mut self) -> StopReport {
-        let cut_texts = self.index.threads.values().map(|thread| thread.cut).sum();
-        self.facts
-            .warnings
-            .extend(loss_warnings(self.dropped, cut_texts));
-        self.facts.stats.extend(stats(&self.index, self.dropped));
-        StopReport {
-            threads: self.index.threads.len() as u64,
-            dropped: self.dropped,
-            cut_texts,
-            crash_safe: self.crash_safe,
-            warnings: self.facts.warnings.clone(),
-            ..StopReport::default()
-        }
-    }
-
-    pub(super) fn write(
-        mut self,
-        out: &mut dyn Write,
-        external: &ExternalProfiles,
-    ) -> std::io::Result<StopReport> {
-        let mut report = self.complete();
-        let written = xspace::write(
-            out,
-            &self.index,
-            &Names::ThisProcess,
-            &self.facts,
-            &self.cut,
-            external,
-        )?;
-        add_written(&mut report, &written, &self.cut);
-        Ok(report)
-    }
-
-    fn save(mut self, path: &Path) -> std::io::Result<StopReport> {
-        let mut report = self.complete();
-        let (path, written) = file::write_file(
-            path,
-            &self.index,
-            &Names::ThisProcess,
-            &self.facts,
-            &self.cut,
-            &ExternalProfiles::default(),
-            &mut |_, _| {},
-        )?;
-        add_written(&mut report, &written, &self.cut);
-        report.path = path;
-        Ok(report)
-    }
 }

@@ -7,8 +7,8 @@
 //! retried.
 //!
 //! Reading order: this file (the public functions), `recording` (from start to stop), `finished`
-//! (export), `capture`, `flight`, `workers` (processes of one program), `handlers` (fork and exit),
-//! `folder`.
+//! (export), `capture`, `flight` and `running_flight` (the flight recorder), `workers` and
+//! `worker_journals` (processes of one program), `handlers` (fork and exit), `mirrors`, `folder`.
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
@@ -18,11 +18,14 @@ mod capture;
 mod error;
 mod finished;
 mod flight;
+mod flight_options;
 mod folder;
 mod handlers;
 pub(crate) mod mirrors;
 mod options;
 mod recording;
+mod running_flight;
+mod worker_journals;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,19 +36,17 @@ use std::time::{Duration, Instant};
 
 pub use capture::{Capture, CaptureProgress, start_capture};
 pub use error::SessionError;
-pub use flight::{
-    FlightOptions, FlightStatus, SlowStep, flight_status, save_last, start_flight, stop_flight,
-    write_last,
-};
+pub use flight::{FlightStatus, flight_status, save_last, start_flight, stop_flight, write_last};
+pub use flight_options::{FlightOptions, SlowStep};
 pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
 use crate::export::merge_external::ExternalProfiles;
 use crate::platform::os;
 use crate::ring::writer::session;
-use finished::Finished;
-use flight::Flight;
-use recording::{Owner, Session};
+use finished::{Finished, Owner};
+use recording::Session;
+use running_flight::Flight;
 
 /// Recording state of this process.
 #[derive(Default)]

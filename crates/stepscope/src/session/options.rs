@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use super::error::SessionError;
+use crate::export::limits::ExportLimits;
+use crate::export::xspace::{self, ExportStats};
 pub use crate::journal::disk_limit::AtLimit;
 use crate::mirror::Mirrors;
 
@@ -21,7 +24,7 @@ pub enum HostTracerLevel {
 }
 
 impl TryFrom<u32> for HostTracerLevel {
-    type Error = super::SessionError;
+    type Error = SessionError;
 
     fn try_from(level: u32) -> Result<Self, Self::Error> {
         Ok(match level {
@@ -29,7 +32,7 @@ impl TryFrom<u32> for HostTracerLevel {
             1 => Self::User,
             2 => Self::Library,
             3 => Self::Verbose,
-            _ => return Err(super::SessionError::BadLevel { level }),
+            _ => return Err(SessionError::BadLevel { level }),
         })
     }
 }
@@ -142,4 +145,18 @@ pub struct StopReport {
     pub added: Vec<crate::MergedProfile>,
     /// Warnings for the user, one sentence each. Also in the file.
     pub warnings: Vec<String>,
+}
+
+impl StopReport {
+    /// Adds the results of an export within `cut`.
+    pub(super) fn add_written(&mut self, written: &ExportStats, cut: &ExportLimits) {
+        self.spans = written.spans;
+        self.unfinished = written.unfinished;
+        self.instants = written.instants;
+        self.samples = written.samples;
+        self.cut_events = written.cut;
+        self.bytes = written.bytes;
+        self.added.clone_from(&written.added);
+        self.warnings.extend(xspace::warnings(written, cut));
+    }
 }

@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::flight::{Running, Saver};
-use super::folder;
-use super::handlers;
-use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
+use super::error::SessionError;
+use super::finished::{Finished, Owner};
+use super::options::{HostTracerLevel, SessionOptions};
+use super::running_flight::{Running, Saver};
+use super::{folder, handlers};
 use crate::drain::requests::Control;
 use crate::drain::thread::Drain;
 use crate::drain::triggers::Triggers;
@@ -26,34 +27,6 @@ use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES
 use crate::ring::memory::ATTACH;
 use crate::ring::name_table;
 use crate::ring::writer::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
-
-/// Owner of a recording.
-pub(super) enum Owner {
-    /// The program; the recording becomes a file.
-    Program {
-        /// The session's folder.
-        folder: PathBuf,
-        #[cfg_attr(
-            not(feature = "chrome"),
-            allow(dead_code, reason = "used by an option")
-        )]
-        trace_json: bool,
-    },
-    /// The run of which this process is a worker; the recording becomes a file of that run.
-    Worker {
-        /// The session's folder.
-        folder: PathBuf,
-    },
-    /// The holder of the [`Capture`](super::Capture).
-    Capture,
-    /// The flight recorder.
-    Flight {
-        /// The folder with the journal, if there is one.
-        folder: Option<PathBuf>,
-        running: Option<Arc<Running>>,
-        saver: Option<Saver>,
-    },
-}
 
 /// The circular journal of a flight recorder, and its triggers.
 pub(super) struct Circular<'t> {
@@ -70,6 +43,10 @@ pub(super) struct Session {
     pub(super) files: Option<JournalFiles>,
     pub(super) warnings: Vec<String>,
     pub(super) control: Arc<Control>,
+    /// The flight recorder, if this is its recording.
+    pub(super) running: Option<Arc<Running>>,
+    /// The thread that saves after the flight recorder's triggers.
+    pub(super) saver: Option<Saver>,
     drain: JoinHandle<Drain>,
 }
 
@@ -121,8 +98,6 @@ pub(super) fn start_flight(
         .and_then(|folder| open_journal(folder, number, options, true, &mut warnings));
     let owner = Owner::Flight {
         folder: folder.clone(),
-        running: None,
-        saver: None,
     };
     let result = start(number, owner, host, files, options, Some(circular));
     if let (Err(_), Some(folder)) = (&result, folder) {
@@ -235,6 +210,8 @@ pub(super) fn start(
         files,
         warnings,
         control,
+        running: None,
+        saver: None,
         drain,
     })
 }
@@ -262,11 +239,9 @@ impl Session {
         self.control.stop();
         let drained = self.drain.join();
         end_attaching();
-        if let Owner::Flight { saver, running, .. } = &mut self.owner {
-            drop(running.take());
-            if let Some(saver) = saver.take() {
-                saver.join();
-            }
+        drop(self.running.take());
+        if let Some(saver) = self.saver.take() {
+            saver.join();
         }
         let mut files = self.files;
         if stuck && let Some(files) = &mut files {
@@ -315,15 +290,9 @@ fn open_journal(
     let warning = format!(
         "recording in memory, not crash safe: {reason}; a killed program would lose this recording"
     );
-    warn_once(&warning);
+    os::warn_once(&warning);
     warnings.push(warning);
     None
-}
-
-/// Prints a warning on stderr, once per process.
-pub(super) fn warn_once(warning: &str) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| os::print_warning(warning));
 }
 
 fn meta(host: &str, options: &SessionOptions) -> String {
