@@ -26,7 +26,7 @@ const ROOM: usize = 2;
 /// Records that the owner writes: two chunks and a half.
 const WRITTEN: u64 = 5;
 
-/// State of the ring in the drain thread, like `RegionState` in `drain/thread.rs`.
+/// State of the ring in the drain thread, like `RegionState` in `drain/region.rs`.
 struct RegionState {
     copied: [(u32, u32); 2],
     next: u32,

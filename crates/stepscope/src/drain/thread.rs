@@ -23,6 +23,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::drain::region::{
+    ChunkRange, RegionState, grow, open_block, open_spans, ready_ranges, without_ended,
+};
 use crate::drain::requests::{Control, DrainProgress, DrainRequest};
 use crate::drain::triggers::Triggers;
 use crate::journal::append::Journal;
@@ -30,16 +33,14 @@ use crate::journal::block::put_block;
 use crate::journal::disk_limit::AtLimit;
 use crate::journal::files::LeasedFiles;
 use crate::journal::leased_file::LeasedFile;
-use crate::journal::record_iter::records;
 use crate::platform::clock::Pair;
 use crate::platform::os;
-use crate::ring::chunk::{ChunkHead, Record, in_order};
+use crate::ring::chunk::ChunkHead;
 use crate::ring::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
-    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES,
-    RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
+    MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
-use crate::ring::memory::{ATTACH, LateRecords, OldRingMapping, RingMemory, SWEEPING, regions};
+use crate::ring::memory::{ATTACH, OldRingMapping, RingMemory, SWEEPING, regions};
 use crate::ring::name_table;
 use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
 
@@ -66,20 +67,6 @@ impl Drop for Relocating {
     }
 }
 
-/// State of a region in the drain thread.
-#[derive(Clone)]
-struct RegionState {
-    serial: u32,
-    /// Sequence and bytes already copied, by chunk.
-    copied: [(u32, u32); MAX_CHUNKS],
-    /// Sequence after the last chunk that was given back.
-    next: u32,
-    name: Vec<u8>,
-    lost: (u64, u64),
-    /// Unsettled records of a region that was moved.
-    late: Option<LateRecords>,
-}
-
 /// Scope of a pass over the rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PassScope {
@@ -91,15 +78,6 @@ enum PassScope {
     OpenSpans,
     /// Everything; the pass then reclaims the region.
     Final,
-}
-
-/// A range of a chunk that is ready to be copied.
-struct ChunkRange {
-    chunk: usize,
-    sequence: u32,
-    from: u32,
-    to: u32,
-    closed: bool,
 }
 
 /// The drain thread's state; returned when the thread ends.
@@ -658,112 +636,4 @@ impl Drain {
             self.journal.put(head, &open_block(now, open));
         }
     }
-}
-
-/// Builds the content of a block of open spans: the current ticks, then one record each.
-fn open_block(now: u64, open: &[[u64; 3]]) -> Vec<u8> {
-    let words = std::iter::once(&now).chain(open.as_flattened());
-    words.flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// Returns the open spans.
-///
-/// The caller must read them *before* the region's chunks. Arguments are published before their
-/// span's slot, so the chunks read afterwards contain the arguments of each span found here. The
-/// reverse order would find spans whose arguments were not copied, and lose spans that end in
-/// between.
-fn open_spans(region: &RingMemory) -> Vec<[u64; 3]> {
-    region.open().iter().filter_map(open_span).collect()
-}
-
-/// Reads the span of a slot that its owner may be changing: the key is valid when the meta before
-/// and after it is the same. A slot that changes each time belongs to spans of nanoseconds, which
-/// end in a chunk.
-fn open_span(slot: &Record) -> Option<[u64; 3]> {
-    const TRIES: u32 = 16;
-    let mut before = slot.meta.load(Ordering::Acquire);
-    for _ in 0..TRIES {
-        if before == 0 {
-            return None;
-        }
-        let key = slot.key.load(Ordering::Acquire);
-        let after = slot.meta.load(Ordering::Acquire);
-        if after == before && slot.key.load(Ordering::Relaxed) == key {
-            return Some([key, 0, after]);
-        }
-        before = after;
-    }
-    None
-}
-
-/// Removes the spans that end in these records.
-fn without_ended(open: &mut Vec<[u64; 3]>, bytes: &[u8]) {
-    if open.is_empty() {
-        return;
-    }
-    for ([key, _, meta], _) in records(bytes) {
-        if matches!(meta_kind(meta), KIND_SPAN | KIND_STEP) {
-            open.retain(|span| (span[0], span[2]) != (key, meta));
-        }
-    }
-}
-
-/// Lists the ranges that can be copied, in the order of recording.
-fn ready_ranges(head: &RegionHead, seen: &RegionState) -> Vec<ChunkRange> {
-    let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
-    let chunks = &head.chunks[..limit.min(MAX_CHUNKS)];
-    in_order(chunks, seen.next)
-        .into_iter()
-        .map(|(chunk, published)| {
-            let from = match seen.copied[chunk] {
-                (sequence, bytes) if sequence == published.sequence => bytes,
-                _ => 0,
-            };
-            let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
-            ChunkRange {
-                chunk,
-                sequence: published.sequence,
-                from,
-                to: published.used.clamp(from, usable.max(from)),
-                closed: published.left,
-            }
-        })
-        .collect()
-}
-
-/// Doubles the chunks of a region, up to [`MAX_CHUNKS`].
-fn grow(region: &RingMemory, limit: usize) {
-    let more = limit.min(MAX_CHUNKS - limit);
-    let head = region.head();
-    if more == 0 {
-        return;
-    }
-    let at = region.chunk(limit);
-    let bytes = more * CHUNK_BYTES;
-    if region.mapped_for.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the range belongs to the region; its memory is absent or unused.
-        if !unsafe { os::map_memory(at, bytes) } {
-            return;
-        }
-    } else {
-        let extent = head
-            .extents
-            .iter()
-            .find(|extent| extent.chunks.load(Ordering::Relaxed) == 0);
-        let rings = ATTACH.rings.load(Ordering::Relaxed).cast_signed();
-        let Some(extent) = extent else { return };
-        let file_offset = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
-        if os::allocate(rings, file_offset, bytes as u64).is_err() {
-            return;
-        }
-        // SAFETY: the range belongs to the region; the space has been allocated.
-        if !unsafe { os::map_file(at, bytes, rings, file_offset) } {
-            return;
-        }
-        extent.file_offset.store(file_offset, Ordering::Relaxed);
-        extent.chunks.store(more as u64, Ordering::Release);
-    }
-    debug_assert!(first_extent_bytes(limit + more) <= crate::ring::layout::REGION_BYTES);
-    head.chunk_limit
-        .store(u32::try_from(limit + more).unwrap_or(1), Ordering::Release);
 }
