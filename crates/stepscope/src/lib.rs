@@ -30,17 +30,23 @@
 //! ```text
 //! span!() ─► ring of the thread ─► drain thread ─► journal ─────► XSpace file
 //! api/       ring/writer.rs        drain/          journal/       export/
-//! span.rs    ring/layout.rs        thread.rs       append.rs      decode.rs
-//! steps.rs   ring/chunk.rs         requests.rs     circular.rs    xspace.rs
-//! names.rs   ring/memory.rs        wakeup.rs       segment.rs     file.rs
-//!            (mapped from a file)  triggers.rs     index.rs       chrome_json.rs
+//! span.rs    ring/layout.rs        thread.rs       block.rs       decode.rs
+//!            ring/chunk.rs         region.rs       append.rs      xspace.rs
+//!            ring/memory.rs        requests.rs     circular.rs    metadata.rs
+//!            ring/names.rs         triggers.rs     segment.rs     file.rs
+//!            ring/steps.rs                         index.rs       chrome_json.rs
+//!            (mapped from a file)                  files.rs
 //!                    │                                │
 //!                    └──── recover.rs: a killed program's rings and journal ──► XSpace file
 //! ```
 //!
 //! [`session`] starts and stops recordings. [`manual_span`], [`calls`] and [`virtual_track`] are
 //! for other languages, their call tracers and their samplers; `bridge/` connects the `tracing`
-//! crate, NVTX and ITT; `platform/` has the operating system and its clocks.
+//! crate; `mirror/` sends spans to NVTX and ITT; `platform/` has the operating system and its
+//! clocks.
+//!
+//! Each folder imports only folders before it: `platform`, `ring`, `journal`, `mirror`, `drain`,
+//! `export`, `recover`, `api`, `bridge`, `session`.
 
 mod api;
 mod bridge;
