@@ -11,7 +11,7 @@
 )]
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -24,9 +24,6 @@ use crate::{docstrings, pjrt};
 static TRACE_ME: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Its static method that tells whether something is recorded.
 static IS_ENABLED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
-/// A session of ours runs jaxlib's recorder.
-static IS_OURS: AtomicBool = AtomicBool::new(false);
-
 /// Adds the two types to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -57,23 +54,12 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StepTraceAnnotation", step)
 }
 
-/// A session of ours begins or ends to run jaxlib's recorder.
-#[pyfunction]
-pub(crate) fn jax_is_ours(ours: bool) {
-    IS_OURS.store(ours, Ordering::Relaxed);
-}
-
-/// Whether a session of ours runs jaxlib's recorder.
-pub(crate) fn is_ours() -> bool {
-    IS_OURS.load(Ordering::Relaxed)
-}
-
 /// Whether jaxlib's recorder records for another client.
 ///
 /// # Safety
 /// With the interpreter's lock.
 unsafe fn others_record() -> bool {
-    if IS_OURS.load(Ordering::Relaxed) {
+    if pjrt::is_ours() {
         return false;
     }
     // SAFETY: by the caller; the pointer is null or an object that is never given back.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: this file, `annotation` (`tasks`: on rows of asyncio's tasks; `jax_annotation`: also into jaxlib's
-//! recorder; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
+//! recorder; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls` (and `calls/call_stats`),
 //! `sampling`, `remote`, `read`, `torch` and `label_log` (labels for its profiles), `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
@@ -15,7 +15,6 @@
 //! load this library (one stable-ABI build serves `CPython` 3.10 and newer).
 
 mod annotation;
-mod call_stats;
 mod calls;
 mod command;
 mod docstrings;
@@ -44,7 +43,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sampling::know_main_thread();
     annotation::add_to(module)?;
     jax_annotation::add_to(module)?;
-    module.add_function(wrap_pyfunction!(jax_annotation::jax_is_ours, module)?)?;
+    module.add_function(wrap_pyfunction!(pjrt::jax_is_ours, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector_registered, module)?)?;
     module.add_function(wrap_pyfunction!(session::start, module)?)?;
@@ -68,7 +67,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(label_log::start_label_log, module)?)?;
     module.add_function(wrap_pyfunction!(label_log::stop_label_log, module)?)?;
     module.add_function(wrap_pyfunction!(label_log::forget_label_log, module)?)?;
-    module.add_class::<call_stats::CallStats>()?;
+    module.add_class::<calls::CallStats>()?;
     module.add_function(wrap_pyfunction!(sampling::start_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(sampling::stop_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(sampling::forget_sampling, module)?)?;

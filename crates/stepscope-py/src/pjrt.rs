@@ -23,8 +23,6 @@ use stepscope::{
 };
 use stepscope_formats::xspace::{HOST_PLANE, MergedPlanes, XSpaceWriter, write_planes};
 
-use crate::jax_annotation;
-
 /// The plane of our threads in captures of others. `XProf` shows planes that begin like this, and
 /// `/host:CPU` is taken.
 const PLANE: &str = "/device:CUSTOM:stepscope";
@@ -33,12 +31,25 @@ const PLANE: &str = "/device:CUSTOM:stepscope";
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// jaxlib has our table.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
+/// A session of ours runs jaxlib's recorder.
+static IS_OURS: AtomicBool = AtomicBool::new(false);
 /// A capture of others has our rows now.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether a capture of others has our rows now.
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
+}
+
+/// A session of ours begins or ends to run jaxlib's recorder.
+#[pyfunction]
+pub(crate) fn jax_is_ours(ours: bool) {
+    IS_OURS.store(ours, Ordering::Relaxed);
+}
+
+/// Whether a session of ours runs jaxlib's recorder.
+pub(crate) fn is_ours() -> bool {
+    IS_OURS.load(Ordering::Relaxed)
 }
 
 #[repr(C)]
@@ -261,10 +272,7 @@ unsafe extern "C" fn start(args: *mut CollectorArgs) -> *mut Failure {
     guarded(|| {
         // SAFETY: one that `create` made; jaxlib calls from one thread at a time.
         let collector = unsafe { &mut *(*args).collector };
-        if !WANTED.load(Ordering::Relaxed)
-            || jax_annotation::is_ours()
-            || collector.level == HostTracerLevel::Off
-        {
+        if !WANTED.load(Ordering::Relaxed) || is_ours() || collector.level == HostTracerLevel::Off {
             return;
         }
         let options = SessionOptions {

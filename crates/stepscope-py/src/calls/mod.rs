@@ -12,10 +12,10 @@
 //! time that it runs. Calls that run when the recording starts are not shown; those that run when it stops
 //! are *unfinished*. The package's own functions are left out.
 
+mod call_stats;
 mod callback;
 mod monitoring;
 pub(crate) mod names;
-mod owner;
 mod profile;
 mod stack;
 
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::call_stats;
+pub(crate) use call_stats::CallStats;
 use names::{Called, Lately};
 
 /// A value that only the thread with the interpreter's lock touches.

@@ -9,8 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::callback::{self, Callback, count};
-use super::{Locked, names};
-use crate::call_stats;
+use super::{Locked, call_stats, names};
 
 /// Our tool number in `sys.monitoring`, while the callbacks are registered.
 pub(super) struct Tool {

@@ -8,6 +8,8 @@
 //! with the frames that are there when tracing starts; if it is not so, the interpreter is asked.
 #![allow(unsafe_code, reason = "functions of the interpreter found by name")]
 
+mod owner;
+
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
@@ -15,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Locked, Threads, names, owner};
+use super::{Locked, Threads, names};
 
 type TraceFunction = unsafe extern "C" fn(
     *mut ffi::PyObject,
@@ -349,7 +351,7 @@ fn thread_begins(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// The first event of a thread whose calls are traced from now on.
-pub(super) fn begin_thread(args: &Bound<'_, PyTuple>) -> PyResult<()> {
+fn begin_thread(args: &Bound<'_, PyTuple>) -> PyResult<()> {
     let py = args.py();
     let Some(setters) = SETTERS.with(py, |held| *held) else {
         if let Some(setters) = find() {

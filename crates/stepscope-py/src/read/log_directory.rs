@@ -1,16 +1,14 @@
 //! What is at a path: the list of runs, and the opening of one of them.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
-use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunProblem};
+use stepscope_engine::{Engine, EngineError, EngineOptions};
 
-use super::run::RunData;
+use super::run::{RunData, problem_line};
 use crate::session::exception;
 
 /// How long a Ctrl-C and a change of the progress line wait.
@@ -60,7 +58,7 @@ impl LogDirectory {
 
     /// What could not be looked at, one sentence each.
     fn problems(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.engine.problems().iter().map(line_of).collect();
+        let mut lines: Vec<String> = self.engine.problems().iter().map(problem_line).collect();
         lines.extend(self.engine.not_readable().iter().map(|file| {
             format!(
                 "{}: recognised by its name, but no reader of this version opens it",
@@ -146,19 +144,8 @@ fn nothing(engine: &Engine, path: &std::path::Path) -> EngineError {
     }
 }
 
-fn line_of(problem: &RunProblem) -> String {
-    let mut line = format!("{}: {}", problem.file, problem.reason);
-    if let Some(offset) = problem.offset {
-        let _ = write!(line, " (at byte {offset})");
-    }
-    if let Some(hint) = &problem.hint {
-        let _ = write!(line, "; {hint}");
-    }
-    line
-}
-
 /// The package's exception for an error of the engine.
-pub(super) fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
+fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
     let class = match error {
         EngineError::NoSuchPath(_) | EngineError::NoTraces(_) => "TraceNotFoundError",
         _ => "TraceReadError",
@@ -168,19 +155,4 @@ pub(super) fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
         None => error.to_string(),
     };
     exception(py, class, &text)
-}
-
-/// Facts of a run that are known once it is open.
-pub(super) fn opened<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("id", &run.id)?;
-    dict.set_item("name", &run.name)?;
-    dict.set_item("kinds", &run.kinds)?;
-    dict.set_item("devices", run.devices())?;
-    dict.set_item("content_hash", &run.content_hash)?;
-    dict.set_item("from_cache", run.from_cache)?;
-    dict.set_item("companions", &run.companions)?;
-    let problems = run.problems.iter().map(line_of);
-    dict.set_item("problems", PyList::new(py, problems.collect::<Vec<_>>())?)?;
-    Ok(dict)
 }

@@ -1,17 +1,18 @@
 //! One opened run: what it is, its tracks, and access to their columns.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use stepscope_engine::{Run, analysis};
+use stepscope_engine::{Run, RunProblem, analysis};
 use stepscope_model::{NameId, SliceFlags, TrackId};
 use stepscope_store::EventId;
 
 use super::arrow::{self, Texts};
 use super::table::{EventType, View};
-use super::{column, log_directory, query, values};
+use super::{column, query, values};
 use crate::session::exception;
 
 /// One opened run. Shared with every column that was taken from it.
@@ -63,7 +64,7 @@ impl RunData {
     /// What is known of the run as a whole.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let trace = &self.run.trace;
-        let dict = log_directory::opened(py, &self.run)?;
+        let dict = facts(py, &self.run)?;
         let span = trace.span();
         dict.set_item("start_ps", span.start.ps())?;
         dict.set_item("end_ps", span.end.ps())?;
@@ -305,4 +306,31 @@ impl RunData {
     ) -> PyResult<Bound<'py, PyList>> {
         query::aggregate(py, &self.run, &by, tracks, (start_ps, end_ps))
     }
+}
+
+/// Builds the facts of a run that are known once it is open.
+fn facts<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("id", &run.id)?;
+    dict.set_item("name", &run.name)?;
+    dict.set_item("kinds", &run.kinds)?;
+    dict.set_item("devices", run.devices())?;
+    dict.set_item("content_hash", &run.content_hash)?;
+    dict.set_item("from_cache", run.from_cache)?;
+    dict.set_item("companions", &run.companions)?;
+    let problems = run.problems.iter().map(problem_line);
+    dict.set_item("problems", PyList::new(py, problems.collect::<Vec<_>>())?)?;
+    Ok(dict)
+}
+
+/// Formats a problem of a run as one line.
+pub(super) fn problem_line(problem: &RunProblem) -> String {
+    let mut line = format!("{}: {}", problem.file, problem.reason);
+    if let Some(offset) = problem.offset {
+        let _ = write!(line, " (at byte {offset})");
+    }
+    if let Some(hint) = &problem.hint {
+        let _ = write!(line, "; {hint}");
+    }
+    line
 }

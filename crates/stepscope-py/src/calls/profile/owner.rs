@@ -16,7 +16,7 @@ use pyo3::types::PyTuple;
 
 use stepscope::manual_span::instant_with;
 
-use super::profile;
+use super::begin_thread;
 
 /// The instant on the track of a thread that another profiler has taken over.
 const LOST: &str = "another profiler started: calls of this thread are not recorded from here";
@@ -72,7 +72,7 @@ unsafe extern "C" fn call(
     unsafe {
         let py = Python::assume_attached();
         let arguments = Bound::from_borrowed_ptr(py, arguments).cast_into_unchecked::<PyTuple>();
-        match profile::begin_thread(&arguments) {
+        match begin_thread(&arguments) {
             Ok(()) => ffi::Py_NewRef(ffi::Py_None()),
             Err(error) => {
                 error.restore(py);

@@ -22,7 +22,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::calls::{self, Locked, Threads};
+use super::{Locked, Threads, start_hook, stop_hook};
 use table::{Stack, Sums, Table};
 
 static STACK: Locked<Option<Stack>> = Locked::new(None);
@@ -80,7 +80,7 @@ pub(crate) fn code_ends(py: Python<'_>, key: usize) {
     });
 }
 
-/// A C function begins; `key` is its [`calls::names::c_function_key`].
+/// A C function begins; `key` is its [`names::c_function_key`](super::names::c_function_key).
 ///
 /// # Safety
 /// `function` is a live C function or method.
@@ -139,7 +139,7 @@ impl CallStats {
     fn enable(&self, py: Python<'_>) -> PyResult<()> {
         if !is_counting() {
             functions::begin(py, &self.own_folder);
-            if let Err(reason) = calls::start_hook(py, Threads::Calling)? {
+            if let Err(reason) = start_hook(py, Threads::Calling)? {
                 return Err(PyValueError::new_err(reason));
             }
             THREAD.store(this_thread(), Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl CallStats {
         });
         if last {
             THREAD.store(0, Ordering::Relaxed);
-            calls::stop_hook(py)?;
+            stop_hook(py)?;
         }
         Ok(())
     }
