@@ -20,7 +20,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Writes the three words. Owner only; no thread reads them before [`ChunkHead::publish`].
+    /// Writes the three words. Owner only; no thread reads them before [`publish`].
     #[inline]
     pub(crate) fn put(&self, words: [u64; 3]) {
         self.key.store(words[0], Ordering::Relaxed);

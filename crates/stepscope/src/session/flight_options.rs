@@ -19,7 +19,7 @@ pub struct FlightOptions {
     pub max_bytes: usize,
     /// Directory of saves, and of the recorder's file while the program runs, so that a killed
     /// program leaves its last seconds. Default: none: the content is in memory, and only
-    /// [`write_last`] and captures can read it.
+    /// [`write_last`](super::write_last) and captures can read it.
     pub log_dir: Option<PathBuf>,
     /// Level of recorded events. Default: [`HostTracerLevel::Library`].
     pub host_tracer_level: HostTracerLevel,
