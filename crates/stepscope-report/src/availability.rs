@@ -1,7 +1,7 @@
-//! Which pages of the viewer and which reports a run can fill.
+//! Which pages of the viewer and which reports have data in a run.
 //!
-//! Answered from tracks, names and facts: no analysis runs, so that opening a run waits for none. A
-//! page or report that turns out to be empty gives its own reason.
+//! The answer depends on tracks, names and metadata only. No analysis runs, so opening a run stays
+//! fast. A page or report that turns out to be empty states its own reason.
 
 use stepscope_analysis::collectives::may_be_collective;
 use stepscope_analysis::ops::has_torch_operators;
@@ -18,26 +18,26 @@ use crate::hints::{Lack, hint};
 use crate::reports::{KINDS, Kind, lack_of};
 use crate::tools::{NEURON_TOOLS, TOOLS, Tool};
 
-/// Whether a run can fill a page or a report.
+/// Whether a page or a report has data in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// All its data is available.
     Ready,
-    /// In part: another page is the better start.
+    /// Some data is missing: another page is the better start.
     Partial {
         /// What is missing.
         reason: &'static str,
     },
-    /// It cannot.
+    /// Its data is missing.
     Unavailable {
-        /// Why.
+        /// The reason.
         reason: &'static str,
         /// The line of code that would record it, in the framework that wrote the run.
         hint: Option<&'static str>,
     },
 }
 
-/// What a run can fill.
+/// Availability of every page and report for one run.
 pub struct RunAvailability {
     /// The pages, in the order of the viewer's rail; those with Neuron's names last.
     pub tools: Vec<(&'static Tool, Availability)>,
@@ -45,7 +45,8 @@ pub struct RunAvailability {
     pub reports: Vec<(&'static Kind, Availability)>,
 }
 
-/// Returns which pages and reports a run can fill; `has_steps`: it has steps, marked or derived.
+/// Returns which pages and reports have data in a run. `has_steps`: the run has marked or derived
+/// steps.
 pub fn availability(trace: &Trace, has_steps: bool) -> RunAvailability {
     let contents = Contents::from_trace(trace, has_steps);
     let with_hint = |answer: Result<Option<&'static str>, Missing>| match answer {
@@ -70,7 +71,7 @@ pub fn availability(trace: &Trace, has_steps: bool) -> RunAvailability {
     }
 }
 
-/// Why nothing can be shown, and what the run lacks.
+/// The reason why nothing can be shown, and the data that the run lacks.
 type Missing = (&'static str, Lack);
 
 const NO_TIMES: Missing = ("not recorded: the files have no timestamps", Lack::Times);
@@ -103,14 +104,14 @@ const NO_OPERATORS: Missing = (
     Lack::FrameworkOps,
 );
 
-/// What a run holds, as far as pages and reports depend on it.
+/// The data in a run, as far as pages and reports depend on it.
 #[derive(Clone, Copy)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "independent facts, each asked by some page or report"
 )]
 struct Contents {
-    /// Events with times.
+    /// Events with timestamps.
     drawn: bool,
     steps: bool,
     /// Device queues with slices.
@@ -121,7 +122,7 @@ struct Contents {
     ranks: bool,
     /// Collectives, also among the devices of one process.
     collectives: bool,
-    /// Statistics without times.
+    /// Statistics without timestamps.
     statistics: bool,
     /// Statistics of functions.
     functions: bool,
@@ -129,7 +130,7 @@ struct Contents {
     callers: bool,
     /// A report file of Lightning's profilers.
     lightning_file: bool,
-    /// Names of a framework or compiler, which are worth an overview.
+    /// Operation names of a framework or compiler: the overview has content.
     known_ops: bool,
     /// Slices of host threads.
     host: bool,
@@ -190,11 +191,11 @@ impl Contents {
         );
         self.python |= kineto::is_python_function(name) || is_call(name);
         self.actions |= lightning_actions::is_action(name);
-        // The most expensive question comes last and is asked until it is answered.
+        // The most expensive test comes last and stops at the first match.
         self.collectives = self.collectives || may_be_collective(name);
     }
 
-    /// `Ok(Some(reason))`: in part.
+    /// Returns `Ok(Some(reason))` for partial availability.
     fn tool(self, page: &str) -> Result<Option<&'static str>, Missing> {
         match page {
             "reports" => Ok(None),
@@ -215,7 +216,7 @@ impl Contents {
         }
     }
 
-    /// As [`Self::tool`], of a report.
+    /// Like [`Self::tool`], for a report.
     fn report(self, kind: &str) -> Result<Option<&'static str>, Missing> {
         match lack_of(kind, None) {
             Lack::PythonFunctions if self.functions || self.drawn && self.python => Ok(None),

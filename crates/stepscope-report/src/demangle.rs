@@ -1,25 +1,25 @@
-//! Names of C++ kernels and functions as people write them: `_ZN2ck4gemmIfEEvPT_` is
-//! `void ck::gemm<float>(float*)`.
+//! Demangled names of C++ kernels and functions: `_ZN2ck4gemmIfEEvPT_` is `void
+//! ck::gemm<float>(float*)`.
 //!
-//! Runtimes of AMD's devices record the names that compilers give, those of NVIDIA's mostly the
-//! readable ones. What is no such name, or cannot be read, stays as it is. Names come from files: how
-//! deep they nest is limited, and how long what they stand for may grow, since a short name can repeat its
-//! parts over and over.
+//! AMD's runtimes record mangled names; NVIDIA's mostly record demangled ones. A name that is not
+//! mangled or cannot be parsed stays unchanged. Names come from untrusted files, and a short
+//! mangled name can repeat its parts many times. Therefore nesting depth and output length are
+//! limited.
 
 use std::fmt;
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 
-/// Longest name that is read, bytes.
+/// Longest accepted mangled name, bytes.
 const MAX_IN: usize = 64 << 10;
-/// Longest name that is made, bytes; what would be longer stays as it is.
+/// Longest demangled name, bytes; a name whose output would exceed it stays mangled.
 const MAX_OUT: usize = 64 << 10;
 /// Deepest nesting of a name's parts.
 const MAX_DEPTH: u32 = 96;
 
-/// What a name stands for; `None` for what no C++ compiler wrote.
+/// Returns the demangled name, or `None` if the name is not a C++ mangled name.
 ///
-/// AMD's runtimes put `.kd` (kernel descriptor) behind some names: that is left out.
+/// Drops the suffix `.kd` (kernel descriptor) that AMD's runtimes append to some names.
 pub fn demangled(name: &str) -> Option<String> {
     if !name.starts_with("_Z") || name.len() > MAX_IN {
         return None;
@@ -33,7 +33,7 @@ pub fn demangled(name: &str) -> Option<String> {
     (!text.0.is_empty()).then_some(text.0)
 }
 
-/// A text that refuses to grow too long.
+/// Text with a maximum length.
 struct Bounded(String);
 
 impl DemangleWrite for Bounded {

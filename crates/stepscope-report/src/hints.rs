@@ -1,7 +1,7 @@
-//! Lines of code that would record what a run lacks, each in the framework that wrote the run.
+//! Lines of code that record the data a run lacks, for the framework that wrote the run.
 //!
-//! A run of a framework without such a line, and a run whose writer is unknown, gets none: a line of
-//! another framework would be wrong advice.
+//! The hint is empty if the framework has no such line or the run's framework is unknown: the line
+//! of another framework would be wrong advice.
 
 use stepscope_model::vocabulary::producer::Producer::{
     self, Jax, Lightning, Neuron, PyTorch, Python, Rust, TensorFlow, Xla,
@@ -10,12 +10,12 @@ use stepscope_store::Trace;
 
 use stepscope_analysis::producer::is_of;
 
-/// What a run can lack.
+/// Data that a run can lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// Events with times.
+    /// Events with timestamps.
     Times,
-    /// Work of an accelerator.
+    /// Accelerator activity.
     Kernels,
     /// Allocations.
     Memory,
@@ -43,13 +43,13 @@ pub enum Lack {
     Steps,
 }
 
-/// Frameworks in the order in which they are looked for: one that builds on another comes first.
+/// Frameworks in the order of the search: a framework comes before the one that it builds on.
 const FRAMEWORKS: &[Producer] = &[
     Neuron, Xla, Jax, Lightning, PyTorch, TensorFlow, Rust, Python,
 ];
 
-/// Returns the line that records what is lacking, in the framework that wrote the run; empty when
-/// there is none.
+/// Returns the line of code that records the missing data in the framework that wrote the run;
+/// empty if there is none.
 pub fn hint(trace: &Trace, lack: Lack) -> &'static str {
     let lines = lines(lack);
     FRAMEWORKS
@@ -59,8 +59,8 @@ pub fn hint(trace: &Trace, lack: Lack) -> &'static str {
         .unwrap_or_default()
 }
 
-/// Returns the frameworks that wrote the run, each with its line; the line of a framework that
-/// builds on another stands for both.
+/// Returns the frameworks that wrote the run, each with its line of code. A framework that builds
+/// on another replaces it in the list.
 pub(crate) fn hints(trace: &Trace, lack: Lack) -> Vec<(&'static str, &'static str)> {
     let lines = lines(lack);
     FRAMEWORKS

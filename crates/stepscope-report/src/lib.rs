@@ -1,11 +1,12 @@
 //! The reports of a run: their registry, every sentence, number formatting, HTML and JSON.
 //!
-//! Analyses return types of their own (`stepscope-analysis`, `stepscope-compat`); [`reports`] lists
-//! the reports by name and turns each analysis into the one shape of [`report`]; [`hints`] knows the
-//! line of code that would record what a run lacks; [`tools`] lists the pages of the viewer; and
-//! [`availability`] answers which pages and reports a run can fill.
+//! Analyses return types of their own (`stepscope-analysis`, `stepscope-compat`). [`reports`] lists
+//! the reports by name and converts each analysis to the common [`report`] type. [`hints`] has the
+//! lines of code that record missing data. [`tools`] lists the pages of the viewer.
+//! [`availability`] computes which pages and reports have data in a run.
 //!
-//! **Invariant:** command line, HTTP interface and Python print what is here, and nothing else.
+//! **Invariant:** the command line, the HTTP interface and Python print these reports and add
+//! nothing of their own.
 
 pub mod availability;
 pub mod demangle;

@@ -1,8 +1,7 @@
-//! The one shape of every report: a sentence, scalars, tables with typed columns, notes.
+//! The common shape of every report: a sentence, scalars, tables with typed columns, notes.
 //!
-//! Analyses return types of their own; [`reports`](crate::reports) turns them into this, and the
-//! command line, the HTTP interface and Python print this and nothing else. As JSON (by `serde`):
-//!
+//! Analyses return types of their own; [`reports`](crate::reports) converts them to [`Report`]. The
+//! command line, the HTTP interface and Python print only that. As JSON (by `serde`):
 //! ```text
 //! {"report", "sentence": [part], "summary": {key: value}, "columns": [{"key", "title", "unit", "short_of"?}],
 //!  "rows": [{key: value}], "left_out", "sections": [{"name", "title", "columns", "rows", "left_out"}],
@@ -10,8 +9,8 @@
 //! part: {"text", "value"?, "unit"?, "link"?, "code"?: true}
 //! ```
 //!
-//! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
-//! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
+//! Keys end with their unit (`total_ns`, `size_bytes`); shares are between 0 and 1. Times are
+//! nanoseconds from the run start ([`run_start`]). A number that is not finite becomes `null`.
 
 pub mod html;
 pub mod number_format;
@@ -32,35 +31,36 @@ use std::borrow::Cow;
 use stepscope_model::{Dur, Time};
 use stepscope_store::{EventId, Trace};
 
-/// What a column's values are, for printing and for links. Their keys wear the same unit.
+/// The unit of a column's values, for formatting and links. The column's key ends with the same
+/// unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Words.
+    /// Text.
     Text,
-    /// A whole number of things.
+    /// A number of items.
     Count,
     /// A number without a unit: a step's number, a ratio.
     Number,
     /// Nanoseconds.
     Ns,
-    /// Microseconds, where a peer's own keys are in them.
+    /// Microseconds, where the reproduced profiler's own keys use them.
     Us,
     /// Bytes.
     Bytes,
     /// Bytes per second.
     BytesPerSecond,
-    /// A part of one.
+    /// A share between 0 and 1.
     Share,
-    /// An event of the trace, by its id: viewers link it.
+    /// The id of an event of the trace; the viewer links it.
     Event,
     /// Yes or no.
     Flag,
-    /// A [`Sentence`] in parts.
+    /// A [`Sentence`].
     Sentence,
 }
 
 impl Unit {
-    /// Every unit, in the order in which stored reports number them.
+    /// Every unit, in the order of their numbers in stored reports.
     pub const ALL: [Self; 11] = [
         Self::Text,
         Self::Count,
@@ -75,7 +75,7 @@ impl Unit {
         Self::Sentence,
     ];
 
-    /// The word in JSON.
+    /// Returns the unit's name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -93,13 +93,13 @@ impl Unit {
     }
 }
 
-/// One value.
+/// One value of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
-    /// Not known, or it does not apply.
+    /// Unknown or not applicable.
     #[default]
     Empty,
-    /// Words.
+    /// Text.
     Text(String),
     /// A whole number.
     Int(i64),
@@ -107,14 +107,14 @@ pub enum Cell {
     Number(f64),
     /// Yes or no.
     Flag(bool),
-    /// Several: event ids, stack frames, shapes.
+    /// Several values: event ids, stack frames, shapes.
     List(Vec<Cell>),
-    /// A sentence whose values have links.
+    /// A sentence with links.
     Sentence(Sentence),
 }
 
 impl From<f64> for Cell {
-    /// What is not finite is empty.
+    /// Converts a value that is not finite to [`Cell::Empty`].
     fn from(value: f64) -> Self {
         if value.is_finite() {
             Self::Number(value)
@@ -173,7 +173,7 @@ impl From<Sentence> for Cell {
 }
 
 impl From<Dur> for Cell {
-    /// Nanoseconds.
+    /// Converts a duration to nanoseconds.
     fn from(value: Dur) -> Self {
         Self::Number(value.as_ns_f64())
     }
@@ -200,18 +200,19 @@ impl<T: Into<Self>> From<Vec<T>> for Cell {
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Name in JSON and CSV, with its unit.
+    /// Key in JSON and CSV, with its unit.
     pub key: Cow<'static, str>,
-    /// What people read above it.
+    /// Heading.
     pub title: Cow<'static, str>,
     /// See [`Unit`].
     pub unit: Unit,
-    /// Key of the column of whose names these are the short ones: what people read in its place.
+    /// Key of the column whose values this column shortens. Tables for people show this column in
+    /// its place.
     pub short_of: Option<Cow<'static, str>>,
 }
 
 impl Column {
-    /// A column whose names are known beforehand.
+    /// Returns a column with a constant key and title.
     pub const fn new(key: &'static str, title: &'static str, unit: Unit) -> Self {
         Self {
             key: Cow::Borrowed(key),
@@ -222,14 +223,14 @@ impl Column {
     }
 }
 
-/// A column as people read it: see [`Table::for_people`].
+/// A column in a table for people: see [`Table::for_people`].
 #[derive(Clone, Copy, Debug)]
 pub struct DisplayColumn<'a> {
-    /// What it is called.
+    /// The column whose title is shown.
     pub column: &'a Column,
-    /// Where its values are in a row.
+    /// Index of the full values in a row.
     pub whole: usize,
-    /// Where their short names are; the same place where there are none.
+    /// Index of the short names in a row; equals `whole` if there are none.
     pub shown: usize,
 }
 
@@ -238,14 +239,14 @@ pub struct DisplayColumn<'a> {
 pub struct Table {
     /// See [`Column`].
     pub columns: Vec<Column>,
-    /// As many cells as there are columns.
+    /// The rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
-    /// Rows beyond the number that was asked for.
+    /// Number of rows beyond the requested limit.
     pub left_out: u64,
 }
 
 impl Table {
-    /// With these columns and no rows.
+    /// Creates a table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
         Self {
             columns,
@@ -253,7 +254,7 @@ impl Table {
         }
     }
 
-    /// Adds the short names ([`short_symbol_name`]) of what is in the column `of`, as a last column.
+    /// Appends a column with the short names ([`short_symbol_name`]) of the column `of`.
     pub fn add_short(&mut self, of: &str, key: &'static str, title: &'static str) {
         let Some(at) = self.columns.iter().position(|column| column.key == of) else {
             return;
@@ -271,8 +272,8 @@ impl Table {
         }
     }
 
-    /// The columns that a table for people has: short names stand in the place of whole ones. Tables for
-    /// programs have all.
+    /// Returns the columns of a table for people: short names replace full names. Tables for
+    /// programs have both.
     pub fn for_people(&self) -> impl Iterator<Item = DisplayColumn<'_>> {
         let short = |of: &Column| {
             let is = |column: &Column| column.short_of.as_ref() == Some(&of.key);
@@ -288,7 +289,7 @@ impl Table {
             })
     }
 
-    /// Adds a row.
+    /// Appends a row.
     pub fn push<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "a cell for each column");
         self.rows.push(cells.into());
@@ -301,7 +302,7 @@ impl Table {
     }
 }
 
-/// One number about the whole run, or the range that was asked for.
+/// One figure about the whole run or the requested range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalar {
     /// See [`Column`].
@@ -310,30 +311,30 @@ pub struct Scalar {
     pub value: Cell,
 }
 
-/// A further table.
+/// An additional table of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
     /// Name in JSON, unique within the report.
     pub name: Cow<'static, str>,
-    /// What people read above it.
+    /// Heading.
     pub title: Cow<'static, str>,
-    /// Its content.
+    /// The table.
     pub table: Table,
 }
 
-/// Why there is nothing to report, and how that could change.
+/// Why a report is empty, and how to record the missing data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// One sentence: what was not recorded.
+    /// One sentence: the data that was not recorded.
     pub reason: String,
-    /// The line of code, or the option, that would record it.
+    /// The line of code, or the option, that records it.
     pub fix: String,
 }
 
 /// The answer to one question about a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The registry's name of it.
+    /// Name in the registry.
     pub kind: &'static str,
     /// The answer in one sentence.
     pub sentence: Sentence,
@@ -341,18 +342,18 @@ pub struct Report {
     pub summary: Vec<Scalar>,
     /// The rows.
     pub table: Table,
-    /// Further tables.
+    /// Additional tables.
     pub sections: Vec<Section>,
-    /// The report as another profiler prints it, where that is the point of it.
+    /// The report as another profiler prints it, for reports that reproduce such a text.
     pub text: Option<String>,
-    /// What a reader of the figures must know, one sentence each.
+    /// Facts that qualify the figures, one sentence each.
     pub notes: Vec<Sentence>,
-    /// Set when there is nothing to report; everything else may then be empty.
+    /// Set if there is nothing to report; everything else may then be empty.
     pub missing: Option<Missing>,
 }
 
 impl Report {
-    /// Without content.
+    /// Creates an empty report.
     pub fn new(kind: &'static str) -> Self {
         Self {
             kind,
@@ -360,7 +361,8 @@ impl Report {
         }
     }
 
-    /// One that says why it is empty; [`reports::make`](crate::reports::make) adds what would record it.
+    /// Creates a report that states why it is empty; [`reports::make`](crate::reports::make) adds
+    /// the hint.
     pub fn missing(kind: &'static str, reason: impl Into<String>) -> Self {
         let missing = Missing {
             reason: reason.into(),
@@ -392,7 +394,7 @@ impl Report {
         });
     }
 
-    /// Adds a table.
+    /// Adds a section.
     pub fn section(
         &mut self,
         name: &'static str,
@@ -407,13 +409,13 @@ impl Report {
     }
 }
 
-/// The moment that reports count from, as the HTTP interface does: the earliest moment of the run,
+/// Returns the zero time of reports and of the HTTP interface: the earliest timestamp of the run,
 /// rounded down to a whole nanosecond.
 pub fn run_start(trace: &Trace) -> Time {
     Time::from_ps(trace.span().start.floor_ns().saturating_mul(1_000))
 }
 
-/// Nanoseconds from `start` (a [`run_start`]) to `time`.
+/// Returns the nanoseconds from `start` (a [`run_start`]) to `time`.
 pub fn since_start_ns(start: Time, time: Time) -> f64 {
     time.since(start).as_ns_f64()
 }

@@ -1,7 +1,7 @@
-//! The reports by name: what each answers, what its rows can be, and how it is made.
+//! The registry of reports: names, questions, row types and the functions that make them.
 //!
-//! To add one: write the analysis as a module of this crate with types of its own, turn it into a
-//! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
+//! To add a report: write the analysis as a module of `stepscope-analysis` with types of its own,
+//! convert its result to a [`Report`] in a file of this folder, and add an entry to [`KINDS`].
 
 mod collectives;
 mod cprofile;
@@ -30,21 +30,21 @@ use crate::report::{Report, Sentence, sentence};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::AnalysisScope;
 
-/// What is asked of a report. Every kind understands `top`; the others where they make sense.
+/// Options of a report. Every report supports `top`; the others apply where they make sense.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// What the rows are: one of [`Kind::by`], whose first is the default.
+    /// Row type: one of [`Kind::by`]; the first is the default.
     pub by: Option<String>,
-    /// Most rows of a table; the others are counted.
+    /// Maximum number of rows of a table; further rows are counted.
     pub top: usize,
-    /// Only what lies in this range, cut to it. `None`: the whole run.
+    /// Time range: events are clipped to it. `None`: the whole run.
     pub range: Option<Range<Time>>,
-    /// Only steps that the program marked: what repeats does not stand for them.
+    /// Use only steps that the program marked, without derived steps.
     pub marked_only: bool,
 }
 
 impl Options {
-    /// The part of the run that the report is about.
+    /// Returns the scope of the analysis.
     pub fn scope(&self) -> AnalysisScope {
         AnalysisScope {
             range: self.range.clone(),
@@ -64,23 +64,27 @@ impl Default for Options {
     }
 }
 
-/// A report that can be made.
+/// An entry of the registry.
 pub struct Kind {
-    /// What users type.
+    /// Name in commands and addresses.
     pub name: &'static str,
-    /// What people read above it.
+    /// Heading.
     pub title: &'static str,
     /// The question that it answers.
     pub question: &'static str,
-    /// What users of the profiler whose text it reproduces call it.
+    /// The name that users of the reproduced profiler know.
     pub peer_title: Option<&'static str>,
-    /// What its rows can be; empty when there is no choice.
+    /// Row types; empty if there is no choice.
     pub by: &'static [&'static str],
     make: fn(&Trace, &Options, &Cancel) -> Result<Report, Cancelled>,
 }
 
 impl Kind {
-    /// Fails when the options do not fit this kind.
+    /// Checks that the options fit this report.
+    ///
+    /// # Errors
+    ///
+    /// [`ReportError::UnknownBy`] if the row type does not exist.
     pub fn check(&self, options: &Options) -> Result<(), ReportError> {
         match &options.by {
             Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
@@ -93,7 +97,7 @@ impl Kind {
     }
 }
 
-/// Every report, in the order in which lists show them.
+/// Every report, in the order of lists.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "overview",
@@ -220,23 +224,23 @@ pub const KINDS: &[Kind] = &[
 /// Why a report was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportError {
-    /// There is no such kind.
+    /// No report has this name.
     UnknownKind {
-        /// What was asked for.
+        /// The requested name.
         asked: String,
-        /// What was probably meant.
+        /// The most similar name.
         nearest: Option<&'static str>,
     },
-    /// The kind's rows cannot be that.
+    /// The report has no such row type.
     UnknownBy {
-        /// What was asked for.
+        /// The requested row type.
         asked: String,
-        /// The kind.
+        /// Name of the report.
         kind: &'static str,
-        /// What its rows can be.
+        /// The valid row types.
         known: &'static [&'static str],
     },
-    /// Nobody waits for it any more.
+    /// The request was cancelled.
     Cancelled,
     /// The trace's cache image is damaged and cannot be rebuilt.
     Damaged,
@@ -283,12 +287,12 @@ impl std::fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-/// The names of all kinds.
+/// Returns the names of all reports.
 pub fn names() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.name).collect()
 }
 
-/// The kind of this name.
+/// Returns the report of this name.
 pub fn kind(name: &str) -> Result<&'static Kind, ReportError> {
     KINDS
         .iter()
@@ -312,7 +316,7 @@ pub fn make(
     if trace.is_damaged() {
         return Err(ReportError::Damaged);
     }
-    // What lies outside of a range was recorded.
+    // Steps outside of the requested range were recorded; their absence needs no hint.
     let is_outside = kind.name == "steps" && options.range.is_some();
     if let Some(missing) = report.missing.as_mut().filter(|_| !is_outside) {
         hint(trace, lack_of(name, options.by.as_deref())).clone_into(&mut missing.fix);
@@ -325,7 +329,7 @@ pub fn make(
     Ok(report)
 }
 
-/// Returns what a run lacks of which this report can say nothing.
+/// Returns the missing data that explains why this report is empty.
 pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
     match (kind, by) {
         ("kernels" | "idle" | "overlap", _) | ("ops", Some("neuron-framework" | "neuron-hlo")) => {
@@ -347,14 +351,15 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
     }
 }
 
-/// Which report has what a run of sums holds; `None` of a run with a timeline.
+/// Returns which report shows the statistics of a run without a timeline; `None` if the run has a
+/// timeline.
 fn without_timeline(trace: &Trace) -> Option<Sentence> {
     if !trace.is_without_timeline() {
         return None;
     }
     let functions = |profile: &Profile| profile.kind == ProfileKind::Functions;
     let found = match trace.profiles().all(|(_, profile)| functions(profile)) {
-        // Tables of functions with an action's name are an AdvancedProfiler's.
+        // Tables of functions with an action's name come from an `AdvancedProfiler`.
         true if trace.profiles().all(|(_, profile)| profile.name.is_empty()) => {
             "report 'cprofile' shows"
         }

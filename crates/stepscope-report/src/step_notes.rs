@@ -1,4 +1,4 @@
-//! Sentences for the facts that qualify steps.
+//! Sentences for notes that qualify steps.
 
 use stepscope_analysis::steps::StepNote;
 use stepscope_store::Trace;
@@ -6,9 +6,9 @@ use stepscope_store::Trace;
 use crate::hints::{Lack, hints};
 use crate::report::{Link, Sentence, SentencePart, count, sentence};
 
-/// Writes each note as sentences, with the line of code that would mark steps where none are marked.
+/// Writes each note as sentences. Adds the line of code that marks steps if none are marked.
 pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<Sentence> {
-    // The viewer has a panel of its own for a run without steps.
+    // The viewer has its own panel for a run without steps.
     let not_marked =
         || SentencePart::text("No steps are marked in this run").link(Link::scalar("steps"));
     let mut out = Vec::new();

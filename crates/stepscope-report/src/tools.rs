@@ -1,25 +1,26 @@
-//! The pages of the viewer, as the tool box, the rail and the keyboard offer them.
+//! The pages of the viewer: entries of the tool box, the rail and the keyboard.
 //!
 //! `cargo xtask gen` writes them for the viewer (`ui/src/model/generated.ts`).
 
-/// A page of the viewer under one of its names.
+/// An entry for a page of the viewer. A page can have several entries.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Last part of its address.
+    /// Last segment of its address.
     pub id: &'static str,
-    /// Id of the page that it opens: its own, unless it is another profiler's name for a page.
+    /// Id of the opened page; differs from `id` if the entry is another profiler's name for the
+    /// page.
     pub page: &'static str,
     /// Heading.
     pub title: &'static str,
-    /// Heading of the list that it is in.
+    /// Heading of its list.
     pub group: &'static str,
     /// The key that opens it after `G`.
     pub letter: Option<&'static str>,
-    /// Names in other viewers; typed into the tool box, they find it.
+    /// Names in other viewers; the tool box finds the entry by them.
     pub aliases: &'static [&'static str],
     /// The question that it answers.
     pub question: &'static str,
-    /// How it opens its page: parameters of the page's address.
+    /// Parameters of the page's address.
     pub view: &'static [(&'static str, &'static str)],
 }
 
@@ -48,7 +49,7 @@ impl Tool {
     }
 }
 
-/// Headings of the lists, in their order.
+/// Headings of the lists, in display order.
 pub const GROUPS: &[&str] = &["General", "GPU", "NEURON"];
 
 /// The pages, in the order of the viewer's rail.

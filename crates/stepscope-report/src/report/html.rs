@@ -1,8 +1,9 @@
-//! Reports as one HTML file that needs nothing else: for mails, for issues, for paper.
+//! Reports as one self-contained HTML file: for mail, issues and print.
 //!
-//! The page works from `file://`: styles, charts and the few lines that sort and filter tables are
-//! inside, and its Content-Security-Policy lets nothing else in. Without scripts, and in print, all
-//! rows are there. Words out of a trace are escaped; numbers keep every digit beside what is shown.
+//! The page works from `file://`: it contains its styles, its charts and the script that sorts and
+//! filters tables, and its Content-Security-Policy blocks everything else. All rows are visible
+//! without scripts and in print. Text from a trace is escaped. Numbers are rounded on screen, and
+//! `data-v` attributes keep every digit.
 
 mod chart;
 
@@ -13,28 +14,28 @@ use super::{Cell, DisplayColumn, Report, Scalar, Table, Unit};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
-/// SHA-256 of [`SCRIPT`], in base 64: the one script that the page may run.
+/// SHA-256 of [`SCRIPT`] in base 64: the only script that the page may run.
 const SCRIPT_HASH: &str = "hjUdFKPbDZX4FkPXrxRNydv1CyylSBCR0mPoVGolYuQ=";
 
-/// What stands above the reports.
+/// The head of the page.
 pub struct Head<'a> {
-    /// What the run is called.
+    /// Name of the run.
     pub run: &'a str,
-    /// Words and values: where the run comes from, how large it is.
+    /// Labels and values: the origin and size of the run.
     pub facts: Vec<(String, String)>,
 }
 
 /// One report of a page.
 pub struct HtmlReport<'a> {
-    /// What people read above it.
+    /// Heading.
     pub title: &'a str,
     /// The question that it answers.
     pub question: &'a str,
-    /// Its content.
+    /// The report.
     pub report: &'a Report,
 }
 
-/// The whole file. Reports that say what is missing come last, as one list.
+/// Returns the HTML file. Reports without data come last, as one list.
 pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
     let mut out = String::with_capacity(64 << 10);
     let title = escape(head.run);
@@ -100,7 +101,7 @@ pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
     out
 }
 
-/// `told`: its sentence stands above already.
+/// Appends a report's section; `told`: the page already shows its sentence.
 fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
     let report = part.report;
     let _ = writeln!(
@@ -147,7 +148,7 @@ fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
 }
 
 fn cards(out: &mut String, summary: &[Scalar]) {
-    // A share of nothing would only look like a figure.
+    // A share of zero has no information.
     let shown = |scalar: &&Scalar| {
         scalar.value != Cell::Empty
             && scalar.column.unit != Unit::Event
@@ -168,7 +169,7 @@ fn cards(out: &mut String, summary: &[Scalar]) {
     out.push_str("</ul>\n");
 }
 
-/// Findings read better as sentences than as a table.
+/// Writes findings as sentences: they are easier to read than a table.
 fn findings(out: &mut String, table: &Table) {
     out.push_str("<div class=\"block\"><h3>What to look at first</h3>");
     if table.rows.is_empty() {
@@ -198,7 +199,7 @@ fn findings(out: &mut String, table: &Table) {
 }
 
 fn table(out: &mut String, title: &str, table: &Table) {
-    // Event numbers lead nowhere from here; columns without a value say nothing.
+    // Omits event ids, which have no links in the file, and columns without values.
     let columns: Vec<DisplayColumn<'_>> = table
         .for_people()
         .filter(|said| {
@@ -210,7 +211,7 @@ fn table(out: &mut String, title: &str, table: &Table) {
         return;
     }
     let title = escape(title);
-    // The one that may be long; the others are cut to a few lines, too.
+    // The column of names may be long. Cells of the others are also cut to a few lines.
     let name = columns
         .iter()
         .find(|said| said.column.key == "name" || said.column.key == "title")
@@ -252,7 +253,7 @@ fn table(out: &mut String, title: &str, table: &Table) {
     out.push_str("</div>\n");
 }
 
-/// Letters from which on a text is cut to a few lines; the whole of it can be pointed at.
+/// Length in characters above which a cell is cut to a few lines; its tooltip has the full text.
 const LONG: usize = 60;
 
 fn cell(out: &mut String, row: &[Cell], said: DisplayColumn<'_>, is_name: bool) {
@@ -301,7 +302,7 @@ fn is_blank(cell: &Cell) -> bool {
     }
 }
 
-/// As people read it.
+/// Returns a cell as formatted text.
 fn shown_cell(cell: &Cell, unit: Unit) -> String {
     match cell {
         Cell::Empty | Cell::Flag(false) => String::new(),
@@ -317,8 +318,7 @@ fn shown_cell(cell: &Cell, unit: Unit) -> String {
     }
 }
 
-/// Text as HTML text: markup means nothing, control characters and those that turn text around
-/// are written out.
+/// Escapes text for HTML: markup, control characters and bidirectional overrides.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for letter in text.chars() {

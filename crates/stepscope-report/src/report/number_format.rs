@@ -1,11 +1,11 @@
-//! Numbers as sentences, tables and files for people show them.
+//! Number formatting of sentences, tables and files for people.
 //!
 //! The viewer formats the same way (`ui/src/base/format.ts`); both pass the cases of
 //! `tests/number_format.json`.
 
 use super::{Unit, short_symbol_name};
 
-/// Formats a value of a table cell with its unit; `whole` is the value where it is an integer.
+/// Formats a value of a table cell with its unit; `whole` is the exact value if it is an integer.
 pub fn with_unit(value: f64, whole: Option<i64>, unit: Unit) -> String {
     match unit {
         Unit::Ns => duration(value),
@@ -18,7 +18,7 @@ pub fn with_unit(value: f64, whole: Option<i64>, unit: Unit) -> String {
     }
 }
 
-/// A duration with three significant digits, `41.2 ms`, in seconds at most.
+/// Formats a duration with three significant digits: `41.2 ms`. The largest unit is the second.
 pub fn duration(ns: f64) -> String {
     // 999.7 µs rounds to 1,000 µs: 1.00 ms is shorter.
     let (per_unit, unit) = match ns.abs() {
@@ -30,7 +30,7 @@ pub fn duration(ns: f64) -> String {
     format!("{} {unit}", significant(ns / per_unit))
 }
 
-/// A size in powers of 1024: `2.90 MiB`, `401.6 B`, `512 B`.
+/// Formats a size in powers of 1024: `2.90 MiB`, `401.6 B`, `512 B`.
 pub fn bytes(number: f64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if number.abs() < 999.5 {
@@ -47,7 +47,8 @@ pub fn bytes(number: f64) -> String {
     format!("{} {}", significant(value), UNITS[step])
 }
 
-/// A part of one in percent with three significant digits: `23.4 %`, `100 %`, `< 0.001 %`.
+/// Formats a share between 0 and 1 as percent with three significant digits: `23.4 %`, `100 %`, `<
+/// 0.001 %`.
 pub fn share(of_one: f64) -> String {
     match of_one {
         _ if of_one.abs() >= 1e-5 => format!("{} %", significant(of_one * 100.0)),
@@ -56,7 +57,7 @@ pub fn share(of_one: f64) -> String {
     }
 }
 
-/// A name that fits into a sentence: the first sixty characters of its [`short_symbol_name`].
+/// Returns the first sixty characters of a name's [`short_symbol_name`], for use in a sentence.
 pub fn in_sentence(name: &str) -> String {
     const MOST: usize = 60;
     let name = &*short_symbol_name(name);
@@ -66,7 +67,7 @@ pub fn in_sentence(name: &str) -> String {
     }
 }
 
-/// An integer with a comma between thousands: `1,234,567`.
+/// Formats an integer with a comma between thousands: `1,234,567`.
 pub fn with_thousands(number: impl Into<i128>) -> String {
     let number = number.into();
     let digits = number.unsigned_abs().to_string();
@@ -83,7 +84,8 @@ pub fn with_thousands(number: impl Into<i128>) -> String {
     out
 }
 
-/// Three significant digits, none after the point from 100 on, two below 0.1, never an exponent.
+/// Formats a number with three significant digits: no decimals from 100 on, two below 0.1, never an
+/// exponent.
 pub fn significant(value: f64) -> String {
     let size = value.abs();
     #[allow(
@@ -105,20 +107,20 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// A number without a unit: integers in full, others as [`significant`].
+/// Formats a number without a unit: integers in full, others like [`significant`].
 pub fn plain(value: f64) -> String {
-    /// Above, not every integer is a float.
+    /// Largest float below which every integer is exact.
     const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
     if value.fract() == 0.0 && value.abs() <= MAX_EXACT {
-        // What is zero has no sign.
+        // Adding 0.0 removes the sign of a negative zero.
         format!("{:.0}", value + 0.0)
     } else {
         significant(value)
     }
 }
 
-/// So many decimals, a tie rounded away from zero as JavaScript's `toFixed` does; `format!` rounds it to
-/// the even digit.
+/// Formats a number with the given count of decimals. A tie rounds away from zero like JavaScript's
+/// `toFixed`; `format!` rounds a tie to the even digit.
 fn fixed(value: f64, digits: usize) -> String {
     // Only a multiple of 2^-(digits + 1) can be a tie.
     let in_halves = value * 2_f64.powi(i32::try_from(digits).unwrap_or(i32::MAX).saturating_add(1));

@@ -1,7 +1,7 @@
-//! A sentence as a list of parts: text, values with units, lines of code, and what each leads to.
+//! A sentence as a list of parts: text, values with units, lines of code, and their links.
 //!
-//! The code that computes a value writes its link: no reader looks for numbers in text.
-//! `Display` gives the plain sentence.
+//! The code that computes a value also sets its link, so readers never parse numbers out of text.
+//! `Display` writes the plain sentence.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -45,7 +45,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// A row of the main table, see [`Link::Row`].
+    /// Returns a link to a row of the main table, see [`Link::Row`].
     pub fn row(column: &'static str, name: impl Into<String>) -> Self {
         Self::Row {
             column: Cow::Borrowed(column),
@@ -53,22 +53,22 @@ impl Link {
         }
     }
 
-    /// A figure of the summary, see [`Link::Scalar`].
+    /// Returns a link to a figure of the summary, see [`Link::Scalar`].
     pub const fn scalar(key: &'static str) -> Self {
         Self::Scalar(Cow::Borrowed(key))
     }
 
-    /// A further table, see [`Link::Section`].
+    /// Returns a link to a section of the report, see [`Link::Section`].
     pub const fn section(name: &'static str) -> Self {
         Self::Section(Cow::Borrowed(name))
     }
 
-    /// A page of the viewer, see [`Link::Page`].
+    /// Returns a link to a page of the viewer, see [`Link::Page`].
     pub const fn page(id: &'static str) -> Self {
         Self::Page(Cow::Borrowed(id))
     }
 
-    /// A time range of a run on the tracks of one host; an empty host stands for all.
+    /// Returns a link to a time range on the tracks of one host; an empty `host` means all hosts.
     pub fn range(trace: &Trace, start: Time, end: Time, host: &str) -> Self {
         let run_start = run_start(trace);
         Self::Range {
@@ -82,18 +82,18 @@ impl Link {
 /// Text, a value with its unit, or a line of code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentencePart {
-    /// The text that people read.
+    /// The visible text.
     pub text: String,
     /// The number in the text, before rounding, and its unit.
     pub value: Option<(f64, Unit)>,
-    /// Of a value, the evidence behind it; of text, the subject of the sentence.
+    /// For a value, its evidence; for text, the subject of the sentence.
     pub link: Option<Link>,
     /// Whether the text is a line of code for the user's program.
     pub is_code: bool,
 }
 
 impl SentencePart {
-    /// Text without a value.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -101,7 +101,7 @@ impl SentencePart {
         }
     }
 
-    /// A line of code.
+    /// Creates a line of code.
     pub fn code(line: impl Into<String>) -> Self {
         Self {
             is_code: true,
@@ -109,7 +109,7 @@ impl SentencePart {
         }
     }
 
-    /// A value, and the text that shows it.
+    /// Creates a value with its formatted text.
     pub fn value(text: impl Into<String>, number: f64, unit: Unit) -> Self {
         Self {
             value: Some((number, unit)),
@@ -124,7 +124,7 @@ impl SentencePart {
         self
     }
 
-    /// Whether the part is text and nothing else.
+    /// Returns whether the part is text without value, link or code.
     const fn is_plain(&self) -> bool {
         self.value.is_none() && self.link.is_none() && !self.is_code
     }
@@ -136,19 +136,19 @@ impl fmt::Display for SentencePart {
     }
 }
 
-/// One or a few sentences in parts.
+/// One or more sentences as a list of parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sentence {
     parts: Vec<SentencePart>,
 }
 
 impl Sentence {
-    /// The parts, in reading order. No part is empty.
+    /// Returns the parts in reading order. No part is empty.
     pub fn parts(&self) -> &[SentencePart] {
         &self.parts
     }
 
-    /// Whether there is no text.
+    /// Returns whether the sentence has no text.
     pub const fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -174,7 +174,7 @@ impl Sentence {
         self
     }
 
-    /// Links every value that has no link.
+    /// Sets the link of every value that has none.
     #[must_use]
     pub fn or_link(mut self, link: &Link) -> Self {
         for part in &mut self.parts {
@@ -197,8 +197,8 @@ impl Sentence {
         joined
     }
 
-    /// Replaces each `{}` of a template with an argument, in order. `sentence!`
-    /// checks their number when it is compiled.
+    /// Replaces each `{}` of a template with an argument, in order. `sentence!` checks the number
+    /// of arguments at compile time.
     pub fn fill<const N: usize>(template: &str, arguments: [Self; N]) -> Self {
         let mut filled = Self::default();
         let mut arguments = arguments.into_iter();
@@ -278,8 +278,8 @@ pub const fn placeholders(template: &str) -> usize {
     count
 }
 
-/// Writes a [`Sentence`](crate::report::Sentence) as `format!` writes text: an argument is text, a
-/// part, a sentence or an `Option` of them.
+/// Builds a [`Sentence`](crate::report::Sentence) with the syntax of `format!`. An argument is
+/// text, a part, a sentence or an `Option` of these.
 ///
 /// ```text
 /// sentence!("Steps take {}.", duration(p50).link(Link::scalar("p50_ns")))
@@ -297,22 +297,22 @@ macro_rules! sentence {
 }
 pub(crate) use sentence;
 
-/// A duration as a value of a sentence: `41.2 ms`.
+/// Returns a duration as a value of a sentence: `41.2 ms`.
 pub fn duration(ns: f64) -> SentencePart {
     SentencePart::value(number_format::duration(ns), ns, Unit::Ns)
 }
 
-/// A size as a value of a sentence: `2.90 MiB`.
+/// Returns a size as a value of a sentence: `2.90 MiB`.
 pub fn bytes(number: f64) -> SentencePart {
     SentencePart::value(number_format::bytes(number), number, Unit::Bytes)
 }
 
-/// A part of one as a value of a sentence: `23.4 %`.
+/// Returns a share between 0 and 1 as a value of a sentence: `23.4 %`.
 pub fn share(of_one: f64) -> SentencePart {
     SentencePart::value(number_format::share(of_one), of_one, Unit::Share)
 }
 
-/// An integer as a value of a sentence: `1,234,567`.
+/// Returns an integer as a value of a sentence: `1,234,567`.
 pub fn with_thousands(number: impl Into<i128>) -> SentencePart {
     let number = number.into();
     SentencePart::value(
@@ -322,7 +322,7 @@ pub fn with_thousands(number: impl Into<i128>) -> SentencePart {
     )
 }
 
-/// A small integer as a value of a sentence, without separators: `1234`.
+/// Returns a small integer as a value of a sentence, without separators: `1234`.
 pub fn count(number: usize) -> SentencePart {
     SentencePart::value(number.to_string(), number as f64, Unit::Count)
 }

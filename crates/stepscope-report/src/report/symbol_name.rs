@@ -1,30 +1,30 @@
-//! Names of C++ functions as people say them.
+//! Short names of C++ functions for display.
 //!
-//! A kernel of a template library has a name of hundreds of letters: what it returns, the namespaces
-//! of each part, its parameters. What tells it from others is its own name and what the template was
-//! made for; the rest is left out, here only, never in data:
+//! A kernel of a template library has a name of hundreds of characters: return type, namespaces,
+//! parameters. The function's own name and its template arguments identify it. Only displayed names
+//! are shortened; data keeps the full name:
 //!
-//! `void at::native::(anonymous namespace)::softmax_warp_forward<c10::Half, 9>(c10::Half*, int)` is
-//! `softmax_warp_forward<Half, 9>`.
+//! `void at::native::(anonymous namespace)::softmax_warp_forward<c10::Half, 9>(c10::Half*, int)`
+//! becomes `softmax_warp_forward<Half, 9>`.
 //!
-//! Of a function that is made for a lambda, the function around it stays and so do the lambda's parameters:
-//! torch's kernels of `exp`, `log` and `tanh` differ in nothing else.
+//! For a lambda, the enclosing function and the lambda's parameters stay: torch's kernels of `exp`,
+//! `log` and `tanh` differ in nothing else.
 
 use std::borrow::Cow;
 
 use crate::demangle::demangled;
 
-/// What compilers call a namespace without a name.
+/// How compilers print a namespace without a name.
 const NAMELESS: &str = "(anonymous namespace)";
-/// What may stand between a function's parameters and what is inside of it.
+/// Qualifiers that can follow a function's parameters, before a nested scope.
 const QUALIFIERS: [&str; 5] = [" const", " volatile", " noexcept", " &&", " &"];
-/// What compilers call the function that a lambda is.
+/// Name of a lambda's call operator.
 const CALL: &str = "operator()";
 
-/// The name without what it returns, namespaces and parameters, when it is one of a C++ function, mangled
-/// or not; any other name as it is.
+/// Returns the name of a C++ function, mangled or not, without return type, namespaces and
+/// parameters. Returns any other name unchanged.
 pub fn short_symbol_name(name: &str) -> Cow<'_, str> {
-    // Most names are of operations and Python functions: they are told by their ends.
+    // Most names are operations and Python functions; their last characters identify them.
     if !name.starts_with("void ") && !name.starts_with("_Z") && !has_end(name) {
         return Cow::Borrowed(name);
     }
@@ -43,7 +43,7 @@ pub fn short_symbol_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The [`short_symbol_name`], where it differs from the name.
+/// Returns the [`short_symbol_name`] if it differs from the name.
 pub fn shorter(name: &str) -> Option<String> {
     match short_symbol_name(name) {
         Cow::Owned(short) => Some(short),
@@ -51,23 +51,26 @@ pub fn shorter(name: &str) -> Option<String> {
     }
 }
 
-/// Whether the name ends as a function with its parameters does, cut by its file or not.
+/// Returns whether the name ends like a function with its parameters, complete or truncated by its
+/// file.
 fn has_end(name: &str) -> bool {
     name.ends_with([')', ']']) || name.ends_with("...")
 }
 
-/// Python's own names for things, and what torch calls a step of the backward pass.
+/// Returns whether the name is Python's own name for an object, or torch's name for a step of the
+/// backward pass.
 fn is_other(name: &str) -> bool {
     name.starts_with('<') || name.contains(": ") || name.contains(" at 0x")
 }
 
-/// Whether the name is that of a function that a template made; of one that takes something made so, too.
+/// Returns whether the name is that of a template function, or of a function with a template
+/// parameter type.
 fn is_template(name: &str) -> bool {
     let made = |(at, _): (usize, &str)| name[..at].ends_with(in_identifier);
     has_end(name) && name.contains('>') && name.match_indices('<').any(made)
 }
 
-/// Whether the name is that of a function of a namespace or of pointers, with its parameters.
+/// Returns whether the name is that of a function with parameters, in a namespace or with pointers.
 fn is_function(name: &str) -> bool {
     let parts = name.strip_suffix(')').and_then(|name| name.split_once('('));
     let Some((path, taken)) = parts else {
@@ -92,8 +95,8 @@ fn in_identifier(letter: char) -> bool {
 
 fn spoken(body: &str) -> String {
     let mut out = String::with_capacity(body.len());
-    // Where the part at hand begins in `out`: what a `::` behind it makes a namespace. Then those of
-    // the brackets around it.
+    // `part`: start of the current name component in `out`; a following `::` makes it a namespace.
+    // `around`: the values of `part` outside the enclosing brackets.
     let mut part = 0;
     let mut around: Vec<usize> = Vec::new();
     let mut rest = body;
@@ -118,7 +121,7 @@ fn spoken(body: &str) -> String {
                 None => open(letter, &mut out, &mut part, &mut around),
             },
             '(' => {
-                // Where nothing closes it, the file has cut the name.
+                // Without a closing parenthesis, the file truncated the name.
                 let Some(behind) = closed(rest) else { break };
                 if let Some(inside) = scope(behind) {
                     if &out[part..] == CALL {
@@ -137,7 +140,7 @@ fn spoken(body: &str) -> String {
             }
             ':' if rest.starts_with(':') => {
                 rest = &rest[1..];
-                // What a template was made for stays, as it may be all that tells two apart.
+                // Template arguments stay: two names may differ in nothing else.
                 if out[part..].contains(['<', '{']) {
                     out.push_str("::");
                 } else {
@@ -152,7 +155,7 @@ fn spoken(body: &str) -> String {
             }
             ' ' if rest.starts_with('>') => {}
             ' ' if around.is_empty() => {
-                // What was so far is what it returns.
+                // The text so far is the return type.
                 out.clear();
                 part = 0;
             }
@@ -167,14 +170,15 @@ fn spoken(body: &str) -> String {
     out
 }
 
-/// Begins what stands in brackets.
+/// Starts a bracketed part.
 fn open(bracket: char, out: &mut String, part: &mut usize, around: &mut Vec<usize>) {
     out.push(bracket);
     around.push(*part);
     *part = out.len();
 }
 
-/// The digits at the begin of `rest` and what is behind the number, whose type (`4096ul`) is left out.
+/// Returns the leading digits of `rest` and the text after the number. Drops its type suffix
+/// (`4096ul`).
 fn number<'a>(before: &str, rest: &'a str) -> Option<(&'a str, &'a str)> {
     let behind = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let digits = &rest[..rest.len() - behind.len()];
@@ -186,7 +190,7 @@ fn number<'a>(before: &str, rest: &'a str) -> Option<(&'a str, &'a str)> {
     Some((digits, if whole { untyped } else { behind }))
 }
 
-/// What is inside of the function whose parameters end where `text` begins.
+/// Returns the nested scope of a function whose parameters end where `text` begins.
 fn scope(mut text: &str) -> Option<&str> {
     while let Some(behind) = QUALIFIERS.iter().find_map(|word| text.strip_prefix(word)) {
         text = behind;
@@ -194,7 +198,7 @@ fn scope(mut text: &str) -> Option<&str> {
     text.strip_prefix("::")
 }
 
-/// What stands behind the parenthesis that is open at the begin of `text`.
+/// Returns the text after the parenthesis that is open at the start of `text`.
 fn closed(text: &str) -> Option<&str> {
     let mut open = 1_u32;
     for (at, letter) in text.char_indices() {

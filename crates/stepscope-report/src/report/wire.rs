@@ -1,4 +1,4 @@
-//! A report as `serde` sees it: the one place of this crate that knows of serialization.
+//! Serialization of reports with `serde`; no other file of this crate depends on it.
 
 use serde::ser::{
     Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer,
@@ -107,7 +107,7 @@ impl Serialize for Column {
 /// Rows as objects.
 struct Rows<'a>(&'a Table);
 
-/// One of them.
+/// One row.
 struct Row<'a>(&'a [Column], &'a [Cell]);
 
 impl Serialize for Rows<'_> {
@@ -143,7 +143,7 @@ impl Serialize for Summary<'_> {
     }
 }
 
-/// Scalars with their titles and units, for those who print them.
+/// Scalars with their titles and units.
 struct SummaryColumns<'a>(&'a [Scalar]);
 
 impl Serialize for SummaryColumns<'_> {

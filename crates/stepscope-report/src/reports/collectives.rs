@@ -24,13 +24,14 @@ use stepscope_compat::hta::{self, RankTimes};
 
 const COLLECTIVES: &str = "collectives";
 const OVERLAP: &str = "overlap";
-/// Event ids in a row: of thousands of ranks the first are enough to go there.
+/// Maximum number of event ids in a row. A run can have thousands of ranks; a few ids suffice for
+/// links.
 const MOST_EVENTS: usize = 64;
 
-/// What rows of `collectives` can be.
+/// Row types of `collectives`.
 pub(super) const BY: &[&str] = &["kind", "collective", "part"];
 
-/// What rows of `overlap` can be.
+/// Row types of `overlap`.
 pub(super) const OVERLAP_BY: &[&str] = &["device", "kind"];
 
 fn read(trace: &Trace, cancel: &Cancel) -> Result<(Collectives, Launches), Cancelled> {
@@ -51,7 +52,7 @@ fn who(trace: &Trace, participant: Participant) -> String {
     }
 }
 
-/// The collectives that touch the range.
+/// Returns the collectives that overlap the range, each with its first call.
 fn within<'a>(
     found: &'a Collectives,
     trace: &Trace,
@@ -147,7 +148,7 @@ fn clock_note(found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) ->
     }
 }
 
-/// A participant in a sentence, with a link to its rank.
+/// Returns a participant as part of a sentence, with a link to its rank.
 fn straggler(trace: &Trace, participant: Participant) -> SentencePart {
     let name = who(trace, participant);
     let file = trace.files().get(participant.file);
@@ -157,7 +158,7 @@ fn straggler(trace: &Trace, participant: Participant) -> SentencePart {
     }
 }
 
-/// The call by which a participant delayed the others most.
+/// Returns the call with which a participant delayed the others most.
 fn latest_arrival<'a>(
     found: &Collectives,
     compared: impl Iterator<Item = &'a (&'a Collective, &'a CollectiveCall)>,
@@ -178,7 +179,8 @@ fn summary(
 ) {
     let several = || chosen.iter().filter(|(one, _)| one.spread.is_some());
     let compared = || several().filter(|(one, _)| found.comparable(one));
-    // Spreads below the error of the clocks are small, whatever they are; without a bound they are nothing.
+    // A spread below the clock error is small. Without a bound on the error, a spread has no
+    // meaning.
     let bounded = || several().filter(|(one, _)| found.arrival_error(one).is_some());
     let spreads = || bounded().filter_map(|(one, _)| one.spread);
     let mut lateness: BTreeMap<Participant, i128> = BTreeMap::new();
@@ -300,7 +302,7 @@ fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Collecti
     for (total, (kind, group, operation, dtype, bytes), ones, durs) in rows {
         let first = &found.parts[ones[0].parts[0]];
         let transfer = mean_ns(ones.iter().map(|one| one.transfer.ps()));
-        // Over all of them: what was moved by the time it took.
+        // Bandwidth over all calls: bytes per second of transfer.
         let rate = bytes
             .filter(|bytes| *bytes > 0)
             .zip(transfer.filter(|ns| *ns > 0.0))
@@ -443,7 +445,7 @@ fn parts(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Collective
     table
 }
 
-/// What one participant's share in the collectives comes to, picoseconds.
+/// Sums of one participant over all collectives, picoseconds.
 #[derive(Clone, Copy, Default)]
 struct Lateness {
     count: u64,
@@ -462,7 +464,7 @@ fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &CollectiveC
         Column::new("kept_waiting_ns", "Caused wait", Unit::Ns),
         Column::new("waited_ns", "Waited for the last", Unit::Ns),
     ]);
-    // One walk over the collectives: there may be thousands of participants.
+    // One pass over the collectives: there may be thousands of participants.
     let mut sums: BTreeMap<Participant, Lateness> = BTreeMap::new();
     for (one, _) in chosen.iter().filter(|(one, _)| found.comparable(one)) {
         let members = || one.parts.iter().map(|place| &found.parts[*place]);
@@ -640,7 +642,7 @@ pub(super) fn overlap(
     Ok(report)
 }
 
-/// `None` of nothing.
+/// Returns `part / whole`, or `None` if `whole` is zero.
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

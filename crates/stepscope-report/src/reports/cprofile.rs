@@ -1,5 +1,5 @@
-//! Calls of Python functions as `pstats` shows them: from `cProfile` statistics, from reports of
-//! Lightning's `AdvancedProfiler`, or from the calls that a trace holds.
+//! Python function calls in the format of `pstats`: from `cProfile` statistics, from reports of
+//! Lightning's `AdvancedProfiler`, or from the calls in a trace.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the files say of the program, the machine and the recording, with names for people.
+//! Metadata of the program, the machine and the recording, with readable labels.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,17 +9,17 @@ use stepscope_store::Trace;
 use crate::report::{Cell, Column, Table, Unit, bytes, with_thousands};
 use stepscope_analysis::names::json_on_one_line;
 
-/// A fact, and the files that say so.
+/// A key with its value, and the files that contain it.
 struct Fact<'a> {
-    /// Place of its key among the keys.
+    /// Position of its key among the keys.
     place: usize,
     key: Cow<'a, str>,
     value: String,
     files: Vec<usize>,
 }
 
-/// What the files say of where they were made: what all say once, else each value with those who say it.
-/// What several devices of the same files have in common stands there once, too.
+/// Returns the metadata of the files. A value that all files share is one row; otherwise each value
+/// lists its files. Values that several devices of the same files share are also one row.
 pub(super) fn table(trace: &Trace) -> Table {
     let mut table = Table::new(vec![
         Column::new("label", "Fact", Unit::Text),
@@ -72,8 +72,8 @@ pub(super) fn table(trace: &Trace) -> Table {
     table
 }
 
-/// Facts `device.N.WHAT` that are equal but for `N`, and that the same files say, are one fact
-/// `device.0-7.WHAT`, in the place of the first of them.
+/// Merges the facts `device.N.WHAT` of the same files that differ only in `N` into one fact
+/// `device.0-7.WHAT`, at the position of the first.
 fn of_devices_together(facts: Vec<Fact<'_>>) -> Vec<Fact<'_>> {
     let mut together: Vec<(Fact<'_>, Vec<u32>)> = Vec::new();
     let mut known: FxHashMap<(String, String, Vec<usize>), usize> = FxHashMap::default();
@@ -98,13 +98,13 @@ fn of_devices_together(facts: Vec<Fact<'_>>) -> Vec<Fact<'_>> {
     named.collect()
 }
 
-/// Number and word of a fact about one device of several: `device.3.name`.
+/// Splits a key about one device of several (`device.3.name`) into number and word.
 fn device_of(key: &str) -> Option<(u32, &str)> {
     let (number, what) = key.strip_prefix("device.")?.split_once('.')?;
     Some((number.parse().ok()?, what))
 }
 
-/// `0-3,6`.
+/// Formats numbers as ranges: `0-3,6`.
 fn ranges_of(mut numbers: Vec<u32>) -> String {
     numbers.sort_unstable();
     numbers.dedup();
@@ -119,7 +119,7 @@ fn ranges_of(mut numbers: Vec<u32>) -> String {
     texts.join(",")
 }
 
-/// A list, or nothing.
+/// Returns a list, or an empty cell for an empty list.
 fn several<T: Into<Cell>>(values: Vec<T>) -> Cell {
     if values.is_empty() {
         Cell::Empty
@@ -128,7 +128,7 @@ fn several<T: Into<Cell>>(values: Vec<T>) -> Cell {
     }
 }
 
-/// Labels of keys that do not read well by themselves.
+/// Labels of keys that are hard to read.
 const LABELS: &[(&str, &str)] = &[
     ("backend", "Collective backend"),
     ("baseTimeNanoseconds", "Zero of the clock (UTC)"),
@@ -170,8 +170,8 @@ const LABELS: &[(&str, &str)] = &[
     ("writer", "Recorded by"),
 ];
 
-/// The words of a key, and its value with a unit: `device.0-7.memory_bytes` and 42297524224 are
-/// `Device 0-7: memory` and `39.4 GiB (42,297,524,224 bytes)`.
+/// Returns a readable key, and its value with a unit: `device.0-7.memory_bytes` and 42297524224
+/// become `Device 0-7: memory` and `39.4 GiB (42,297,524,224 bytes)`.
 fn readable(key: &str, value: &str) -> (String, String) {
     if let (Some(word), "true") = (key.strip_prefix("kind."), value) {
         return ("Kind of trace".to_owned(), word.to_owned());
@@ -192,7 +192,7 @@ fn readable(key: &str, value: &str) -> (String, String) {
     (label, readable_value(word, value))
 }
 
-/// `max_threads_per_block` and `maxThreadsPerBlock` as words, with the unit in brackets.
+/// Returns `max_threads_per_block` or `maxThreadsPerBlock` as words, with the unit in brackets.
 fn words_of(key: &str) -> String {
     const UNITS: [(&str, &str); 7] = [
         ("_gigabytes_per_second", "GB/s"),
@@ -232,7 +232,7 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-/// A value with its unit, where the key says which it is.
+/// Returns a value with its unit, if the key names one.
 fn readable_value(word: &str, value: &str) -> String {
     let Ok(number) = value.parse::<i64>() else {
         return value.to_owned();
@@ -254,10 +254,10 @@ fn readable_value(word: &str, value: &str) -> String {
     value.to_owned()
 }
 
-/// `2024-10-25 20:32:51` of seconds since 1970.
+/// Formats seconds since 1970 as `2024-10-25 20:32:51`.
 fn utc(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days from 1 March of the year 0: years of 365 days and leap days at their end.
+    // Days from 1 March of year 0, so that leap days come at the end of a year.
     let from_march = days + 719_468;
     let era = from_march.div_euclid(146_097);
     let day = from_march.rem_euclid(146_097);

@@ -47,7 +47,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The first finding in a sentence, or that nothing is worth doing.
+/// Returns the first finding as a sentence, or a sentence that nothing needs a change.
 pub(super) fn sentence_of(trace: &Trace, found: &Diagnosis) -> Sentence {
     let platform = Platform::new(trace);
     match found.findings.first() {

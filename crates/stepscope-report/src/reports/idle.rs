@@ -20,10 +20,10 @@ use stepscope_compat::hta::{self, RankTimes};
 
 const KIND: &str = "idle";
 
-/// What rows can be.
+/// Row types.
 pub(super) const BY: &[&str] = &["cause", "gap", "device"];
 
-/// Longest gaps that are shown beside the causes.
+/// Maximum number of longest gaps in the section after the causes.
 const LONGEST: usize = 20;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
@@ -101,7 +101,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The longest gap of a cause, on the tracks of its host.
+/// Returns a link to the longest gap of a cause, on the tracks of its host.
 fn longest(trace: &Trace, devices: &Devices<'_>, found: &Idle, cause: Cause) -> Option<Link> {
     let of_cause = found.gaps.iter().filter(|gap| gap.cause() == cause);
     let gap = of_cause.max_by_key(|gap| gap.dur())?;

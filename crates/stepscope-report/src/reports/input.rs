@@ -37,7 +37,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "The program {} {}: {} of {} waits for input ({}).",
             if found.inferred { "may be" } else { "is" },
             verdict.as_str(),
-            // The stage that takes most of it, where it was longest.
+            // Links to the longest interval of the slowest stage.
             duration(found.per_step_ns).link(
                 found
                     .stages

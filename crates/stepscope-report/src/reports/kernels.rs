@@ -26,15 +26,15 @@ use stepscope_analysis::steps::percentile;
 
 const KIND: &str = "kernels";
 
-/// What rows can be.
+/// Row types.
 pub(super) const BY: &[&str] = &["name", "shape", "operation", "stream", "work"];
 
-/// The report that says that no device work was recorded.
+/// Returns the report of a run without device work.
 pub(super) fn nothing(kind: &'static str) -> Report {
     Report::missing(kind, "no work of an accelerator is in this run")
 }
 
-/// The range that is asked for, or the whole run.
+/// Returns the requested range, or the whole run.
 pub(super) fn range_of(trace: &Trace, options: &Options) -> Range<Time> {
     options.range.clone().unwrap_or_else(|| trace.span())
 }
@@ -87,7 +87,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     );
     let ran: u64 = found.rows.iter().map(|row| row.count).sum();
     let launched = found.delays.len() as u64;
-    // Where nothing has a launch, the platform or its profiler records none.
+    // If no kernel has a launch, the platform or its profiler records none.
     if (1..ran).contains(&launched) {
         report.note(sentence!(
             "{} of {} have no launch in the file: they were launched before the recording began, \
@@ -180,7 +180,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
     let total = total_ps(found).max(1) as f64;
     table.left_out = found.rows.len().saturating_sub(top) as u64;
     for row in found.rows.iter().take(top) {
-        // What is true of one is not of others when rows put different kernels together.
+        // Properties of one kernel are shown only if a row has one kernel.
         let one_name = matches!(by, By::Name | By::Shape);
         let config = Config::from_event(trace, row.longest);
         let place = trace.place_of_slice(row.longest);
@@ -277,7 +277,7 @@ fn copies(trace: &Trace, found: &Kernels, top: usize) -> Table {
     table
 }
 
-/// One row for each size of each direction: what a rate depends on.
+/// Returns one row per size and direction of copies: the rate depends on both.
 fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
     let mut table = Table::new(vec![
         Column::new("name", "Copy", Unit::Text),
@@ -313,7 +313,7 @@ fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
     table
 }
 
-/// How much of the range each engine of each device was busy.
+/// Returns the busy share of each engine of each device in the range.
 fn engines(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<Time>) -> Table {
     let mut table = Table::new(vec![
         Column::new("file", "Host", Unit::Text),
@@ -376,7 +376,7 @@ fn streams(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
     table
 }
 
-/// Counts between powers of two of a microsecond.
+/// Returns a histogram of launch latencies in powers of two of a microsecond.
 fn delays(found: &Kernels) -> Table {
     let mut table = Table::new(vec![
         Column::new("from_ns", "From", Unit::Ns),

@@ -1,5 +1,4 @@
-//! Actions of a Lightning trainer as a report: from its profilers' report files, or from the labels of
-//! a trace.
+//! Actions of a Lightning trainer: from report files of its profilers, or from labels of a trace.
 
 use std::fmt::Write as _;
 
@@ -58,7 +57,7 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
         Column::new("share", "Share", Unit::Share),
     ]);
     let mut text = String::new();
-    // Each report begins with its stage, and holds the actions that follow.
+    // Each report starts with its stage, followed by its actions.
     let mut stage: Option<&str> = None;
     let mut names: FxHashSet<&str> = FxHashSet::default();
     for profile in profiles {
@@ -69,7 +68,8 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
                 push_rows(&mut table, profile);
             }
             ProfileKind::Functions => {
-                // An action comes once in a report: else another report was appended to the file.
+                // An action occurs once in a report. A second occurrence starts another report in
+                // the same file.
                 let goes_on = stage == Some(&*profile.stage) && names.insert(&profile.name);
                 if goes_on {
                     text.push('\n');
@@ -99,7 +99,7 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
     }
     let largest = table.rows.len();
     report.scalar("actions", "Rows", Unit::Count, largest);
-    // The plain table does not say it.
+    // The plain table lacks the total.
     let whole = profiles
         .iter()
         .filter_map(|profile| profile.total_s)
@@ -119,7 +119,7 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
     report
 }
 
-/// A row for each of the profile's sums.
+/// Adds one row per entry of the profile.
 fn push_rows(table: &mut Table, profile: &Profile) {
     for row in &profile.rows {
         table.push([
@@ -159,7 +159,7 @@ fn sentence_of(profiles: &[&Profile], rows: usize) -> Sentence {
     }
 }
 
-/// Of reports that hold the functions of each action.
+/// Returns the sentence for reports with the functions of each action.
 fn of_functions(profiles: &[&Profile], rows: usize) -> Sentence {
     let longest = profiles
         .iter()

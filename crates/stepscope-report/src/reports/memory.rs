@@ -22,7 +22,7 @@ use stepscope_analysis::parallel::Cancel;
 
 const KIND: &str = "memory";
 
-/// Rows of the lists beside the main one when nothing is said.
+/// Default maximum number of rows of the additional tables.
 const LIST: usize = 100;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
@@ -39,7 +39,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         .map(|allocator| memory.usage(allocator, options.range.as_ref()))
         .collect();
     let mut report = Report::new(KIND);
-    // The device with most in use, else the host.
+    // The device with the highest use, else the host.
     let known = usages.iter().enumerate();
     let known = known.filter_map(|(at, usage)| Some((at, usage.as_ref()?)));
     let fullest = known.max_by_key(|(at, usage)| {
@@ -154,7 +154,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         with_thousands(usage.allocations).link(Link::scalar("allocations")),
         bytes(usage.allocated as f64).link(Link::scalar("allocated_bytes")),
     )
-    // Allocators are named by the file: `device 1`.
+    // The file names the allocators: `device 1`.
     .capitalised();
     report.scalar(
         "allocator",
@@ -201,7 +201,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     );
 }
 
-/// The record that reached the peak; `None` when that was before the range.
+/// Returns the record that reached the peak; `None` if the peak was before the range.
 fn peak_record<'a>(
     memory: &'a Memory,
     allocator: &'a Allocator,
@@ -211,8 +211,8 @@ fn peak_record<'a>(
     memory.records_of(allocator).find(reached)
 }
 
-/// What was alive at an allocator's peak, by what it is for, the most first. Empty where the file
-/// gives no addresses, or holds neither backward passes nor optimiser steps.
+/// Returns the memory alive at an allocator's peak by category, largest first. Empty if the file
+/// has no addresses, or neither backward passes nor optimiser steps.
 fn at_peak(
     trace: &Trace,
     memory: &Memory,
@@ -237,7 +237,7 @@ fn at_peak(
     sums
 }
 
-/// The number of the step that contains a moment.
+/// Returns the number of the step that contains a timestamp.
 fn step_at(trace: &Trace, at: Time) -> Option<i64> {
     trace.step_marks().iter().find_map(|mark| {
         let (on, index) = trace.place_of_slice(mark.event)?;
@@ -259,10 +259,10 @@ struct Sums {
     never_freed: i64,
 }
 
-/// Stands for the texts' index of frees whose allocation was not recorded.
+/// Index of the text for frees whose allocation was not recorded.
 const BEFORE: u32 = u32::MAX;
 
-/// Rows by what `key` says of each record, an index into the texts: its operator, its stack.
+/// Returns one row per text index that `key` returns for the records: operator or stack.
 fn grouped_by(
     memory: &Memory,
     options: &Options,
@@ -275,7 +275,7 @@ fn grouped_by(
     let range = options.range.as_ref();
     let within = |at: &Time| range.is_none_or(|range| range.contains(at));
     for (at, record) in memory.records.iter().enumerate() {
-        // A free belongs to what allocated it, and is counted there.
+        // A free is counted with its allocation.
         if record.bytes < 0 && record.tracked {
             continue;
         }
@@ -285,7 +285,7 @@ fn grouped_by(
             let freed = record.freed.is_some_and(|freed| freed <= usage.peak_at);
             record.bytes > 0 && record.tracked && record.at <= usage.peak_at && !freed
         });
-        // What was allocated before the range is alive in it.
+        // Memory allocated before the range may be alive in it.
         if !inside && !at_peak && !freed_inside {
             continue;
         }
@@ -366,7 +366,7 @@ fn grouped_by(
     table
 }
 
-/// What to call an allocator among those of all files.
+/// Returns the name of an allocator, unique among all files.
 fn named(memory: &Memory, at: usize) -> String {
     let Some(allocator) = memory.allocators.get(at) else {
         return String::new();
@@ -403,7 +403,7 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: T
         Column::new("capacity_bytes", "Capacity", Unit::Bytes),
     ]);
     for (allocator, usage) in memory.allocators.iter().zip(usages) {
-        // Of a range up to whose end it recorded nothing, nothing is known.
+        // An allocator without records up to the end of the range has no usage.
         let Some(usage) = usage else { continue };
         let peak = peak_record(memory, allocator, usage);
         table.push([
@@ -430,8 +430,8 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: T
     table
 }
 
-/// What was alive at the peaks, and at the begin of a range; what of the allocations in it nothing
-/// freed; the largest of them.
+/// Adds the sections: memory alive at the peaks and at the start of a range, allocations that were
+/// never freed, and the largest allocations.
 fn lists(
     report: &mut Report,
     memory: &Memory,
@@ -501,7 +501,7 @@ fn lists(
     }
 }
 
-/// Counters whose unit is bytes or whose name speaks of memory.
+/// Returns the counters whose unit is bytes or whose name mentions memory.
 fn counters(trace: &Trace) -> Table {
     let mut table = Table::new(vec![
         Column::new("counter", "Counter", Unit::Text),

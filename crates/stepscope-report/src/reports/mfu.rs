@@ -70,7 +70,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         Unit::Number,
         (headline && run_profile.has_steps()).then(|| found.flops / analysis_windows / 1e12),
     );
-    // Devices that work side by side: the mean over the stretches.
+    // Devices that work in parallel: the mean over the analysis windows.
     let devices = found.device_seconds / seconds;
     report.scalar("devices", "Devices", Unit::Number, devices);
     report.scalar(
@@ -119,7 +119,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The share of the devices' peak that is used, as far as it is known.
+/// Returns the MFU in a sentence, as far as it is known.
 fn utilisation(found: &Mfu) -> Sentence {
     let Some(part) = found.counted_share() else {
         return "The peak of the devices is unknown".into();
@@ -143,7 +143,7 @@ fn utilisation(found: &Mfu) -> Sentence {
     }
 }
 
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 fn unknown(found: &Mfu) -> Sentence {
     let covered = share(found.covered).link(Link::scalar("covered_share"));
     if found.uncounted > 0 {
@@ -163,7 +163,8 @@ fn unknown(found: &Mfu) -> Sentence {
     }
 }
 
-/// A number of operations in a sentence: `1.81 TFLOP`, or a rate of them with `/s` at its end.
+/// Returns a number of operations as part of a sentence: `1.81 TFLOP`, or a rate with the suffix
+/// `/s`.
 fn operations(number: f64, per: &str) -> SentencePart {
     let (scale, prefix) = match number {
         size if size >= 1e15 => (1e15, "P"),

@@ -14,7 +14,7 @@ use stepscope_analysis::parallel::Cancel;
 
 const KIND: &str = "ops";
 
-/// What the rows can be: a class of operations, or the first look split or as a tree.
+/// Row types: a class of operations; `auto` selects one, `shape`, `stack` and `tree` divide it.
 pub(super) const BY: &[&str] = &[
     "auto",
     "framework",
@@ -68,8 +68,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The rows that cost most: by the device time that they launched where it is known, else by their
-/// own time.
+/// Returns the rows with the highest cost: device time that they launched if known, else self time.
 pub(super) fn costliest(found: &OpReport) -> Vec<&OpRow> {
     let mut rows: Vec<&OpRow> = found.rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.launched_self_ps.unwrap_or(0), row.self_ps)));
@@ -150,7 +149,7 @@ pub(super) fn columns() -> Vec<Column> {
     ]
 }
 
-/// The first rows; the rest is counted.
+/// Returns the first `top` rows and counts the others.
 pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usize) -> Table {
     let mut table = Table::new(columns());
     let all = found.len();
@@ -195,7 +194,7 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
     table
 }
 
-/// Why a row has no rate, or one that cannot be true.
+/// Returns the reason why a row has no rate, or why its rate is impossible.
 fn rate_note(row: &OpRow) -> Option<&'static str> {
     if row.is_async {
         Some("asynchronous: no rate of its own")
@@ -235,7 +234,7 @@ impl Branch {
     }
 }
 
-/// Program > category > operation, each level by self time.
+/// Returns the tree program > category > operation; each level is sorted by self time.
 fn tree(found: &OpReport) -> Table {
     let mut table = Table::new(vec![
         Column::new("name", "Operation", Unit::Text),
@@ -285,7 +284,7 @@ fn tree(found: &OpReport) -> Table {
     table
 }
 
-/// Adds a branch; its place among the rows.
+/// Adds a branch and returns its row index.
 fn push_branch(
     table: &mut Table,
     name: &str,
@@ -314,7 +313,7 @@ fn push_branch(
     at
 }
 
-/// Rows with the same key, the groups by self time, their rows in the order given.
+/// Groups rows by key. Groups are sorted by self time; rows keep their order.
 fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String, Vec<&'a OpRow>)> {
     let mut found: Vec<(String, Vec<&OpRow>)> = Vec::new();
     let mut places = rustc_hash::FxHashMap::<String, usize>::default();

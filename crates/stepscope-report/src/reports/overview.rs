@@ -22,9 +22,9 @@ use stepscope_analysis::steps::breakdown::StepParts;
 
 const KIND: &str = "overview";
 
-/// Operations that are shown.
+/// Number of top operations.
 const TOP_OPS: usize = 5;
-/// Steps that are shown at most, those of all ranks together: a page has fewer pixels.
+/// Maximum number of steps of all ranks together: a page has fewer pixels.
 const MOST_STEPS: usize = 20_000;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
@@ -137,7 +137,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// Whether nothing but the format of its files is known of a run: a browser's trace, one of Android.
+/// Returns whether the run has no known framework: a trace of a browser or of Android.
 fn is_of_no_framework(trace: &Trace) -> bool {
     let facts = trace.files().iter().flat_map(|file| &file.facts);
     let mut producers = facts
@@ -146,7 +146,7 @@ fn is_of_no_framework(trace: &Trace) -> bool {
     producers.peek().is_some() && producers.all(Producer::is_format)
 }
 
-/// What is in a run in which nothing of a framework is known: its slices by name and track.
+/// Returns the overview of a run without a known framework: its slices by name and track.
 fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let mut report = Report::new(KIND);
     report.sentence = sentence!(
@@ -272,7 +272,7 @@ fn sentence_of(run_profile: &RunProfile<'_>, found: &Diagnosis) -> Sentence {
     text
 }
 
-/// One row for each bucket, of all stretches together.
+/// Returns one row per bucket, summed over all analysis windows.
 fn time(run_profile: &RunProfile<'_>, sum: &StepParts) -> Table {
     let mut table = Table::new(vec![
         Column::new("bucket", "Bucket", Unit::Text),

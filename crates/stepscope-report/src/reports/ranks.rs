@@ -19,7 +19,7 @@ use stepscope_analysis::steps::steps_of;
 use stepscope_compat::hta::{Stragglers, stragglers};
 
 const KIND: &str = "ranks";
-/// What rows can be.
+/// Row types.
 pub(super) const BY: &[&str] = &["step", "rank", "measure"];
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
@@ -106,10 +106,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The name of a rank in a sentence, with a link to it.
+/// Returns the name of a rank as part of a sentence, with a link to it.
 fn named(trace: &Trace, rank: &Rank) -> SentencePart {
     let file = trace.files().get(rank.file);
-    // A process or one device of several is less than the rank.
+    // A process or a single device of a rank gets no link to the rank.
     let number = file
         .and_then(|file| file.spec.rank)
         .filter(|number| rank.name == format!("rank {number}"));
@@ -121,7 +121,7 @@ fn named(trace: &Trace, rank: &Rank) -> SentencePart {
     }
 }
 
-/// The step of a rank in which a measure is nearest to a value.
+/// Returns a link to the step of a rank in which a measure is closest to a value.
 fn step_with(
     trace: &Trace,
     found: &Ranks,
@@ -140,7 +140,7 @@ fn step_with(
 }
 
 fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sentence {
-    // The slowest makes the others wait: it computes longest, or communicates least.
+    // The slowest rank makes the others wait: it computes longest, or communicates least.
     let extremes = |measure: Measure| {
         let medians = medians(summaries, measure);
         let low = medians.iter().min().copied();
@@ -164,7 +164,7 @@ fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sente
                 high
             ))
         );
-        // Names of hosts keep their spelling.
+        // A host name keeps its spelling.
         return if found.ranks[least].name.starts_with("rank ") {
             text.capitalised()
         } else {
@@ -190,7 +190,7 @@ fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sente
     }
 }
 
-/// Median of a measure, and the rank that it is of, for each rank that has one.
+/// Returns the median of a measure with its rank, for each rank that has one.
 fn medians(summaries: &[RankSummary], measure: Measure) -> Vec<(Dur, usize)> {
     let ranks = summaries.iter().enumerate();
     ranks
@@ -198,7 +198,7 @@ fn medians(summaries: &[RankSummary], measure: Measure) -> Vec<(Dur, usize)> {
         .collect()
 }
 
-/// Of the memory that a rank used.
+/// Peak memory of a rank.
 const PEAK: Column = Column::new("peak_memory_bytes", "Peak memory", Unit::Bytes);
 
 fn by_step(trace: &Trace, found: &Ranks) -> Table {

@@ -43,7 +43,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let most = BUCKETS.iter().zip(&buckets);
             let most = most.max_by_key(|(_, (_, dur))| *dur);
             let all = sum.sum().as_ns_f64();
-            // Shares are of all steps together (but warm-up), which the median is not.
+            // Shares refer to all steps except warm-up, not to the median step.
             let most = most.filter(|_| all > 0.0).map(|((key, _), (name, dur))| {
                 sentence!(
                     " Of the steps after warm-up, {} is {}.",
@@ -127,7 +127,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// The finished step whose length is nearest to a figure of step lengths.
+/// Returns a link to the finished step whose duration is closest to `ns`.
 pub(super) fn nearest(run_profile: &RunProfile<'_>, ns: f64) -> Option<Link> {
     let steps = run_profile.steps.steps.iter();
     let finished = steps.filter(|step| !step.unfinished);
@@ -137,8 +137,8 @@ pub(super) fn nearest(run_profile: &RunProfile<'_>, ns: f64) -> Option<Link> {
     Some(Link::range(run_profile.trace, step.start, end, &step.host))
 }
 
-/// The mean of the counted iterations, to which all shares relate, and the 90th percentile where there
-/// are enough steps: ` (mean 957 µs, p90 12.0 ms)`. Empty where the median says as much.
+/// Returns the mean of the counted iterations (shares refer to it) and, with enough steps, the 90th
+/// percentile: ` (mean 957 µs, p90 12.0 ms)`. Empty if the median has the same value.
 pub(super) fn tail(run_profile: &RunProfile<'_>) -> Sentence {
     let times = &run_profile.steps.times;
     let mean = run_profile.mean_ns();
@@ -165,7 +165,7 @@ pub(super) fn tail(run_profile: &RunProfile<'_>) -> Sentence {
     sentence!(" ({})", Sentence::join(further, ", "))
 }
 
-/// Keys and titles of the buckets, in their order.
+/// Keys and titles of the buckets, in display order.
 const BUCKETS: [(&str, &str); 7] = [
     ("compute_ns", "Compute"),
     ("exposed_communication_ns", "Exposed communication"),
@@ -208,7 +208,7 @@ fn by_label(found: &StepReport) -> Table {
     table
 }
 
-/// One row for each step, with what its time went into.
+/// Returns one row per step with its buckets.
 pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
     let found = &run_profile.steps;
     let theirs = xprof_steps::lengths(run_profile.trace, &run_profile.devices, found, cancel)?;
@@ -233,7 +233,7 @@ pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<T
     let mut table = Table::new(columns);
     let mut parts = run_profile.breakdown.parts.iter();
     for (step, xprof) in found.steps.iter().zip(theirs) {
-        // Unfinished steps were not broken down.
+        // Unfinished steps have no buckets.
         let parts = if step.unfinished { None } else { parts.next() };
         let mut row: Vec<Cell> = vec![
             Cell::Int(step.number),

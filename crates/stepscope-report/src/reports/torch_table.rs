@@ -13,7 +13,7 @@ use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, T
 
 const KIND: &str = "torch-table";
 
-/// Frames by which stacks are told apart.
+/// Number of innermost frames that distinguish stacks.
 const FRAMES: usize = 5;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
@@ -129,7 +129,7 @@ fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
     }
 }
 
-/// A column that only some tables have, and its values.
+/// A column of some tables only: whether it is shown, the column, and its values.
 type Optional = (bool, Column, fn(&KeyAverage) -> Cell);
 
 fn rows(averages: &KeyAverages, grouping: Grouping) -> Table {
@@ -232,7 +232,7 @@ fn rows(averages: &KeyAverages, grouping: Grouping) -> Table {
     let mut table = Table::new(columns);
     for row in &averages.rows {
         let mut cells: Vec<Cell> = shown.iter().map(|(_, _, value)| value(row)).collect();
-        // Of nothing there is no share: the division gives no number, which is empty.
+        // Division by zero gives a value that is not finite, which becomes an empty cell.
         cells.push((row.self_cpu_time_total / on_cpu).into());
         cells.push(if row.is_async {
             Cell::Number(0.0)

@@ -6,7 +6,7 @@ use super::escape;
 use crate::report::number_format::with_unit;
 use crate::report::{Cell, Table, Unit};
 
-/// Keys of the parts of a step, what the legend calls them, and their colour in the style sheet.
+/// Keys of the buckets of a step, their names in the legend, and their colour in the style sheet.
 const PARTS: [(&str, &str, &str); 7] = [
     ("compute_ns", "compute", "compute"),
     (
@@ -22,12 +22,12 @@ const PARTS: [(&str, &str, &str); 7] = [
 ];
 const WIDTH: f64 = 1_180.0;
 const HEIGHT: f64 = 170.0;
-/// Place of the axis' labels.
+/// Horizontal position of the axis labels, pixels.
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 20.0;
-/// Bars at most: of more steps each bar is the slowest of some neighbours.
+/// Maximum number of bars. With more steps, each bar is the slowest of several neighbours.
 const MOST: usize = 240;
-/// Least distance of two labels.
+/// Minimum distance of two labels.
 const LABEL_PX: f64 = 44.0;
 
 fn number(table: &Table, row: &[Cell], key: &str) -> Option<f64> {
@@ -39,7 +39,7 @@ fn number(table: &Table, row: &[Cell], key: &str) -> Option<f64> {
     }
 }
 
-/// Draws a table with a row for each step; nothing when there is none.
+/// Draws the stacked bars of a table with one row per step; draws nothing for an empty table.
 pub(super) fn steps(out: &mut String, table: &Table) {
     let duration = |row: &Vec<Cell>| number(table, row, "duration_ns").unwrap_or(0.0);
     let per_bar = table.rows.len().div_ceil(MOST).max(1);
@@ -149,7 +149,7 @@ fn bar(out: &mut String, (middle, width): (f64, f64), (y, height): (f64, f64), c
     );
 }
 
-/// The next of 1, 2, 4, 5, 8 times a power of ten.
+/// Returns the next value of 1, 2, 4, 5 or 8 times a power of ten.
 fn rounded_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];

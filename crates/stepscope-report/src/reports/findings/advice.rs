@@ -1,4 +1,4 @@
-//! What to do about a finding, in words that fit the framework and the hardware.
+//! Advice for each finding, in terms of the run's framework and hardware.
 
 use std::fmt::Write as _;
 
@@ -242,7 +242,7 @@ const fn synchronization(platform: &Platform) -> &'static str {
     }
 }
 
-/// For which inputs the function was compiled, where the file tells.
+/// Returns the input shapes for which the function was compiled, if the file has them.
 fn shapes(finding: &Finding) -> String {
     let (told, more) = finding.shapes.split_at(finding.shapes.len().min(3));
     let told = told.join(", ");

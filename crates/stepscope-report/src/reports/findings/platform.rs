@@ -7,7 +7,7 @@ use stepscope_store::Trace;
 use stepscope_analysis::launch::launches_graph;
 use stepscope_analysis::producer::is_of;
 
-/// What a program is written in.
+/// The framework of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framework {
     PyTorch,
@@ -18,18 +18,18 @@ pub(super) enum Framework {
     Other,
 }
 
-/// What advice must fit.
+/// The properties of a run on which advice depends.
 pub(super) struct Platform {
     pub(super) framework: Framework,
-    /// AMD's runtime.
+    /// The run uses AMD's runtime.
     pub(super) is_rocm: bool,
     /// The program marked its steps.
     pub(super) has_step_marks: bool,
-    /// Kernels are launched by graphs.
+    /// Captured graphs launch the kernels.
     pub(super) replays_graphs: bool,
 }
 
-/// Whether a name is a call of AMD's runtime: `hipLaunchKernel`, not `hippo`.
+/// Returns whether a name is a call of AMD's runtime: `hipLaunchKernel` but not `hippo`.
 fn is_hip_call(name: &str) -> bool {
     let call = name
         .strip_prefix("hip")
@@ -65,12 +65,12 @@ impl Platform {
         }
     }
 
-    /// Whether a compiler makes one program of a step.
+    /// Returns whether a compiler makes one program of a step.
     pub(super) const fn is_compiled(&self) -> bool {
         !matches!(self.framework, Framework::PyTorch | Framework::Other)
     }
 
-    /// What the vendor calls captured launches.
+    /// Returns the vendor's name for captured launches.
     pub(super) const fn graphs(&self) -> &'static str {
         if self.is_rocm {
             "HIP graphs"
@@ -79,7 +79,7 @@ impl Platform {
         }
     }
 
-    /// The variable that configures torch's caching allocator.
+    /// Returns the environment variable that configures torch's caching allocator.
     pub(super) const fn allocator_variable(&self) -> &'static str {
         if self.is_rocm {
             "PYTORCH_HIP_ALLOC_CONF"

@@ -1,4 +1,4 @@
-//! The title of a finding: one sentence whose values lead to the evidence.
+//! The title of a finding: one sentence whose values link to the evidence.
 
 use super::platform::Platform;
 use crate::report::{
@@ -7,11 +7,11 @@ use crate::report::{
 };
 use stepscope_analysis::findings::{Cause, Detail, Diagnosis, ExtraWork, Finding};
 
-/// Names of steps that a title lists.
+/// Maximum number of steps that a title lists.
 const MOST_STEPS: usize = 5;
 
-/// Writes the title. A value without a link of its own leads to the strongest event, or to the page
-/// of the cause.
+/// Returns the title. A value without a link of its own gets a link to the strongest event, or to
+/// the page of the cause.
 pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) -> Sentence {
     let evidence = finding.evidence.first();
     let link = evidence.map_or_else(
@@ -155,7 +155,7 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
     }
 }
 
-/// `4.43 ms per step (31.0 %)`, or of the recording.
+/// Returns the cost: `4.43 ms per step (31.0 %)`, or per recording.
 fn cost(finding: &Finding, diagnosis: &Diagnosis) -> Sentence {
     let Some(ns) = finding.saving_ns else {
         return share(finding.share).into();
@@ -182,7 +182,7 @@ fn first(finding: &Finding, otherwise: &str) -> String {
         .map_or_else(|| otherwise.to_owned(), |name| in_sentence(name))
 }
 
-/// ` in NAME`, and what encloses it.
+/// Returns ` in NAME` and its enclosing slice.
 fn location(finding: &Finding) -> String {
     let is_step = |name: &&String| {
         matches!(finding.detail, Detail::Steps { .. }) && name.starts_with("step ")
@@ -262,9 +262,9 @@ fn whole(number: f64) -> SentencePart {
     with_thousands(number.round() as i64)
 }
 
-/// `Step 8`, `Steps 3 and 7`, `Steps 1, 2, 3 and 4 more`.
+/// Returns `Step 8`, `Steps 3 and 7`, `Steps 1, 2, 3 and 4 more`.
 fn steps(numbers: &[i64], platform: &Platform) -> Sentence {
-    // Derived steps have numbers only within their report.
+    // The numbers of derived steps are valid only within their report.
     let step = |text: String, number: i64| {
         if platform.has_step_marks {
             SentencePart::value(text, number as f64, Unit::Number).link(Link::Step(number))

@@ -1,4 +1,4 @@
-//! The sections about what allocators hold and do not use.
+//! The sections about reserved but unused memory of allocators.
 
 use stepscope_model::Time;
 use stepscope_store::Trace;
@@ -11,7 +11,7 @@ use stepscope_analysis::memory::fragmentation::{
     Fragmentation, FragmentationGrowth, fragmentation,
 };
 
-/// Adds them, where the run's allocators say anything about it.
+/// Adds the sections for which the run's allocators have data.
 pub(super) fn add(
     report: &mut Report,
     trace: &Trace,

@@ -1,4 +1,4 @@
-//! Texts of records, numbered: their stacks, and whatever else they are grouped by.
+//! Numbered texts of memory records: stacks and other grouping keys.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::kineto;
@@ -9,15 +9,15 @@ use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::names::by_text;
 use stepscope_analysis::parallel::{self, Cancel};
 
-/// What one thread has found: keys, and their numbers by parts of the records.
+/// Result of one thread: keys, and their numbers by chunk of the records.
 struct Numbered<K, S> {
     state: S,
     numbers: FxHashMap<K, u32>,
     parts: Vec<(usize, Vec<u32>)>,
 }
 
-/// The number of each record's text, and the texts. A record's `key` is found on several threads, each with
-/// a state of its own; each key is turned into its text once a thread.
+/// Returns the text index of each record, and the texts. Several threads compute the `key` of the
+/// records, each with its own state. Each thread converts a key to text once.
 pub(super) fn numbered<K: Eq + std::hash::Hash + Send, S: Default + Send>(
     memory: &Memory,
     key: impl Fn(&mut S, &Record) -> K + Sync,
@@ -67,47 +67,47 @@ pub(super) fn numbered<K: Eq + std::hash::Hash + Send, S: Default + Send>(
     Ok((numbers, texts))
 }
 
-/// A stack as it was found.
+/// A call stack.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) enum Stack {
-    /// As the file spells it.
+    /// The text from the file.
     Spelled(String),
-    /// Python functions that were open: their number among [`Stacks`].
+    /// Open Python functions: an index into [`Stacks`].
     Open(u32),
 }
 
-/// Stacks of open Python functions. Each is a number: of its innermost function, and of the stack that
-/// this one was called in. 0 is none.
+/// Stacks of open Python functions. A stack is a number that stands for its innermost function and
+/// the number of its caller's stack. 0 is the empty stack.
 #[derive(Default)]
 pub(super) struct Stacks {
-    /// By number, less one.
+    /// Caller's stack and function, by stack number less one.
     calls: Vec<(u32, NameId)>,
     numbers: FxHashMap<(u32, NameId), u32>,
     on: FxHashMap<TrackId, Latest>,
-    /// Slices of functions that were not open at the record before, for reuse.
+    /// Reusable buffer for slices of functions that were not open at the previous record.
     more: Vec<usize>,
 }
 
-/// What was open at the latest record of a track: most is open at the next one, too.
+/// Open functions at the latest record of a track: most of them are open at the next record, too.
 #[derive(Default)]
 struct Latest {
     at: Time,
     near: usize,
-    /// The outermost first.
+    /// Open functions, outermost first.
     frames: Vec<Frame>,
 }
 
 /// An open function.
 struct Frame {
     slice: usize,
-    /// Of the stack that it is the innermost of.
+    /// Number of the stack whose innermost function this is.
     stack: u32,
-    /// The first end of that stack's functions.
+    /// Earliest end of that stack's functions.
     until: Time,
 }
 
 impl Stacks {
-    /// What is shown of a stack, the innermost function first.
+    /// Returns the text of a stack, innermost function first.
     pub(super) fn text(&self, trace: &Trace, stack: Stack) -> String {
         let mut number = match stack {
             Stack::Spelled(text) => return text,
@@ -125,11 +125,12 @@ impl Stacks {
     }
 }
 
-/// Finds stacks.
+/// Looks up the stacks of records.
 pub(super) struct StackFinder<'a> {
     trace: &'a Trace,
     memory: &'a Memory,
-    /// By the number of a text: a slice of this name, or of this category, is a Python function.
+    /// By name id: whether a slice of this name is a Python function; `categories` likewise by
+    /// category.
     names: Vec<bool>,
     categories: Vec<bool>,
 }
@@ -148,7 +149,7 @@ impl<'a> StackFinder<'a> {
         let mut spelled = None;
         if self.memory.spells_stacks {
             let keys = ArgKeys::new(&["Call stack", "Call Stack"]);
-            // What cannot be read is not known.
+            // An unreadable value counts as absent.
             let _ = self.trace.args_of(record.event, keys, &mut |_, value| {
                 if let ArgValue::Str(text) = value {
                     spelled = Some(text.trim_end_matches(';').replace(';', " < "));
