@@ -1,7 +1,7 @@
-//! Request bodies: bounded in size and in time before a route sees them.
+//! Size and time limits of request bodies, applied before a route handles them.
 //!
-//! A client that announces too much is refused at once; one that stops sending gets a 408. Uploads
-//! stream to the disk and keep both bounds themselves.
+//! A client that announces a larger body is rejected immediately; a client that stops sending gets
+//! a 408. Uploads stream to disk and apply both limits themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio_stream::StreamExt;
 use crate::problem::Problem;
 use crate::state::State;
 
-/// Largest body of a request that is no upload.
+/// Largest body of a request other than an upload, bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// The route whose bodies are streamed.
 const UPLOADS: &str = "/api/v1/runs/import";
 
-/// Reads the body of a request, unless it is an upload, and hands the request on with it.
+/// Reads the request body, except for an upload, and forwards the request with the body.
 pub(crate) async fn receive(
     Shared(state): Shared<Arc<State>>,
     request: Request,
@@ -48,7 +48,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Reads a body of at most [`MAX_BODY_BYTES`], which has to arrive `within` this time.
+/// Reads a body of at most [`MAX_BODY_BYTES`], which must arrive `within` this time.
 pub(crate) async fn read_whole(body: Body, within: Duration) -> Result<Bytes, Problem> {
     let reading = async {
         let mut whole = Vec::new();

@@ -1,4 +1,4 @@
-//! How many connections each client has: one client cannot take all places.
+//! Limits the connections per client, so that one client cannot use all of them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,17 +9,17 @@ use tokio::net::TcpStream;
 
 use crate::problem::Problem;
 
-/// Bits of an IPv6 address that one client may choose freely.
+/// Number of low bits of an IPv6 address that belong to one client's network.
 const HOST_BITS: u32 = 64;
 
-/// Connections by client.
+/// Connection counts by client.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     most: usize,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One connection of a client. Dropping it gives the place back.
+/// One counted connection of a client; dropping it decrements the count.
 #[derive(Debug)]
 pub(crate) struct ClientPlace {
     clients: Clients,
@@ -34,7 +34,7 @@ impl Clients {
         }
     }
 
-    /// Counts one more connection from this address; `None` when it has as many as it may have.
+    /// Counts a connection from this address; `None` if the client has reached its limit.
     pub(crate) fn admit(&self, address: IpAddr) -> Option<ClientPlace> {
         let client = client_of(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Drop for ClientPlace {
     }
 }
 
-/// The address without the part that its owner chooses freely.
+/// Returns the address without its low bits, which its owner chooses freely.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -74,7 +74,7 @@ fn client_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Answers a connection that has no place, without waiting for its request.
+/// Rejects a connection above the limit, without reading its request.
 pub(crate) fn refuse(stream: &TcpStream, most: usize) {
     let body = Problem::too_many_connections(most).to_json();
     let answer = format!(
@@ -83,7 +83,8 @@ pub(crate) fn refuse(stream: &TcpStream, most: usize) {
         StatusCode::TOO_MANY_REQUESTS,
         body.len()
     );
-    // A new connection takes so few bytes at once; a client that is gone needs none.
+    // The socket buffer of a new connection holds the whole response; a failure means that the
+    // client disconnected.
     let _ = stream.try_write(answer.as_bytes());
 }
 

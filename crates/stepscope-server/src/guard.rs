@@ -1,9 +1,9 @@
-//! Who may ask: the checks in front of every route, and the headers on every answer.
+//! Access checks before every route, and the headers of every response.
 //!
-//! * `Host` must be ours: a page of another site that makes its name point at this machine (DNS
-//!   rebinding) still sends its own name.
-//! * Pages of other origins may not ask the interface at all, and may not write: browsers tell
-//!   with `Sec-Fetch-Site` and `Origin`.
+//! * `Host` must be one of ours: a page of another site whose name resolves to this machine (DNS
+//! rebinding) still sends its own name.
+//! * Pages of other origins may neither read nor write: browsers send `Sec-Fetch-Site` and
+//! `Origin`.
 //! * Writes carry the session token, which only our own page can read.
 //! * Beyond loopback every request carries the server's token.
 //!
@@ -22,22 +22,22 @@ use crate::options::ServerOptions;
 use crate::problem::Problem;
 use crate::state::State;
 
-/// The policy of every answer.
+/// Content-Security-Policy of every response.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data: blob:; worker-src 'self' blob:; connect-src 'self'; object-src 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 
-/// The policy where the page may be in a frame of the same origin.
+/// Content-Security-Policy if a page of the same origin may frame the viewer.
 const FRAMED_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; \
      base-uri 'none'; frame-ancestors 'self'";
 
-/// Header of writes.
+/// Request header of the session token, required for writes.
 const SESSION_TOKEN: &str = "x-stepscope-token";
-/// Cookie of the server's token.
+/// Cookie with the server's token.
 const COOKIE: &str = "stepscope_token";
 
-/// Checks the request, asks the routes, and puts the headers on the answer.
+/// Checks the request, calls the routes, and adds the headers to the response.
 pub(crate) async fn guard(
     Shared(state): Shared<Arc<State>>,
     request: Request,
@@ -70,7 +70,7 @@ pub(crate) async fn guard(
 
 enum Refusal {
     Problem(Problem),
-    /// The right token came in the address: keep it in a cookie and take it out of the address.
+    /// The address contained the right token: store it in a cookie and remove it from the address.
     TakeToken {
         cookie: HeaderValue,
         location: HeaderValue,
@@ -107,7 +107,7 @@ fn check(state: &State, request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses writes that do not come from our own page.
+/// Rejects writes that do not come from our own page.
 pub(crate) fn check_write(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
     if state.options.read_only {
         return Err(Problem::read_only());
@@ -120,19 +120,19 @@ pub(crate) fn check_write(state: &State, headers: &HeaderMap) -> Result<(), Prob
     }
 }
 
-/// The host and port that the client asked for.
+/// Returns the requested host and port.
 fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut named = headers.get_all(header::HOST).iter();
     let first = named.next();
     if named.next().is_some() {
-        return None; // two names: somebody is playing with us
+        return None; // two `Host` headers: possibly an attack
     }
     let header = first.map(|value| Authority::try_from(value.as_bytes()));
     match (uri.authority(), header) {
         (_, Some(Err(_))) | (None, None) => None,
         (None, Some(Ok(host))) => Some(host),
         (Some(asked), None) => Some(asked.clone()),
-        // An absolute address and a Host must agree.
+        // An absolute request target and `Host` must agree.
         (Some(asked), Some(Ok(host))) => (*asked == host).then_some(host),
     }
 }
@@ -157,7 +157,8 @@ fn host_is_ours(host: &Authority, options: &ServerOptions) -> bool {
     let Ok(address) = bare.parse::<IpAddr>() else {
         return false;
     };
-    // An address cannot be rebound. Listening everywhere, all of the machine's addresses are ours.
+    // DNS rebinding cannot change an IP address. A wildcard listener accepts all addresses of the
+    // machine.
     address == options.address
         || options.address.is_unspecified()
         || address.is_loopback()
@@ -170,7 +171,8 @@ fn mapped_loopback(address: Ipv6Addr) -> bool {
         .is_some_and(|address| address.is_loopback())
 }
 
-/// No `Origin` (no browser, or the address bar) or the very host that was asked.
+/// Returns whether `Origin` is absent (no browser, or typed by the user) or equals the requested
+/// host.
 fn origin_is_ours(headers: &HeaderMap, host: &Authority) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let Some(origin) = origins.next() else {
@@ -214,7 +216,7 @@ fn check_token(token: &str, request: &Request) -> Result<(), Refusal> {
             .split('&')
             .filter(|pair| !pair.starts_with("token="))
             .collect();
-        // Exactly one slash in front: `//host` would lead elsewhere.
+        // Exactly one leading slash: `//host` would be another host.
         let path = format!("/{}", uri.path().trim_start_matches('/'));
         let location = if rest.is_empty() {
             path
@@ -236,7 +238,7 @@ fn check_token(token: &str, request: &Request) -> Result<(), Refusal> {
     Err(Problem::unauthorized().into())
 }
 
-/// Takes as long for a wrong token as for the right one.
+/// Compares in constant time.
 fn equal(given: &[u8], token: &[u8]) -> bool {
     let differs = given
         .iter()

@@ -1,13 +1,13 @@
 //! Values of HTTP headers: entity tags and encodings.
 
-/// Whether a list of entity tags has this one, weakly compared.
+/// Returns whether a list of entity tags contains `etag` (weak comparison).
 pub(crate) fn matches_etag(list: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     list.split(',')
         .any(|known| known.trim() == "*" || bare(known) == bare(etag))
 }
 
-/// Whether `Accept-Encoding` takes this coding.
+/// Returns whether `Accept-Encoding` allows this coding.
 pub(crate) fn accepts(accepted: &str, coding: &str) -> bool {
     accepted.split(',').any(|entry| {
         let mut parts = entry.split(';').map(str::trim);
@@ -23,7 +23,7 @@ pub(crate) fn accepts(accepted: &str, coding: &str) -> bool {
     })
 }
 
-/// Tells contents apart (FNV-1a); not a protection against forgery.
+/// Returns a fingerprint of the content (FNV-1a); it does not protect against forgery.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -14,8 +14,8 @@
 //! Modules depend in one direction: data (`ns`, `view`, `capture`, `wire`, `live`), then `state`, then `reply`
 //! and `guard`, then `routes` and `server`.
 //!
-//! **Invariant:** the server keeps nothing about what a client looks at; each request is complete.
-//! **Invariant:** only [`wire`] knows how things travel: nothing below this crate is serializable.
+//! **Invariant:** the server is stateless about clients; each request is complete.
+//! **Invariant:** only [`wire`] serializes; nothing below this crate depends on the wire format.
 //! **Invariant:** no request reaches a file outside the watched directories, the cache and the
 //! user's data directory.
 

@@ -19,7 +19,7 @@ pub(crate) struct LiveEvent {
 }
 
 impl LiveEvent {
-    /// An event with `data` as JSON.
+    /// Creates an event with `data` as JSON.
     pub(crate) fn new(name: &'static str, data: &impl Serialize) -> Self {
         let data = serde_json::to_string(data).unwrap_or_default();
         Self {
@@ -70,30 +70,30 @@ impl LiveEvent {
         }
     }
 
-    /// The progress of a capture.
+    /// Creates an event with the progress of a capture.
     pub(crate) fn from_capture(capture: &Capture) -> Self {
         Self::new("capture-progress", &CaptureRow::new(capture))
     }
 
-    /// The event in the form of the event stream.
+    /// Converts the event to a server-sent event.
     pub(crate) fn to_sse(&self) -> Event {
         Event::default().event(self.name).data(&*self.data)
     }
 }
 
-/// Forwards the engine's events to all listeners, on a thread of its own. Ends with the engine.
+/// Forwards the engine's events to all listeners on its own thread, until the engine is dropped.
 pub(crate) fn forward(runs: &Arc<Runs>, listeners: broadcast::Sender<LiveEvent>) {
     let events = runs.engine().subscribe();
     let runs = Arc::downgrade(runs);
     let thread = std::thread::Builder::new().name("stepscope-events".to_owned());
-    // Without the thread the viewer still works: it asks again now and then.
+    // Without the thread the viewer still works: it polls.
     let _ = thread.spawn(move || {
         for event in events {
             if let EngineEvent::Progress { run, phase, .. } = &event {
                 let Some(runs) = runs.upgrade() else { return };
                 runs.set_phase(run, phase);
             }
-            // An error only says that nobody listens.
+            // An error only means that there are no listeners.
             let _ = listeners.send(LiveEvent::from_engine(&event));
         }
     });

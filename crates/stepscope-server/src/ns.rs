@@ -1,34 +1,35 @@
-//! Exact nanoseconds: the border between whole picoseconds and what travels.
+//! Exact conversion between picoseconds and the nanoseconds of the HTTP interface.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use stepscope_model::{Dur, Time};
 
-/// Whole numbers from here on are not exact in a JavaScript number.
+/// From this integer on, not every integer is exact in a JavaScript number.
 pub const FIRST_INEXACT: u128 = 1 << 53;
 
-/// Picoseconds that travel as nanoseconds with up to three decimals.
+/// Picoseconds, serialized as nanoseconds with up to three decimals.
 ///
-/// A JSON number below 2^53, a JSON string of the same digits from there on.
+/// Serialized as a JSON number below 2^53, else as a JSON string with the same digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ns {
     ps: i128,
 }
 
 impl Ns {
-    /// From picoseconds.
+    /// Converts from picoseconds.
     pub const fn from_ps(ps: i128) -> Self {
         Self { ps }
     }
 
-    /// A length of time.
+    /// Converts from a duration.
     pub fn from_dur(dur: Dur) -> Self {
         Self {
             ps: i128::from(dur.ps()),
         }
     }
 
-    /// From nanoseconds as a float, to the nearest picosecond; `None` when not finite.
+    /// Converts from nanoseconds as a float, rounded to the nearest picosecond; `None` if not
+    /// finite.
     pub fn from_f64(ns: f64) -> Option<Self> {
         #[allow(
             clippy::cast_possible_truncation,
@@ -38,7 +39,7 @@ impl Ns {
         ns.is_finite().then_some(Self { ps })
     }
 
-    /// The same as a float, for columns: the nearest one, exact below 2^53 without decimals.
+    /// Converts to a float for columns: the nearest one, exact below 2^53 without decimals.
     pub fn to_f64(self) -> f64 {
         if self.ps.unsigned_abs() < FIRST_INEXACT {
             self.ps as f64 / 1_000.0
@@ -78,15 +79,15 @@ impl Serialize for Ns {
     }
 }
 
-/// Whole nanoseconds that are larger than a JavaScript number can hold (Unix time): a string.
+/// Formats Unix time in nanoseconds as a string: it exceeds the exact range of a JavaScript number.
 pub fn unix_text(ns: i64) -> String {
     ns.to_string()
 }
 
-/// Reads nanoseconds as they travel; `None` when the text is no finite number.
+/// Parses nanoseconds of a request; `None` if the text is not a finite number.
 ///
-/// Exact up to three decimals; further ones are rounded to the nearest picosecond. What lies
-/// outside the range of [`Time`] is held at its ends.
+/// Exact up to three decimals; further decimals are rounded to the nearest picosecond. Values
+/// outside the range of [`Time`] saturate.
 pub fn parse_ns(text: &str) -> Option<i64> {
     let clamped = |ps: i128| {
         let ps = ps.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
@@ -113,7 +114,7 @@ pub fn parse_ns(text: &str) -> Option<i64> {
         }
         return clamped(if negative { -ps } else { ps });
     }
-    // Exponents, as JavaScript writes very small and very large numbers.
+    // Exponents: JavaScript writes very small and very large numbers this way.
     let value: f64 = text.parse().ok()?;
     #[allow(
         clippy::cast_possible_truncation,
@@ -123,33 +124,33 @@ pub fn parse_ns(text: &str) -> Option<i64> {
     value.is_finite().then(|| clamped(ps)).flatten()
 }
 
-/// The run's own clock: 0 is its start, the earliest moment rounded down to a nanosecond.
+/// The run's clock: 0 is the run start, the earliest timestamp rounded down to a nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunClock {
     start: Time,
 }
 
 impl RunClock {
-    /// A clock that shows 0 at `earliest`, rounded down to a whole nanosecond.
+    /// Creates a clock that is 0 at `earliest`, rounded down to a whole nanosecond.
     pub fn starting_at(earliest: Time) -> Self {
         Self {
             start: Time::from_ps(earliest.floor_ns().saturating_mul(1_000)),
         }
     }
 
-    /// The trace's time at 0.
+    /// Returns the trace's time at 0.
     pub fn start(self) -> Time {
         self.start
     }
 
-    /// What the clock shows at `at`.
+    /// Converts the trace's time to the run's clock.
     pub fn show(self, at: Time) -> Ns {
         Ns {
             ps: i128::from(at.ps()) - i128::from(self.start.ps()),
         }
     }
 
-    /// The trace's time when the clock shows `ps` picoseconds, held at the ends of the range.
+    /// Converts picoseconds of the run's clock to the trace's time; saturates.
     pub fn at(self, ps: i64) -> Time {
         Time::from_ps(self.start.ps().saturating_add(ps))
     }

@@ -1,7 +1,7 @@
-//! Opening runs: one import per run, however many requests wait for it.
+//! Opens runs: one import per run, shared by all requests that wait for it.
 //!
-//! An import goes on when the clients that asked for it have gone: the next one will want it.
-//! Imports run on threads of tokio's blocking pool, two at a time.
+//! An import continues when its clients disconnect: the next request will need it. Imports run on
+//! threads of tokio's blocking pool, two at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::problem::Problem;
 use crate::view::{RunView, Views};
 
-/// Runs that are imported at the same time.
+/// Maximum number of simultaneous imports.
 const IMPORTS: usize = 2;
 
 /// `None` while the import runs.
@@ -29,7 +29,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// `build` tells apart builds of the program that may answer differently.
+    /// Creates the list; `build` identifies the build of the program, whose responses may differ.
     pub(crate) fn new(engine: Arc<Engine>, build: String) -> Self {
         Self {
             engine,
@@ -41,29 +41,33 @@ impl Runs {
         }
     }
 
-    /// The engine behind the runs.
+    /// Returns the engine.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// The run's view, once it is open. May take a while: the first time, columns are scanned.
+    /// Returns the view of an opened run. The first call scans columns and may take a while.
     pub(crate) fn view(&self, run: Arc<Run>) -> RunView {
         self.views.view(run, &self.build)
     }
 
-    /// Remembers what an import is doing.
+    /// Stores the phase of an import.
     pub(crate) fn set_phase(&self, id: &str, phase: &'static str) {
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
         phases.insert(id.to_owned(), phase);
     }
 
-    /// What the run's import is doing.
+    /// Returns the phase of the run's import.
     pub(crate) fn phase(&self, id: &str) -> Option<&'static str> {
         let phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
         phases.get(id).copied()
     }
 
-    /// The opened run; waits for its import. A run that does not exist is a problem at once.
+    /// Opens the run and waits for its import.
+    ///
+    /// # Errors
+    ///
+    /// Returns immediately if the run does not exist.
     pub(crate) async fn open(self: &Arc<Self>, id: &str) -> Result<Arc<Run>, Problem> {
         if let Some(run) = self.engine.opened(id) {
             return Ok(run);
@@ -72,7 +76,7 @@ impl Runs {
         let done = outcome.wait_for(Option::is_some).await;
         let result = match done {
             Ok(result) => result.clone(),
-            Err(_) => None, // the import ended without a word: it panicked
+            Err(_) => None, // the import ended without a result: it panicked
         };
         match result {
             Some(Ok(run)) => Ok(run),
@@ -81,7 +85,7 @@ impl Runs {
         }
     }
 
-    /// Starts the run's import unless it is under way. A run that does not exist is a problem.
+    /// Starts the run's import unless it is running. Fails if the run does not exist.
     pub(crate) fn start(self: &Arc<Self>, id: &str) -> Result<watch::Receiver<Outcome>, Problem> {
         if self.engine.summary(id).is_none() {
             return Err(Problem::no_such_run());
@@ -103,7 +107,8 @@ impl Runs {
                 Ok(run)
             });
             let result = result.await;
-            // Forgotten before it is told: whoever asks now finds an opened run, or tries again.
+            // Removed before the result is sent: a later request finds an opened run, or tries
+            // again.
             runs.forget(&id);
             if let Ok(result) = result {
                 sender.send_replace(Some(result));
@@ -119,13 +124,14 @@ impl Runs {
         phases.remove(id);
     }
 
-    /// Whether the run's import is under way.
+    /// Returns whether the run's import is in progress.
     pub(crate) fn is_opening(&self, id: &str) -> bool {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         opening.contains_key(id)
     }
 
-    /// Why the run could not be opened: what the engine remembers knows more than the error.
+    /// Returns the problem of a run that cannot be opened. The engine's record has more details
+    /// than the error.
     pub(crate) fn problem(&self, id: &str, error: &EngineError) -> Problem {
         match self.engine.summary(id).and_then(|summary| summary.error) {
             Some(problem) => Problem::unreadable_run(&problem),

@@ -1,35 +1,37 @@
-//! How a server is started.
+//! Options of a server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a server is started. Loopback, port 8791, writes allowed unless said otherwise.
+/// Options of a server. Default: loopback, port 8791, writes allowed.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Address to listen on.
     pub address: IpAddr,
-    /// Port to listen on; 0 takes a free one.
+    /// Port to listen on; 0 selects a free one.
     pub port: u16,
-    /// What clients must present. Needed beyond loopback.
+    /// Token that clients must send. Required beyond loopback.
     pub token: Option<String>,
-    /// Further names under which clients may reach this server (`Host`), without a port.
+    /// Additional host names of this server (`Host`), without a port.
     pub host_names: Vec<String>,
-    /// The page may be shown in a frame of the same origin: another program's page holds the viewer.
+    /// Allow pages of the same origin to show the viewer in a frame.
     pub framed: bool,
-    /// Refuse imports, notes and captures.
+    /// Reject imports, notes and captures.
     pub read_only: bool,
-    /// Names and addresses, without a port, that may be captured from beside this machine.
+    /// Host names and addresses, without a port, that captures may connect to in addition to this
+    /// machine.
     pub capture_to: Vec<String>,
-    /// Most bytes of one uploaded file.
+    /// Maximum size of an uploaded file, bytes.
     pub max_upload_bytes: u64,
-    /// How long a body may take to arrive, and how long an upload may stand still. Then: 408.
+    /// Timeout of a request body, and of a pause during an upload. Status afterwards: 408.
     pub body_timeout: Duration,
-    /// Most connections of one client (an address; of IPv6, a network of 64 bits). Beyond: 429.
+    /// Maximum number of connections per client (an address; for IPv6, a /64 network). Status
+    /// beyond: 429.
     pub connections_per_client: usize,
-    /// The token that our page sends with writes; a random one when `None`. For tests.
+    /// Session token that our page sends with writes; random if `None`. For tests.
     pub session_token: Option<String>,
-    /// Where notes are kept; the engine's data directory when `None`.
+    /// Directory of notes; the engine's data directory if `None`.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -52,11 +54,11 @@ impl Default for ServerOptions {
     }
 }
 
-/// Why a server could not be started.
+/// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Somebody else listens there.
+    /// Another program uses the port.
     #[error(
         "cannot listen on {address}, port {port}: the port is in use\nhelp: choose another port with --port; --port 0 takes a free one"
     )]
@@ -66,17 +68,17 @@ pub enum ServerError {
         /// The port.
         port: u16,
     },
-    /// The address cannot be listened on.
+    /// The system does not allow listening on the address.
     #[error("cannot listen on {address}, port {port}: {error}")]
     Bind {
         /// The address.
         address: IpAddr,
         /// The port.
         port: u16,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Beyond loopback without a token.
+    /// An address beyond loopback without a token.
     #[error(
         "cannot listen on {address} without a token: other machines can reach it\nhelp: give a token with --token, or listen on 127.0.0.1"
     )]

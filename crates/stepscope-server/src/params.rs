@@ -1,4 +1,4 @@
-//! Parameters of a request: what is said, what is meant when nothing is said, and what is refused.
+//! Parameters of a request: parsing, defaults and limits.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use crate::ns::parse_ns;
 use crate::problem::Problem;
 use crate::view::RunView;
 
-/// Most bins that a request may ask for.
+/// Maximum number of bins in one request.
 pub(crate) const MAX_BINS: u32 = 8_192;
-/// Bins when nothing is said.
+/// Default number of bins.
 pub(crate) const DEFAULT_BINS: u32 = 800;
-/// Most tracks of one request.
+/// Maximum number of tracks in one request.
 pub(crate) const MAX_TRACKS: usize = 1_024;
 
-/// The query of a request. Unknown parameters are ignored; the first of equal names counts.
+/// Query of a request. Unknown parameters are ignored; the first of several equal names is used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
@@ -34,7 +34,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// The text of a parameter; empty counts as absent.
+    /// Returns the text of a parameter; an empty one counts as absent.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -43,13 +43,13 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
-    /// The text of a parameter that must be there.
+    /// Returns the text of a required parameter.
     pub(crate) fn required(&self, name: &str) -> Result<&str, Problem> {
         self.text(name)
             .ok_or_else(|| Problem::bad_request(name, format!("{name} is missing")))
     }
 
-    /// A whole number within bounds.
+    /// Parses an integer within bounds.
     pub(crate) fn number<T: FromStr + PartialOrd + std::fmt::Display + Copy>(
         &self,
         name: &str,
@@ -68,7 +68,7 @@ impl Params {
             })
     }
 
-    /// One of a few words; the first is the default.
+    /// Parses one of a few words; the first is the default.
     pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, Problem> {
         let word = self.text(name);
         choices
@@ -81,7 +81,7 @@ impl Params {
             })
     }
 
-    /// Nanoseconds, as picoseconds.
+    /// Parses nanoseconds; returns picoseconds.
     pub(crate) fn ns(&self, name: &str) -> Result<Option<i64>, Problem> {
         self.text(name)
             .map(|text| {
@@ -92,22 +92,22 @@ impl Params {
             .transpose()
     }
 
-    /// A length of time.
+    /// Parses a duration.
     pub(crate) fn dur(&self, name: &str) -> Result<Option<Dur>, Problem> {
         Ok(self.ns(name)?.map(Dur::from_ps))
     }
 
-    /// `t0` and `t1`, by default the whole run.
+    /// Parses `t0` and `t1`; the default is the whole run.
     pub(crate) fn window(&self, view: &RunView) -> Result<Range<Time>, Problem> {
         window(view, self.ns("t0")?, self.ns("t1")?)
     }
 
-    /// How many bins.
+    /// Parses the number of bins.
     pub(crate) fn bins(&self) -> Result<u32, Problem> {
         self.number("bins", DEFAULT_BINS, 1..=MAX_BINS)
     }
 
-    /// Track ids, in the order of the request; `None` when nothing is said.
+    /// Parses track ids, in the order of the request; `None` if absent.
     pub(crate) fn tracks(&self, view: &RunView) -> Result<Option<Vec<TrackId>>, Problem> {
         let Some(text) = self.text("tracks") else {
             return Ok(None);
@@ -131,7 +131,7 @@ impl Params {
     }
 }
 
-/// A window from two points on the run's clock, by default the whole run.
+/// Returns the time range between two points on the run's clock; the default is the whole run.
 pub(crate) fn window(
     view: &RunView,
     t0: Option<i64>,
@@ -142,6 +142,6 @@ pub(crate) fn window(
     if start > end {
         return Err(Problem::bad_request("t1", "t1 lies before t0"));
     }
-    // A run of one moment still has a window that holds it.
+    // The range of a run with a single timestamp must not be empty.
     Ok(start..end.max(start.saturating_add(Dur::from_ps(1))))
 }

@@ -61,7 +61,7 @@ impl Default for PerfettoLinkOptions {
     }
 }
 
-/// Why a file cannot be served. The file itself stays.
+/// Why a file cannot be served. The file itself remains.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerfettoLinkError {
@@ -100,7 +100,7 @@ pub enum LinkOutcome {
     Stopped,
 }
 
-/// A file that waits to be fetched.
+/// A file that is served until a page has fetched it.
 #[derive(Debug)]
 pub struct PerfettoLink {
     listener: TcpListener,
@@ -136,7 +136,7 @@ struct LinkedFile {
 }
 
 impl PerfettoLink {
-    /// Listens on loopback. Requests are answered from [`wait`](Self::wait) on.
+    /// Listens on loopback. [`wait`](Self::wait) answers the requests.
     pub fn bind(path: &Path, options: &PerfettoLinkOptions) -> Result<Self, PerfettoLinkError> {
         let shown = || path.display().to_string();
         Self::try_bind(path, options).map_err(|error| match error.kind() {
@@ -178,24 +178,27 @@ impl PerfettoLink {
         })
     }
 
-    /// The URL that the user opens in a browser on this machine.
+    /// Returns the URL to open in a browser on this machine.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The port that the file is served on.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A handle that ends [`wait`](Self::wait).
+    /// Returns a handle that ends [`wait`](Self::wait).
     pub fn stopper(&self) -> LinkStopper {
         LinkStopper(self.stop.clone())
     }
 
-    /// Serves the file until a page has fetched it, the time is over, or a stopper ends the wait.
+    /// Serves the file until a page has fetched it, the timeout expires, or a stopper ends the
+    /// wait.
     ///
-    /// Fails when the system provides no sockets.
+    /// # Errors
+    ///
+    /// The system's error if it provides no sockets.
     pub fn wait(self) -> io::Result<LinkOutcome> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -230,7 +233,7 @@ impl PerfettoLink {
     }
 }
 
-/// Answers the requests of a connection. `true` when the whole file went out on it.
+/// Answers the requests of a connection. Returns whether the whole file was sent on it.
 async fn is_fetched(
     stream: TcpStream,
     file: Arc<LinkedFile>,
@@ -249,7 +252,7 @@ async fn is_fetched(
 }
 
 impl LinkedFile {
-    /// `whole` becomes true when the last bytes of the file are on their way.
+    /// Answers a request; sets `whole` once the last bytes of the file are queued.
     fn answer(&self, request: &Request, whole: &Arc<AtomicBool>) -> Response {
         let value = |name| {
             let value: Option<&HeaderValue> = request.headers().get(name);
@@ -305,7 +308,7 @@ impl LinkedFile {
         };
         let (bytes, whole) = (self.bytes, Arc::clone(whole));
         whole.store(bytes == 0, Ordering::Relaxed);
-        // Requests share the position of the file: chunks are read by their offset.
+        // Requests share the file's position, so chunks are read by offset.
         let chunks = (0..bytes).step_by(CHUNK_BYTES).map(move |offset| {
             let left = usize::try_from(bytes - offset).unwrap_or(usize::MAX);
             let mut chunk = vec![0; left.min(CHUNK_BYTES)];

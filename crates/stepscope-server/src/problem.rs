@@ -1,4 +1,4 @@
-//! What a client is told when something cannot be done.
+//! Error responses.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use stepscope_engine::{EngineError, RunProblem};
 
-/// An answer that is no success: `application/problem+json`.
+/// An error response of type `application/problem+json`.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -30,7 +30,7 @@ impl Problem {
         }
     }
 
-    /// A parameter is missing or makes no sense.
+    /// A parameter is missing or invalid.
     pub(crate) fn bad_request(place: &str, detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -41,7 +41,7 @@ impl Problem {
         .at(place)
     }
 
-    /// A regular expression that cannot be used.
+    /// A regular expression is invalid.
     pub(crate) fn bad_regex(place: &str, detail: String) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -52,7 +52,7 @@ impl Problem {
         .at(place)
     }
 
-    /// Beyond loopback, without the token.
+    /// The token is missing, beyond loopback.
     pub(crate) fn unauthorized() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
@@ -63,7 +63,7 @@ impl Problem {
         .hint("open the address with ?token=TOKEN once, or send Authorization: Bearer TOKEN")
     }
 
-    /// `Host` is not one of ours.
+    /// `Host` is not a name of this server.
     pub(crate) fn foreign_host() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -75,7 +75,7 @@ impl Problem {
         .hint("use http://localhost with the port, or start the server with that name")
     }
 
-    /// Another site asks.
+    /// The request comes from another site.
     pub(crate) fn foreign_origin() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -85,7 +85,7 @@ impl Problem {
         )
     }
 
-    /// A write without the token of our page.
+    /// A write lacks the session token of our page.
     pub(crate) fn token_missing() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -96,7 +96,7 @@ impl Problem {
         .hint("GET /api/v1/server has the token; it changes when the server restarts")
     }
 
-    /// Writes are switched off.
+    /// The server is read-only.
     pub(crate) fn read_only() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -106,7 +106,7 @@ impl Problem {
         )
     }
 
-    /// No run of that id, whatever the id looks like.
+    /// No run has this id, valid or not.
     pub(crate) fn no_such_run() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -117,7 +117,7 @@ impl Problem {
         .hint("GET /api/v1/runs lists all of them")
     }
 
-    /// No event of that id.
+    /// No event has this id.
     pub(crate) fn no_such_event(place: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -128,7 +128,7 @@ impl Problem {
         .at(place)
     }
 
-    /// No report of that name.
+    /// No report has this name.
     pub(crate) fn no_such_report(detail: String) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -139,7 +139,7 @@ impl Problem {
         .at("kind")
     }
 
-    /// No track of that id.
+    /// No track has this id.
     pub(crate) fn no_such_track(place: &str, id: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -150,7 +150,7 @@ impl Problem {
         .at(place)
     }
 
-    /// A path that does not exist, or lies outside the watched directories.
+    /// A path does not exist, or lies outside the watched directories.
     pub(crate) fn no_such_path() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -162,7 +162,7 @@ impl Problem {
         .at("path")
     }
 
-    /// No such route.
+    /// No route has this path.
     pub(crate) fn no_such_route() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -173,7 +173,7 @@ impl Problem {
         .hint("docs/reference/http.md lists all of them")
     }
 
-    /// The route is for another method.
+    /// The route does not support this method.
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -183,7 +183,7 @@ impl Problem {
         )
     }
 
-    /// `v` is not the run's content.
+    /// `v` differs from the run's content.
     pub(crate) fn run_changed() -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -195,7 +195,7 @@ impl Problem {
         .at("v")
     }
 
-    /// Somebody else has written notes.
+    /// Another client has changed the notes.
     pub(crate) fn notes_changed() -> Self {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
@@ -207,7 +207,7 @@ impl Problem {
         .at("If-Match")
     }
 
-    /// A body over its limit.
+    /// A body exceeds its limit.
     pub(crate) fn too_large(limit_bytes: u64) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -217,7 +217,7 @@ impl Problem {
         )
     }
 
-    /// The body stopped coming.
+    /// The body did not arrive in time.
     pub(crate) fn too_slow() -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -227,7 +227,7 @@ impl Problem {
         )
     }
 
-    /// The client has as many connections as one may have.
+    /// The client has reached its connection limit.
     pub(crate) fn too_many_connections(most: usize) -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -238,7 +238,7 @@ impl Problem {
         .hint("close some, or use the ones that are open for several requests")
     }
 
-    /// An address that leads where captures may not go.
+    /// The address is outside the hosts that captures may connect to.
     pub(crate) fn capture_forbidden(address: &str, host: &str, at: IpAddr) -> Self {
         let name = if host.parse() == Ok(at) {
             String::new()
@@ -255,7 +255,7 @@ impl Problem {
         .at("urls")
     }
 
-    /// One capture at a time.
+    /// Another capture is running.
     pub(crate) fn capture_running(addresses: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -266,7 +266,7 @@ impl Problem {
         .hint("wait for it, or stop it: it keeps what it has")
     }
 
-    /// Nowhere to put a captured run; `reasons` has one line for each directory.
+    /// No directory for captured runs is writable; `reasons` has one line per directory.
     pub(crate) fn no_capture_directory(reasons: &[String]) -> Self {
         let detail = if reasons.is_empty() {
             "the viewer was started on files only, so there is no directory for captured runs"
@@ -283,7 +283,7 @@ impl Problem {
         .hint("start the viewer with a directory that can be written: stepscope view LOGDIR")
     }
 
-    /// No capture of that id, or one that ended long ago.
+    /// No capture has this id, or it ended too long ago.
     pub(crate) fn no_such_capture() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -294,7 +294,7 @@ impl Problem {
         .hint("the runs it left are in GET /api/v1/runs")
     }
 
-    /// Not built yet.
+    /// The feature does not exist yet.
     pub(crate) fn coming(what: &str) -> Self {
         Self::new(
             StatusCode::NOT_IMPLEMENTED,
@@ -304,7 +304,7 @@ impl Problem {
         )
     }
 
-    /// Something broke that is neither the client's nor the file's fault.
+    /// An internal error: neither the client nor the file is the cause.
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -314,14 +314,14 @@ impl Problem {
         )
     }
 
-    /// What is kept of the run is damaged, and its files cannot be read again.
+    /// The cached image of the run is damaged, and its files cannot be read again.
     pub(crate) fn damaged_import() -> Self {
         Self::internal(
             "the cached import of this run is damaged, and its files cannot be read again",
         )
     }
 
-    /// An imported file that is no trace, or could not be taken over.
+    /// An imported file is not a trace, or could not be copied.
     pub(crate) fn not_added(error: &EngineError) -> Self {
         let (status, code, title) = match error {
             EngineError::Unwritable { .. } => (
@@ -343,7 +343,7 @@ impl Problem {
         }
     }
 
-    /// A run that cannot be opened.
+    /// The run cannot be opened.
     pub(crate) fn unreadable(error: &EngineError) -> Self {
         let new = |detail: String| {
             Self::new(
@@ -365,7 +365,7 @@ impl Problem {
         }
     }
 
-    /// A run that cannot be opened, with what the engine knows about it.
+    /// The run cannot be opened; the engine knows the details.
     pub(crate) fn unreadable_run(problem: &RunProblem) -> Self {
         let place = match problem.offset {
             Some(offset) => format!("{}, byte {offset}", problem.file),
@@ -382,7 +382,7 @@ impl Problem {
         out
     }
 
-    /// What is wrong and what to do, as one line.
+    /// Returns the problem and its fix as one line.
     pub(crate) fn in_one_line(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.detail),
@@ -414,7 +414,7 @@ struct Shape<'a> {
 }
 
 impl Problem {
-    /// The body of its answer.
+    /// Serializes the body of the response.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(&Shape {
             r#type: format!("urn:stepscope:{}", self.code),

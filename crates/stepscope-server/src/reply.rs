@@ -1,4 +1,4 @@
-//! Answers about a run: opened, asked, encoded, cached and cancelled in one place.
+//! Responses about a run: opens the run, runs the query, encodes, caches and cancels.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{self, Columns};
 
-/// Answers below this size are not worth compressing.
+/// Smallest compressed response, bytes.
 const COMPRESS_FROM_BYTES: usize = 1_400;
 
-/// Something that can travel.
+/// A response body.
 pub(crate) trait Encode {
     /// Its media type.
     const MEDIA_TYPE: &'static str;
 
-    /// Its bytes.
+    /// Returns its bytes.
     fn encode(&self) -> Result<Vec<u8>, Problem>;
 }
 
-/// Travels as JSON.
+/// A body that is encoded as JSON.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -45,7 +45,7 @@ impl<T: Serialize> Encode for Json<T> {
 }
 
 impl<T: Serialize> Json<T> {
-    /// An answer that nobody keeps.
+    /// Returns a response that clients must not cache.
     pub(crate) fn uncached(&self, status: StatusCode) -> Response {
         match self.encode() {
             Ok(body) => {
@@ -74,7 +74,7 @@ impl Encode for Columns {
 /// A request about one run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunRequest {
-    /// The run's id, whatever the client wrote there.
+    /// The run's id, not yet validated.
     pub(crate) id: String,
     /// The last part of the path (`{event}`), if the route has one.
     pub(crate) item: Option<String>,
@@ -85,12 +85,12 @@ pub(crate) struct RunRequest {
 }
 
 impl RunRequest {
-    /// A header's text.
+    /// Returns the text of a header.
     pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The number of the event in the path.
+    /// Parses the event id in the path.
     pub(crate) fn event(&self) -> Result<stepscope_store::EventId, Problem> {
         let text = self.item.as_deref().unwrap_or_default();
         text.parse()
@@ -104,7 +104,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // A path that cannot be decoded is a run that does not exist.
+        // A path that cannot be decoded names no existing run.
         let path = RawPathParams::from_request_parts(parts, state)
             .await
             .ok()
@@ -124,7 +124,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunRequest {
     }
 }
 
-/// Stops the work when the answer is not waited for any more (the connection was closed).
+/// Cancels the work when the request is dropped because the connection closed.
 pub(crate) struct StopOnDrop(pub(crate) Arc<Cancel>);
 
 impl Drop for StopOnDrop {
@@ -133,7 +133,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Opens the run, asks `query` on a thread that may block, and sends what it says.
+/// Opens the run, runs `query` on a blocking thread, and returns its response.
 pub(crate) async fn about_run<A, Q>(state: &Arc<State>, request: RunRequest, query: Q) -> Response
 where
     A: Encode,
@@ -211,7 +211,7 @@ where
     }
 }
 
-/// What the client has, and what it may keep.
+/// Cache validators of the request and cache headers of the response.
 struct Caching {
     etag: String,
     immutable: bool,
@@ -262,7 +262,7 @@ fn gzip(body: &[u8]) -> Result<Vec<u8>, Problem> {
 
 impl From<Cancelled> for Problem {
     fn from(_: Cancelled) -> Self {
-        // Nobody reads it: the connection is gone.
+        // Not received: the connection is closed.
         Self::internal("the request was cancelled")
     }
 }

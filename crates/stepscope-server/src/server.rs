@@ -1,4 +1,4 @@
-//! Listening, serving and stopping.
+//! Listening, serving and shutdown.
 
 use std::future::Future;
 use std::io;
@@ -23,13 +23,13 @@ use crate::routes;
 use crate::state::State;
 use crate::viewer::Viewer;
 
-/// Connections that are served at the same time; more wait in the system's queue.
+/// Maximum number of simultaneous connections; further ones wait in the system's queue.
 const CONNECTIONS: usize = 512;
-/// How long a client may take to send the head of a request; idle connections end after it.
+/// Timeout of a request's headers and of idle connections.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may refuse to take bytes of an answer.
+/// Timeout of a client that stops receiving a response.
 const WRITE_STALL: Duration = Duration::from_mins(1);
-/// How long answers that are under way may take once the server stops.
+/// Time that responses in progress have after a shutdown starts.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not serve yet.
@@ -40,7 +40,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. A port that is in use is an error that names it and the way out.
+    /// Starts listening.
+    ///
+    /// # Errors
+    ///
+    /// If the port is in use: the error names the port and a fix.
     pub fn bind(options: ServerOptions, engine: Arc<Engine>) -> Result<Self, ServerError> {
         let (address, port) = (options.address, options.port);
         if !address.is_loopback() && options.token.as_ref().is_none_or(String::is_empty) {
@@ -65,12 +69,12 @@ impl Server {
         })
     }
 
-    /// Where it listens; the real port when 0 was asked for.
+    /// Returns the listening address, with the actual port if port 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` is ready, then lets answers that are under way end.
+    /// Serves until `shutdown` is ready, then lets responses in progress finish.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let routes = routes::router(Arc::clone(&self.state));
@@ -88,7 +92,8 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             let Ok((stream, peer)) = accepted else {
-                // Out of file descriptors, or the client has gone: others still want answers.
+                // No file descriptors left, or the client disconnected: continue with other
+                // connections.
                 sleep(Duration::from_millis(50)).await;
                 continue;
             };
@@ -100,19 +105,19 @@ impl Server {
             let (routes, stopping) = (routes.clone(), self.state.stopping.subscribe());
             connections.spawn(async move {
                 let (_permit, _place) = (permit, place);
-                // Errors are the client's: it went away, or it does not speak HTTP.
+                // Errors are the client's: it disconnected, or it does not speak HTTP.
                 let _ = serve_connection(stream, routes, stopping).await;
             });
         }
         self.state.stopping.send_replace(true);
         let all = async { while connections.join_next().await.is_some() {} };
-        // Whoever is not done by then is cut off.
+        // Connections that exceed the grace period are closed.
         let _ = timeout(GRACE, all).await;
         connections.abort_all();
         Ok(())
     }
 
-    /// Serves on a runtime of its own until `shutdown` is ready. For programs without one.
+    /// Serves on its own runtime until `shutdown` is ready. For programs without a runtime.
     pub fn run_blocking(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -120,13 +125,13 @@ impl Server {
             .enable_all()
             .build()?;
         let result = runtime.block_on(self.run(shutdown));
-        // Queries and imports that nobody waits for any more do not hold up the exit.
+        // Abandoned queries and imports do not delay the exit.
         runtime.shutdown_background();
         result
     }
 }
 
-/// Listens and serves until Ctrl+C; `listening` is told where before the first request.
+/// Listens and serves until Ctrl+C; calls `listening` with the address before the first request.
 pub fn serve_blocking(
     options: ServerOptions,
     engine: Arc<Engine>,
@@ -135,27 +140,30 @@ pub fn serve_blocking(
     let server = Server::bind(options, engine)?;
     listening(server.local_addr());
     server.run_blocking(async {
-        // Where signals cannot be listened to, the system's default ends the program.
+        // If signal handling is unavailable, the system's default ends the program.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     })
 }
 
-/// The routes alone, without a socket: for tests and for servers of other programs.
+/// Returns the router without a socket: for tests and for servers of other programs.
 pub fn app(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Router {
     routes::router(State::new(options, engine, viewer))
 }
 
-/// Serves one connection until it ends, or until the response under way has left once `stopping` is true.
+/// Serves one connection until it ends, or once `stopping` is true, until the current response is
+/// sent.
 ///
-/// Fails when the client leaves in the middle of a response, stalls, or does not speak HTTP.
+/// # Errors
+///
+/// The client disconnects during a response, stalls, or does not speak HTTP.
 pub(crate) async fn serve_connection(
     stream: TcpStream,
     routes: Router,
     mut stopping: tokio::sync::watch::Receiver<bool>,
 ) -> hyper::Result<()> {
-    // Small answers should not wait for more bytes.
+    // Sends small responses without delay.
     let _ = stream.set_nodelay(true);
     let mut stream = Box::pin(TimeoutStream::new(stream));
     stream.as_mut().set_write_timeout_pinned(Some(WRITE_STALL));

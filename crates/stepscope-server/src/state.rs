@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io::Read;
@@ -13,10 +13,10 @@ use crate::opening::Runs;
 use crate::options::ServerOptions;
 use crate::viewer::Viewer;
 
-/// Events that a slow listener may lag behind before it misses some.
+/// Number of events that a slow listener may lag behind before it loses events.
 const EVENT_BACKLOG: usize = 256;
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) runs: Arc<Runs>,
@@ -24,11 +24,11 @@ pub(crate) struct State {
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
     pub(crate) events: broadcast::Sender<LiveEvent>,
-    /// Queries that may run at the same time.
+    /// Limits the number of simultaneous queries.
     pub(crate) permits: Arc<Semaphore>,
-    /// One writer of notes at a time.
+    /// Serialises writers of notes.
     pub(crate) notes: Mutex<()>,
-    /// Id of the example run, once somebody asked for it.
+    /// Id of the example run, once imported.
     pub(crate) example: Mutex<Option<String>>,
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -65,18 +65,18 @@ impl State {
         self.runs.engine()
     }
 
-    /// Whether answers may be compressed: only when the network is not this machine's own.
+    /// Returns whether to compress responses: not on loopback.
     pub(crate) fn compress(&self) -> bool {
         !self.options.address.is_loopback()
     }
 }
 
-/// 128 random bits in hexadecimal.
+/// Returns 128 random bits in hexadecimal.
 pub(crate) fn random_token() -> String {
     let mut bytes = [0_u8; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {
-        // The standard library seeds its hasher from the system's random numbers.
+        // The standard library seeds its hasher from the system's random source.
         let seed = std::collections::hash_map::RandomState::new();
         for (index, half) in bytes.chunks_mut(8).enumerate() {
             half.copy_from_slice(&seed.hash_one((index, std::process::id())).to_le_bytes());
@@ -85,7 +85,8 @@ pub(crate) fn random_token() -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// Differs between builds of the program, so that a browser's cache never mixes their answers.
+/// Returns a tag that differs between builds of the program, so that browser caches never mix their
+/// responses.
 fn build_tag() -> String {
     let mut hasher = rustc_hash::FxHasher::default();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);

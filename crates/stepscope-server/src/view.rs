@@ -1,4 +1,4 @@
-//! One opened run as the routes see it: the trace, its clock, and what is worked out once.
+//! An opened run as the routes use it: the trace, its clock, and an index computed once.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use stepscope_model::{Dur, SliceKind, Time, TrackId, TrackKind};
 
 use crate::ns::RunClock;
 
-/// A run with what the routes need of it beside the trace. Cheap to clone.
+/// A run with its index and clock. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RunView {
     /// The opened run.
@@ -16,22 +16,22 @@ pub(crate) struct RunView {
     parts: Arc<RunIndex>,
 }
 
-/// What is worked out once per run.
+/// Data computed once per run.
 struct RunIndex {
     clock: RunClock,
     span: Range<Time>,
     fit: Range<Time>,
     outside: u64,
     labels_only: bool,
-    /// The run's content under this build of the program.
+    /// Hash of the run's content and the build of the program.
     tag: String,
     /// Track ids in display order, parents before their children.
     order: Vec<TrackId>,
-    /// Position in `order` behind the last descendant of each track, by track id.
+    /// Position in `order` after the last descendant of each track, by track id.
     subtree_end: Vec<usize>,
     /// Position in `order`, by track id.
     position: Vec<usize>,
-    /// First begin and last end of each track's events, by track id.
+    /// Earliest start and latest end of each track's events, by track id.
     extent: Vec<Option<Range<Time>>>,
 }
 
@@ -64,44 +64,45 @@ impl RunView {
         }
     }
 
-    /// The run's clock.
+    /// Returns the run's clock.
     pub(crate) fn clock(&self) -> RunClock {
         self.parts.clock
     }
 
-    /// First and last moment of the run.
+    /// Returns the time range of the run.
     pub(crate) fn span(&self) -> Range<Time> {
         self.parts.clock.start()..self.parts.span.end
     }
 
-    /// The range that "fit" shows: all of the run, or its core when stray events lie far outside.
+    /// Returns the range of the command "fit": the whole run, or its core if outliers lie far
+    /// outside.
     pub(crate) fn fit(&self) -> Range<Time> {
         self.parts.fit.clone()
     }
 
-    /// Events that begin outside of [`Self::fit`].
+    /// Returns the number of events that start outside of [`Self::fit`].
     pub(crate) fn outside(&self) -> u64 {
         self.parts.outside
     }
 
-    /// Whether no device worked and most slices are labels that the program set: their names then
-    /// tell them apart, their kinds do not.
+    /// Returns whether the run has no device work and most slices are labels of the program:
+    /// colours then follow names instead of kinds.
     pub(crate) fn labels_only(&self) -> bool {
         self.parts.labels_only
     }
 
-    /// What `content_hash`, `v` and `ETag` hold: changes with the content of the run and with the
-    /// program, so that no cache mixes answers of two builds.
+    /// Returns the value of `content_hash`, `v` and `ETag`. It changes with the run's content and
+    /// with the program, so that no cache mixes responses of two builds.
     pub(crate) fn tag(&self) -> &str {
         &self.parts.tag
     }
 
-    /// All tracks in display order: parents before their children.
+    /// Returns all tracks in display order: parents before their children.
     pub(crate) fn order(&self) -> &[TrackId] {
         &self.parts.order
     }
 
-    /// The track and all tracks below it, in display order.
+    /// Returns the track and its descendants in display order.
     pub(crate) fn subtree(&self, track: TrackId) -> &[TrackId] {
         let from = self.parts.position.get(track.index());
         let to = self.parts.subtree_end.get(track.index());
@@ -111,14 +112,14 @@ impl RunView {
         }
     }
 
-    /// First begin and last end of the track's events.
+    /// Returns the earliest start and latest end of the track's events.
     pub(crate) fn extent(&self, track: TrackId) -> Option<Range<Time>> {
         self.parts.extent.get(track.index()).cloned().flatten()
     }
 }
 
-/// Depth first, siblings in the order of the store. A track whose parents form a ring is put at
-/// the top.
+/// Returns a depth-first order with siblings in the store's order. A track whose parents form a
+/// cycle becomes a root.
 fn display_order(run: &Run) -> (Vec<TrackId>, Vec<usize>, Vec<usize>) {
     let tracks = run.trace.tracks();
     let count = tracks.len();
@@ -135,7 +136,7 @@ fn display_order(run: &Run) -> (Vec<TrackId>, Vec<usize>, Vec<usize>) {
     let mut order = Vec::with_capacity(count);
     let mut position = vec![usize::MAX; count];
     let mut subtree_end = vec![0; count];
-    // Tracks of a ring hang below no root: they are visited last, each as a root of its own.
+    // Tracks in a cycle are below no root: they come last, each as a root.
     for root in roots.into_iter().chain(0..count) {
         if position[root] != usize::MAX {
             continue;
@@ -176,22 +177,24 @@ fn extent(run: &Run, track: TrackId) -> Option<Range<Time>> {
     Some(*first..last.into_iter().flatten().max()?)
 }
 
-/// Events that are looked at to find the core of a run.
+/// Number of sampled events that determine the core of a run.
 const SAMPLE: usize = 1 << 14;
-/// A core that is shorter than this share of the run has strays around it.
+/// A core shorter than the run divided by this has outliers.
 const STRAY_RATIO: i128 = 1_000;
-/// The same of few events, where one of 16 (at most [`MOST_STRAYS`]) is left out at either end.
+/// The same ratio for few events; up to 1 of 16 events (at most [`MOST_STRAYS`]) are excluded at
+/// either end.
 const STRAY_RATIO_OF_FEW: i128 = 1_000_000;
 /// See [`STRAY_RATIO_OF_FEW`].
 const MOST_STRAYS: usize = 4;
-/// Fewer events have no core.
+/// Minimum number of events of a core.
 const LEAST_EVENTS: usize = 16;
-/// So many events are no longer few.
+/// From this number of events on, [`STRAY_RATIO`] applies.
 const MANY_EVENTS: usize = 200 * MOST_STRAYS;
 
-/// All of the run, unless 99 of 100 events lie within a thousandth of it (of few events: most, within
-/// a millionth): then that core with a tenth of its length on either
-/// side. (One event with a damaged time would otherwise squeeze the whole run into one pixel.)
+/// Returns the whole run, or its core plus a tenth of its length on either side. The core exists if
+/// 99 % of the events lie within a thousandth of the run (with few events: most of them within a
+/// millionth). Otherwise one event with a damaged timestamp would compress the whole run into one
+/// pixel.
 fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
     let trace = &run.trace;
     let all = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
@@ -230,7 +233,7 @@ fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
     low.saturating_sub(margin).max(span.start)..high.saturating_add(margin).min(span.end)
 }
 
-/// Counts the slices and instants that begin outside of a range. Logarithmic for each track.
+/// Counts the slices and instants that start outside of a range. Logarithmic per track.
 fn outside(run: &Run, range: &Range<Time>) -> u64 {
     let trace = &run.trace;
     let beyond = |times: &[Time]| {
@@ -245,7 +248,7 @@ fn outside(run: &Run, range: &Range<Time>) -> u64 {
         .sum()
 }
 
-/// Whether more than half of a sample of the slices are labels, and no device has a queue.
+/// Returns whether more than half of a sample of the slices are labels, and no device has a queue.
 fn labels_only(run: &Run) -> bool {
     let trace = &run.trace;
     let tracks = trace.tracks();
@@ -270,16 +273,16 @@ fn labels_only(run: &Run) -> bool {
     labels * 2 > seen
 }
 
-/// Keeps the parts of the runs seen last, without keeping the runs themselves in memory: that is
-/// the engine's decision.
+/// Cache of the indexes of the most recent runs. It holds weak references: the engine decides which
+/// runs stay in memory.
 #[derive(Default)]
 pub(crate) struct Views(Mutex<Vec<(Weak<Run>, Arc<RunIndex>)>>);
 
-/// Runs whose parts are kept.
+/// Maximum number of cached indexes.
 const KEPT: usize = 16;
 
 impl Views {
-    /// The view of an opened run.
+    /// Returns the view of an opened run.
     pub(crate) fn view(&self, run: Arc<Run>, build: &str) -> RunView {
         let of =
             |known: &(Weak<Run>, Arc<RunIndex>)| std::ptr::eq(known.0.as_ptr(), &raw const *run);

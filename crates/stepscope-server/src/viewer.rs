@@ -1,7 +1,7 @@
-//! The viewer's files, from inside the binary.
+//! The viewer's files, embedded in the binary.
 //!
-//! `ui/dist` is built by `cargo xtask ui` and embedded when this crate is compiled. Without it the
-//! crate compiles too, and every page says how to get the viewer.
+//! `cargo xtask ui` builds `ui/dist`, and this crate embeds it at compile time. Without `ui/dist`
+//! the crate still compiles, and every page explains how to get the viewer.
 
 use std::borrow::Cow;
 
@@ -22,24 +22,25 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// What was embedded when this crate was compiled.
+    /// Returns the files that were embedded at compile time.
     pub fn embedded() -> Self {
         Self {
             file: |path| Embedded::get(path).map(|file| file.data),
         }
     }
 
-    /// Another source: gives the content of a file by its path below `dist`. For tests.
+    /// Returns a viewer with another source; `file` returns the content by path below `dist`. For
+    /// tests.
     pub fn from_source(file: fn(&str) -> Option<Cow<'static, [u8]>>) -> Self {
         Self { file }
     }
 
-    /// Whether there is a viewer.
+    /// Returns whether the viewer is embedded.
     pub fn is_built(&self) -> bool {
         self.page().is_some()
     }
 
-    /// The page that loads the viewer.
+    /// Returns the page that loads the viewer.
     pub(crate) fn page(&self) -> Option<Cow<'static, [u8]>> {
         (self.file)("index.html")
     }
@@ -56,7 +57,7 @@ impl Viewer {
                 Some((Some(coding), packed))
             })
             .unwrap_or((None, plain));
-        // Names under assets/ hold a hash of the content.
+        // Names under assets/ contain a hash of the content.
         let hashed = path.starts_with("assets/");
         let keep = if hashed {
             "public, max-age=31536000, immutable"

@@ -1,8 +1,8 @@
-//! Which addresses may be captured from, and where they lead.
+//! Which addresses captures may connect to, and their resolution.
 //!
-//! A page that reached this server must not be able to use it to reach others: what counts is where
-//! a name leads, not how it is written. Only loopback is allowed, and what `--capture-to` named.
-//! The address that was checked is the one that is connected to: a name is looked up once.
+//! A page served here must not use this server to reach other machines. Therefore the check applies
+//! to the resolved IP address, not to the name. Loopback and the hosts of `--capture-to` are
+//! allowed. The client connects to the checked address: a name is resolved once.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,17 +16,17 @@ use crate::problem::Problem;
 
 /// Longest address: the longest host name, brackets, a port, and a scheme.
 const MAX_LEN: usize = 253 + 32;
-/// How long a name may take to be looked up.
+/// Timeout of a name lookup.
 const LOOKUP: Duration = Duration::from_secs(3);
-/// How long one of a name's several addresses may take to say whether somebody listens there.
+/// Timeout of the connection test of one address of a name.
 const PROBE: Duration = Duration::from_millis(500);
-/// Addresses of one name that are tried.
+/// Maximum number of tested addresses of one name.
 const MAX_TRIED: usize = 4;
 
-/// Addresses of cloud machines that hand out credentials to whoever asks from the machine itself.
+/// Metadata address of cloud machines, which returns credentials to any local program.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Where captures may go beyond loopback.
+/// Hosts that captures may connect to in addition to loopback.
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
     names: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// Names and addresses without a port, as `--capture-to` takes them.
+    /// Parses the names and addresses (without port) of `--capture-to`.
     pub(crate) fn new(hosts: &[String]) -> Self {
         let mut allowed = Self::default();
         for host in hosts {
@@ -46,13 +46,14 @@ impl Allowed {
         allowed
     }
 
-    /// Whether `address`, which the name `host` led to, may be captured from.
+    /// Returns whether captures may connect to `address`, which `host` resolved to.
     fn permits(&self, host: &str, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if address.is_loopback() || self.addresses.contains(&address) {
             return true;
         }
-        // Whoever answers for a name decides where it leads; these are no programs to profile.
+        // The name's DNS server chooses the address. These special addresses are never profiled
+        // programs.
         let special = match address {
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
             IpAddr::V6(v6) => v6.is_unicast_link_local() || v6 == METADATA_V6,
@@ -62,17 +63,17 @@ impl Allowed {
     }
 }
 
-/// One program to capture from.
+/// A program to capture.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
-    /// As the user wrote it.
+    /// The address as the user wrote it.
     pub(crate) address: String,
-    /// Where it leads; `None` when the name was not found.
+    /// The resolved address; `None` if the name was not found.
     pub(crate) at: Option<SocketAddr>,
 }
 
-/// Checks all addresses, in the order given. Names that are not found are targets all the same:
-/// the others can still be captured.
+/// Resolves and checks all addresses, in the given order. A name that is not found is still a
+/// target: the other programs can be captured.
 pub(crate) async fn find(urls: &[String], allowed: &Allowed) -> Result<Vec<Target>, Problem> {
     let mut asked = Vec::new();
     for url in urls {
@@ -104,7 +105,7 @@ pub(crate) async fn find(urls: &[String], allowed: &Allowed) -> Result<Vec<Targe
     let mut targets: Vec<Target> = Vec::new();
     for (((host, _), url), addresses) in asked.iter().zip(urls).zip(found) {
         let address = shown(url.trim());
-        // All of them: which one is connected to must not be a matter of luck.
+        // Checks all addresses of the name: the result must not depend on which one is used.
         let refused = addresses.iter().find(|at| !allowed.permits(host, at.ip()));
         if let Some(at) = refused {
             return Err(Problem::capture_forbidden(&address, host, at.ip()));
@@ -122,7 +123,8 @@ pub(crate) async fn find(urls: &[String], allowed: &Allowed) -> Result<Vec<Targe
     Ok(targets)
 }
 
-/// `localhost` leads to two addresses, and many programs listen on one of them only.
+/// Returns the first address that accepts a connection: `localhost` has two addresses, and many
+/// programs listen on one only.
 async fn the_listening_one(mut addresses: Vec<SocketAddr>) -> Option<SocketAddr> {
     addresses.sort_by_key(SocketAddr::is_ipv6);
     addresses.dedup();
@@ -136,7 +138,7 @@ async fn the_listening_one(mut addresses: Vec<SocketAddr>) -> Option<SocketAddr>
     addresses.first().copied()
 }
 
-/// Host and port, or what is wrong.
+/// Returns host and port, or the reason why the address is invalid.
 fn parse(url: &str) -> Result<(String, u16), String> {
     if url.is_empty() {
         return Err("it is empty".to_owned());
@@ -185,7 +187,7 @@ fn parse(url: &str) -> Result<(String, u16), String> {
     }
 }
 
-/// What may be repeated to the user: short, and without control characters.
+/// Returns the text for messages: truncated, without control characters.
 pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut out = String::new();

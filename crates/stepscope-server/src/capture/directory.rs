@@ -1,11 +1,11 @@
-//! The directory of captured runs: the first that is served and writable.
+//! The directory for captured runs: the first served directory that is writable.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::problem::Problem;
 
-/// Finds the directory that captured runs are written into: the first writable one of `paths`.
+/// Returns the directory for captured runs: the first writable one of `paths`.
 pub(crate) fn find(paths: &[PathBuf]) -> Result<PathBuf, Problem> {
     let mut reasons = Vec::new();
     for path in paths {
@@ -20,11 +20,11 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<PathBuf, Problem> {
     Err(Problem::no_capture_directory(&reasons))
 }
 
-/// Whether a session can be written below `folder`. Leaves nothing behind and changes no time:
-/// the file that is tried has no name.
+/// Checks whether a session can be written below `folder`. The test creates an unnamed file, so it
+/// leaves no trace and changes no modification time.
 fn check(folder: &Path) -> Result<(), &'static str> {
     let real = folder.canonicalize();
-    // Where sessions go; as much of it as exists.
+    // The directories of sessions, as far as they exist.
     let below = ["plugins/profile", "plugins"].map(|below| folder.join(below));
     let target = below.iter().find(|path| path.exists());
     if let (Ok(real), Some(Ok(target))) = (&real, target.map(|path| path.canonicalize()))
@@ -41,7 +41,8 @@ fn check(folder: &Path) -> Result<(), &'static str> {
             ErrorKind::PermissionDenied => Err("no permission to write there"),
             ErrorKind::ReadOnlyFilesystem => Err("the file system is read-only"),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Err("the disk is full"),
-            // Not every file system knows files without a name; the capture itself will tell.
+            // Some file systems lack unnamed files; an unwritable directory then fails the capture
+            // itself.
             _ => Ok(()),
         },
         Ok(()) => Ok(()),

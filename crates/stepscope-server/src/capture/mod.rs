@@ -1,4 +1,4 @@
-//! Captures that were asked for over HTTP: one at a time, on a thread of its own.
+//! Captures that clients request over HTTP: one at a time, on its own thread.
 //!
 //! ```text
 //! POST body -> params (checked) -> address (looked up, allowed) -> thread: stepscope_remote
@@ -6,8 +6,8 @@
 //!              GET, event stream <- wire <----'     files -> served directory -> run
 //! ```
 //!
-//! A capture goes on when the client that asked for it has gone: the program is being recorded, and
-//! the run appears in the list. The last few that ended are remembered for those who ask late.
+//! A capture continues when the requesting client disconnects: the program is being recorded, and
+//! the run appears in the list. The most recent ended captures stay available.
 
 pub(crate) mod address;
 pub(crate) mod directory;
@@ -28,17 +28,17 @@ use crate::capture::progress::Progress;
 use crate::opening::Runs;
 use crate::problem::Problem;
 
-/// Captures that are remembered, the running one included.
+/// Maximum number of captures in the list, the running one included.
 const MAX_REMEMBERED: usize = 16;
-/// How long an ended capture is remembered.
+/// How long an ended capture stays in the list.
 const REMEMBERED: Duration = Duration::from_mins(10);
-/// Listeners hear of passing time this often.
+/// Interval of progress events.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The captures of one server.
 pub(crate) struct Captures {
     pub(crate) allowed: Allowed,
-    /// Tells the captures of this server from those of the one before it.
+    /// Prefix of capture ids; it differs for each server process.
     prefix: String,
     history: Mutex<CaptureHistory>,
 }
@@ -50,7 +50,7 @@ struct CaptureHistory {
     captures: VecDeque<Arc<Capture>>,
 }
 
-/// One capture.
+/// A capture.
 pub(crate) struct Capture {
     pub(crate) id: String,
     control: CaptureControl,
@@ -71,7 +71,7 @@ impl Captures {
         }
     }
 
-    /// The capture of that id, unless it ended long ago.
+    /// Returns the capture of that id, unless it was removed from the list.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Capture>> {
         let mut history = lock(&self.history);
         history.forget_old();
@@ -79,13 +79,13 @@ impl Captures {
         captures.find(|capture| capture.id == id).cloned()
     }
 
-    /// The capture that is under way.
+    /// Returns the running capture.
     pub(crate) fn running(&self) -> Option<Arc<Capture>> {
         lock(&self.history).running()
     }
 
-    /// Starts a capture unless one is under way. `request` lacks only the addresses; `changed` is called
-    /// when the capture makes progress.
+    /// Starts a capture unless one is running. `request` lacks only the addresses; `changed` is
+    /// called after each change of progress.
     pub(crate) fn start(
         &self,
         targets: &[Target],
@@ -120,7 +120,7 @@ impl Captures {
             changed: Box::new(changed),
         };
         let thread = std::thread::Builder::new().name("stepscope-captures".to_owned());
-        // Without a thread the worker is dropped, which ends the capture as failed.
+        // If the thread cannot start, the worker is dropped, which ends the capture as failed.
         match thread.spawn(move || worker.run(&request)) {
             Ok(_) => Ok(capture),
             Err(error) => Err(Problem::internal(format!(
@@ -149,20 +149,20 @@ impl CaptureHistory {
 }
 
 impl Capture {
-    /// The current progress. Hold it briefly: it blocks changes.
+    /// Returns the current progress. The reference blocks changes: drop it soon.
     pub(crate) fn progress(&self) -> watch::Ref<'_, Progress> {
         self.progress.borrow()
     }
 
-    /// Waits until it has ended, at most this long.
+    /// Waits until the capture has ended, at most `most`.
     pub(crate) async fn wait(&self, most: Duration) {
         let mut progress = self.progress.subscribe();
         let ended = progress.wait_for(|progress| progress.phase.ended());
-        // Late is fine: the caller looks how far it is.
+        // A timeout is not an error: the caller reads the progress.
         let _ = tokio::time::timeout(most, ended).await;
     }
 
-    /// Ends the recording early and keeps what there is; asked again, gives it up.
+    /// Ends the recording early and keeps its data; a second call discards the capture.
     pub(crate) fn stop(&self) {
         let mut again = false;
         self.progress.send_modify(|progress| {
@@ -179,7 +179,7 @@ impl Capture {
         }
     }
 
-    /// Why another capture cannot begin.
+    /// Returns the problem that this capture is still running.
     pub(crate) fn in_the_way(&self) -> Problem {
         let hosts: Vec<String> = {
             let progress = self.progress.borrow();
@@ -190,11 +190,11 @@ impl Capture {
     }
 }
 
-/// Runs one capture on its thread. Listeners see its end, however it ends.
+/// Runs one capture on its thread. Listeners receive its end in every case.
 struct Worker {
     capture: Arc<Capture>,
     runs: Arc<Runs>,
-    /// Called after each change that listeners should see.
+    /// Callback after each change that listeners should receive.
     changed: Box<dyn Fn(&Capture) + Send + Sync>,
 }
 
@@ -225,7 +225,7 @@ impl Worker {
     }
 
     fn end(&self, how: impl FnOnce(&mut Progress)) {
-        // Whoever sees that it has ended may begin the next one.
+        // After this store, a client that sees the end may start the next capture.
         *lock(&self.capture.ended) = Some(Instant::now());
         self.capture.progress.send_modify(how);
         (self.changed)(&self.capture);
@@ -240,7 +240,7 @@ impl Drop for Worker {
     }
 }
 
-/// The run that a capture left, found at once and not by the watcher's next look.
+/// Returns the run that a capture wrote. Scans now instead of waiting for the watcher's next scan.
 fn run_of(engine: &Engine, report: &CaptureReport) -> Option<String> {
     let real = |path: &Path| path.canonicalize().ok();
     let written: Vec<PathBuf> = report

@@ -1,4 +1,4 @@
-//! What a capture was asked for: every field is checked, an unknown one is refused by name.
+//! Parameters of a capture: every field is checked, and an unknown field is rejected by name.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stepscope_remote::{CaptureRequest, Interval, OptionValue};
 use super::address::shown;
 use crate::problem::Problem;
 
-/// Most programs that are captured at once.
+/// Maximum number of programs in one capture.
 const MAX_HOSTS: usize = 64;
 /// Longest capture, ms.
 pub(crate) const MAX_DURATION_MS: u64 = 3_600_000;
@@ -19,14 +19,14 @@ const MAX_OPTIONS: usize = 64;
 const MAX_KEY_LEN: usize = 128;
 const MAX_VALUE_LEN: usize = 4_096;
 
-/// The addresses as written, and everything else that the client needs but addresses and folder.
+/// Addresses as written, and the client's options except resolved addresses and directory.
 pub(crate) struct CaptureParams {
     pub(crate) urls: Vec<String>,
     pub(crate) duration: Duration,
     pub(crate) request: CaptureRequest,
 }
 
-/// Reads the body of `POST /capture`.
+/// Parses the body of `POST /capture`.
 pub(crate) fn parse(body: &[u8]) -> Result<CaptureParams, Problem> {
     let fields: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request("body", error.to_string()))?;
@@ -98,7 +98,7 @@ fn number(
     })
 }
 
-/// Of numbers whose bounds are small.
+/// Converts a number whose bounds fit into 32 bits.
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

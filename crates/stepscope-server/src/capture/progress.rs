@@ -1,7 +1,7 @@
-//! How far a capture is: what the client tells, put together for those who look.
+//! Progress of a capture, computed from the client's events.
 //!
-//! Words of the program that was captured go no further than this: what is told about a failure is
-//! its stage, in our words. Nobody can read through us what some port of this machine says.
+//! Text from the captured program is never forwarded: a failure is described by its stage in our
+//! words. Otherwise a client could read through this server what other ports of this machine send.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stepscope_remote::{CaptureEvent, CaptureReport, Stage};
 
 use super::address::Target;
 
-/// What the whole capture is doing, or how it ended.
+/// State of the whole capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Connecting,
@@ -18,10 +18,10 @@ pub(crate) enum Phase {
     Collecting,
     /// At least one program's profile is in the run.
     Done,
-    /// All that answered recorded nothing.
+    /// All programs that answered recorded nothing.
     Empty,
     Failed,
-    /// Given up by the user, nothing was kept.
+    /// Cancelled by the user; nothing was saved.
     Cancelled,
 }
 
@@ -34,7 +34,7 @@ impl Phase {
     }
 }
 
-/// What one program is doing, or how it ended.
+/// State of one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostState {
     Connecting,
@@ -45,23 +45,23 @@ pub(crate) enum HostState {
     Failed(Stage),
 }
 
-/// One program.
+/// A program.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
-    /// As the user wrote it.
+    /// The address as the user wrote it.
     pub(crate) address: String,
-    /// As the client knows it; `None` when its name was not found.
+    /// The address as the client knows it; `None` if its name was not found.
     at: Option<String>,
     pub(crate) state: HostState,
-    /// What the client said of a failure, without words of the other side.
+    /// The client's description of a failure, without text from the program.
     said: String,
-    /// Of its profile, once it is saved.
+    /// Size of its profile, once saved.
     pub(crate) bytes: u64,
     pub(crate) events: u64,
 }
 
 impl Host {
-    /// Why it failed, in one sentence; `None` when it did not.
+    /// Returns the cause of a failure as one sentence; `None` without a failure.
     pub(crate) fn message(&self) -> Option<String> {
         let HostState::Failed(stage) = self.state else {
             return None;
@@ -85,27 +85,27 @@ impl Host {
     }
 }
 
-/// How far a capture is.
+/// Progress of a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    /// Grows with every change, so that late news are known to be old.
+    /// Sequence number; grows with every change, so that receivers can discard stale updates.
     pub(crate) seq: u64,
     pub(crate) phase: Phase,
-    /// Somebody asked to end it early.
+    /// A client requested an early end.
     pub(crate) stopping: bool,
-    /// 1 for the first try.
+    /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
     pub(crate) elapsed: Duration,
     pub(crate) total: Duration,
     pub(crate) hosts: Vec<Host>,
     /// Id of the captured run.
     pub(crate) run: Option<String>,
-    /// Why all of it failed, when no single program is the reason.
+    /// Why the whole capture failed, if no single program is the cause.
     pub(crate) message: Option<String>,
 }
 
 impl Progress {
-    /// Of a capture that begins.
+    /// Returns the progress at the start of a capture.
     pub(crate) fn new(targets: &[Target], total: Duration) -> Self {
         let host = |target: &Target| Host {
             address: target.address.clone(),
@@ -131,7 +131,8 @@ impl Progress {
         }
     }
 
-    /// Takes in what the client tells. `true` when it is worth telling at once.
+    /// Applies an event of the client. Returns whether listeners should receive the change
+    /// immediately.
     pub(crate) fn apply(&mut self, event: CaptureEvent) -> bool {
         if self.phase.ended() {
             return false;
@@ -146,7 +147,7 @@ impl Progress {
                 self.phase = Phase::Recording;
                 self.total = total;
                 self.elapsed = elapsed.min(total);
-                // The next one is close.
+                // The next event follows soon.
                 return before != self.phase;
             }
             CaptureEvent::Collecting { host } => {
@@ -160,7 +161,7 @@ impl Progress {
                 ..
             } => {
                 if let Some(host) = self.host(&host) {
-                    // What is empty is saved, too: it says that nothing happened.
+                    // An empty profile is saved, too: it shows that nothing was recorded.
                     if host.state != HostState::Empty {
                         host.state = HostState::Saved;
                     }
@@ -188,7 +189,7 @@ impl Progress {
         true
     }
 
-    /// The client is done; `run` is where the profile was found, if it left one.
+    /// Ends the capture; `run` is the id of the profile's run, if there is one.
     pub(crate) fn finish(&mut self, report: &CaptureReport, run: Option<String>) {
         for told in &report.hosts {
             let (state, bytes, events) = match &told.result {
@@ -214,12 +215,12 @@ impl Progress {
         self.end(phase, None);
     }
 
-    /// All of it failed.
+    /// Marks the whole capture as failed.
     pub(crate) fn fail(&mut self, message: String) {
         self.end(Phase::Failed, Some(message));
     }
 
-    /// Nobody could be reached: there was nothing to do for the client.
+    /// Marks the capture as failed because no program could be reached.
     pub(crate) fn fail_as_the_hosts_did(&mut self) {
         let phase = self.how_it_failed();
         self.end(phase, None);
@@ -252,7 +253,7 @@ impl Progress {
     }
 }
 
-/// The client quotes what the other side says as `('WORDS')`.
+/// Removes text of the other side, which the client quotes as `('WORDS')`.
 fn without_quotes(message: &str) -> String {
     match (message.find(" ('"), message.rfind("')")) {
         (Some(from), Some(to)) if from < to => {

@@ -1,4 +1,4 @@
-//! The events of an area, page by page, and the names among the events that a search finds.
+//! The events of an area in pages, and the names of the events that a search matches.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::view::RunView;
 use crate::wire::event::Brief;
 use crate::wire::stats::{EventsAnswer, NameRow, NamesAnswer};
 
-/// In which order the events come.
+/// Order of the events.
 #[derive(Clone, Copy)]
 enum Order {
     Start,
@@ -123,7 +123,7 @@ fn names_in(
     }))
 }
 
-/// The names that the request asks for; all without `q`.
+/// Returns the names that match the request; all names without `q`.
 fn names_asked(view: &RunView, params: &Params) -> Result<NameSet, Problem> {
     let mode = Mode::from_params(params)?;
     match params.text("q") {

@@ -19,7 +19,7 @@ use crate::reply::Json;
 use crate::state::State;
 use crate::wire::capture::CaptureRow;
 
-/// Longest time that an answer is held back for a capture to end, seconds.
+/// Maximum time that a response waits for the end of a capture, seconds.
 const MAX_WAIT_S: f64 = 60.0;
 
 #[derive(Serialize)]
@@ -49,14 +49,14 @@ async fn begin(
     let wanted = params::parse(&body.ok().ok_or_else(too_large)?)?;
     let mut request = wanted.request;
     request.log_dir = directory::find(&state.engine().options().paths)?;
-    // Before names are looked up: who has to wait should know at once.
+    // Checked before name lookups, so that a rejected client does not wait.
     if let Some(running) = state.captures.running() {
         return Err(running.in_the_way());
     }
     let targets = address::find(&wanted.urls, &state.captures.allowed).await?;
     let listeners = state.events.clone();
     let changed = move |capture: &Capture| {
-        // An error only says that nobody listens.
+        // An error only means that there are no listeners.
         let _ = listeners.send(LiveEvent::from_capture(capture));
     };
     let captures = &state.captures;

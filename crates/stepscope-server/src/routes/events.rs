@@ -14,9 +14,9 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 use crate::live::LiveEvent;
 use crate::state::State;
 
-/// How long clients wait before they connect again.
+/// Delay before clients reconnect.
 const RETRY: Duration = Duration::from_secs(2);
-/// How often a silent connection shows that it is alive.
+/// Interval of keep-alive messages on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `GET /events`
@@ -32,14 +32,14 @@ pub(super) async fn stream(
     struct Lagged {
         missed: u64,
     }
-    // Subscribed before the runs are counted, so that nothing falls between.
+    // Subscribes before it counts the runs, so that no event is lost.
     let live = BroadcastStream::new(state.events.subscribe());
     let hello = Hello {
         version: env!("CARGO_PKG_VERSION"),
         runs: state.engine().runs().len(),
     };
     let hello = LiveEvent::new("hello", &hello).to_sse().retry(RETRY);
-    // A page that is opened during a capture shows it.
+    // A page that opens during a capture shows it.
     let running = state.captures.running();
     let running = running.map(|capture| Some(LiveEvent::from_capture(&capture).to_sse()));
     let live = live.map(|event| match event {
@@ -48,7 +48,7 @@ pub(super) async fn stream(
             Some(LiveEvent::new("lagged", &Lagged { missed }).to_sse())
         }
     });
-    // The stream ends when the server stops, or it would hold it up.
+    // Ends the stream when the server stops; an open stream would delay the stop.
     let stopping = WatchStream::new(state.stopping.subscribe());
     let stopping = stopping.filter(|&stop| stop).map(|_| None);
     let stream = tokio_stream::once(Some(hello))

@@ -1,8 +1,8 @@
 //! A run, or a range of it, as a file to download.
 //!
-//! The file is written while it is sent: a thread emits the trace into a writer, the writer's
-//! bytes go through a short queue to the connection. A client that goes away stops the emitting;
-//! a write that fails cuts the connection, so that no file looks whole that is not.
+//! The file is sent while it is written: a thread emits the trace into a writer, whose bytes go
+//! through a bounded queue to the connection. When the client disconnects, the thread stops. A
+//! failed write closes the connection, so that a truncated file is not mistaken for a complete one.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -29,11 +29,11 @@ use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
 
-/// Chunks that wait for the connection.
+/// Maximum number of queued chunks.
 const CHUNKS: usize = 8;
 /// Size of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Rows of a table of the page when nothing is said.
+/// Default number of table rows in the HTML page.
 const DEFAULT_ROWS: usize = 200;
 
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ enum Format {
 }
 
 impl Format {
-    /// Of the file's name.
+    /// Returns the file extension.
     const fn ending(self) -> &'static str {
         match self {
             Self::Chrome => ".trace.json",
@@ -101,7 +101,7 @@ async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response
         Body::from(page(state, view, window, top).await?)
     } else {
         let (sender, receiver) = mpsc::channel(CHUNKS);
-        // Ends by itself when the file is whole or nobody takes it any more.
+        // Ends when the file is complete or the client has disconnected.
         let large = params.text("large") == Some("1");
         tokio::task::spawn_blocking(move || write(&view, format, window, large, &sender));
         Body::from_stream(ReceiverStream::new(receiver))
@@ -119,8 +119,8 @@ async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response
     Ok(response)
 }
 
-/// The run's id with the extension of the format; letters that a file name or a header could
-/// stumble over are left out.
+/// Returns the run's id with the extension of the format, without characters that are unsafe in
+/// file names or headers.
 fn file_name(view: &RunView, format: Format) -> String {
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
     let name: String = view.run.id.chars().filter(plain).take(120).collect();
@@ -128,7 +128,7 @@ fn file_name(view: &RunView, format: Format) -> String {
     format!("{}{}", stem.trim_start_matches('.'), format.ending())
 }
 
-/// Every report of the run as one page. Ends early when whoever asked is gone.
+/// Returns every report of the run as one HTML page. Stops if the request is cancelled.
 async fn page(
     state: &Arc<State>,
     view: RunView,
@@ -192,7 +192,7 @@ fn write(
             sink.into.finish().map(drop)
         }
         Format::Rows(rows) => write_rows(trace, window.as_ref(), rows, out).map(drop),
-        // Made whole, elsewhere.
+        // `page` has already written it.
         Format::Html => Ok(()),
     };
     let written = written.and_then(|()| {
@@ -202,12 +202,12 @@ fn write(
         Ok(())
     });
     if let Err(error) = written {
-        // Nobody is there to hear it when the client has gone.
+        // An error only means that the client has disconnected.
         let _ = sender.blocking_send(Err(error));
     }
 }
 
-/// Hands bytes over in chunks.
+/// Writer that sends bytes in chunks.
 struct ChunkWriter {
     sender: mpsc::Sender<Chunk>,
     gone: Arc<Cancel>,
@@ -236,7 +236,8 @@ impl Write for ChunkWriter {
     }
 }
 
-/// Lets through what touches the window, and nothing once nobody listens.
+/// Sink that forwards events that overlap the window; drops all events once the client has
+/// disconnected.
 struct ClippedSink<S> {
     into: S,
     window: Option<Range<Time>>,

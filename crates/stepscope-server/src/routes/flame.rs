@@ -18,22 +18,22 @@ use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
 
-/// Most nodes of a tree.
+/// Maximum number of nodes of a tree.
 const MAX_NODES: usize = 200_000;
-/// Nodes of a tree when the request does not say.
+/// Default number of nodes of a tree.
 const DEFAULT_NODES: usize = 50_000;
 
-/// What the nodes are.
+/// Source of the call tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// The first that the run has.
+    /// The first source with data in the run.
     Auto,
     Slices(FlameBy),
-    /// Statistics of functions that another profiler took.
+    /// Function statistics of another profiler.
     Statistics,
 }
 
-/// The words of a request, the default first.
+/// Values of the parameter; the first is the default.
 const SOURCES: [(&str, Source); 7] = [
     ("stack", Source::Slices(FlameBy::Stack)),
     ("auto", Source::Auto),
@@ -75,7 +75,7 @@ fn flame_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns,
         .field("available", &words))
 }
 
-/// The call trees of host code that the run has something for.
+/// Returns the host call trees that have data in the run.
 fn available(view: &RunView, cancel: &Cancel) -> Result<Vec<Source>, Problem> {
     let trace = &view.run.trace;
     let found = flame::available(trace, cancel)?;

@@ -1,4 +1,4 @@
-//! Adding runs: from inside the watched directories, from an upload, or the built-in example.
+//! Adding runs: from the watched directories, from an upload, or the built-in example.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::reply::{Json, RunRequest};
 use crate::state::State;
 use crate::{body, guard};
 
-/// Name and bytes of the example recording, if it was there when this crate was compiled.
+/// Name and bytes of the example recording, if it existed when this crate was compiled.
 pub(super) const EXAMPLE: Option<(&str, &[u8])> = include!(concat!(env!("OUT_DIR"), "/example.rs"));
 
-/// Chunks of an upload that wait for the disk.
+/// Maximum number of upload chunks that wait for the disk.
 const CHUNKS: usize = 4;
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ pub(super) async fn import(
     match add(&state, &params, request).await {
         Ok(ids) => {
             let id = ids.first().cloned().unwrap_or_default();
-            // The import begins now; whoever asks for the run finds it under way.
+            // The import starts now, so a later request finds it in progress.
             let _ = state.runs.start(&id);
             Json(Added { id, ids }).uncached(StatusCode::ACCEPTED)
         }
@@ -82,7 +82,7 @@ async fn add(
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    // A JSON trace is sent with its name; a wish has none.
+    // An uploaded JSON trace has a `name`; a JSON request for a path has none.
     if !is_json || params.text("name").is_some() {
         let name = params.text("name").unwrap_or("upload").to_owned();
         return upload(state, name, request.into_body()).await;
@@ -145,8 +145,8 @@ fn add_path(state: &State, path: &str) -> Result<Vec<String>, Problem> {
     }
 }
 
-/// The real path, if it lies in one of the directories (or is one of the files) that were given.
-/// Links that lead out of them lead nowhere.
+/// Returns the canonical path if it lies in one of the allowed directories or is one of the allowed
+/// files. Links that lead outside of them are rejected.
 fn inside(allowed: &[PathBuf], path: &str) -> Option<PathBuf> {
     if path.contains('\0') {
         return None;
@@ -181,7 +181,7 @@ async fn upload(state: &Arc<State>, name: String, body: Body) -> Result<Vec<Stri
     });
     let fed = feed(body, &sender, limit, state.options.body_timeout).await;
     if fed.is_err() {
-        // The file must not look whole.
+        // A truncated file must not pass for a complete one.
         let _ = sender.send(Chunk::Broken).await;
     } else {
         let _ = sender.send(Chunk::End).await;
@@ -196,7 +196,7 @@ async fn upload(state: &Arc<State>, name: String, body: Body) -> Result<Vec<Stri
     }
 }
 
-/// A part of an upload on its way to the thread that writes it.
+/// A chunk of an upload, sent to the thread that writes it.
 enum Chunk {
     Bytes(Bytes),
     End,
@@ -224,7 +224,7 @@ async fn feed(
                     .checked_sub(bytes.len() as u64)
                     .ok_or_else(|| Problem::too_large(limit))?;
                 if sender.send(Chunk::Bytes(bytes)).await.is_err() {
-                    // The reader gave up; it says why.
+                    // The reader stopped; it reports its own error.
                     return Ok(());
                 }
             }
@@ -232,7 +232,7 @@ async fn feed(
     }
 }
 
-/// The other end: a body as a blocking reader.
+/// A blocking reader of a body that arrives through a channel.
 struct ChannelReader {
     receiver: mpsc::Receiver<Chunk>,
     current: Bytes,
@@ -245,7 +245,8 @@ impl Read for ChannelReader {
             match self.receiver.blocking_recv() {
                 Some(Chunk::Bytes(bytes)) => self.current = bytes,
                 Some(Chunk::End) => self.ended = true,
-                // Also when the client has gone: a cut file must not look whole.
+                // Also if the client disconnected: a truncated file must not pass for a complete
+                // one.
                 Some(Chunk::Broken) | None => {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,

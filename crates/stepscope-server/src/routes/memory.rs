@@ -1,4 +1,4 @@
-//! What the Memory page draws: curves, and what was alive at a moment.
+//! Data of the Memory page: curves, and the memory alive at a timestamp.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::State;
 use crate::view::RunView;
 use crate::wire::event::Brief;
 
-/// Rows of a table when nothing is said.
+/// Default number of table rows.
 const DEFAULT_ROWS: usize = 1_000;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct MissingAnswer {
     fix: &'static str,
 }
 
-/// One allocator's curve: columns of equal length.
+/// One allocator's curve as columns of equal length.
 #[derive(Serialize)]
 struct AllocatorAnswer {
     id: usize,
@@ -124,7 +124,7 @@ struct AliveAnswer {
     rows: Vec<AliveRow>,
 }
 
-/// What is alive, by one thing that is known of it. Of all allocations, however many rows are told.
+/// Memory alive, summed by one property. Covers all allocations, independent of the row limit.
 #[derive(Serialize)]
 struct Groups {
     /// `op`, `category`, `layer` or `line`.
@@ -139,7 +139,7 @@ struct Group {
     count: usize,
 }
 
-/// Sums by name, the largest first; nothing when no allocation has a name.
+/// Returns the sums by name, largest first; `None` if no allocation has a name.
 fn group(by: &'static str, named: impl Iterator<Item = (String, i64)>) -> Option<Groups> {
     let mut sums: HashMap<String, (i64, usize)> = HashMap::new();
     for (name, bytes) in named {
@@ -158,7 +158,7 @@ fn group(by: &'static str, named: impl Iterator<Item = (String, i64)>) -> Option
     Some(Groups { by, rows })
 }
 
-/// An allocation, what it is for, and who asked for it.
+/// An allocation, its category, and its caller.
 type Known<'a> = (&'a Record, Option<&'static str>, Caller);
 
 /// One allocation.
@@ -262,7 +262,7 @@ fn alive_at(
     }))
 }
 
-/// Nanoseconds on the run's clock.
+/// Returns the time on the run's clock.
 fn since(view: &RunView, time: Time) -> Ns {
     view.clock().show(time)
 }

@@ -1,7 +1,7 @@
-//! The routes of `/api/v1`, as `docs/reference/http.md` describes them.
+//! The routes of `/api/v1`; `docs/reference/http.md` documents them.
 //!
-//! Handlers are thin: they read parameters, ask the trace or an analysis, and hand over a wire
-//! type. Opening, caching, cancelling and encoding happen in [`reply`](crate::reply).
+//! Handlers are thin: they parse parameters, call the trace or an analysis, and return a wire type.
+//! [`reply`](crate::reply) opens, caches, cancels and encodes.
 
 mod area;
 mod capturing;
@@ -32,7 +32,7 @@ use crate::problem::Problem;
 use crate::state::State;
 use crate::{body, guard};
 
-/// Reports with an address of their own, beside `/runs/{run}/reports/{kind}`.
+/// Reports with their own address in addition to `/runs/{run}/reports/{kind}`.
 const NAMED: [&str; 6] = [
     "overview",
     "ops",
@@ -47,7 +47,7 @@ const NAMED: [&str; 6] = [
 pub struct Endpoint {
     /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
-    /// The path, variable parts in braces: `/runs/{run}/tracks`.
+    /// Path with its variables in braces: `/runs/{run}/tracks`.
     pub path: String,
 }
 
@@ -123,7 +123,7 @@ fn table() -> Vec<Route> {
     routes
 }
 
-/// Everything that the server answers.
+/// Builds the router of all routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
     let api = table()
         .into_iter()
@@ -131,19 +131,19 @@ pub(crate) fn router(state: Arc<State>) -> Router {
             api.route(&endpoint.path, router)
         })
         .fallback(fallback)
-        // Holds for the routes before it.
+        // Applies to the routes above.
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
     Router::new()
         .nest("/api/v1", api)
         .fallback(page::page)
-        // Its own bounds are in front of it.
+        // This route checks the size itself.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&state), body::receive))
         .layer(from_fn_with_state(Arc::clone(&state), guard::guard))
         .with_state(state)
 }
 
-/// What is not a route: a run that does not exist, a tool to come, or nothing at all.
+/// Answers paths without a route: an unknown run, a planned feature, or an unknown path.
 async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let path = request.uri().path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
@@ -151,7 +151,7 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
     match parts.next() {
         Some("runs") => {
             let run = parts.next().unwrap_or_default();
-            // Encoded ids are no ids: the engine's are plain.
+            // Ids of the engine need no percent-encoding; an encoded one does not exist.
             if state.engine().summary(run).is_none() {
                 return Problem::no_such_run().into_response();
             }
@@ -168,7 +168,7 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
     }
 }
 
-/// Title of a part of the interface that is not built yet, by the last part of its address.
+/// Returns the title of a planned feature by the last part of its address.
 fn planned_title(id: &str) -> Option<&'static str> {
     const PLANNED: [(&str, &str); 5] = [
         ("hlo-memory", "HLO memory"),

@@ -1,7 +1,7 @@
-//! Notes on a run, in the user's data directory under the run's content hash.
+//! Notes on a run, stored in the user's data directory under the run's content hash.
 //!
-//! Log directories may be read-only and runs may be copied: notes follow the content. A file is
-//! replaced as a whole (temporary file, flushed, renamed), so that a crash leaves the old one.
+//! Log directories may be read-only and runs may be copied, so notes are bound to the content. A
+//! file is replaced atomically (temporary file, fsync, rename): a crash leaves the old file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,9 +24,9 @@ use crate::reply::{Encode, Json, RunRequest};
 use crate::state::State;
 use crate::wire::stats::Notes;
 
-/// Most bytes of all notes of one run.
+/// Maximum size of all notes of one run, bytes.
 pub(super) const MAX_NOTE_BYTES: usize = 1 << 20;
-/// Longest id of a note.
+/// Maximum length of a note's id.
 const MAX_ID_LEN: usize = 64;
 
 /// `GET /runs/{run}/notes`
@@ -103,7 +103,7 @@ async fn in_background(
     }
 }
 
-/// Where the run's notes are kept.
+/// Returns the file with the run's notes.
 async fn file_of(state: &Arc<State>, request: &RunRequest) -> Result<PathBuf, Problem> {
     let run = state.runs.open(&request.id).await?;
     let hash = &run.content_hash;
@@ -140,8 +140,8 @@ fn parse(body: &[u8]) -> Result<Notes, Problem> {
     Ok(notes)
 }
 
-/// Notes that are not there are no notes; a file that is damaged is an error, never overwritten
-/// unseen.
+/// Reads the notes. A missing file means no notes. A damaged file is an error, so that it is never
+/// overwritten silently.
 fn read(file: &Path) -> Result<Notes, Problem> {
     let mut text = Vec::new();
     let read = File::open(file).and_then(|opened| {
@@ -167,7 +167,7 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
         out.write_all(bytes)?;
         out.as_file().sync_all()
     })?;
-    // The new name must survive a power failure too.
+    // Makes the rename durable.
     File::open(folder)?.sync_all()
 }
 

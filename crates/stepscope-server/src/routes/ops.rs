@@ -1,4 +1,4 @@
-//! What the Ops page shows of one operation: its steps, and what it is made of.
+//! Details of one operation for the Ops page: its steps and its contents.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
 
-/// Bars when nothing is said, and at most.
+/// Default and maximum number of bars.
 const DEFAULT_BARS: usize = 120;
 const MAX_BARS: usize = 1_000;
 
@@ -31,7 +31,7 @@ struct StepsAnswer {
     bars: Vec<BarAnswer>,
 }
 
-/// One step, or a few neighbours together.
+/// One step, or several merged neighbours.
 #[derive(Serialize)]
 struct BarAnswer {
     from: i64,
@@ -128,7 +128,7 @@ struct InstructionAnswer {
     holds: Option<u64>,
 }
 
-/// Why there is nothing, and the line that would record it, if one would.
+/// Why there is no data, and the line of code that records it, if one exists.
 #[derive(Serialize)]
 struct MissingAnswer {
     reason: &'static str,

@@ -23,7 +23,7 @@ const WITHOUT_VIEWER: &str = "<!doctype html>
 <p>for the command alone. The interface under <a href=\"/api/v1/runs\">/api/v1</a> works without it.</p>
 ";
 
-/// Every path outside of `/api`: the viewer's files and its page.
+/// Answers every path outside of `/api`: the viewer's files and its page.
 pub(super) async fn page(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Problem::method_not_allowed().into_response();
@@ -44,7 +44,7 @@ pub(super) async fn page(Shared(state): Shared<Arc<State>>, request: Request) ->
         if let Some(response) = state.viewer.asset(path, accepted, known) {
             return response;
         }
-        // Pages of the viewer have no extension in their last part, run names aside.
+        // Addresses of viewer pages have no extension in their last part, except for run names.
         let is_page = matches!(path.split('/').next(), Some("run" | "compare" | "sql"))
             || !path.rsplit('/').next().unwrap_or_default().contains('.');
         if !is_page {
@@ -54,8 +54,8 @@ pub(super) async fn page(Shared(state): Shared<Arc<State>>, request: Request) ->
     index(&state, path)
 }
 
-/// The page. It names its files from its own place, so that a proxy may serve the viewer anywhere:
-/// in the address `run/NAME/timeline` they lie two folders further up.
+/// Returns the page. It refers to its files by relative paths, so that a proxy may serve the viewer
+/// below any path. The address `run/NAME/timeline` needs two `../`.
 fn index(state: &State, path: &str) -> Response {
     let page = match state.viewer.page() {
         Some(page) => {

@@ -1,4 +1,4 @@
-//! The analyses by name.
+//! The reports by name.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
 
-/// Rows of a table when nothing is said.
+/// Default number of table rows.
 const DEFAULT_ROWS: usize = 1_000;
 
 #[derive(Serialize)]
@@ -52,7 +52,7 @@ pub(super) async fn report(Shared(state): Shared<Arc<State>>, request: RunReques
     answer(&state, request, kind).await
 }
 
-/// `GET /runs/{run}/{kind}`, for the reports that have an address of their own.
+/// `GET /runs/{run}/{kind}`, for the reports that have their own address.
 pub(super) async fn named(
     kind: &'static str,
     Shared(state): Shared<Arc<State>>,
@@ -77,7 +77,7 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
     .await
 }
 
-/// A remembered report on its way out.
+/// A cached report as a response.
 struct ReportAnswer(Arc<Report>);
 
 impl Serialize for ReportAnswer {

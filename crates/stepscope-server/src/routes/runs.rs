@@ -16,7 +16,7 @@ use crate::routes::{importing, notes, stats};
 use crate::state::State;
 use crate::wire::run::{NotReadable, Page, RunDetail, RunRow};
 
-/// Longest time that an answer is held back for an import, seconds.
+/// Maximum time that a response waits for an import, seconds.
 const MAX_WAIT_S: f64 = 60.0;
 
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ struct Rows {
     not_readable: Option<NotReadable>,
 }
 
-/// Most files that a list of what was left out names.
+/// Maximum number of file names in a list of unreadable files.
 const NAMED: usize = 500;
 
 /// `GET /runs`
@@ -137,8 +137,8 @@ pub(super) async fn run(Shared(state): Shared<Arc<State>>, request: RunRequest) 
     }
 }
 
-/// The answer while the run is imported; `None` once it is open (or cannot be opened: then asking
-/// for it says why).
+/// Returns the response while the run is being imported. `None` once it is open or cannot be
+/// opened; opening it then returns the error.
 async fn importing_row(
     state: &Arc<State>,
     request: &RunRequest,
@@ -149,7 +149,7 @@ async fn importing_row(
     }
     let wait = request.params.number("wait", 0.0, 0.0..=MAX_WAIT_S)?;
     let mut outcome = state.runs.start(id)?;
-    // A short wait even when none is asked for: small runs are open at the first request.
+    // Always waits briefly: small runs are open at the first request.
     let wait = Duration::from_secs_f64(wait).max(Duration::from_millis(20));
     let done = tokio::time::timeout(wait, outcome.wait_for(Option::is_some)).await;
     match done {

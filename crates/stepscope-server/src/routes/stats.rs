@@ -1,4 +1,4 @@
-//! Finding and measuring.
+//! Search and statistics.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use crate::wire::stats::{
     StepRow, StepStats, StepsAnswer, TrackTimeRow,
 };
 
-/// Most hits of one page.
+/// Maximum number of hits per page.
 pub(super) const MAX_HITS: usize = 1_000;
-/// Most groups of one answer.
+/// Maximum number of groups in one response.
 pub(super) const MAX_ROWS: usize = 100_000;
-/// Bytes that a compiled regular expression may take.
+/// Maximum size of a compiled regular expression, bytes.
 const MAX_REGEX_BYTES: usize = 4 << 20;
-/// Longest regular expression.
+/// Maximum length of a regular expression, bytes.
 const MAX_REGEX_LEN: usize = 4_096;
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// How the request's text is looked for.
+    /// Parses the search mode of the request.
     pub(super) fn from_params(params: &Params) -> Result<Self, Problem> {
         params.choice(
             "mode",
@@ -68,8 +68,8 @@ enum Scope {
     Range,
 }
 
-/// The names that contain the text, equal it or match the expression. What is looked for in a name may be in
-/// the short one that people read in its place.
+/// Returns the names that contain the text, equal it or match the expression. The short names of
+/// C++ functions are searched, too.
 pub(super) fn names(
     view: &RunView,
     wanted: &str,
@@ -103,8 +103,8 @@ pub(super) fn names(
     }
 }
 
-/// The range as events belong to it: a slice without length at the run's very last moment belongs to a range
-/// that ends there.
+/// Returns the range for tests of membership. A slice without duration at the run's last timestamp
+/// belongs to a range that ends there.
 pub(super) fn reach(view: &RunView, window: &Range<Time>) -> Range<Time> {
     if window.end == view.span().end {
         window.start..window.end.saturating_add(Dur::from_ps(1))
@@ -113,7 +113,7 @@ pub(super) fn reach(view: &RunView, window: &Range<Time>) -> Range<Time> {
     }
 }
 
-/// Each group's tracks in its place, each track once, in display order.
+/// Replaces each group by its tracks. Each track occurs once, in display order.
 pub(super) fn expanded(view: &RunView, tracks: &[TrackId]) -> Vec<TrackId> {
     let mut wanted = vec![false; view.order().len()];
     for &track in tracks {
@@ -212,7 +212,7 @@ pub(super) async fn aggregate(
     let Ok(body) = body else {
         return Problem::too_large(crate::body::MAX_BODY_BYTES as u64).into_response();
     };
-    // Other sites cannot send this type without being asked for permission first.
+    // A page of another site cannot send this content type without a CORS preflight.
     let is_json = request
         .header(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.starts_with("application/json"));
@@ -371,7 +371,7 @@ fn row(
     }
 }
 
-/// Rounded to six digits behind the point; 0 of nothing.
+/// Returns the share rounded to six decimals; 0 if the whole is zero.
 fn share(part_ps: i128, whole_ps: i128) -> f64 {
     if whole_ps <= 0 {
         return 0.0;
@@ -379,7 +379,7 @@ fn share(part_ps: i128, whole_ps: i128) -> f64 {
     (part_ps as f64 / whole_ps as f64 * 1e6).round() / 1e6
 }
 
-/// How rows are sorted; equal ones stay in the order of the longest total.
+/// Sort order of rows; equal rows stay sorted by total time.
 #[derive(Debug)]
 struct Order {
     column: &'static str,

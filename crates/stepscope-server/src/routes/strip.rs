@@ -1,12 +1,12 @@
-//! The collapsed picture of a group: one row that says when work runs below it.
+//! Summary row of a collapsed group: shows when its tracks are busy.
 //!
-//! Where a group has devices' queues, they are its work. Labels, steps and waits are no work where
-//! there is any: a step around everything would make the whole row busy.
+//! For groups with device queues, only these count. Labels, steps and waits count only in groups
+//! without other slices: a step around everything would make the whole row busy.
 //!
-//! `busy` is the share of a bin that the union of the work covers: exact where there are no labels
-//! and no waits, else to a part in [`PARTS`] of a bin. The longest slice of a bin lends it its name
-//! and colour; it is found among the merged items of each track, so a slice that is neither the
-//! longest of its own bin nor begins in this one may be passed over.
+//! `busy` is the share of a bin that the union of the slices covers. It is exact if there are no
+//! labels and no waits, else quantised to [`PARTS`] parts of a bin. Each bin shows the name and
+//! colour of its longest slice. The search uses the merged items of each track, so it can miss a
+//! slice that is not the longest of its own bin and starts in another bin.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use stepscope_store::{EventId, Items};
 use crate::problem::Problem;
 use crate::view::RunView;
 
-/// Bins in which a slice may be shown.
+/// Bins that may show a slice.
 struct Claim {
     dur: Dur,
     id: EventId,
@@ -26,17 +26,17 @@ struct Claim {
     bins: Range<usize>,
 }
 
-/// Parts of a bin that are told apart.
+/// Parts per bin.
 const PARTS: usize = 32;
-/// Slices of a track that are looked at to find out whether it has work.
+/// Number of slices of a track in the sample that decides whether it has work.
 const SAMPLE: usize = 1 << 12;
 
-/// Whether a slice is around or between work, and none itself.
+/// Returns whether a slice is a label, a step or a wait instead of work.
 fn is_frame(kind: SliceKind) -> bool {
     matches!(kind, SliceKind::UserLabel | SliceKind::Wait)
 }
 
-/// One item for each bin of the window in which any slice below the group runs.
+/// Returns one item for each bin of the window that has slices below the group.
 pub(super) fn strip(
     view: &RunView,
     group: TrackId,
@@ -86,7 +86,7 @@ pub(super) fn strip(
             };
             claims.push(claim(dur, grid.cover(start, slices.end(index))));
             if items.count[at] > 1 {
-                // Where only shorter ones reach, the longest of the item stands for them.
+                // In bins that only shorter slices reach, the longest of the item represents them.
                 claims.push(claim(Dur::ZERO, extent));
             }
         }
@@ -114,11 +114,12 @@ pub(super) fn strip(
     Ok(strip)
 }
 
-/// The longest claim of each bin: sorted, each bin goes to the first that wants it.
+/// Returns the longest claim of each bin: claims are sorted, and each bin goes to the first one
+/// that covers it.
 fn longest(claims: &mut [Claim], bins: usize) -> Vec<Option<usize>> {
     claims.sort_unstable_by_key(|claim| (std::cmp::Reverse(claim.dur), claim.id));
     let mut owner = vec![None; bins];
-    // `free[b]` leads to the first unclaimed bin at or behind b.
+    // `free[b]` leads to the first unclaimed bin at or after `b`.
     let mut free: Vec<usize> = (0..=bins).collect();
     for (index, claim) in claims.iter().enumerate() {
         let mut bin = first_free(&mut free, claim.bins.start);
@@ -140,7 +141,7 @@ fn first_free(free: &mut [usize], from: usize) -> usize {
     at
 }
 
-/// A window in equal bins.
+/// A time range divided into equal bins.
 struct Grid {
     start: i128,
     length: i128,
@@ -154,7 +155,7 @@ impl Grid {
         usize::try_from(bin).unwrap_or(usize::MAX).min(self.bins)
     }
 
-    /// The bins that a slice touches; none when it lies outside.
+    /// Returns the bins that a slice overlaps; empty if it lies outside.
     fn cover(&self, begin: Time, end: Time) -> Range<usize> {
         let last = Time::from_ps(end.ps().saturating_sub(1)).max(begin);
         if i128::from(last.ps()) < self.start {
@@ -163,8 +164,8 @@ impl Grid {
         self.bin(begin)..self.bin(last).saturating_add(1).min(self.bins)
     }
 
-    /// Sets the parts of bins that an item covers: a bit for each part. Of several merged slices
-    /// only the covered share is known; it is put at their begin.
+    /// Sets the bits of the parts that an item covers. For merged slices only the covered share is
+    /// known; the bits are set from their start.
     fn mark(&self, begin: Time, end: Time, busy: u8, bins: &mut [u32]) {
         let fine = Self {
             bins: self.bins * PARTS,
@@ -191,12 +192,12 @@ impl Grid {
     }
 }
 
-/// The share of a bin x 255 that its parts cover.
+/// Returns the covered share of a bin, times 255.
 fn share(parts: u32) -> u8 {
     u8::try_from(parts.count_ones() * 255 / u32::BITS).unwrap_or(u8::MAX)
 }
 
-/// The tracks of a group that its strip shows: the devices' queues where it has any.
+/// Returns the tracks that a group's summary row covers: its device queues if there are any.
 pub(super) fn work_below(view: &RunView, group: TrackId) -> Vec<TrackId> {
     let tracks = view.run.trace.tracks();
     let all = with_slices(view, group);
@@ -205,7 +206,7 @@ pub(super) fn work_below(view: &RunView, group: TrackId) -> Vec<TrackId> {
     if queues.is_empty() { all } else { queues }
 }
 
-/// Whether any of a sample of a track's slices is work.
+/// Returns whether a sample of a track's slices contains work.
 fn has_work(view: &RunView, track: TrackId) -> bool {
     let trace = &view.run.trace;
     let slices = trace.slices(track);
@@ -217,7 +218,7 @@ fn has_work(view: &RunView, track: TrackId) -> bool {
     })
 }
 
-/// The tracks of a group that have slices.
+/// Returns the tracks of a group that have slices.
 fn with_slices(view: &RunView, group: TrackId) -> Vec<TrackId> {
     let tracks = view.run.trace.tracks();
     let below = view.subtree(group).iter().copied();

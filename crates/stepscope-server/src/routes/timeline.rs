@@ -1,4 +1,4 @@
-//! What the timeline draws, and one event at a time.
+//! Data of the timeline, and details of one event.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ const UNFINISHED: u8 = 2;
 const DERIVED: u8 = 4;
 const STRIP: u8 = 8;
 
-/// Top-level tracks of the minimap.
+/// Maximum number of top-level tracks in the minimap.
 const MAX_GROUPS: usize = 64;
-/// Most links of one answer.
+/// Maximum number of flows in one response.
 const MAX_EDGES: usize = 1_000;
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ pub(super) async fn items(Shared(state): Shared<Arc<State>>, request: RunRequest
     about_run(&state, request, items_of).await
 }
 
-/// Rows of `/items` being collected.
+/// Rows of `/items` under construction.
 #[derive(Default)]
 struct ItemRows {
     t0: Vec<f64>,
@@ -73,7 +73,7 @@ struct ItemRows {
     strings: Strings,
 }
 
-/// One of them.
+/// One row.
 struct Item {
     t0: Time,
     t1: Time,
@@ -151,7 +151,7 @@ fn items_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns,
         .u8("flags", rows.flags.into_iter()))
 }
 
-/// The fields that every binned answer has.
+/// Adds the header fields that every binned response has.
 fn header(columns: Columns, view: &RunView, window: &Range<Time>, bins: u32) -> Columns {
     let clock = view.clock();
     let length = window.end.since(window.start);
@@ -166,7 +166,7 @@ fn strings_of(view: &RunView, strings: &Strings) -> Vec<String> {
     ids.map(|&id| view.run.trace.name(id).to_owned()).collect()
 }
 
-/// All slices of a track.
+/// Appends all slices of a track.
 fn push_all(view: &RunView, track: u16, id: TrackId, items: &Items, rows: &mut ItemRows) {
     let marks = Marks::from_track(view, id);
     for at in 0..items.t0.len() {
@@ -175,7 +175,7 @@ fn push_all(view: &RunView, track: u16, id: TrackId, items: &Items, rows: &mut I
     }
 }
 
-/// Slices and instants of a track; instants lie on row 0, in order of time with its slices.
+/// Appends the slices and instants of a track in time order; instants are on row 0.
 fn push_both(
     view: &RunView,
     track: u16,
@@ -215,10 +215,10 @@ fn item(items: &Items, at: usize, track: u16, flags: u8) -> Item {
     }
 }
 
-/// What the slices of one track are marked with.
+/// Data that marks the slices of one track.
 struct Marks {
     derived: bool,
-    /// An unfinished slice ends at the last moment that is known: only such slices are looked up.
+    /// End of unfinished slices: the last known timestamp. Only slices with this end are looked up.
     last: Option<Time>,
 }
 
@@ -418,7 +418,7 @@ pub(super) async fn flows(Shared(state): Shared<Arc<State>>, request: RunRequest
     .await
 }
 
-/// Breadth first in both directions; each event is left once in each.
+/// Searches breadth first in both directions; expands each event once per direction.
 fn flows_around(
     view: &RunView,
     id: EventId,

@@ -1,4 +1,4 @@
-//! Captures, as they travel.
+//! Serialized captures.
 
 use serde::Serialize;
 use stepscope_remote::Stage;
@@ -6,7 +6,7 @@ use stepscope_remote::Stage;
 use crate::capture::Capture;
 use crate::capture::progress::{Host, HostState, Phase};
 
-/// How far a capture is.
+/// Progress of a capture.
 #[derive(Serialize)]
 pub(crate) struct CaptureRow {
     id: String,

@@ -1,13 +1,13 @@
-//! Typed columns, little endian: how pixels travel.
+//! Typed columns, little endian: the format of timeline data.
 //!
 //! ```text
 //! "SSC1" | u32 header length | header JSON, space-padded to 8 | columns, each 8-aligned
 //! header: {"rows":N, fields..., "strings":[...], "cols":[{"n":"t0","t":"f64","o":0}, ...]}
 //! ```
 //!
-//! `o` counts bytes from the first column byte. Dictionary columns are `u32` indexes into
-//! `strings`, marked `"d":1`; `strings` holds only what the answer uses. Where some of them are long
-//! names of C++ functions, `"short":{"INDEX":TEXT}` says what people call these.
+//! `o` is the byte offset from the first column byte. Dictionary columns are `u32` indexes into
+//! `strings`, marked `"d":1`; `strings` holds only the strings of this response. Long names of C++
+//! functions have a short form in `"short":{"INDEX":TEXT}`.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub const MAGIC: [u8; 4] = *b"SSC1";
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.stepscope.columns";
 
-/// Columns of equal length being put together.
+/// Builder of columns of equal length.
 #[derive(Debug)]
 pub struct Columns {
     rows: usize,
@@ -33,7 +33,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// A table with that many rows and no columns yet.
+    /// Creates a table with that many rows and no columns.
     pub fn new(rows: usize) -> Self {
         Self {
             rows,
@@ -66,7 +66,7 @@ impl Columns {
         self.add(name, "f64", false, values.map(f64::to_le_bytes))
     }
 
-    /// Adds a column of whole numbers.
+    /// Adds a column of unsigned 32-bit integers.
     #[must_use]
     pub fn u32(self, name: &str, values: impl Iterator<Item = u32>) -> Self {
         self.add(name, "u32", false, values.map(u32::to_le_bytes))
@@ -78,13 +78,13 @@ impl Columns {
         self.add(name, "u32", true, values.map(u32::to_le_bytes))
     }
 
-    /// Adds a column of whole numbers that may be negative.
+    /// Adds a column of signed 32-bit integers.
     #[must_use]
     pub fn i32(self, name: &str, values: impl Iterator<Item = i32>) -> Self {
         self.add(name, "i32", false, values.map(i32::to_le_bytes))
     }
 
-    /// Adds a column of small whole numbers.
+    /// Adds a column of unsigned 16-bit integers.
     #[must_use]
     pub fn u16(self, name: &str, values: impl Iterator<Item = u16>) -> Self {
         self.add(name, "u16", false, values.map(u16::to_le_bytes))
@@ -107,7 +107,7 @@ impl Columns {
         let end = offset + self.rows * WIDTH;
         self.bytes.reserve(end - self.bytes.len());
         self.bytes.resize(offset, 0);
-        // Exactly `rows` values, whatever the iterator has: readers rely on it.
+        // Writes at most `rows` values: readers rely on the count.
         for value in values.take(self.rows) {
             self.bytes.extend_from_slice(&value);
         }
@@ -121,7 +121,7 @@ impl Columns {
         self
     }
 
-    /// The bytes that travel.
+    /// Encodes the table.
     pub fn encode(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct Tail<'a> {
@@ -158,7 +158,7 @@ impl Columns {
     }
 }
 
-/// Names of a trace as they are used by one answer.
+/// Dictionary of the names in one response.
 #[derive(Debug, Default)]
 pub struct Strings {
     index: FxHashMap<NameId, u32>,
@@ -166,7 +166,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// The index of this name in the answer.
+    /// Returns the index of this name in the response.
     pub fn index(&mut self, name: NameId) -> u32 {
         *self.index.entry(name).or_insert_with(|| {
             self.ids.push(name);
@@ -174,7 +174,7 @@ impl Strings {
         })
     }
 
-    /// The names used so far, by index.
+    /// Returns the names by index.
     pub fn ids(&self) -> &[NameId] {
         &self.ids
     }
@@ -187,7 +187,7 @@ pub enum Column {
     F64(Vec<f64>),
     /// `u32`.
     U32(Vec<u32>),
-    /// `u32` with `"d":1`, already looked up.
+    /// `u32` with `"d":1`, resolved to text.
     Text(Vec<String>),
     /// `i32`.
     I32(Vec<i32>),
@@ -197,7 +197,7 @@ pub enum Column {
     U8(Vec<u8>),
 }
 
-/// An answer taken apart: what a client sees.
+/// A decoded response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The header without `cols`.
@@ -206,17 +206,17 @@ pub struct Decoded {
     pub columns: Vec<(String, Column)>,
 }
 
-/// Why bytes are no column answer.
+/// Why bytes are not a column response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The first bytes are wrong.
     #[error("does not begin with SSC1")]
     Magic,
-    /// The buffer is shorter than it says.
+    /// The buffer is shorter than its header states.
     #[error("the buffer is too short")]
     Short,
-    /// The header is not what it should be.
+    /// The header is invalid.
     #[error("the header is not valid: {0}")]
     Header(&'static str),
     /// A column lies outside the buffer or is not aligned.
@@ -224,7 +224,7 @@ pub enum DecodeError {
     Offset,
 }
 
-/// Takes an answer apart; for tests, tools and other clients in Rust.
+/// Decodes a response; for tests, tools and other clients in Rust.
 pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     if bytes.get(..4) != Some(MAGIC.as_slice()) {
         return Err(DecodeError::Magic);

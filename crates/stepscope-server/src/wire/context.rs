@@ -1,4 +1,4 @@
-//! What an event belongs to: the call that launched it, the operation, the module and the line.
+//! Context of an event: its launch call, operation, module and source line.
 
 use serde::Serialize;
 use stepscope_analysis::launch::{self, Config};
@@ -7,42 +7,43 @@ use stepscope_model::{ArgValue, TrackKind};
 use stepscope_report::report::shorter;
 use stepscope_store::{Event, EventId, Trace};
 
-/// Slices around an event that are given.
+/// Maximum number of enclosing slices in the response.
 const MAX_FRAMES: usize = 64;
-/// Slices around a call whose links are followed to the forward pass.
+/// Maximum number of enclosing slices of a call whose flows are followed to the forward pass.
 const MAX_LINKED: usize = 16;
-/// Launch calls of a thread that are looked at for the number of device work without a link.
+/// Maximum number of launch calls of a thread to search for the correlation number of device work
+/// without a flow.
 const MAX_CALLS: usize = 8 << 10;
-/// Slices of a thread among which these calls are looked for.
+/// Maximum number of slices of a thread to search for these calls.
 const MAX_SLICES: usize = 1 << 18;
-/// Longest text of shapes that is given, in bytes.
+/// Maximum length of shapes in the response, bytes.
 const MAX_SHAPES_BYTES: usize = 4 << 10;
 
-/// What an event belongs to. Everything is optional: traces record different parts of it.
+/// Context of an event. Everything is optional: traces record different parts of it.
 #[derive(Default, Serialize)]
 pub(crate) struct EventContext {
     /// The host call that launched device work.
     launch: Option<Frame>,
-    /// The innermost slice around that call that is no runtime call.
+    /// The innermost slice around that call that is not a runtime call.
     operator: Option<Frame>,
-    /// Input shapes of the operator, as the file has them.
+    /// Input shapes of the operator, as recorded.
     shapes: Option<String>,
-    /// The operator of the forward pass that a link leads from.
+    /// The operator of the forward pass from which a flow leads here.
     forward: Option<Frame>,
     /// The innermost module.
     module: Option<Frame>,
-    /// The innermost Python function of the program itself.
+    /// The innermost Python function of the user's program.
     line: Option<Frame>,
     /// The slices around the event, or around its launch; innermost first.
     frames: Vec<Frame>,
 }
 
-/// A slice by its name; its times are asked for when it is chosen.
+/// A slice by name; clients request its times when it is selected.
 #[derive(Serialize)]
 pub(crate) struct Frame {
     id: u32,
     name: String,
-    /// What people call a C++ function of this name.
+    /// Short name of a C++ function.
     #[serde(skip_serializing_if = "Option::is_none")]
     short_name: Option<String>,
 }
@@ -59,7 +60,7 @@ impl Frame {
 }
 
 impl EventContext {
-    /// Follows the event's links and the slices around it. Linear in the depth of nesting.
+    /// Follows the event's flows and enclosing slices. Linear in the nesting depth.
     pub(crate) fn new(trace: &Trace, event: &Event) -> Self {
         let launch = launch_of(trace, event);
         let mut around = enclosing(trace, launch.unwrap_or(event.id));
@@ -99,8 +100,8 @@ impl EventContext {
     }
 }
 
-/// The host call that a link of the file leads from to device work; without a link, the call with
-/// the same correlation number.
+/// Returns the host call whose flow leads to the device work, or without a flow, the call with the
+/// same correlation number.
 fn launch_of(trace: &Trace, event: &Event) -> Option<EventId> {
     if kind_of_track(trace, event.id)? != TrackKind::DeviceQueue {
         return None;
@@ -112,8 +113,8 @@ fn launch_of(trace: &Trace, event: &Event) -> Option<EventId> {
         .or_else(|| call_by_number(trace, event))
 }
 
-/// The last launch call before device work that has its correlation number. Looks at the calls
-/// before it alone, at most [`MAX_CALLS`] among [`MAX_SLICES`] slices of each thread of the file.
+/// Returns the last launch call before device work that has its correlation number. Searches at
+/// most [`MAX_CALLS`] calls among [`MAX_SLICES`] slices of each thread of the file.
 fn call_by_number(trace: &Trace, event: &Event) -> Option<EventId> {
     let number = Config::from_event(trace, event.id).correlation?;
     let tracks = trace.tracks();
@@ -142,7 +143,8 @@ fn call_by_number(trace: &Trace, event: &Event) -> Option<EventId> {
         })
 }
 
-/// The slice of another thread that a link leads from: of a backward operator the forward one.
+/// Returns the slice of another thread from which a flow leads here: for a backward operator, the
+/// forward operator.
 fn forward_of(trace: &Trace, id: EventId) -> Option<EventId> {
     let (track, _) = trace.place_of_slice(id)?;
     let links = trace.flows_in(id);
@@ -164,7 +166,7 @@ fn name_of(trace: &Trace, id: EventId) -> Option<&str> {
     Some(trace.name(*trace.slices(track).name.get(index)?))
 }
 
-/// The slices around a slice on its track, innermost first.
+/// Returns the slices around a slice on its track, innermost first.
 fn enclosing(trace: &Trace, id: EventId) -> Vec<EventId> {
     let Some((track, index)) = trace.place_of_slice(id) else {
         return Vec::new();
@@ -177,7 +179,7 @@ fn enclosing(trace: &Trace, id: EventId) -> Vec<EventId> {
         .collect()
 }
 
-/// Input shapes among the arguments of an operator.
+/// Returns the input shapes from the args of an operator.
 fn shapes(trace: &Trace, operator: EventId) -> Option<String> {
     let mut found = None;
     let args = trace.args(operator, &mut |key, value| {
@@ -188,13 +190,13 @@ fn shapes(trace: &Trace, operator: EventId) -> Option<String> {
             return;
         }
         if let ArgValue::Json(text) | ArgValue::Str(text) = value {
-            // What is cut is no list any more and is shown as it stands.
+            // A truncated list is not parsed; it is shown as text.
             let end = text.floor_char_boundary(MAX_SHAPES_BYTES);
             found = Some(text[..end].to_owned());
         }
     });
     args.ok()?;
-    // Files may spread a list over many lines.
+    // Files may write a list over several lines.
     let found = found.map(
         |text| match serde_json::from_str::<serde_json::Value>(&text) {
             Ok(value) => value.to_string(),

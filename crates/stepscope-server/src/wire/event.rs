@@ -1,4 +1,4 @@
-//! Events, as they travel.
+//! Serialized events.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use super::context::EventContext;
 use crate::ns::{FIRST_INEXACT, Ns};
 use crate::view::RunView;
 
-/// Longest text of an argument that travels without being asked for.
+/// Maximum length of an arg's text, bytes, unless the client requests all.
 pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Bytes of an argument that are shown.
+/// Maximum number of bytes of a binary arg.
 const MAX_HEX_BYTES: usize = 256;
-/// Most arguments of one event that travel without being asked for.
+/// Maximum number of args of one event, unless the client requests all.
 pub(crate) const MAX_ARGS: usize = 10_000;
 
 /// An event in short form.
@@ -27,7 +27,7 @@ pub(crate) const MAX_ARGS: usize = 10_000;
 pub(crate) struct Brief {
     id: u32,
     name: String,
-    /// What people call a C++ function of this name.
+    /// Short name of a C++ function.
     #[serde(skip_serializing_if = "Option::is_none")]
     short_name: Option<String>,
     track: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Brief {
 }
 
 impl Brief {
-    /// The event's short form, if there is such an event.
+    /// Returns the event's short form, if the event exists.
     pub(crate) fn from_event(view: &RunView, id: EventId) -> Option<Self> {
         let trace = &view.run.trace;
         let event = trace.event(id)?;
@@ -56,15 +56,15 @@ impl Brief {
     }
 }
 
-/// An event, whole.
+/// An event with all details.
 #[derive(Serialize)]
 pub(crate) struct EventDetail {
     id: u32,
     name: String,
-    /// What a compiler's name stands for.
+    /// Demangled name.
     #[serde(skip_serializing_if = "Option::is_none")]
     demangled: Option<String>,
-    /// What people call a C++ function of this name.
+    /// Short name of a C++ function.
     #[serde(skip_serializing_if = "Option::is_none")]
     short_name: Option<String>,
     kind: &'static str,
@@ -94,21 +94,21 @@ pub(crate) struct EventDetail {
     flow_out: usize,
 }
 
-/// A place in the program's text.
+/// A location in the source code.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Source {
     file: String,
     line: Option<u64>,
 }
 
-/// The place of a slice among those of its name.
+/// Rank of a slice among the slices of the same name.
 #[derive(Serialize)]
 pub(crate) struct Among {
     /// The name.
     pub(crate) name: String,
     /// Slices of this name in the whole run.
     pub(crate) count: usize,
-    /// 1 is the longest.
+    /// Rank by duration; 1 is the longest.
     pub(crate) rank: usize,
     /// Share of them that are shorter, 0 to 100.
     pub(crate) percentile: f64,
@@ -122,7 +122,7 @@ pub(crate) struct Among {
     pub(crate) total_ns: Ns,
 }
 
-/// What the arguments refer to.
+/// Ids that the args refer to.
 #[derive(Default, Serialize)]
 struct Links {
     op: Option<String>,
@@ -132,7 +132,7 @@ struct Links {
 }
 
 impl EventDetail {
-    /// Everything that is known of an event. With `full`, long texts are not cut.
+    /// Returns all details of an event; `size` limits the args.
     pub(crate) fn new(view: &RunView, event: &Event, among: Option<Among>, size: ArgSize) -> Self {
         let trace = &view.run.trace;
         let track = trace.tracks().get(event.track.index());
@@ -185,16 +185,16 @@ impl EventDetail {
     }
 }
 
-/// How much of long arguments travels.
+/// Limit of args.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgSize {
-    /// Up to [`MAX_TEXT_BYTES`] a text and [`MAX_ARGS`] arguments.
+    /// Up to [`MAX_TEXT_BYTES`] per text and [`MAX_ARGS`] args.
     Usual,
     /// Everything.
     Full,
 }
 
-/// A JSON object that keeps its order.
+/// A JSON object that keeps the order of its keys.
 #[derive(Debug, Default)]
 struct Ordered(Vec<(String, Given)>);
 
@@ -226,11 +226,11 @@ impl Serialize for Ordered {
     }
 }
 
-/// Arguments being collected, in the file's order.
+/// Args under construction, in the file's order.
 struct Args {
     size: ArgSize,
     values: Ordered,
-    /// How often each key occurred.
+    /// Number of occurrences of each key.
     known: HashMap<String, usize>,
     cut: Ordered,
     seen: usize,
@@ -253,7 +253,7 @@ impl Args {
             return;
         }
         let mut name = key.to_owned();
-        // A name that was made here may be taken by a key that looks like it.
+        // A generated name may equal an existing key.
         while let Some(copies) = self.known.get_mut(&name) {
             *copies += 1;
             name = format!("{key} ({copies})");
@@ -269,7 +269,7 @@ impl Args {
                     self.values.0.push((name, Given::Raw(raw)));
                     return;
                 }
-                // Text that is no JSON after all (a bare NaN, say) is shown as it stands.
+                // Text that is not valid JSON (for example a bare NaN) is kept as text.
                 text.into()
             }
             ArgValue::Str(text) | ArgValue::Json(text) => self.shortened(&name, text),
@@ -282,7 +282,7 @@ impl Args {
         self.values.0.push((name, Given::Value(value)));
     }
 
-    /// Says how many arguments there are when not all of them travel.
+    /// Adds the number of args if some are omitted.
     fn finish(&mut self) {
         if self.seen > self.values.0.len() {
             let all = Given::Value(self.seen.into());
@@ -315,7 +315,7 @@ impl Args {
         keys.iter().find_map(|key| self.text(key))
     }
 
-    /// Lines of a recorded call stack, innermost first as the file has them.
+    /// Returns the lines of a recorded call stack, innermost first as in the file.
     fn stack(&self) -> Vec<String> {
         for key in ["Call stack", "stack", "source_stack", "Python stack"] {
             let lines: Vec<String> = match self.values.get(key) {
@@ -344,7 +344,7 @@ impl Args {
 }
 
 impl Source {
-    /// Takes `file:line` apart; a colon may be part of the file's name.
+    /// Parses `file:line`; a colon may be part of the file's name.
     fn read(text: &str, line: Option<u64>) -> Self {
         let parts = text
             .rsplit_once(':')
@@ -362,7 +362,7 @@ impl Source {
     }
 }
 
-/// A whole number: a JSON number below 2^53, its digits as a text from there on.
+/// Converts an integer: a JSON number below 2^53, else its digits as a string.
 pub(crate) fn whole(value: i128) -> Value {
     match i64::try_from(value) {
         Ok(value) if u128::from(value.unsigned_abs()) < FIRST_INEXACT => value.into(),
@@ -370,7 +370,7 @@ pub(crate) fn whole(value: i128) -> Value {
     }
 }
 
-/// A number with a fraction; JSON has no NaN and no infinity, so these are texts.
+/// Converts a float; JSON has no NaN and no infinity, so these become strings.
 pub(crate) fn real(value: f64) -> Value {
     if value.is_finite() {
         value.into()

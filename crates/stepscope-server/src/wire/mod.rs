@@ -1,7 +1,7 @@
-//! What travels: the only types of the house that know JSON and column bytes.
+//! Serialized types: only this module depends on JSON and the column format.
 //!
 //! Reading order: [`columns`], `run`, `event`, `context`, `stats`, `capture`.
-//! `docs/reference/http.md` shows each of them in a real exchange.
+//! `docs/reference/http.md` shows each type in an example.
 
 pub(crate) mod capture;
 pub mod columns;

@@ -1,4 +1,4 @@
-//! Runs, their tracks and their tools, as they travel.
+//! Serialized runs, tracks and tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,28 +15,28 @@ use stepscope_store::FactValue;
 use crate::ns::Ns;
 use crate::view::RunView;
 
-/// A list that comes in pages.
+/// One page of a list.
 #[derive(Serialize)]
 pub(crate) struct Page<T> {
     /// Length of the whole list.
     pub(crate) total: usize,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub(crate) cursor: Option<String>,
     /// The field's name differs by list.
     #[serde(flatten)]
     pub(crate) list: T,
 }
 
-/// Files that were recognised, but that no reader of this version opens.
+/// Files of a known format that this version cannot read.
 #[derive(Serialize)]
 pub(crate) struct NotReadable {
     count: usize,
-    /// Names of the first ones.
+    /// Names of the first files.
     files: Vec<String>,
 }
 
 impl NotReadable {
-    /// `None` when there are none; at most `named` are named.
+    /// Returns `None` if there are no such files; at most `named` files are named.
     pub(crate) fn new(paths: &[PathBuf], named: usize) -> Option<Self> {
         let name = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default();
@@ -90,7 +90,7 @@ impl From<&RunProblem> for Problem {
     }
 }
 
-/// The words of a run's state.
+/// Returns the name of a run's state.
 pub(crate) fn state_word(state: RunState) -> &'static str {
     match state {
         RunState::Listed => "listed",
@@ -102,7 +102,7 @@ pub(crate) fn state_word(state: RunState) -> &'static str {
 }
 
 impl RunRow {
-    /// A row of the list.
+    /// Converts a row of the run list.
     pub(crate) fn new(summary: RunSummary) -> Self {
         let importing = summary.state == RunState::Importing;
         Self {
@@ -132,7 +132,7 @@ impl RunRow {
         }
     }
 
-    /// The answer of a run that is being imported.
+    /// Returns the response for a run that is being imported.
     pub(crate) fn importing(summary: RunSummary, phase: Option<&'static str>) -> Self {
         let row = Self::new(summary);
         Self {
@@ -145,13 +145,13 @@ impl RunRow {
     }
 }
 
-/// UTC, with milliseconds.
+/// Formats UTC with milliseconds.
 pub(crate) fn rfc3339(unix_ns: i64) -> String {
     let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     time.strftime("%FT%T%.3fZ").to_string()
 }
 
-/// A whole run.
+/// All details of a run.
 #[derive(Serialize)]
 pub(crate) struct RunDetail {
     id: String,
@@ -182,7 +182,7 @@ pub(crate) struct RunDetail {
 struct Window {
     t0: Ns,
     t1: Ns,
-    /// Events outside of it.
+    /// Number of events outside of `fit`.
     outside: u64,
     labels_only: bool,
 }
@@ -200,7 +200,7 @@ struct Module {
     program_id: Option<String>,
 }
 
-/// A profile without a timeline.
+/// Statistics without a timeline.
 #[derive(Serialize)]
 struct ProfileRow {
     name: String,
@@ -262,7 +262,7 @@ struct Counts {
     names: usize,
 }
 
-/// A page of the viewer, and whether the run can fill it.
+/// A page of the viewer and its availability for the run.
 #[derive(Serialize)]
 struct ToolRow {
     id: &'static str,
@@ -287,7 +287,7 @@ impl ToolRow {
     }
 }
 
-/// A report, and whether the run can fill it.
+/// A report and its availability for the run.
 #[derive(Serialize)]
 struct ReportRow {
     name: &'static str,
@@ -326,7 +326,7 @@ impl From<Availability> for AvailabilityFields {
     }
 }
 
-/// Something the user should know.
+/// A message about the run's quality for the user.
 #[derive(Serialize)]
 pub(crate) struct Warning {
     code: &'static str,
@@ -338,11 +338,11 @@ pub(crate) struct Warning {
     action: &'static str,
 }
 
-/// Texts of one warning that travel.
+/// Maximum number of texts of one warning.
 const MAX_DETAILS: usize = 20;
 
 impl RunDetail {
-    /// Everything that is known of a run.
+    /// Collects all details of a run.
     pub(crate) fn new(view: &RunView) -> Self {
         let run = &view.run;
         let trace = &run.trace;
@@ -431,7 +431,7 @@ impl RunDetail {
     }
 }
 
-/// Where steps come from; `None` where there is none.
+/// Returns the source of the steps; `None` without steps.
 pub(crate) fn source_of(steps: &StepReport) -> Option<&'static str> {
     match (&steps.derived, steps.steps.is_empty()) {
         (_, true) => None,
@@ -556,7 +556,7 @@ fn warnings(view: &RunView) -> Vec<Warning> {
             (what.severity(), warning)
         })
         .collect();
-    // The worst first; within a severity in the order of the list of diagnostics.
+    // Most severe first; within a severity in the order of the list of diagnostics.
     out.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
     out.into_iter().map(|(_, warning)| warning).collect()
 }
@@ -587,13 +587,13 @@ pub(crate) struct TrackRow {
     hidden: bool,
 }
 
-/// A run with more threads than this hides the quiet ones.
+/// Number of threads above which quiet ones are hidden.
 const MANY_THREADS: usize = 24;
-/// Most events of a track that holds marks of a profiler alone.
+/// Maximum number of events of a track that only has marks of a profiler.
 const MOST_MARKS: u64 = 4;
 
-/// Whether a track holds nothing but a profiler's own marks, as `Spans`, `Traces` and `global` of
-/// torch's files: a handful of events of no process, no thread and no device.
+/// Returns whether a track has only a profiler's own marks, like `Spans`, `Traces` and `global` of
+/// torch's files: a few events without process, thread and device.
 fn is_bookkeeping(track: &stepscope_store::Track) -> bool {
     track.kind == TrackKind::Thread
         && track.pid.is_none()
@@ -602,7 +602,7 @@ fn is_bookkeeping(track: &stepscope_store::Track) -> bool {
         && u64::from(track.slices) + u64::from(track.instants) <= MOST_MARKS
 }
 
-/// All tracks in display order.
+/// Returns all tracks in display order.
 pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
     let trace = &view.run.trace;
     let all = trace.tracks();
@@ -616,7 +616,7 @@ pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
         track.slices + track.instants > 0 && !is_bookkeeping(track)
     };
     let has_more = all.iter().any(has_more);
-    // Quiet: a thread among many that was busy for less than a thousandth of the run, and marks.
+    // Hidden: profiler marks, and of many threads those busy for less than a thousandth of the run.
     let hidden: Vec<bool> = all
         .iter()
         .map(|track| match track.kind {
@@ -652,7 +652,7 @@ pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
         };
         let extent = view.extent(id);
         let file = trace.files().get(track.file);
-        // A group is hidden when all that is below it is.
+        // A group is hidden if all its tracks are hidden.
         let hidden = match track.kind {
             TrackKind::Group => view
                 .subtree(id)

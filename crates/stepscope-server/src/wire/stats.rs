@@ -1,62 +1,62 @@
-//! Search results and statistics, as they travel.
+//! Serialized search results and statistics.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::Brief;
 use crate::ns::{Ns, parse_ns};
 
-/// Answer of `/search`.
+/// Response of `/search`.
 #[derive(Serialize)]
 pub(crate) struct SearchAnswer {
-    /// All matches.
+    /// Number of matches.
     pub(crate) total: u64,
-    /// Distinct names among those that could match.
+    /// Number of distinct names among those that could match.
     pub(crate) names: usize,
-    /// Number of the first hit of this page.
+    /// Index of the first hit of this page.
     pub(crate) first: u64,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub(crate) cursor: Option<String>,
-    /// Matches by track, most first.
+    /// Number of matches by track, most first.
     pub(crate) by_track: Vec<(u32, u64)>,
-    /// This page.
+    /// The hits of this page.
     pub(crate) hits: Vec<Brief>,
-    /// Matches by bin.
+    /// Number of matches by bin.
     pub(crate) bins: Vec<u64>,
 }
 
-/// Answer of `/events`.
+/// Response of `/events`.
 #[derive(Serialize)]
 pub(crate) struct EventsAnswer {
-    /// All events of the area.
+    /// Number of events in the area.
     pub(crate) total: u64,
-    /// Number of the first event of this page.
+    /// Index of the first event of this page.
     pub(crate) first: u64,
-    /// This page.
+    /// The events of this page.
     pub(crate) events: Vec<Brief>,
 }
 
-/// Answer of `/names`.
+/// Response of `/names`.
 #[derive(Serialize)]
 pub(crate) struct NamesAnswer {
-    /// All matches.
+    /// Number of matches.
     pub(crate) total: u64,
-    /// Distinct names among them.
+    /// Number of distinct names.
     pub(crate) names: usize,
     /// The names, most frequent first.
     pub(crate) rows: Vec<NameRow>,
 }
 
-/// One name of events.
+/// A name of events.
 #[derive(Serialize)]
 pub(crate) struct NameRow {
     /// The name.
     pub(crate) name: String,
-    /// The short name of a C++ function.
+    /// Short name of a C++ function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) short_name: Option<String>,
-    /// Events.
+    /// Number of events.
     pub(crate) count: u64,
-    /// The first of them.
+    /// Id of the first event.
     pub(crate) first: u32,
 }
 
@@ -64,27 +64,27 @@ pub(crate) struct NameRow {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AggregateBody {
-    /// Begin of the range: a number, or the digits of a large one.
+    /// Start of the range: a number, or the digits of a large one.
     pub(crate) t0: Option<NsIn>,
     /// End of the range.
     pub(crate) t1: Option<NsIn>,
     /// Track ids.
     pub(crate) tracks: Option<Vec<u32>>,
-    /// Text that names contain.
+    /// Substring of the names.
     pub(crate) filter: Option<String>,
-    /// Regular expression that names match.
+    /// Regular expression of the names.
     pub(crate) regex: Option<String>,
-    /// Class numbers.
+    /// Kind numbers.
     pub(crate) kinds: Option<Vec<u8>>,
-    /// What slices are put together by.
+    /// Grouping keys of the slices.
     pub(crate) by: Option<Vec<String>>,
     /// `column:asc` or `column:desc`.
     pub(crate) sort: Option<String>,
-    /// Most rows.
+    /// Maximum number of rows.
     pub(crate) limit: Option<usize>,
 }
 
-/// Nanoseconds in a body.
+/// Nanoseconds in a request body.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum NsIn {
@@ -95,7 +95,7 @@ pub(crate) enum NsIn {
 }
 
 impl NsIn {
-    /// Picoseconds; `None` when it is no number.
+    /// Converts to picoseconds; `None` if it is not a number.
     pub(crate) fn ps(&self) -> Option<i64> {
         match self {
             Self::Number(number) => parse_ns(&number.to_string()),
@@ -104,10 +104,10 @@ impl NsIn {
     }
 }
 
-/// Answer of `/aggregate`.
+/// Response of `/aggregate`.
 #[derive(Serialize)]
 pub(crate) struct AggregateAnswer {
-    /// Begin of the range.
+    /// Start of the range.
     pub(crate) t0: Ns,
     /// End of the range.
     pub(crate) t1: Ns,
@@ -117,16 +117,16 @@ pub(crate) struct AggregateAnswer {
     pub(crate) matched: Matched,
     /// The groups.
     pub(crate) rows: Vec<AggregateRow>,
-    /// Busy and idle time.
+    /// Busy and idle time by track.
     pub(crate) per_track: Vec<TrackTimeRow>,
 }
 
 /// Sums over all groups.
 #[derive(Serialize)]
 pub(crate) struct Matched {
-    /// Slices.
+    /// Number of slices.
     pub(crate) count: u64,
-    /// Sum of their times.
+    /// Sum of their durations.
     pub(crate) total_ns: Ns,
     /// Sum of their self times.
     pub(crate) self_ns: Ns,
@@ -135,30 +135,30 @@ pub(crate) struct Matched {
 /// One group.
 #[derive(Serialize)]
 pub(crate) struct AggregateRow {
-    /// One text for each of `by`.
+    /// One value per key of `by`.
     pub(crate) key: Vec<String>,
-    /// What people call a C++ function, when grouped by its name.
+    /// Short name of a C++ function, if grouped by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) short_name: Option<String>,
-    /// The track, when grouped by it.
+    /// Track id, if grouped by track.
     pub(crate) track: Option<u32>,
-    /// Class of its longest slice.
+    /// Kind of its longest slice.
     pub(crate) kind: u8,
-    /// Slices.
+    /// Number of slices.
     pub(crate) count: u64,
-    /// Sum of their times.
+    /// Sum of their durations.
     pub(crate) total_ns: Ns,
     /// Sum of their self times.
     pub(crate) self_ns: Ns,
-    /// Mean time.
+    /// Mean duration.
     pub(crate) mean_ns: Ns,
-    /// Shortest.
+    /// Shortest duration.
     pub(crate) min_ns: Ns,
-    /// Longest.
+    /// Longest duration.
     pub(crate) max_ns: Ns,
-    /// Total through the length of the range.
+    /// Total duration divided by the length of the range.
     pub(crate) share: f64,
-    /// The longest.
+    /// Id of the longest slice.
     pub(crate) example: u32,
 }
 
@@ -169,36 +169,36 @@ pub(crate) struct TrackTimeRow {
     pub(crate) track: u32,
     /// Union of its slices.
     pub(crate) busy_ns: Ns,
-    /// The rest.
+    /// The rest of the range.
     pub(crate) idle_ns: Ns,
 }
 
-/// Answer of `/histogram`.
+/// Response of `/histogram`.
 #[derive(Serialize)]
 pub(crate) struct HistogramAnswer {
     /// The name.
     pub(crate) name: String,
-    /// Slices.
+    /// Number of slices.
     pub(crate) count: usize,
-    /// Sum.
+    /// Sum of their durations.
     pub(crate) total_ns: Ns,
-    /// Shortest.
+    /// Shortest duration.
     pub(crate) min_ns: Option<Ns>,
-    /// Median.
+    /// Median duration.
     pub(crate) median_ns: Option<Ns>,
-    /// 90 of 100 are not longer.
+    /// 90th percentile of the durations.
     pub(crate) p90_ns: Option<Ns>,
-    /// 99 of 100 are not longer.
+    /// 99th percentile of the durations.
     pub(crate) p99_ns: Option<Ns>,
-    /// Longest.
+    /// Longest duration.
     pub(crate) max_ns: Option<Ns>,
     /// `linear` or `log`.
     pub(crate) scale: &'static str,
     /// Bounds of the bins.
     pub(crate) edges: Vec<Ns>,
-    /// Slices by bin.
+    /// Number of slices by bin.
     pub(crate) counts: Vec<u64>,
-    /// Sums by bin.
+    /// Sum of durations by bin.
     pub(crate) totals: Vec<Ns>,
 }
 
@@ -207,22 +207,22 @@ pub(crate) struct HistogramAnswer {
 pub(crate) struct StepsAnswer {
     /// Number of steps.
     pub(crate) total: usize,
-    /// The whole list is one page.
+    /// Always `null`: the list is one page.
     pub(crate) cursor: Option<String>,
-    /// Where they come from.
+    /// Source of the steps.
     pub(crate) source: Option<&'static str>,
     /// The steps, in time order.
     pub(crate) steps: Vec<StepRow>,
-    /// Over all of them.
+    /// Statistics of all steps.
     pub(crate) stats: Option<StepStats>,
 }
 
 /// One step.
 #[derive(Serialize)]
 pub(crate) struct StepRow {
-    /// The program's number.
+    /// Step number.
     pub(crate) n: i64,
-    /// Its marker.
+    /// Event id of its marker.
     pub(crate) id: u32,
     /// Name of the marker.
     pub(crate) name: String,
@@ -235,18 +235,18 @@ pub(crate) struct StepRow {
     /// Process of the marker, in a file of several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<i64>,
-    /// When it began.
+    /// Start.
     pub(crate) start_ns: Ns,
-    /// How long it took.
+    /// Duration.
     pub(crate) duration_ns: Ns,
 }
 
-/// Over the finished steps of all ranks.
+/// Statistics of the finished steps of all ranks.
 #[derive(Serialize)]
 pub(crate) struct StepStats {
-    /// Steps of the rank that has the most.
+    /// Number of steps of the rank that has the most.
     pub(crate) count: u64,
-    /// Ranks that have steps.
+    /// Number of ranks that have steps.
     pub(crate) ranks: usize,
     /// Mean.
     pub(crate) mean_ns: f64,
@@ -254,53 +254,53 @@ pub(crate) struct StepStats {
     pub(crate) min_ns: f64,
     /// Median.
     pub(crate) p50_ns: f64,
-    /// 90 of 100 are not longer; not of few steps.
+    /// 90th percentile; absent if there are few steps.
     pub(crate) p90_ns: Option<f64>,
     /// Longest.
     pub(crate) max_ns: f64,
 }
 
-/// Links around an event.
+/// Flows around an event.
 #[derive(Serialize)]
 pub(crate) struct FlowsAnswer {
-    /// The links.
+    /// The flows.
     pub(crate) edges: Vec<FlowRow>,
     /// Their events.
     pub(crate) events: Vec<Brief>,
-    /// Whether there are more.
+    /// Whether flows were omitted.
     pub(crate) truncated: bool,
 }
 
-/// One link.
+/// One flow.
 #[derive(Serialize)]
 pub(crate) struct FlowRow {
-    /// Where it starts.
+    /// Event id of its start.
     pub(crate) from: u32,
-    /// Where it ends.
+    /// Event id of its end.
     pub(crate) to: u32,
-    /// What it is called in the file.
+    /// Its name in the file.
     pub(crate) kind: String,
-    /// Distance from the event asked for; negative upstream.
+    /// Distance from the requested event; negative upstream.
     pub(crate) hop: i32,
 }
 
 /// Notes of a run.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Notes {
-    /// All of them.
+    /// The notes.
     pub(crate) notes: Vec<Note>,
 }
 
 /// One note.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Note {
-    /// Made by the client.
+    /// Id, chosen by the client.
     pub(crate) id: String,
-    /// Begin of what it is about.
+    /// Start of its range.
     pub(crate) t0: serde_json::Number,
-    /// End of what it is about.
+    /// End of its range.
     pub(crate) t1: serde_json::Number,
-    /// What it says.
+    /// Its text.
     pub(crate) text: String,
     /// Track keys.
     #[serde(default)]
