@@ -1,22 +1,23 @@
-//! Addresses of programs: what a person may type, and what is made of it.
+//! Parsing of program addresses.
 //!
 //! ```text
-//! host:port   [v6]:port   port   :port   grpc://host:port      several: with commas between
+//! host:port   [v6]:port   port   :port   grpc://host:port      several: separated by commas
 //! ```
 //!
-//! An address comes from a command line or a web page: it is bounded before it is looked at, made of
-//! letters that a name can have, and what is refused is not repeated at length.
+//! An address comes from a command line or a web page. Its length is checked before it is parsed,
+//! its characters must be valid in a host name, and messages quote only a short part of an invalid
+//! one.
 
 use std::fmt;
 
 /// Longest name of a host, as in the DNS.
 const MAX_HOST_BYTES: usize = 253;
-/// Most of a refused address that is repeated.
+/// Maximum number of characters of an invalid address in a message.
 const MAX_ECHO_CHARS: usize = 64;
-/// Longest stem of a file's name: what follows it, and a temporary name, must fit into 255 bytes.
+/// Longest stem of a file name: suffixes and a temporary name must fit into 255 bytes.
 const MAX_STEM_BYTES: usize = 180;
 
-/// Where a program listens for clients.
+/// Host and port of a program that listens for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     host: String,
@@ -24,10 +25,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Understands one address. The error says what is wrong with it, without the address.
+    /// Parses one address. The error states the cause without the address.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
-        // `grpc://` and the brackets of IPv6 are the longest that can stand around a host.
+        // The prefix `grpc://` and the brackets of IPv6 are the longest additions to a host.
         if text.len() > MAX_HOST_BYTES + 32 {
             return Err("it is longer than any host's name");
         }
@@ -82,7 +83,7 @@ impl Address {
         })
     }
 
-    /// Name or number of the machine, without brackets.
+    /// Host name or IP address, without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -92,7 +93,8 @@ impl Address {
         self.port
     }
 
-    /// What files of this address are called: `localhost_9012`, as all clients of the protocol do.
+    /// Returns the stem of this address's file names: `localhost_9012`, as in all clients of the
+    /// protocol.
     pub fn file_stem(&self) -> String {
         let shown: String = self
             .to_string()
@@ -111,7 +113,7 @@ impl Address {
         if shown.len() <= MAX_STEM_BYTES {
             return shown;
         }
-        // FNV-1a over the whole, so that long names that begin alike stay apart.
+        // FNV-1a of the full name, so that long names with a common prefix stay distinct.
         let hash = shown.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -138,7 +140,7 @@ fn is_v6_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'%' | b'-' | b'_')
 }
 
-/// The beginning of a text that was refused, without letters that act on a terminal.
+/// Returns the start of an invalid text, without control characters that affect a terminal.
 pub(crate) fn echo(text: &str) -> String {
     let mut shown: String = text
         .trim()

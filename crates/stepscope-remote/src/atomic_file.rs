@@ -1,7 +1,7 @@
-//! Files that appear whole or not at all, and that replace nothing.
+//! Atomic creation of files that never replaces an existing file.
 //!
-//! The content goes to a hidden temporary file in the same folder and is flushed to the disk. The file
-//! then gets its name, unless another file has that name.
+//! The content goes to a hidden temporary file in the same folder, followed by fsync. The file is
+//! then renamed, unless another file has that name.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, PersistError};
 
-/// Creates `path` with what `fill` writes. Returns its length in bytes.
+/// Creates `path` with the content that `fill` writes. Returns its length in bytes.
 pub(crate) fn write(path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<u64> {
     write_first_free(std::iter::once(path.to_owned()), fill).map(|(_, length)| length)
 }
 
-/// Creates the first of `paths` that does not exist; all lie in one folder. Returns it and its length.
+/// Creates the first of `paths` that does not exist; all are in one folder. Returns the path and
+/// its length in bytes.
 pub(crate) fn write_first_free(
     paths: impl IntoIterator<Item = PathBuf>,
     fill: impl FnOnce(&File) -> io::Result<()>,
@@ -29,7 +30,7 @@ pub(crate) fn write_first_free(
     for path in paths {
         match persist_new(temporary, &path) {
             Ok(_) => {
-                // The name must survive a power failure too, where the file system can flush folders.
+                // Makes the rename durable, on file systems with fsync for folders.
                 if let Some(folder) = path.parent()
                     && let Ok(folder) = File::open(folder)
                 {
@@ -46,7 +47,7 @@ pub(crate) fn write_first_free(
     Err(exists())
 }
 
-/// Writes 4 KiB next to `path` and removes them, so that a full or read-only disk is known in advance.
+/// Writes 4 KiB next to `path` and removes them: detects a full or read-only disk in advance.
 pub(crate) fn prove(path: &Path) -> io::Result<()> {
     let mut file = create_temporary(path)?;
     file.write_all(&[0; 4096])?;
@@ -58,16 +59,16 @@ fn create_temporary(path: &Path) -> io::Result<NamedTempFile> {
     Builder::new()
         .prefix(".")
         .suffix(".tmp")
-        // As of other new files; the process's umask applies.
+        // Same permissions as other new files; the process's umask applies.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Gives a file its name, unless another file has it.
+/// Renames a file, unless another file has that name.
 fn persist_new(file: NamedTempFile, path: &Path) -> Result<File, PersistError> {
     file.persist_noclobber(path).or_else(|failed| {
-        // File systems without links and without a rename that replaces nothing, such as FUSE mounts of
-        // cloud storage: look, then rename.
+        // File systems without hard links and without `RENAME_NOREPLACE`, such as FUSE mounts of
+        // cloud storage: check, then rename.
         if path.symlink_metadata().is_ok() {
             let error = io::ErrorKind::AlreadyExists.into();
             return Err(PersistError { error, ..failed });

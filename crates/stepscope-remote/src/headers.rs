@@ -1,6 +1,6 @@
-//! Metadata of calls that only our own two sides know. Others pass over it.
+//! gRPC metadata keys of our own client and server; other programs ignore them.
 
-/// In a request for a snapshot: how many milliseconds of the past it is to hold.
+/// Duration of a requested snapshot, milliseconds.
 pub(crate) const LAST_MS: &str = "stepscope-last-ms";
-/// In every answer of our servers: their version.
+/// Version of our server, in each of its responses.
 pub(crate) const SERVER_VERSION: &str = "stepscope-version";

@@ -1,7 +1,7 @@
 //! Captures a running program over gRPC: the service inside the program, and the client.
 //!
-//! Both speak `tensorflow.ProfilerService`, as JAX, PyTorch/XLA and TensorFlow programs and their
-//! clients do; docs/formats/capture-protocol.md says what is observed on the wire.
+//! Both use `tensorflow.ProfilerService`, like the programs and clients of JAX, PyTorch/XLA and
+//! TensorFlow. `docs/formats/capture-protocol.md` documents the observed messages.
 
 pub mod address;
 pub mod client;

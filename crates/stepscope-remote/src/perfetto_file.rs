@@ -11,7 +11,7 @@ use stepscope_model::{ReadContext, SharedBytes};
 
 use crate::atomic_file;
 
-/// Why the Perfetto form of a trace cannot be written. The trace itself stays.
+/// Why the Perfetto form of a trace cannot be written. The trace itself remains.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerfettoFileError {
@@ -41,17 +41,17 @@ pub enum PerfettoFileError {
     },
 }
 
-/// The path of the Perfetto form of `HOST.xplane.pb`: `HOST.pftrace` in the same folder.
+/// Returns the path of the Perfetto form of `HOST.xplane.pb`: `HOST.pftrace` in the same folder.
 pub fn perfetto_path(xplane: &Path) -> PathBuf {
     let name = xplane.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".xplane.pb").unwrap_or(&name);
     xplane.with_file_name(format!("{stem}.pftrace"))
 }
 
-/// Writes the XSpace `xplane` as a Perfetto trace to `out`, which appears when it is whole and
-/// replaces nothing. Returns its length in bytes.
+/// Writes the XSpace `xplane` as a Perfetto trace to `out` atomically, without replacing a file.
+/// Returns its length in bytes.
 ///
-/// Events go from the reader to the file: the memory it needs is the length of the input.
+/// Events are streamed from the reader to the file: memory use is the length of the input.
 pub fn write_perfetto(xplane: &Path, out: &Path) -> Result<u64, PerfettoFileError> {
     let shown = |path: &Path| path.display().to_string();
     let mut content = Vec::new();
@@ -62,7 +62,7 @@ pub fn write_perfetto(xplane: &Path, out: &Path) -> Result<u64, PerfettoFileErro
             error,
         })?;
     let content: SharedBytes = Arc::new(content);
-    // With more threads, the parts of the file would be held until they are merged.
+    // More threads would hold parts of the file in memory until they are merged.
     let mut bounds = ReadContext::default();
     bounds.threads = 1;
     let mut no_trace = None;

@@ -1,9 +1,9 @@
-//! The questions of the protocol, and what the answers mean.
+//! Requests of the protocol and the interpretation of their responses.
 //!
-//! One `Profile` serves every kind of server: `emit_xspace` asks for the data in the answer; the
-//! list of tools makes others put it there as a tool's data; the repository's root and the session
-//! make those that do neither (PyTorch/XLA's schema has no such field) write a file where we look
-//! for it. What the other side can do shows in what comes.
+//! One `Profile` request works for every kind of server. `emit_xspace` requests the data in the
+//! response. With the list of tools, other servers return it as a tool's data. With the repository
+//! root and the session, servers that support neither (PyTorch/XLA's schema has no such field)
+//! write a file that we look for. The response shows what the server supports.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ use crate::proto::{
     GetSnapshotRequest, ProfileOptions, ProfileRequest, ProfileResponse, TerminateRequest,
 };
 
-/// Largest answer: no protobuf library makes a larger message.
+/// Largest response: no protobuf library produces a larger message.
 const MAX_ANSWER_BYTES: usize = 1 << 31;
-/// The server gives up, too, when nobody waits any more: after us, so that it is we who say why.
+/// The server's timeout exceeds ours by this, so that our timeout reports the cause.
 const SERVER_GIVES_UP_AFTER: Duration = Duration::from_secs(5);
 /// Name of the tool whose data is an XSpace.
 const XPLANE_TOOL: &str = "xplane.pb";
-/// What all clients of the protocol ask for; servers that know none of it pass over it.
+/// Tools in every request, as in all clients of the protocol; servers ignore unknown tools.
 const TOOLS: [&str; 10] = [
     "trace_viewer",
     "op_profile",
@@ -44,7 +44,7 @@ const TOOLS: [&str; 10] = [
     XPLANE_TOOL,
 ];
 
-/// What a `Profile` of this host says. `start_unix_ns` 0 begins at once.
+/// Builds the `Profile` request for this host. `start_unix_ns` 0 starts immediately.
 pub(super) fn profile_request(
     request: &CaptureRequest,
     duration: Duration,
@@ -88,7 +88,7 @@ pub(super) fn profile_request(
     }
 }
 
-/// Milliseconds, rounded up: 0 would mean none.
+/// Returns milliseconds, rounded up: 0 would mean no duration.
 fn whole_ms(duration: Duration) -> u64 {
     let up = duration.as_nanos().div_ceil(1_000_000);
     u64::try_from(up).unwrap_or(u64::MAX)
@@ -98,7 +98,7 @@ fn client(channel: &Channel) -> ProfilerServiceClient<Channel> {
     ProfilerServiceClient::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
 }
 
-/// Captures an interval; the answer comes after it.
+/// Captures an interval; the response arrives after it.
 pub(super) async fn profile(
     channel: &Channel,
     message: ProfileRequest,
@@ -115,14 +115,14 @@ pub(super) async fn profile(
     }
 }
 
-/// Asks for what has just happened, under the new name of the method, then under the old one.
+/// Requests a snapshot of the recent past with the method's new name, then with its old name.
 pub(super) async fn snapshot(
     channel: &Channel,
     last: Duration,
     limit: Duration,
 ) -> Result<ProfileResponse, CaptureFailure> {
-    // A snapshot without a session comes back in the answer; one with a session is written into
-    // the directory that was named when the recording began.
+    // A snapshot without a session is in the response. A snapshot with a session is written into
+    // the directory that was set when the recording started.
     let question = || {
         let mut request = Request::new(GetSnapshotRequest::default());
         request.set_timeout(limit + SERVER_GIVES_UP_AFTER);
@@ -147,17 +147,17 @@ pub(super) async fn snapshot(
     }
 }
 
-/// Ends a session's interval now. A server that cannot goes on to the end.
+/// Ends a session's interval now. A server without this method continues to the interval's end.
 pub(super) async fn terminate(channel: &Channel, session: &str, limit: Duration) {
     let message = TerminateRequest {
         session_id: session.to_owned(),
     };
     let mut client = client(channel);
-    // Nothing depends on the answer: that the interval ends shows in the answer to `Profile`.
+    // The result is not needed: the response to `Profile` shows that the interval ended.
     let _ = tokio::time::timeout(limit, client.terminate(message)).await;
 }
 
-/// The XSpace in an answer.
+/// Returns the XSpace in a response.
 pub(super) fn data_of(answer: ProfileResponse) -> Option<Bytes> {
     if !answer.xspace.is_empty() {
         return Some(answer.xspace);
@@ -170,7 +170,7 @@ pub(super) fn data_of(answer: ProfileResponse) -> Option<Bytes> {
         .map(|tool| tool.data)
 }
 
-/// Which method a status answers.
+/// The method that a status belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Profile,
@@ -187,7 +187,7 @@ fn late(question: Question) -> CaptureFailure {
     CaptureFailure::new(Stage::TimedOut, message)
 }
 
-/// What a status means for a person.
+/// Converts a gRPC status to a failure with a readable message.
 fn failure(status: &Status, question: Question) -> CaptureFailure {
     let text = printable(status.message());
     let saying = if text.is_empty() {
@@ -247,7 +247,8 @@ fn failure(status: &Status, question: Question) -> CaptureFailure {
     CaptureFailure::new(stage, message)
 }
 
-/// Whether somebody else is recording. Stock servers say so by an internal error with a text.
+/// Returns whether another client is recording. Stock servers report this as an internal error with
+/// a text.
 fn is_busy(status: &Status) -> bool {
     let text = status.message().to_ascii_lowercase();
     let says_so = [

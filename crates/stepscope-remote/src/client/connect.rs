@@ -1,14 +1,13 @@
-//! From a name to a connection that has answered once.
+//! Name lookup, connection and first response.
 //!
 //! ```text
-//! look the name up -> connect to each number in turn -> ask for its health
+//! look up the name -> connect to each address in turn -> health check
 //! ```
 //!
-//! All within one time limit, so that a dead address costs seconds. The question at the end is
-//! harmless to every server of the protocol (those that do not know it say so at once), and
-//! tells a profiler from a web server, from a port that only listens, and from a stopped program
-//! before anybody waits for an interval. That the connection is made here, not by the gRPC library,
-//! keeps the system's own reason for a failure.
+//! One timeout covers all steps, so a dead address costs seconds. Every server of the protocol
+//! accepts the health check; servers without it reject it at once. Before the interval starts, the
+//! check distinguishes a profiler from a web server, from a port that only listens, and from a
+//! stopped program. This code connects instead of the gRPC library to preserve the system's error.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,14 +26,14 @@ use super::report::{CaptureFailure, Stage};
 use crate::address::Address;
 use crate::headers;
 
-/// Bytes on their way before the other side must wait: a long fat pipe is kept full.
+/// HTTP/2 flow control window: keeps a connection with high bandwidth and latency busy.
 const WINDOW_BYTES: u32 = 16 << 20;
 
-/// A program that has answered.
+/// A connection to a program that has answered.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// What it is, as far as it says so.
+    /// Description of the server, as far as it sends one.
     pub(super) peer: String,
 }
 
@@ -87,13 +86,13 @@ async fn dial(
 ) -> Result<TcpStream, CaptureFailure> {
     let mut last = None;
     for (index, number) in numbers.iter().enumerate() {
-        // A number that swallows packets must leave time for those behind it.
+        // An address that drops packets must leave time for the next ones.
         let left = deadline.saturating_duration_since(Instant::now());
         let ways = u32::try_from(numbers.len() - index).unwrap_or(u32::MAX);
         let until = Instant::now() + left / ways;
         match timeout_at(until, TcpStream::connect(*number)).await {
             Ok(Ok(stream)) => {
-                // Requests are small and one at a time.
+                // Requests are small and sequential.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -125,14 +124,14 @@ async fn dial(
     })
 }
 
-/// Begins to speak gRPC over a connection.
+/// Starts a gRPC channel over a connection.
 async fn speak(
     stream: TcpStream,
     address: &Address,
     deadline: Instant,
     limit: Duration,
 ) -> Result<Channel, CaptureFailure> {
-    // Given out once: when it breaks, the capture on it is lost, and that is to be said.
+    // The stream is used once: if it breaks, the capture on it is lost and must be reported.
     let once = Mutex::new(Some(stream));
     let connector = tower::service_fn(move |_uri| {
         let stream = once.lock().ok().and_then(|mut once| once.take());
@@ -156,7 +155,7 @@ async fn speak(
     }
 }
 
-/// Asks something harmless.
+/// Sends the health check.
 async fn greet(
     channel: &Channel,
     address: &Address,
@@ -183,7 +182,7 @@ async fn greet(
     })
 }
 
-/// Whether a status came from a gRPC server, and was not made up on this side.
+/// Returns whether a gRPC server sent the status, instead of this side.
 fn is_an_answer(status: &Status) -> bool {
     let made_up = [
         "grpc-status header missing",
@@ -215,7 +214,7 @@ fn mute(address: &Address, limit: Duration) -> CaptureFailure {
     )
 }
 
-/// A text of the other side, as a part of one of our sentences: bounded, and harmless.
+/// Returns a text of the server for a message: truncated, without control characters.
 pub(super) fn printable(text: &str) -> String {
     const MOST_CHARS: usize = 200;
     let clean = |letter: char| {

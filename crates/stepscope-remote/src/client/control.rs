@@ -1,21 +1,21 @@
-//! How somebody else ends a capture that runs.
+//! Early end of a running capture.
 
 use tokio::sync::watch;
 
-/// What was asked of a capture. Later ones count more.
+/// Requested end of a capture. Later variants take precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StopMode {
-    /// Nothing: it goes on.
+    /// Continue.
     #[default]
     GoOn,
-    /// End the interval now, keep the data.
+    /// End the interval now and keep the data.
     EndEarly,
-    /// Stop, keep nothing.
+    /// Stop and discard the data.
     Abandon,
 }
 
-/// Ends a capture that runs in another thread. Clones are the same control; asking twice is fine,
-/// and so is asking before it has begun or after it is over.
+/// Handle to end a capture that runs in another thread. Clones control the same capture. Repeated
+/// calls, and calls before the start or after the end, are allowed.
 #[derive(Clone, Debug)]
 pub struct CaptureControl {
     wish: watch::Sender<StopMode>,
@@ -28,19 +28,20 @@ impl Default for CaptureControl {
 }
 
 impl CaptureControl {
-    /// A control for one capture.
+    /// Creates a handle for one capture.
     pub fn new() -> Self {
         Self {
             wish: watch::Sender::new(StopMode::GoOn),
         }
     }
 
-    /// Ends the interval now, on every host; what was recorded until then is kept.
+    /// Ends the interval on every host now and keeps the recorded data.
     pub fn end_early(&self) {
         self.raise(StopMode::EndEarly);
     }
 
-    /// Stops now: hosts whose data is not on the disk yet are told to end, and give nothing.
+    /// Stops now: hosts whose data is not yet on disk are asked to end, and their data is
+    /// discarded.
     pub fn abandon(&self) {
         self.raise(StopMode::Abandon);
     }

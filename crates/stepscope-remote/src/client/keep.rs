@@ -1,4 +1,4 @@
-//! From an answer to one file on the disk, whichever way the other side gives its data.
+//! Saves the response of a server as one file, however the server delivers its data.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,43 +13,43 @@ use super::report::{CaptureFailure, Captured, Stage};
 use super::session::{self, SessionFolder};
 use crate::proto::ProfileResponse;
 
-/// How long a file that a server says it wrote may take to be seen here: network file systems show
-/// it late.
+/// Time until a file that a server wrote must be visible here: network file systems show it with a
+/// delay.
 const SEEN_WITHIN: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// Most texts of a program that are repeated.
+/// Maximum number of quoted messages of a program.
 const MAX_MESSAGES: usize = 20;
 
-/// What came of an answer.
+/// Result of saving a response.
 #[derive(Debug)]
 pub(super) enum SaveOutcome {
     /// One file.
     File(Captured),
-    /// The data has no event, and another attempt may follow: nothing was written.
+    /// The data has no events, and another attempt may follow: nothing was written.
     EmptyForNow,
 }
 
-/// Whether another attempt follows one without events.
+/// Handling of data without events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfEmpty {
-    /// The empty trace is kept: it says that nothing happened.
+    /// Save the empty trace: it shows that nothing was recorded.
     Keep,
-    /// It is passed over.
+    /// Discard it and try again.
     TryAgain,
 }
 
-/// Where a host's data goes.
+/// Destination of a host's data.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    /// Of its file's name.
+    /// Stem of its file name.
     pub(super) stem: String,
-    /// Places of the other hosts' files.
+    /// Paths of the other hosts' files.
     pub(super) others: BTreeSet<PathBuf>,
-    /// Files of the session may be this host's: it was told where to write.
+    /// The server may have written files into the session: the request contained the directory.
     pub(super) may_write: bool,
 }
 
-/// Makes one file of an answer. Blocks: it writes and flushes.
+/// Saves a response as one file. Blocks: writes and calls fsync.
 pub(super) fn keep(
     folder: &SessionFolder,
     slot: &Slot,
@@ -73,7 +73,7 @@ fn wrote_nothing(says_empty: bool) -> CaptureFailure {
     CaptureFailure::new(Stage::WroteNothing, message)
 }
 
-/// Data in the answer.
+/// Saves the data in a response.
 fn keep_content(
     folder: &SessionFolder,
     slot: &Slot,
@@ -99,7 +99,7 @@ fn keep_content(
     }))
 }
 
-/// The file that a server wrote besides answering: one of the two is enough.
+/// Handles a file that a server wrote in addition to its response: keeps one of the two.
 fn written_too(
     folder: &SessionFolder,
     slot: &Slot,
@@ -126,14 +126,14 @@ fn written_too(
             return Some(path);
         }
         if is_ours {
-            // It appeared during this capture, and holds less than the answer.
+            // The file appeared during this capture, and the response contains more.
             let _ = std::fs::remove_file(&path);
         }
     }
     None
 }
 
-/// No data in the answer: the server wrote a file.
+/// Handles a response without data: the server wrote a file.
 fn keep_file(
     folder: &SessionFolder,
     slot: &Slot,
@@ -152,7 +152,7 @@ fn keep_file(
     })?;
     let (events, warnings) = look(&content)?;
     if events == 0 && if_empty == IfEmpty::TryAgain {
-        // The next attempt writes it anew.
+        // The next attempt writes the file again.
         folder.release(&path);
         return Ok(SaveOutcome::EmptyForNow);
     }
@@ -165,7 +165,7 @@ fn keep_file(
     }))
 }
 
-/// Looks for the file of a host, and claims it.
+/// Finds the file of a host and claims it.
 fn find(folder: &SessionFolder, slot: &Slot, says_empty: bool) -> Option<PathBuf> {
     let place = folder.place(&slot.stem);
     let looks = if says_empty {
@@ -189,7 +189,7 @@ fn find(folder: &SessionFolder, slot: &Slot, says_empty: bool) -> Option<PathBuf
     None
 }
 
-/// Events in the data, and what should be said about it.
+/// Returns the number of events in the data, and warnings about the data.
 fn look(content: &[u8]) -> Result<(u64, Vec<String>), CaptureFailure> {
     let found = count_events(content);
     let mut warnings: Vec<_> = messages(content, MAX_MESSAGES)

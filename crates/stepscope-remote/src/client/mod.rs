@@ -4,15 +4,15 @@
 //! request -> hosts -> connect (all at once) -> one start time -> ask (all at once) -> keep
 //! ```
 //!
-//! A host that fails costs the others nothing; what came is kept. Nothing here asks what the other
-//! side is: one question serves all kinds of servers, and what comes back says where the data is.
+//! A host that fails does not affect the others; received data is kept. The client does not detect
+//! the kind of server: one request serves all kinds, and the response shows where the data is.
 //!
-//! The work happens on a named thread of its own, so that [`capture`] may be called from anywhere;
-//! it blocks its caller, and ends with all that it has begun, except for a look-up of a name that
-//! the system does not give up.
-//!
+//! The work runs on a named thread, so that [`capture`] may be called from anywhere. The call
+//! blocks until all its work has ended, except for a name lookup that the system does not cancel.
 //! Reading order: [`request`], [`report`], [`control`], then `run` (the order of things), `connect`,
-//! `ask` (the protocol), `keep` (from an answer to a file), `session` (folders and files).
+//! Reading order: [`request`], [`report`], [`control`], then `run` (the sequence of steps),
+//! `connect`, `ask` (the protocol), `keep` (from a response to a file), `session` (folders and
+//! files).
 
 pub mod control;
 pub mod report;
@@ -28,8 +28,8 @@ pub use control::CaptureControl;
 pub use report::{CaptureEvent, CaptureFailure, CaptureReport, Captured, HostReport, Stage};
 pub use request::{CaptureError, CaptureRequest, Interval, OptionValue};
 
-/// Captures from the programs of `request` into one run. Blocks until every host has given its data
-/// or has failed.
+/// Captures from the programs of `request` into one run. Blocks until every host has delivered its
+/// data or has failed.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -51,13 +51,13 @@ pub use request::{CaptureError, CaptureRequest, Interval, OptionValue};
 /// ```
 ///
 /// # Errors
-/// What makes it impossible for every host. A host that fails is part of the report.
+/// Causes that affect every host. A host that fails is part of the report.
 pub fn capture(request: &CaptureRequest) -> Result<CaptureReport, CaptureError> {
     capture_with(request, &CaptureControl::new(), &|_event| {})
 }
 
-/// As [`capture`]; `control` ends it early from another thread, and `on_event` is told what happens,
-/// from one thread, in order. It should return soon: the capture waits for it.
+/// Like [`capture`]; `control` ends it early from another thread. `on_event` receives the events in
+/// order and from one thread. It should return quickly, because the capture waits for it.
 pub fn capture_with(
     request: &CaptureRequest,
     control: &CaptureControl,
@@ -67,7 +67,7 @@ pub fn capture_with(
     let asked = request.hosts()?;
     let folder = session::SessionFolder::make(&request.log_dir, request.session.as_deref())?;
     let plan = run::Plan::new(request.clone(), asked, folder);
-    // The caller may be inside another runtime: a runtime can be entered on a fresh thread only.
+    // The caller may be inside another runtime: a runtime can only be entered on a new thread.
     let outcome = std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("stepscope-capture".to_owned())

@@ -1,40 +1,40 @@
-//! What came of a capture, host by host, and what is told while it runs.
+//! Result of a capture by host, and its progress events.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What came of a capture.
+/// Result of a capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CaptureReport {
     /// Name of the session, and of its folder.
     pub session: String,
-    /// The session's folder. It does not exist when nothing was saved.
+    /// The session's folder. It does not exist if nothing was saved.
     pub folder: PathBuf,
-    /// One for each address, in the order in which they were given.
+    /// One entry per address, in the order of the request.
     pub hosts: Vec<HostReport>,
 }
 
 impl CaptureReport {
-    /// Whether every host gave data, be it without events.
+    /// Returns whether every host delivered data, with or without events.
     pub fn all_ok(&self) -> bool {
         self.hosts.iter().all(|host| host.result.is_ok())
     }
 
-    /// Whether any host gave data.
+    /// Returns whether any host delivered data.
     pub fn any_ok(&self) -> bool {
         self.hosts.iter().any(|host| host.result.is_ok())
     }
 }
 
-/// What came of one host.
+/// Result of one host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostReport {
-    /// Its address, as `host:port`; what was no address is shown shortened.
+    /// Its address as `host:port`; an invalid address is truncated.
     pub address: String,
-    /// Its data, or why there is none.
+    /// Its data, or the cause of the failure.
     pub result: Result<Captured, CaptureFailure>,
 }
 
@@ -44,24 +44,24 @@ pub struct HostReport {
 pub struct Captured {
     /// The file.
     pub path: PathBuf,
-    /// Its length.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Events in it, of all planes and lines.
+    /// Number of events in it, in all planes and lines.
     pub events: u64,
-    /// There is not one event in it.
+    /// The data has no events.
     pub empty: bool,
-    /// What the user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Why a host gave no data.
+/// Why a host delivered no data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {message}")]
 #[non_exhaustive]
 pub struct CaptureFailure {
-    /// How far it came.
+    /// The stage that failed.
     pub stage: Stage,
-    /// One sentence, with what to do about it.
+    /// One sentence with the cause and what to do.
     pub message: String,
 }
 
@@ -73,7 +73,7 @@ impl CaptureFailure {
         }
     }
 
-    /// Whether another attempt may do better.
+    /// Returns whether another attempt may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self.stage,
@@ -82,34 +82,34 @@ impl CaptureFailure {
     }
 }
 
-/// How far a host came. Shown as the words of the documentation.
+/// Stage at which a host failed. `Display` writes the words of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
-    /// What was given is no address.
+    /// The address is invalid.
     BadAddress,
     /// No machine has this name.
     NameNotFound,
-    /// Nobody listens there.
+    /// No program listens on the port.
     Refused,
-    /// It does not answer in time.
+    /// The program does not answer in time.
     TimedOut,
-    /// Something answers that is no profiler.
+    /// The program that answers is not a profiler.
     NotAProfiler,
-    /// It is recording already.
+    /// Another capture is running.
     Busy,
-    /// It says that it recorded, and there is no data anywhere.
+    /// The server reports a recording, but neither the response nor a file contains data.
     WroteNothing,
-    /// The connection broke before the data came.
+    /// The connection broke before the data arrived.
     Broke,
-    /// The capture was given up.
+    /// The capture was cancelled.
     Cancelled,
-    /// Anything else.
+    /// Any other cause.
     Failed,
 }
 
 impl Stage {
-    /// The words, as in reports and in JSON.
+    /// Returns the words in reports and in JSON.
     pub const fn words(self) -> &'static str {
         match self {
             Self::BadAddress => "bad address",
@@ -132,67 +132,67 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What happens while a capture runs. Hosts are named as in the report.
+/// Progress event of a capture. Hosts have the same names as in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
-    /// A host is being looked for.
+    /// The client is connecting to a host.
     Connecting {
-        /// Which.
+        /// The host.
         host: String,
     },
     /// A host has answered.
     Connected {
-        /// Which.
+        /// The host.
         host: String,
-        /// What the other side is, as far as it says so.
+        /// Description of the server, as far as it sends one.
         peer: String,
     },
-    /// The interval has not begun yet. Sent about ten times a second.
+    /// The interval has not started. Sent about ten times a second.
     Waiting {
-        /// Time until it begins.
+        /// Time until it starts.
         until_start: Duration,
     },
     /// The interval is running. Sent about ten times a second.
     Recording {
-        /// Time since it began.
+        /// Time since it started.
         elapsed: Duration,
         /// Its length.
         total: Duration,
     },
-    /// The interval is over; the host's data is awaited.
+    /// The interval has ended; the client waits for the host's data.
     Collecting {
-        /// Which.
+        /// The host.
         host: String,
     },
-    /// The host's data is on the disk.
+    /// The host's data is on disk.
     Saved {
-        /// Which.
+        /// The host.
         host: String,
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Size in bytes.
         bytes: u64,
-        /// Events in it.
+        /// Number of events in it.
         events: u64,
     },
-    /// The host recorded nothing. Its file, if it sent one, is reported as saved, too.
+    /// The host recorded nothing. If it sent a file, a `Saved` event precedes this one.
     Empty {
-        /// Which.
+        /// The host.
         host: String,
     },
-    /// The host gives no data.
+    /// The host delivers no data.
     Failed {
-        /// Which.
+        /// The host.
         host: String,
-        /// How far it came.
+        /// The stage that failed.
         stage: Stage,
-        /// One sentence, with what to do about it.
+        /// One sentence with the cause and what to do.
         message: String,
     },
-    /// Another attempt begins, for the hosts that gave nothing.
+    /// Another attempt starts for the hosts without data.
     Retrying {
-        /// 1 for the first further attempt.
+        /// Number of the attempt; 1 is the first retry.
         attempt: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! What is asked for, and what makes it impossible for every host.
+//! Options of a capture, and the errors that affect every host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use crate::address::{Address, echo};
 
 /// Longest capture: a week.
 const MAX_INTERVAL: Duration = Duration::from_hours(7 * 24);
-/// Longest wait of any other kind: a day.
+/// Longest other duration: a day.
 const MAX_WAIT: Duration = Duration::from_hours(24);
-/// Most programs of one capture.
+/// Maximum number of programs in one capture.
 const MAX_HOSTS: usize = 1_024;
 
-/// Which time is captured.
+/// The captured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// From now on, for so long.
+    /// This duration from now on.
     For(Duration),
-    /// What has just happened: of programs that keep the last seconds (a flight recorder).
+    /// The most recent duration, from programs that keep the last seconds (flight recorder).
     Last(Duration),
 }
 
 impl Interval {
-    /// How long the program is looked at from now on.
+    /// Returns how long the recording continues from now on.
     pub(crate) fn ahead(self) -> Duration {
         match self {
             Self::For(duration) => duration,
@@ -35,16 +35,16 @@ impl Interval {
 /// Value of an option that only some profilers know (`advanced_configuration`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionValue {
-    /// Text.
+    /// A text.
     Text(String),
-    /// Truth.
+    /// A boolean.
     Bool(bool),
-    /// Whole number.
+    /// An integer.
     Int(i64),
 }
 
 impl OptionValue {
-    /// As typed on a command line: `true` and `false` are truth values, whole numbers are numbers,
+    /// Parses a value of a command line: `true` and `false` are booleans, integers are numbers,
     /// everything else is text.
     pub fn typed(text: &str) -> Self {
         match text {
@@ -57,34 +57,36 @@ impl OptionValue {
     }
 }
 
-/// A capture from running programs.
+/// Request to capture running programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureRequest {
-    /// Where the programs listen, see [`Address`]. Several become hosts of one run.
+    /// Addresses of the programs, see [`Address`]. Several become hosts of one run.
     pub addresses: Vec<String>,
-    /// Which time is captured.
+    /// The captured time.
     pub interval: Interval,
     /// The log directory; files go to `LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb`.
     pub log_dir: PathBuf,
-    /// Name of the session; without one the local time, made unique.
+    /// Name of the session; default: the local time, made unique.
     pub session: Option<String>,
-    /// Wait before the interval begins.
+    /// Delay before the interval starts.
     pub delay: Duration,
-    /// Further attempts for hosts that recorded nothing, are busy, or do not answer yet.
+    /// Number of further attempts for hosts that recorded nothing, are busy, or do not answer yet.
     pub retries: u32,
-    /// Within this time a host must have been found, connected and have answered once.
+    /// Timeout for the name lookup, the connection and the first response of a host.
     pub connect_timeout: Duration,
-    /// How much longer than the delay and the interval a host may take to give its data.
+    /// Timeout of a host's data after the delay and the interval.
     pub timeout: Duration,
-    /// 0 nothing of the host, 1 the user's annotations, 2 also the framework's, 3 everything.
+    /// Level of host tracing: 0 nothing, 1 the user's annotations, 2 also the framework's, 3
+    /// everything.
     pub host_tracer_level: u32,
-    /// 0 no Python calls, 1 Python calls, 2 also beside samples of stacks (`python_sampling_hz` in `options`).
+    /// Level of Python tracing: 0 no calls, 1 calls, 2 calls even with stack samples
+    /// (`python_sampling_hz` in `options`).
     pub python_tracer_level: u32,
     /// 0 no devices, 1 devices.
     pub device_tracer_level: u32,
-    /// Most events, where the profiler has such a limit.
+    /// Maximum number of events, for profilers with such a limit.
     pub max_events: Option<u64>,
-    /// Options by name that only some profilers know, such as `tpu_trace_mode`.
+    /// Options that only some profilers support, such as `tpu_trace_mode`, by name.
     pub options: BTreeMap<String, OptionValue>,
 }
 
@@ -112,81 +114,81 @@ impl Default for CaptureRequest {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// There is nobody to ask.
+    /// The request has no address.
     #[error("cannot capture: no address given\nhelp: give one such as localhost:9012")]
     NoAddress,
-    /// More hosts than one capture takes.
+    /// Too many hosts.
     #[error("cannot capture {found} addresses at once: the limit is {MAX_HOSTS}")]
     TooManyAddresses {
-        /// How many were given.
+        /// Number of given hosts.
         found: usize,
     },
-    /// A duration that makes no sense.
+    /// A duration is out of range.
     #[error("cannot use {what} of {given_ms} ms: the range is {least_ms} to {most_ms} ms")]
     BadDuration {
-        /// Which one.
+        /// Its name.
         what: &'static str,
-        /// What was given, in milliseconds.
+        /// Given value, milliseconds.
         given_ms: u128,
-        /// The least that can be.
+        /// Minimum, milliseconds.
         least_ms: u128,
-        /// The most that can be.
+        /// Maximum, milliseconds.
         most_ms: u128,
     },
-    /// A level that no profiler has.
+    /// A level is out of range.
     #[error("cannot use {what} {given}: the highest is {most}")]
     BadLevel {
-        /// Which one.
+        /// Its name.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         given: u32,
-        /// The highest that is understood.
+        /// Maximum.
         most: u32,
     },
-    /// An option without a name, or an endless one.
+    /// An option has an empty or too long name.
     #[error("cannot use the option '{name}': a name has 1 to 200 characters, a value up to 64 kB")]
     BadOption {
-        /// Its beginning.
+        /// Start of its name.
         name: String,
     },
-    /// A session's name that would lead out of the log directory, or hide.
+    /// A session name points out of the log directory, or is hidden.
     #[error(
         "cannot name the session '{name}': a name is 1 to 200 characters without slashes, and does not begin with a dot"
     )]
     BadSession {
-        /// Its beginning.
+        /// Start of the name.
         name: String,
     },
-    /// Data cannot be kept where it should go.
+    /// The log directory is not usable.
     #[error("cannot write to {path}: {reason}\nhelp: {fix}")]
     LogDir {
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// Where.
+        /// The directory.
         path: String,
         /// What to do.
         fix: &'static str,
     },
-    /// The system gives us no thread or no socket.
+    /// The system provides no thread or no socket.
     #[error("cannot start the capture: {source}")]
     System {
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// One address of a request, understood or not.
+/// One address of a request, valid or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedHost {
-    /// A program to ask.
+    /// A valid address.
     Host(Address),
-    /// What cannot be an address, shortened, and why.
+    /// An invalid address, truncated, and the cause.
     Bad(String, &'static str),
 }
 
 impl CaptureRequest {
-    /// The hosts, each once, in the order in which they were given.
+    /// Returns the hosts in the given order, without duplicates.
     pub(crate) fn hosts(&self) -> Result<Vec<RequestedHost>, CaptureError> {
         let mut seen = BTreeSet::new();
         let mut hosts = Vec::new();
@@ -213,7 +215,7 @@ impl CaptureRequest {
         Ok(hosts)
     }
 
-    /// Finds what makes the request impossible for every host.
+    /// Checks the request for errors that affect every host.
     pub(crate) fn check(&self) -> Result<(), CaptureError> {
         let least = Duration::from_millis(1);
         let (what, interval) = match self.interval {

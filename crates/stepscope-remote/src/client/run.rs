@@ -1,8 +1,9 @@
-//! The order of things: connect to all, fix one start, ask all, keep what comes, try again.
+//! Runs a capture: connect to all hosts, set one start time, send the requests, save the data,
+//! retry.
 //!
-//! Tasks do one host's waiting each; everything that is decided or told happens in [`run`]'s own
-//! loop, so that events come in order and from one thread. Files are written on blocking threads
-//! that are always waited for: an abandoned capture leaves no half of anything.
+//! One task per host waits for that host. The loop of [`run`] makes all decisions and sends all
+//! events, so events are ordered and come from one thread. Blocking threads write the files and are
+//! always joined: a cancelled capture leaves no incomplete file.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -23,15 +24,15 @@ use super::{ask, connect};
 use crate::address::Address;
 use crate::proto::ProfileResponse;
 
-/// How long before a common start the question is sent: all hosts must have it by then.
+/// How long before a common start the requests are sent: every host must have its request by then.
 const LEAD: Duration = Duration::from_millis(100);
-/// Between two events of progress.
+/// Interval of progress events.
 const TICK: Duration = Duration::from_millis(100);
-/// Longest wait for the answer to a question that ends an interval.
+/// Timeout of a request that ends an interval.
 const TERMINATE_WITHIN: Duration = Duration::from_secs(5);
-/// The same when nothing is awaited any more.
+/// Timeout of such a request if no data is expected any more.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
-/// Before the first further attempt; twice as long before the second, and so on up to a bound.
+/// Delay before the first retry; it doubles with each further retry, up to a limit.
 const PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
@@ -43,16 +44,16 @@ pub(super) struct Plan {
     pub(super) folder: Arc<SessionFolder>,
 }
 
-/// One host of a capture.
+/// A host of a capture.
 #[derive(Debug)]
 struct Host {
     asked: RequestedHost,
-    /// As in reports and events.
+    /// Name in reports and events.
     label: String,
     slot: Slot,
 }
 
-/// What is known of a host: nothing yet, or what came of it.
+/// Result of a host; `None` while it is pending.
 type Outcome = Option<Result<Captured, CaptureFailure>>;
 
 impl Plan {
@@ -70,7 +71,7 @@ impl Plan {
                     RequestedHost::Host(address) => (address.to_string(), address.file_stem()),
                     RequestedHost::Bad(shown, _) => (shown.clone(), String::new()),
                 };
-                // Different addresses may be called alike once the colons are gone.
+                // Different addresses may have the same stem without their colons.
                 let mut unique = stem.clone();
                 let mut number = 1;
                 while !stem.is_empty() && !stems.insert(unique.clone()) {
@@ -98,7 +99,7 @@ impl Plan {
     }
 }
 
-/// Carries a plan out.
+/// Runs a capture.
 pub(super) fn run(
     plan: &Plan,
     control: &CaptureControl,
@@ -116,7 +117,7 @@ pub(super) fn run(
     };
     runtime.block_on(work.all());
     let outcomes = work.outcomes;
-    // The system may still be looking a name up: that is not waited for.
+    // The system may still be looking up a name; do not wait for it.
     runtime.shutdown_background();
     let reports = plan.hosts.iter().zip(outcomes).map(|(host, outcome)| {
         let unknown = || Err(CaptureFailure::new(Stage::Failed, "it was not asked"));
@@ -135,7 +136,7 @@ struct Work<'a> {
     outcomes: Vec<Outcome>,
 }
 
-/// A connected host, by its index.
+/// Index of a host, and its connection.
 type Ready = (usize, connect::Connection);
 
 impl Work<'_> {
@@ -199,7 +200,7 @@ impl Work<'_> {
         self.plan.hosts[index].label.clone()
     }
 
-    /// What came of a host.
+    /// Sets the result of a host.
     fn settle(&mut self, index: usize, result: Result<Captured, CaptureFailure>) {
         let host = self.label(index);
         match &result {
@@ -230,7 +231,7 @@ impl Work<'_> {
         }
     }
 
-    /// Connects to all; hosts that cannot be reached are settled.
+    /// Connects to all hosts; sets the result of hosts that cannot be reached.
     async fn connect(&mut self, hosts: &[usize]) -> Vec<Ready> {
         let mut tasks = JoinSet::new();
         for &index in hosts {
@@ -249,7 +250,7 @@ impl Work<'_> {
                 joined = tasks.join_next() => joined,
                 _ = raised(&mut self.wish, StopMode::GoOn) => {
                     tasks.abort_all();
-                    // Nothing was recorded anywhere: there is nothing to keep.
+                    // Nothing was recorded, so there is nothing to keep.
                     for &index in hosts {
                         if self.outcomes[index].is_none() {
                             self.settle(index, Err(given_up()));
@@ -274,7 +275,7 @@ impl Work<'_> {
         ready
     }
 
-    /// Captures from connected hosts, all over the same time.
+    /// Captures the same interval from all connected hosts.
     async fn ask(&mut self, ready: Vec<Ready>, if_empty: IfEmpty) {
         let request = &self.plan.request;
         let now = Instant::now();
@@ -328,7 +329,7 @@ impl Work<'_> {
                         self.answered(index, answer, if_empty, &mut saving);
                     }
                     if asking.is_empty() {
-                        // A task that panicked has told nothing.
+                        // A task that panicked has sent nothing.
                         outstanding.clear();
                     }
                 }
@@ -377,7 +378,7 @@ impl Work<'_> {
         }
     }
 
-    /// Tells how far the interval is. `true` when it is over.
+    /// Sends the progress of the interval. Returns whether it has ended.
     fn progress(&self, begin: Instant, total: Duration, outstanding: &[Ready]) -> bool {
         let now = Instant::now();
         if now < begin {
@@ -415,7 +416,7 @@ impl Work<'_> {
             Ok(answer) => answer,
             Err(failure) => return self.settle(index, Err(failure)),
         };
-        // Whoever ended the capture early wants what there is.
+        // After an early end, the data is kept even without events.
         let if_empty = match *self.wish.borrow() {
             StopMode::GoOn => if_empty,
             _ => IfEmpty::Keep,
@@ -433,7 +434,7 @@ impl Work<'_> {
             Ok(SaveOutcome::EmptyForNow) => {
                 let host = self.label(index);
                 self.tell(CaptureEvent::Empty { host });
-                // Stands if the further attempts are given up.
+                // Remains the result if the retries are cancelled.
                 self.outcomes[index] = Some(Err(CaptureFailure::new(
                     Stage::WroteNothing,
                     "the program recorded nothing, and the further attempts were given up",
@@ -443,7 +444,7 @@ impl Work<'_> {
         }
     }
 
-    /// Tells hosts to end, without waiting for their data.
+    /// Requests hosts to end, without waiting for their data.
     async fn leave(&mut self, outstanding: Vec<Ready>) {
         let mut leaving = JoinSet::new();
         for (index, connection) in outstanding {
@@ -469,11 +470,11 @@ fn given_up() -> CaptureFailure {
     )
 }
 
-/// Waits until more is wished than `seen`.
+/// Waits until a stronger stop mode than `seen` is requested.
 async fn raised(wish: &mut watch::Receiver<StopMode>, seen: StopMode) -> StopMode {
     match wish.wait_for(|wish| *wish > seen).await {
         Ok(wish) => *wish,
-        // The control is gone: nobody will wish for anything.
+        // The control was dropped: no further request can arrive.
         Err(_) => pending().await,
     }
 }

@@ -1,12 +1,12 @@
-//! The session's folder, and how data gets into it whole.
+//! The session's folder, and atomic writes into it.
 //!
 //! ```text
 //! LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb
 //! ```
 //!
-//! The folder is made before anything is captured, so that what cannot be written is known before
-//! the program is bothered. Files appear whole and replace nothing; a session without a file leaves
-//! no folder.
+//! The folder is created before the capture starts, so that an unwritable folder is detected before
+//! a program is profiled. Files appear complete and replace nothing. A session without a file
+//! leaves no folder.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,11 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use super::request::CaptureError;
 use crate::atomic_file;
 
-/// How the names of files end.
+/// Suffix of file names.
 const SUFFIX: &str = ".xplane.pb";
-/// Most names that are tried for a session without one.
+/// Maximum number of names to try for a session without a name.
 const MAX_TRIES: u32 = 10_000;
-/// Bytes that are written at once.
+/// Size of one write.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// The folder of a session, for one capture.
@@ -33,14 +33,14 @@ pub(super) struct SessionFolder {
     /// `LOG_DIR/plugins/profile/SESSION`, absolute.
     path: PathBuf,
     name: String,
-    /// What was there before the capture, and what belongs to one of its hosts.
+    /// Files that existed before the capture, and files that belong to one of its hosts.
     taken: Mutex<BTreeSet<PathBuf>>,
     /// Folders that did not exist before, outermost first.
     made: Vec<PathBuf>,
 }
 
 impl SessionFolder {
-    /// Makes the folder and proves that it can be written.
+    /// Creates the folder and checks that it is writable.
     pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<Self, CaptureError> {
         let log_dir = std::path::absolute(log_dir).map_err(|error| refusal(log_dir, &error))?;
         let parent = log_dir.join("plugins").join("profile");
@@ -82,47 +82,48 @@ impl SessionFolder {
         Ok(folder)
     }
 
-    /// `LOG_DIR`, absolute.
+    /// Returns the absolute path of `LOG_DIR`.
     pub(super) fn log_dir(&self) -> &Path {
         &self.log_dir
     }
 
-    /// The session's folder, absolute.
+    /// Returns the absolute path of the session's folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder that holds the sessions: what the protocol calls the root of the repository.
+    /// Returns the folder of all sessions, called repository root in the protocol.
     pub(super) fn root(&self) -> &Path {
         self.path.parent().unwrap_or(&self.log_dir)
     }
 
-    /// Name of the session.
+    /// Returns the name of the session.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the file of a host goes.
+    /// Returns the path of a host's file.
     pub(super) fn place(&self, stem: &str) -> PathBuf {
         self.path.join(format!("{stem}{SUFFIX}"))
     }
 
-    /// Whether somebody else's file stands where this host's goes.
+    /// Returns whether another file exists at the path of this host's file.
     pub(super) fn is_taken(&self, stem: &str) -> bool {
         self.lock().contains(&self.place(stem))
     }
 
-    /// Keeps `path` from being taken for the file of another host. `false` if it is another's.
+    /// Reserves `path` for one host. Returns `false` if another host has it.
     pub(super) fn claim(&self, path: &Path) -> bool {
         self.lock().insert(path.to_owned())
     }
 
-    /// Lets another attempt use the name again.
+    /// Releases the path for another attempt.
     pub(super) fn release(&self, path: &Path) {
         self.lock().remove(path);
     }
 
-    /// Files that appeared during the capture and belong to no host yet, in order of their names.
+    /// Returns the files that appeared during the capture and belong to no host yet, sorted by
+    /// name.
     pub(super) fn appeared(&self) -> Vec<PathBuf> {
         let taken = self.lock();
         let mut found = files_in(&self.path);
@@ -131,7 +132,7 @@ impl SessionFolder {
         found
     }
 
-    /// Writes the file of a host. It appears when it is whole, and replaces nothing.
+    /// Writes the file of a host atomically. It replaces nothing.
     pub(super) fn save(&self, stem: &str, content: &[u8]) -> io::Result<PathBuf> {
         let place = self.place(stem);
         atomic_file::write(&place, |mut file| {
@@ -141,7 +142,7 @@ impl SessionFolder {
         Ok(place)
     }
 
-    /// Removes the folders that this capture made, as far as they are empty.
+    /// Removes the folders that this capture created, as far as they are empty.
     pub(super) fn remove_unused(&self) {
         for folder in self.made.iter().rev() {
             if fs::remove_dir(folder).is_err() {
@@ -151,12 +152,12 @@ impl SessionFolder {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {
-        // A set of paths is right after every panic.
+        // A set of paths is consistent after every panic.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes a folder whose name no other session has.
+/// Creates a folder with a name that no other session has.
 fn free_name(parent: &Path) -> Result<String, CaptureError> {
     let time = stepscope::session::default_session_name();
     let mut number = 1;
@@ -176,7 +177,7 @@ fn free_name(parent: &Path) -> Result<String, CaptureError> {
     }
 }
 
-/// Traces in a folder. A folder that cannot be read has none.
+/// Returns the traces in a folder; empty if the folder cannot be read.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let is_trace = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str);
@@ -190,7 +191,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The whole of a file that a server wrote.
+/// Reads a file that a server wrote.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;

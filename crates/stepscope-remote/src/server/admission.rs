@@ -1,7 +1,7 @@
-//! Between the door and the services: how many requests run at once, and how large answers leave.
+//! Limits concurrent requests, and sends large responses.
 //!
-//! An answer of hundreds of megabytes is put on the wire from the buffer that the recorder wrote:
-//! the service answers with the small fields and leaves the large one beside them as a [`Payload`].
+//! A response of hundreds of megabytes is sent from the buffer that the recorder filled, without a
+//! copy: the service returns the small fields and attaches the large field as a [`Payload`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,29 +23,29 @@ use tonic::{Code, Status};
 use super::connections::{Busy, ConnectionState};
 use crate::headers::SERVER_VERSION;
 
-/// Most requests at once, health checks and reflection aside.
+/// Maximum number of concurrent requests, without health checks and reflection.
 pub(super) const MAX_REQUESTS: usize = 64;
 
-/// Most of them of one connection: stock clients send one request at a time.
+/// Maximum number per connection: stock clients send one request at a time.
 const MAX_OF_CONNECTION: u32 = 8;
 
-/// Most of them of one address: those of other machines have the rest.
+/// Maximum number per address; the rest is for other machines.
 const MAX_OF_ADDRESS: usize = 48;
 
-/// Bounds the requests of all connections together, and how long each may take to arrive.
+/// Limits the concurrent requests of all connections and the time until a request is complete.
 #[derive(Clone, Debug)]
 pub(super) struct ConcurrencyLimit {
     places: Arc<Semaphore>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    /// How long a request may take to arrive.
+    /// Timeout of an incoming request.
     arriving: Duration,
 }
 
-/// One of the places for requests. Dropping it gives it back.
+/// Permit of one request. Dropping it releases it.
 #[derive(Debug)]
 struct RequestPermit {
     _permit: OwnedSemaphorePermit,
-    /// Whose it is; `None` where there is no connection, as in tests.
+    /// The request's connection; `None` without a connection, as in tests.
     client: Option<Arc<ConnectionState>>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -78,7 +78,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// A place for a request of this client; an error when there is none, or none for it.
+    /// Returns a permit for a request of this client; an error if the total or the client's limit
+    /// is reached.
     fn admit(&self, client: Option<Arc<ConnectionState>>) -> Result<RequestPermit, Status> {
         let permit = Arc::clone(&self.places)
             .try_acquire_owned()
@@ -104,7 +105,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Whether every request has been answered to its last byte.
+    /// Returns whether every response has been sent completely.
     pub(super) fn is_quiet(&self) -> bool {
         self.places.available_permits() == MAX_REQUESTS
     }
@@ -144,7 +145,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let client = request.extensions().get::<Arc<ConnectionState>>().cloned();
         let busy = client.clone().map(Busy::new);
-        // Reflection and the watching of health are conversations without an end, and hold no place.
+        // Reflection and health watches are endless streams; they hold no permit.
         let (permit, request) = if request.uri().path().starts_with("/tensorflow.") {
             let arriving = self.admission.arriving;
             match self.admission.admit(client) {
@@ -182,10 +183,10 @@ fn too_many(most: usize, of: &str) -> Status {
     )
 }
 
-/// The body of a request, which fails when it does not arrive in time.
+/// The body of a request; fails if it does not arrive in time.
 struct ArrivingBody {
     body: Body,
-    /// Runs from the head of the request to the end of its body.
+    /// Timer from the request's headers to the end of its body.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
@@ -232,21 +233,21 @@ impl http_body::Body for ArrivingBody {
     }
 }
 
-/// What is given back when the last byte has left.
+/// Guards that are released when the last byte of the response has been sent.
 type ResponseGuards = (Option<RequestPermit>, Option<Busy>);
 
-/// The large field of an answer, and the encoded fields before it.
+/// The large field of a response, and the encoded fields before it.
 #[derive(Clone, Debug)]
 pub(super) struct Payload {
-    /// Everything of the message before the large field, and that field's key and length.
+    /// The message up to the large field, with that field's key and length.
     pub(super) head: Bytes,
     /// The large field's content.
     pub(super) content: Bytes,
-    /// Memory that is accounted for until the answer has left.
+    /// Reserved memory, released when the response has been sent.
     pub(super) reserved: Arc<Reserved>,
 }
 
-/// Bytes of memory for answers that have not left yet.
+/// Reserved bytes of memory for responses that have not been sent.
 #[derive(Debug)]
 pub(super) struct Reserved {
     pub(super) bytes: usize,
@@ -260,7 +261,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A gRPC message in two pieces, then the word that all went well.
+/// A gRPC message in two pieces, then the trailers with the status OK.
 struct PayloadBody {
     pieces: [Bytes; 2],
     trailers: Option<HeaderMap>,
@@ -274,7 +275,7 @@ impl PayloadBody {
         let mut first = Vec::with_capacity(5 + payload.head.len());
         // Not compressed.
         first.push(0);
-        // The service keeps answers far below 4 GiB.
+        // The service limits responses to far below 4 GiB.
         first.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         first.extend_from_slice(&payload.head);
         let mut trailers = HeaderMap::new();
@@ -309,7 +310,7 @@ impl http_body::Body for PayloadBody {
     }
 }
 
-/// An ordinary answer that holds its place until it has left.
+/// A response body that holds its permit until it has been sent.
 struct HeldBody {
     body: Body,
     _held: ResponseGuards,

@@ -1,8 +1,8 @@
-//! `ProfileOptions.advanced_configuration`: what keys there are, and what values they take.
+//! `ProfileOptions.advanced_configuration`: known keys and their values.
 //!
-//! Stock servers on CPU take anything; a typo is silent there. Here each key is known with its kind
-//! and range. Those that mean nothing to a program without that device are checked all the same,
-//! then passed over: one set of options serves programs of several kinds.
+//! Stock servers on CPU accept any key, so they do not report a typo. This server knows the type
+//! and range of each key. It also checks keys for absent devices and then ignores them: one set of
+//! options works for programs on different devices.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use stepscope_model::spelling::nearest;
 use crate::proto::profile_options::AdvancedConfigValue;
 use crate::proto::profile_options::advanced_config_value::Value;
 
-/// What a key takes.
+/// Valid values of a key.
 #[derive(Clone, Copy, Debug)]
 enum Takes {
     /// True or false; 0 and 1 count.
     Bool,
-    /// A whole number from the first to the second.
+    /// An integer from the first to the second value, inclusive.
     Int(i64, i64),
     /// One of these words.
     OneOf(&'static [&'static str]),
@@ -24,7 +24,7 @@ enum Takes {
     OneOfOrNumber(&'static [&'static str]),
     /// A text.
     Text,
-    /// A whole number from the first to the second, or a text of several with commas.
+    /// An integer from the first to the second value, or a text of several separated by commas.
     Ints(i64, i64),
 }
 
@@ -83,7 +83,7 @@ const KEYS: &[(&str, Takes)] = &[
     ("tpu_watched_sync_flag_number", Takes::Ints(0, U32)),
 ];
 
-/// Checks every key and value. The error names the key, what is wrong and what is right.
+/// Checks every key and value. The error names the key, the cause and the valid values.
 pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(), String> {
     for (key, value) in given {
         let Some((_, takes)) = KEYS.iter().find(|(known, _)| known == key) else {
@@ -102,7 +102,7 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
     Ok(())
 }
 
-/// The number that a key has, 0 if it has none. After [`check`].
+/// Returns the number of a key, 0 if absent. Call [`check`] first.
 pub(super) fn number(given: &BTreeMap<String, AdvancedConfigValue>, key: &str) -> u32 {
     match given.get(key).and_then(|value| value.value.as_ref()) {
         Some(Value::Int64Value(number)) => u32::try_from(*number).unwrap_or(0),
@@ -173,7 +173,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A foreign text, short enough for an error message.
+/// Returns a client's text, truncated for an error message.
 pub(super) fn cut(text: &str) -> String {
     const MOST: usize = 80;
     if text.chars().count() <= MOST {

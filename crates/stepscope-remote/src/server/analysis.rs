@@ -1,7 +1,8 @@
-//! `tensorflow.ProfileAnalysis`: captures of several hosts through this one, and what was captured.
+//! `tensorflow.ProfileAnalysis`: captures of several hosts through this server, and access to their
+//! data.
 //!
-//! Stock clients turn to it when they are given a list of workers. The recordings are written where
-//! the program allowed it, else kept in memory until others need the room.
+//! Stock clients use it for a list of workers. Recordings are written to an allowed directory, else
+//! kept in memory until newer ones need the space.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,11 +31,11 @@ use crate::proto::{
     ProfileSessionDataResponse, ProfileSessionInfo,
 };
 
-/// The other tool: the recording as Chrome JSON.
+/// The tool with the recording as Chrome JSON.
 const JSON_TOOL: &str = "trace_viewer";
-/// Most hosts of one capture.
+/// Maximum number of hosts in one capture.
 const MAX_HOSTS: usize = 64;
-/// End of the names of recordings.
+/// Suffix of recordings.
 const SUFFIX: &str = ".xplane.pb";
 
 /// The analysis service.
@@ -152,7 +153,7 @@ async fn new_session(
     })
 }
 
-/// The hosts of a capture, each once; this program itself when none is given.
+/// Returns the hosts of a capture without duplicates; this program itself if none is given.
 fn hosts(given: &[String], port: u16) -> Result<Vec<Address>, Status> {
     let mut hosts = Vec::new();
     for text in given.iter().flat_map(|text| text.split(',')) {
@@ -172,7 +173,8 @@ fn hosts(given: &[String], port: u16) -> Result<Vec<Address>, Status> {
     Ok(hosts)
 }
 
-/// Writes the recordings where that is allowed, else keeps them; the error says what became of them.
+/// Writes the recordings to an allowed directory, else keeps them in memory. The error states where
+/// they are.
 fn store(
     state: &State,
     root: &str,
@@ -208,7 +210,7 @@ fn store(
     })
 }
 
-/// What there is: in memory, and below the root if it is allowed.
+/// Lists the sessions in memory, and below the root if it is allowed.
 fn sessions(state: &State, root: &str) -> EnumProfileSessionsAndToolsResponse {
     let mut names = state.kept.names();
     let mut error_message = String::new();
@@ -236,7 +238,7 @@ fn sessions(state: &State, root: &str) -> EnumProfileSessionsAndToolsResponse {
     }
 }
 
-/// Names of the folders in one, links left out.
+/// Returns the names of the folders in a folder, without symbolic links.
 fn folders(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -246,7 +248,7 @@ fn folders(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Hosts and files of a session's folder, links left out.
+/// Returns hosts and files of a session's folder, without symbolic links.
 fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -261,7 +263,7 @@ fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Format and content. The error is for the client to read.
+/// Returns format and content. The error text is for the client.
 fn tool_data(
     state: &Arc<State>,
     request: &ProfileSessionDataRequest,
@@ -285,7 +287,7 @@ fn tool_data(
             names.join(", ")
         )),
         (XSPACE_TOOL, [only]) => Ok(("proto", only.xspace.clone())),
-        // One after another they are one XSpace.
+        // Concatenated XSpace messages are one XSpace.
         (XSPACE_TOOL, several) => {
             let bytes = several.iter().map(|data| data.xspace.len()).sum();
             if bytes > state.options.memory_limit_bytes {
@@ -325,7 +327,7 @@ fn from_folder(
         .directories
         .permit(&request.repository_root)
         .ok_or_else(missing)?;
-    // A session that is a link may lead out.
+    // A session that is a symbolic link may point outside of the root.
     let folder = root.join(&request.session_id);
     let folder = folder
         .to_str()
@@ -355,7 +357,7 @@ fn from_folder(
     Ok(found)
 }
 
-/// The recording as Chrome JSON.
+/// Converts the recording to Chrome JSON.
 fn json(state: &Arc<State>, xspace: &Bytes) -> Result<Bytes, String> {
     let shown = |error: &dyn std::fmt::Display| format!("cannot convert it: {error}");
     let bytes: SharedBytes = Arc::new(xspace.clone());

@@ -1,8 +1,8 @@
-//! One capture at a time: wait for its start, record, and hand the recording on.
+//! One capture at a time: wait for its start, record, and return the recording.
 //!
-//! Nothing here blocks the server's thread: starting, ending and encoding run on a helper thread,
-//! so that Terminate and health checks are answered meanwhile. A request whose client has gone is
-//! dropped by the runtime wherever it waits; what it held ends with it.
+//! Nothing here blocks the server's thread: start, end and encoding run on a helper thread, so that
+//! Terminate and health checks are answered meanwhile. If the client disconnects, the runtime drops
+//! the request at its current await point, and the request's guards end the capture.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,10 +24,10 @@ use super::advanced::cut;
 use super::options::{CompanionCallbacks, CompanionRequest};
 use super::request::CaptureSpec;
 
-/// Largest answer: a client cannot read a message of 2 GiB.
+/// Largest response: a client cannot read a message of 2 GiB.
 const MAX_ANSWER_BYTES: usize = (2 << 30) - (1 << 20);
 
-/// Who records at present.
+/// The running capture, if any.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     taken: Mutex<Option<Taken>>,
@@ -41,7 +41,7 @@ struct Taken {
     end: Arc<Notify>,
 }
 
-/// The right to record; given back when dropped.
+/// Exclusive right to record; released when dropped.
 #[derive(Debug)]
 struct CaptureLock {
     state: Arc<State>,
@@ -59,8 +59,8 @@ impl Slot {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the capture of this name early, or whichever is under way if the name is empty.
-    /// `false` when there is none.
+    /// Ends the capture of this name early, or any running capture if the name is empty. Returns
+    /// `false` if there is none.
     pub(super) fn end(&self, session: &str) -> bool {
         match &*self.lock() {
             Some(taken) if session.is_empty() || session == taken.session => {
@@ -71,7 +71,7 @@ impl Slot {
         }
     }
 
-    /// What to say of the capture that is under way: its name and who asked for it.
+    /// Returns the name and the client of the running capture.
     pub(super) fn present(&self) -> Option<String> {
         self.lock().as_ref().map(Taken::shown)
     }
@@ -110,25 +110,25 @@ fn take_turn(
     })
 }
 
-/// How long until it begins.
+/// Returns the time until the capture starts.
 pub(super) fn wait(wanted: &CaptureSpec) -> Duration {
     let at = wanted.start_unix_ns.unwrap_or(0);
     let ahead = at.saturating_sub(unix_now_ns());
     Duration::from_nanos(u64::try_from(ahead).unwrap_or(0))
 }
 
-/// What was recorded.
+/// A recording.
 #[derive(Debug)]
 pub(super) struct Recorded {
     /// One `XSpace`.
     pub(super) xspace: Bytes,
-    /// Holds its memory in the account until the answer has left.
+    /// Reserved memory, released when the response has been sent.
     pub(super) reserved: Arc<Reserved>,
     /// Nothing was recorded.
     pub(super) is_empty: bool,
 }
 
-/// The companion recorder of a capture. Dropping it ends it.
+/// The companion recorder of a capture. Dropping it stops it.
 struct CompanionRecorder {
     callbacks: Option<CompanionCallbacks>,
     paused: bool,
@@ -161,7 +161,7 @@ impl CompanionRecorder {
         }
     }
 
-    /// Ends the companion and returns its recordings.
+    /// Stops the companion and returns its recordings.
     fn end(mut self) -> ExternalProfiles {
         self.pause();
         self.callbacks
@@ -179,7 +179,7 @@ impl Drop for CompanionRecorder {
     }
 }
 
-/// A running capture. Dropped on a helper thread, because ending one waits for another thread.
+/// A running capture. Dropped on a helper thread, because stopping it waits for another thread.
 struct Running(Option<(CompanionRecorder, Capture, CaptureLock)>);
 
 impl Drop for Running {
@@ -192,7 +192,7 @@ impl Drop for Running {
     }
 }
 
-/// Records as wanted. Ends early on Terminate, and when the server stops.
+/// Records as requested. Ends early on Terminate, and when the server stops.
 pub(super) async fn record(
     state: &Arc<State>,
     wanted: &CaptureSpec,
@@ -218,7 +218,7 @@ pub(super) async fn record(
         device_tracer_level: wanted.device_level,
     };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
-        // In this order: where the request is dropped meanwhile, the turn ends after the capture.
+        // In this order: if the request is dropped, the lock is released after the capture.
         let companion = CompanionRecorder::prepare(callbacks, &request);
         let capture = start_capture(&options)?;
         companion.begin(&request);
@@ -261,8 +261,7 @@ pub(super) async fn record(
 }
 
 fn session_options(state: &State, wanted: &CaptureSpec) -> SessionOptions {
-    // Calls are recorded without labels as well, as JAX records them: the tracer of calls leaves the
-    // labels out.
+    // Calls are recorded even without labels, like in JAX: the call tracer omits the labels.
     let calls = wanted.python_calls && state.options.companion.is_some();
     let lowest = if calls {
         HostTracerLevel::User
@@ -284,17 +283,17 @@ fn session_options(state: &State, wanted: &CaptureSpec) -> SessionOptions {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The recorder refuses.
+    /// The recorder returned an error.
     Recorder(SessionError),
-    /// Anything else.
+    /// Any other status.
     Other(Status),
 }
 
 impl Failure {
-    /// In the protocol's codes; `refusal` knows those of the recorder.
+    /// Converts to a gRPC status; `refusal` converts the recorder's errors.
     pub(super) fn status(self, refusal: impl Fn(&SessionError) -> Status) -> Status {
         match self {
             Self::Recorder(error) => refusal(&error),
@@ -303,7 +302,7 @@ impl Failure {
     }
 }
 
-/// Lets `write` fill an answer on a helper thread; it is told to give up when the client goes.
+/// Runs `write` on a helper thread to fill a response; cancels it when the client disconnects.
 pub(super) async fn encode(
     state: &Arc<State>,
     hint_bytes: usize,
@@ -344,12 +343,12 @@ pub(super) async fn encode(
     Ok((recorded, report))
 }
 
-/// An answer as it is written.
+/// A response under construction.
 pub(super) struct Answer {
     bytes: Vec<u8>,
-    /// There was no room.
+    /// The memory limit is reached.
     full: bool,
-    /// Nobody wants it any more.
+    /// The client has disconnected.
     gone: Arc<AtomicBool>,
     reserved: Reserved,
     most: usize,
@@ -369,19 +368,19 @@ impl Answer {
         }
     }
 
-    /// What was written; no longer in the account.
+    /// Returns the bytes; the caller holds their reservation.
     pub(super) fn into_bytes(self) -> Bytes {
         self.bytes.into()
     }
 
-    /// Room that was made and not used.
+    /// Releases reserved but unused memory.
     fn give_back_the_rest(&mut self) {
         let rest = self.reserved.bytes.saturating_sub(self.bytes.len());
         self.reserved.of.fetch_sub(rest, Ordering::Relaxed);
         self.reserved.bytes -= rest;
     }
 
-    /// Makes room for so many more bytes, within the account.
+    /// Reserves memory for `more` bytes within the limit.
     fn reserve(&mut self, more: usize) -> io::Result<()> {
         let wanted = self.bytes.len().saturating_add(more);
         if wanted <= self.reserved.bytes {
@@ -418,7 +417,7 @@ impl Write for Answer {
     }
 }
 
-/// Runs what may block on a helper thread, which ends when it has had nothing to do for a while.
+/// Runs a blocking function on a helper thread; idle helper threads exit.
 pub(super) async fn on_helper<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Status> {
@@ -427,7 +426,7 @@ pub(super) async fn on_helper<T: Send + 'static>(
         .map_err(|error| Status::internal(format!("the server stops, or failed here: {error}")))
 }
 
-/// Why the recorder does not record, in the protocol's codes.
+/// Converts a recorder's error to a gRPC status.
 pub(super) fn refusal(error: &SessionError) -> Status {
     let code = match error {
         SessionError::TraceRunning { .. } => Code::FailedPrecondition,
@@ -438,7 +437,7 @@ pub(super) fn refusal(error: &SessionError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// The account of answers that have not left yet.
+/// Reserved bytes of all responses that have not been sent.
 pub(super) type Answers = Arc<AtomicUsize>;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The door: at most so many connections at once, and a flood cannot shut others out.
+//! Limits connections, so that a flood cannot exclude other clients.
 //!
-//! When all places are taken, the connection that has been silent for longest and serves no request
-//! is closed for the newcomer. No timer runs: without traffic nothing wakes up.
+//! If the limit is reached, a new connection replaces the idle connection that has been silent
+//! longest. There are no timers: without traffic the thread does not wake up.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,42 +19,43 @@ use tonic::transport::server::Connected;
 
 use super::os::ParentsOnly;
 
-/// Most connections at once.
+/// Maximum number of connections.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 
-/// Closed connections whose socket is not yet given back; beyond it newcomers wait, ...
+/// Maximum number of closed connections whose socket is not released yet; above it, new connections
+/// wait.
 const MAX_CLOSING: usize = 64;
 
-/// ... while the other tasks have had so many turns to give it back; then they are turned away.
+/// Number of task switches that new connections wait for released sockets; then they are rejected.
 const MAX_TURNS: u32 = 1_000;
 
-/// How long no connection is taken after the process ran out of file descriptors.
+/// How long no connection is accepted after the process ran out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// All connections.
 #[derive(Debug, Default)]
 struct Table {
-    /// Counts what happens, so that the longest silent is known without a clock.
+    /// Event counter: orders connections by their last activity without a clock.
     moment: AtomicU64,
     places: Mutex<Vec<Arc<ConnectionState>>>,
 }
 
-/// One connection, as requests and the door see it.
+/// State of one connection, shared by its requests and the table.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    /// Who is at the other end.
+    /// Address of the client.
     pub(super) peer: SocketAddr,
-    /// When bytes last went either way.
+    /// Value of the event counter at the last read or write.
     last: AtomicU64,
-    /// Requests that are being served.
+    /// Number of requests in progress.
     busy: AtomicU32,
-    /// Requests that hold a place among those of all connections.
+    /// Number of requests with a permit.
     pub(super) admitted: AtomicU32,
     closing: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
 
-/// Keeps a connection from being closed for a newcomer.
+/// Prevents a connection from being replaced.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<ConnectionState>);
 
@@ -72,8 +73,8 @@ impl Drop for Busy {
 }
 
 impl Table {
-    /// A place for a newcomer, if need be by closing the connection that has been silent for
-    /// longest. `None` when all of them are serving requests.
+    /// Adds a connection; replaces the connection that has been silent longest if the table is
+    /// full. `None` if all connections have requests in progress.
     fn admit(&self, peer: SocketAddr) -> Option<Arc<ConnectionState>> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let closing = |place: &Arc<ConnectionState>| place.closing.load(Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl Table {
         Some(place)
     }
 
-    /// Whether those that were closed must go before anybody else comes in.
+    /// Returns whether new connections must wait until closed ones are released.
     fn is_crowded(&self) -> bool {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.len() >= MAX_CONNECTIONS + MAX_CLOSING
@@ -130,14 +131,14 @@ impl ConnectionState {
     }
 }
 
-/// Connections as they come in.
+/// Stream of accepted connections.
 pub(super) struct Incoming {
     listener: TcpListener,
-    /// Of the listener.
+    /// Registration of the listener.
     _parents_only: ParentsOnly,
     table: Arc<Table>,
     pause: Option<Pin<Box<Sleep>>>,
-    /// Turns that were given to others since a connection came in.
+    /// Task switches since the last accepted connection.
     turns: u32,
 }
 
@@ -162,7 +163,7 @@ impl Stream for Incoming {
                 std::task::ready!(pause.as_mut().poll(context));
                 self.pause = None;
             }
-            // This task shares its thread with those that are to close.
+            // This task shares its thread with the tasks that close connections.
             if self.turns < MAX_TURNS && self.table.is_crowded() {
                 self.turns += 1;
                 context.waker().wake_by_ref();
@@ -185,7 +186,7 @@ impl Stream for Incoming {
                 Err(error) if out_of_resources(&error) => {
                     self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
                 }
-                // The other end has gone already.
+                // The client has already disconnected.
                 Err(_) => {}
             }
         }
@@ -199,9 +200,9 @@ fn out_of_resources(error: &io::Error) -> bool {
     )
 }
 
-/// A connection that can be closed for another one.
+/// A connection that can be closed in favour of another one.
 pub(super) struct Connection {
-    /// Of the stream; dropped before it.
+    /// Registration of the stream; dropped before it.
     _parents_only: ParentsOnly,
     stream: TcpStream,
     place: Arc<ConnectionState>,
@@ -245,7 +246,7 @@ impl AsyncRead for Connection {
                 none => *none = Some(context.waker().clone()),
             }
         }
-        // After the waker is stored, so that a close in between is not missed.
+        // After the waker is stored, so that a concurrent close is not missed.
         if self.place.closing.load(Ordering::Relaxed) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }

@@ -1,8 +1,8 @@
-//! Where a client may have files written, and the writing.
+//! The directories where clients may have files written, and the writes.
 //!
-//! A client chooses `repository_root`, as it does with stock servers; here it counts only when it
-//! lies below a directory that the program allowed. Names are looked at first, then the folder as it
-//! really is, links resolved, after it was made.
+//! A client chooses `repository_root`, as with stock servers. This server uses it only if it lies
+//! below an allowed directory. It checks the path's names first. After it has created the folder,
+//! it checks the canonical path with symbolic links resolved.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 use super::ServerError;
 use crate::atomic_file;
 
-/// Directories that the program allowed, links resolved.
+/// Canonical paths of the allowed directories.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directories {
     allowed: Vec<PathBuf>,
 }
 
 impl Directories {
-    /// Makes what is missing.
+    /// Creates missing directories.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self, ServerError> {
         let allowed = paths.iter().map(|path| {
             fs::create_dir_all(path)
@@ -33,8 +33,8 @@ impl Directories {
         })
     }
 
-    /// The folder that a client named, if it may be written to: absolute, without `..`, and what
-    /// there is of it lies below an allowed directory. Nothing is made.
+    /// Returns the folder that a client named if writes to it are allowed: the path is absolute,
+    /// has no `..`, and its existing part lies below an allowed directory. Creates nothing.
     pub(super) fn permit(&self, wanted: &str) -> Option<PathBuf> {
         let wanted = Path::new(wanted);
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::RootDir);
@@ -54,11 +54,11 @@ impl Directories {
             .allowed
             .iter()
             .any(|allowed| whole.starts_with(allowed));
-        // What is missing of the allowed directory itself was made when it was allowed.
+        // Missing parts of the allowed directory itself were created when it was allowed.
         (within && really.is_dir()).then_some(whole)
     }
 
-    /// Makes a folder that [`permit`](Self::permit) gave, and looks where it really is.
+    /// Creates a folder that [`permit`](Self::permit) returned, and checks its canonical path.
     pub(super) fn make(&self, folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(folder)?;
         let really = fs::canonicalize(folder)?;
@@ -76,7 +76,7 @@ impl Directories {
     }
 }
 
-/// Whether a name is one plain file name that listings do not hide.
+/// Returns whether a name is a single file name that is not hidden.
 pub(super) fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('.')
@@ -84,8 +84,8 @@ pub(super) fn is_plain(name: &str) -> bool {
         && !name.contains(|letter: char| matches!(letter, '/' | '\\') || letter.is_control())
 }
 
-/// Writes `FOLDER/HOST.xplane.pb`, or a numbered name beside a file that is there: a temporary file
-/// first, then fsync, then the name.
+/// Writes `FOLDER/HOST.xplane.pb`, or a numbered name if that file exists: temporary file, fsync,
+/// rename.
 pub(super) fn write(folder: &Path, host: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     let places = (1..1_000).map(|attempt| {
         folder.join(match attempt {

@@ -1,4 +1,4 @@
-//! Why a server could not be started or stopped.
+//! Errors of starting or stopping a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub enum ServerError {
         "cannot start a profiler server: this process already has one on {address}\nhelp: stop that server first, or use it"
     )]
     AlreadyRunning {
-        /// Where the other one listens.
+        /// Address of the running server.
         address: SocketAddr,
     },
     /// Nothing to stop.
@@ -28,47 +28,47 @@ pub enum ServerError {
         "cannot listen on port {port}: ports are 1 to 65535\nhelp: give one of these, or 0 for a free port"
     )]
     ImpossiblePort {
-        /// What was given.
+        /// Given port.
         port: u32,
     },
-    /// Somebody else listens there.
+    /// Another program uses the port.
     #[error("cannot listen on {address}: port {} is in use by another program\nhelp: give another port, or 0 for a free one", address.port())]
     PortBusy {
-        /// What was to be listened on.
+        /// Requested address.
         address: SocketAddr,
     },
-    /// Ports below 1024 are often for the system's own programs.
+    /// The system often reserves ports below 1024 for its own programs.
     #[error("cannot listen on {address}: this user may not use port {}\nhelp: give a port from 1024 to 65535", address.port())]
     NotPermitted {
-        /// What was to be listened on.
+        /// Requested address.
         address: SocketAddr,
     },
     /// The address belongs to no interface of this machine.
     #[error("cannot listen on {address}: {} is not an address of this machine\nhelp: give 127.0.0.1, or 0.0.0.0 for every interface", address.ip())]
     AddressNotOurs {
-        /// What was to be listened on.
+        /// Requested address.
         address: SocketAddr,
     },
-    /// Anything else that keeps us from listening.
+    /// Any other error while listening.
     #[error("cannot listen on {address}: {source}")]
     CannotListen {
-        /// What was to be listened on.
+        /// Requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A directory that is to be allowed is none, and cannot be made.
+    /// An allowed directory is not a directory, or cannot be created.
     #[error("cannot allow the directory {}: {source}\nhelp: give a directory that can be created and read", path.display())]
     Directory {
-        /// What was given.
+        /// Given path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A host name that is no plain file name.
+    /// A host name is not a valid file name.
     #[error("cannot use the host name {name:?}: it must be a plain file name")]
     BadName {
-        /// What was given.
+        /// Given name.
         name: String,
     },
     /// Both `flight` and `keep_last` were given.
@@ -79,13 +79,13 @@ pub enum ServerError {
     /// The flight recorder could not be started.
     #[error("cannot start the flight recorder: {source}")]
     Flight {
-        /// What the recorder says.
+        /// The recorder's error.
         source: SessionError,
     },
-    /// The server's thread, or what it waits with, could not be made.
+    /// The server's thread or runtime could not be created.
     #[error("cannot start the thread of the server: {source}")]
     NoThread {
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }

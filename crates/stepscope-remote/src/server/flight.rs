@@ -1,7 +1,7 @@
-//! Recording all the time: the continuous calls of the protocol, on the flight recorder.
+//! Continuous recording: the protocol's continuous calls, implemented by the flight recorder.
 //!
-//! The program may have it from the start (`keep_last`), or a client begins it. A snapshot is the
-//! last moments; the recording goes on undisturbed.
+//! The program starts it with `keep_last`, or a client starts it. A snapshot contains the last
+//! seconds; the recording continues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use super::{ServerError, ServerOptions, State, directories};
 use crate::headers::LAST_MS;
 use crate::proto::{ProfileRequest, ProfileResponse};
 
-/// Longer than any flight recorder keeps: all that it has.
+/// Longer than any flight recorder keeps: requests everything.
 const ALL: Duration = Duration::from_hours(24 * 365);
 
-/// What is known of the flight recorder that this server began.
+/// State of the flight recorder that this server started.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     begun: Mutex<Option<StartedFlight>>,
@@ -33,7 +33,7 @@ pub(super) struct Flight {
 #[derive(Clone, Debug)]
 struct StartedFlight {
     by: StartedBy,
-    /// What the client asked for; with a client only.
+    /// The client's request, if a client started it.
     wanted: Option<CaptureSpec>,
 }
 
@@ -43,7 +43,7 @@ enum StartedBy {
     Client,
 }
 
-/// What the options of a server say about it.
+/// Returns the request that corresponds to the server's options.
 fn wanted_from_start(
     options: &ServerOptions,
     host: &str,
@@ -67,7 +67,7 @@ fn with_facts(mut flight: FlightOptions, options: &ServerOptions, host: &str) ->
 }
 
 impl Flight {
-    /// Begins what the program wants from the start.
+    /// Starts the flight recorder if the options request it.
     pub(super) fn new(options: &ServerOptions, host: &str) -> Result<Self, ServerError> {
         let flight = Self::default();
         if let Some(wanted) = wanted_from_start(options, host)? {
@@ -84,7 +84,7 @@ impl Flight {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what this server began.
+    /// Stops the flight recorder if this server started it.
     pub(super) fn end(&self) {
         if self.lock().take().is_some() {
             let _ = stop_flight();
@@ -95,7 +95,8 @@ impl Flight {
 /// `StartContinuousProfiling`.
 pub(super) async fn begin(state: &Arc<State>, request: &ProfileRequest) -> Result<(), Status> {
     let wanted = request::options(request, &state.bounds)?;
-    // XProf's client sends no level here, whatever it was given; and nobody has nothing kept.
+    // XProf's client sends no level for this call, independent of its options; level 0 is not
+    // useful here.
     let level = match wanted.level {
         HostTracerLevel::Off => HostTracerLevel::default(),
         level => level,
@@ -138,8 +139,8 @@ pub(super) async fn end(state: &Arc<State>) -> Result<(), Status> {
     .await?
 }
 
-/// `GetSnapshot`: with a session, into the directory that was named at the start, if it is allowed;
-/// without one, as `xspace` in the answer.
+/// `GetSnapshot`: with a session, writes into the directory that was set at the start, if it is
+/// allowed; without one, returns `xspace` in the response.
 pub(super) async fn snapshot(
     state: &Arc<State>,
     session: &str,
@@ -169,7 +170,7 @@ pub(super) async fn snapshot(
     deliver(state, wanted, recorded).await
 }
 
-/// How much of the past the client wants.
+/// Returns the duration that the client requests.
 fn last(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
     let Some(value) = metadata.get(LAST_MS) else {
         return Ok(None);
@@ -183,7 +184,7 @@ fn last(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
     }
 }
 
-/// Why the flight recorder does not do it, in the protocol's codes.
+/// Converts a flight recorder's error to a gRPC status.
 fn flight_refusal(error: &SessionError) -> Status {
     match error {
         SessionError::FlightRunning => {

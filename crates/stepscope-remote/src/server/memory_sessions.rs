@@ -1,4 +1,5 @@
-//! Captures of several hosts that no directory took, in bounded memory, the oldest given up first.
+//! In-memory store of captures of several hosts that have no directory. Its size is limited; the
+//! oldest capture is removed first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +45,8 @@ impl MemorySessions {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a capture, in place of one of the same name. `false` when it is too large by itself.
+    /// Stores a capture; replaces one of the same name. Returns `false` if it is larger than the
+    /// store.
     pub(super) fn keep(&self, name: &str, hosts: Vec<HostData>) -> bool {
         let session = Session {
             name: name.to_owned(),
@@ -62,7 +64,7 @@ impl MemorySessions {
         true
     }
 
-    /// Names, oldest first.
+    /// Returns the names, oldest first.
     pub(super) fn names(&self) -> Vec<String> {
         self.lock()
             .iter()
@@ -70,7 +72,7 @@ impl MemorySessions {
             .collect()
     }
 
-    /// What a capture has, if it is still there.
+    /// Returns the data of a capture if it is still stored.
     pub(super) fn hosts(&self, name: &str) -> Option<Vec<HostData>> {
         let sessions = self.lock();
         let session = sessions.iter().find(|session| session.name == name);

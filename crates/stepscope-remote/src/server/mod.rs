@@ -1,13 +1,13 @@
-//! The server half: a profiled program offers its recordings to clients on the network.
+//! The server: a profiled program offers its recordings to clients on the network.
 //!
-//! One server per process, on one thread of its own that sleeps until somebody connects. What it
-//! says on the wire, and where it differs from stock servers, is in
-//! docs/formats/capture-protocol.md.
+//! One server per process, on its own thread that sleeps until a client connects.
+//! `docs/formats/capture-protocol.md` documents its messages and the differences from stock
+//! servers.
 //!
-//! Reading order: [`ServerOptions`], `run` (the thread), `connections` and `admission` (who gets
-//! in), `request` and `advanced` (what is asked), `profiler` (the service) with `capture` (an
-//! interval), `flight` (the last moments) and `monitor`, `analysis` (several hosts) with `workers` and
-//! `kept`, `directories` (where files may go), `os`.
+//! Reading order: [`ServerOptions`], `run` (the thread), `connections` and `admission` (limits),
+//! `request` and `advanced` (parsing of requests), `profiler` (the service) with `capture` (an
+//! interval), `flight` (the last seconds) and `monitor`, `analysis` (several hosts) with `workers`
+//! and `memory_sessions`, `directories` (allowed directories), `os`.
 
 mod admission;
 mod advanced;
@@ -45,7 +45,7 @@ use request::Bounds;
 use run::Running;
 use workers::Workers;
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 struct State {
     options: ServerOptions,
@@ -57,14 +57,14 @@ struct State {
     port: u16,
     slot: capture::Slot,
     answers: capture::Answers,
-    /// True when the server is told to stop.
+    /// True when the server must stop.
     stopping: watch::Receiver<bool>,
 }
 
-/// The one server of this process, with its number.
+/// The process's only server, with its number.
 type OnlyOne = Mutex<Option<(u64, Running)>>;
 
-/// Null until first used, and in a fork's child, which has no server.
+/// Null until the first use, and in a forked child, which has no server.
 static ONLY_ONE: AtomicPtr<OnlyOne> = AtomicPtr::new(std::ptr::null_mut());
 
 fn only_one() -> MutexGuard<'static, Option<(u64, Running)>> {
@@ -86,14 +86,15 @@ fn only_one() -> MutexGuard<'static, Option<(u64, Running)>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In a fork's child: the server's thread is not here, nor is who may hold the lock.
+/// Runs in a forked child: the server's thread does not exist there, nor the thread that may hold
+/// the lock.
 fn forget() {
     ONLY_ONE.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 /// A running server. Dropping it stops the server.
 ///
-/// In a fork's child it stands for nothing: the server stays with the parent.
+/// In a forked child it has no effect: the server stays in the parent.
 #[derive(Debug)]
 #[must_use = "a server stops when its handle is dropped"]
 pub struct ServerHandle {
@@ -102,12 +103,12 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// The port it listens on.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -122,10 +123,10 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Starts a profiler server on a port of this machine's loopback interface; 0 has one chosen.
+/// Starts a profiler server on a port of this machine's loopback interface; 0 selects a free port.
 ///
 /// # Errors
-/// See [`ServerError`]: there is one already, the port is busy or impossible.
+/// See [`ServerError`]: a server is already running, or the port is busy or invalid.
 pub fn start_server(port: u32) -> Result<ServerHandle, ServerError> {
     start_server_with(&ServerOptions {
         port,
@@ -136,8 +137,8 @@ pub fn start_server(port: u32) -> Result<ServerHandle, ServerError> {
 /// Starts a profiler server.
 ///
 /// # Errors
-/// See [`ServerError`]: there is one already, the port is busy or impossible, the address is not
-/// this machine's, a directory cannot be allowed.
+/// See [`ServerError`]: a server is already running, the port is busy or invalid, the address
+/// belongs to another machine, or a directory cannot be allowed.
 pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, ServerError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let port = u16::try_from(options.port)
@@ -188,10 +189,10 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
     Ok(ServerHandle { number, address })
 }
 
-/// Stops this process's server; its handle then stands for nothing.
+/// Stops this process's server; its handle then has no effect.
 ///
 /// # Errors
-/// [`ServerError::NotRunning`] when there is none.
+/// [`ServerError::NotRunning`] if there is none.
 pub fn stop_server() -> Result<(), ServerError> {
     let Some((_, running)) = only_one().take() else {
         return Err(ServerError::NotRunning);

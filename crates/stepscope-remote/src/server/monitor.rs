@@ -1,8 +1,8 @@
-//! `Monitor`: a few figures of the next moments, without recording anything.
+//! `Monitor`: a few figures over a short time, without a recording.
 //!
 //! Step times come from the recorder's step watch, the host's load from the CPU time of this
-//! process. A program on CPUs has no device to speak of: figures that nobody knows are NaN on the
-//! wire, and the text says so.
+//! process. A CPU program has no device figures: unknown figures are NaN in the response, and the
+//! text says so.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::{State, os, request};
 use crate::proto::profiler_service_monitor_result::ResponseType;
 use crate::proto::{MonitorRequest, MonitorResponse, ProfilerServiceMonitorResult};
 
-/// Watched when the client does not say how long.
+/// Default duration, milliseconds.
 const DEFAULT_MS: u64 = 1_000;
 
-/// What was seen.
+/// Collected figures.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     wall: Duration,
@@ -27,7 +27,7 @@ struct Seen {
     steps: StepTimes,
 }
 
-/// Watches for as long as the client wants, or until the server stops.
+/// Collects figures for the requested duration, or until the server stops.
 pub(super) async fn monitor(
     state: &State,
     request: &MonitorRequest,
@@ -58,7 +58,7 @@ pub(super) async fn monitor(
     drop(watch);
     let mut data = String::new();
     if request.timestamp {
-        // The last three of `YYYY_MM_DD_HH_MM_SS`.
+        // The last three parts of `YYYY_MM_DD_HH_MM_SS`.
         let now = stepscope::session::session_name_at(unix_now_ns());
         let clock: Vec<&str> = now.split('_').skip(3).collect();
         let _ = writeln!(data, "Timestamp: {}", clock.join(":"));

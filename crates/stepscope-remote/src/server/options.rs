@@ -32,28 +32,29 @@ pub struct ServerOptions {
     /// Directories below which clients may let the server write files; created if missing. Default:
     /// none, the data goes back in the response.
     pub allow_directories: Vec<PathBuf>,
-    /// Addresses besides those of this machine, as `HOST` or `HOST:PORT`, that clients may capture
-    /// through this server. Default: none.
+    /// Addresses in addition to those of this machine, as `HOST` or `HOST:PORT`, that clients may
+    /// capture through this server. Default: none.
     pub allow_workers: Vec<String>,
     /// Name of this machine in recordings. Default: the machine's.
     pub host_name: Option<String>,
     /// Runs the flight recorder from the start. Default: none.
     pub flight: Option<FlightOptions>,
-    /// Short for `flight` with defaults and this duration.
+    /// Shorthand for `flight` with defaults and this duration.
     pub keep_last: Option<Duration>,
     /// Bytes of memory that one capture may use while it records, and again as the response.
     /// Default: 1 GiB. Later events are dropped and counted; the file reports the count.
     pub memory_limit_bytes: usize,
-    /// Bytes of memory for captures of several hosts that no directory took. Default: 256 MiB.
+    /// Bytes of memory for captures of several hosts without an allowed directory. Default: 256
+    /// MiB.
     pub keep_bytes: usize,
-    /// Longest capture, and longest wait for one to begin. Default: one hour.
+    /// Longest capture, and longest delay before it starts. Default: one hour.
     pub max_duration: Duration,
-    /// How long a request may take to arrive; then it fails. Default: five seconds.
+    /// Timeout of an incoming request. Default: five seconds.
     pub request_timeout: Duration,
     /// How long stopping waits for the response of a running capture, which ends early with its events
     /// so far. Default: two seconds. Without a capture, stopping waits for nothing.
     pub stop_grace: Duration,
-    /// More facts about the run, shown by viewers: `rank`, `world_size`, ...
+    /// More metadata of the run, shown by viewers: `rank`, `world_size`, ...
     pub facts: Vec<(String, String)>,
     /// Destination of log lines. Default: stderr.
     pub log: Log,
@@ -61,28 +62,30 @@ pub struct ServerOptions {
     pub companion: Option<CompanionCallbacks>,
 }
 
-/// Callbacks of other tracers in the same program, such as of a language's calls or of frameworks,
-/// that record with each capture. Called on threads of the server that may block.
+/// Callbacks of other tracers in the same program that record with each capture, for example of
+/// Python calls or of frameworks. Called on server threads that may block.
 #[derive(Clone, Copy, Debug)]
 pub struct CompanionCallbacks {
-    /// Before the capture starts. `pause` and `end` follow, also when the capture cannot start.
+    /// Called before the capture starts. `pause` and `end` follow, also if the capture cannot
+    /// start.
     pub prepare: fn(&CompanionRequest),
-    /// When the capture has begun.
+    /// Called when the capture has started.
     pub begin: fn(&CompanionRequest),
-    /// Once for each `prepare`, before the capture ends: for tracers that record into the capture.
+    /// Called once per `prepare`, before the capture ends: for tracers that record into the
+    /// capture.
     pub pause: fn(),
-    /// Once for each `prepare`, when the capture has ended: what the others recorded, and what is
-    /// missing.
+    /// Called once per `prepare`, after the capture has ended. Returns the other tracers'
+    /// recordings and a list of missing data.
     pub end: fn() -> ExternalProfiles,
 }
 
-/// What a client asks of the other tracers.
+/// A client's options for the other tracers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompanionRequest {
-    /// Calls of Python functions.
+    /// Record calls of Python functions.
     pub python_calls: bool,
-    /// Samples of the Python stacks a second, 0 for none.
+    /// Samples of the Python stacks per second, 0 for none.
     pub python_sampling_hz: u32,
     /// 0 to 3.
     pub host_tracer_level: u32,
@@ -93,17 +96,17 @@ pub struct CompanionRequest {
 /// Destination of log lines, such as that a capture was truncated.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Log {
-    /// One line on stderr, beginning with `stepscope: `.
+    /// One line on stderr, with the prefix `stepscope: `.
     #[default]
     Stderr,
-    /// Nowhere.
+    /// No output.
     Off,
-    /// To this function, on a thread of the server.
+    /// Calls this function on a thread of the server.
     To(fn(&str)),
 }
 
 impl Log {
-    /// Hands a line on.
+    /// Writes a line.
     pub(super) fn line(self, text: &str) {
         match self {
             Self::Off => {}

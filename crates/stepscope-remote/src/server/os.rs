@@ -1,26 +1,26 @@
-//! The few calls to the operating system that the server needs, made safe.
+//! Safe wrappers of the few system calls that the server needs.
 #![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Sockets of this process's server, which a fork's child closes. -1: free.
+/// Sockets of this process's server, which a forked child closes. -1: free.
 static SOCKETS: [AtomicI32; SOCKET_PLACES] = [const { AtomicI32::new(-1) }; SOCKET_PLACES];
 
-/// More than there are connections at once.
+/// Larger than the maximum number of connections.
 const SOCKET_PLACES: usize = 512;
 
-/// What else a fork's child does; must be safe in a signal handler.
+/// Callback in a forked child; must be async-signal-safe.
 static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
 
-/// A socket that a fork's child closes. To be dropped before the socket is.
+/// Registration of a socket that a forked child closes. Drop it before the socket.
 #[derive(Debug)]
 pub(super) struct ParentsOnly {
     place: Option<usize>,
 }
 
 impl ParentsOnly {
-    /// Notes a socket.
+    /// Registers a socket.
     pub(super) fn note(socket: &impl std::os::fd::AsRawFd) -> Self {
         let socket = socket.as_raw_fd();
         let place = SOCKETS.iter().position(|place| {
@@ -40,23 +40,26 @@ impl Drop for ParentsOnly {
     }
 }
 
-/// From now on a fork's child has no sockets of this process's server, and calls `in_child`.
+/// Installs a fork handler: a forked child closes the sockets of this process's server and calls
+/// `in_child`.
 pub(super) fn watch_forks(in_child: fn()) {
     static WATCHING: AtomicBool = AtomicBool::new(false);
     let _ = IN_CHILD.set(in_child);
     if !WATCHING.swap(true, Ordering::SeqCst) {
-        // SAFETY: the handler is a function of this program, and safe where it is called.
+        // SAFETY: `let_go` is a static function of this program, and it only makes
+        // async-signal-safe calls, as a fork handler must.
         unsafe { libc::pthread_atfork(None, None, Some(let_go)) };
     }
 }
 
-/// Runs in a fork's child, where only calls are allowed that are safe in a signal handler.
+/// Runs in a forked child, where only async-signal-safe calls are allowed.
 extern "C" fn let_go() {
     for place in &SOCKETS {
         let socket = place.swap(-1, Ordering::SeqCst);
         if socket >= 0 {
-            // SAFETY: this process's copy of a socket that only the parent's server thread uses;
-            // that thread, and with it every owner of the number, does not exist here.
+            // SAFETY: the descriptor is this process's copy of a socket that only the parent's
+            // server thread uses. That thread, and with it every owner of the descriptor, does not
+            // exist in the child.
             unsafe { libc::close(socket) };
         }
     }
@@ -65,15 +68,15 @@ extern "C" fn let_go() {
     }
 }
 
-/// Lets more connections wait to be taken than the standard library asks for; a flood that fills
-/// the queue costs honest clients a second each.
+/// Increases the backlog of the listener beyond the standard library's value: if a flood fills the
+/// queue, other clients lose a second each.
 pub(super) fn lengthen_queue(listener: &std::net::TcpListener) {
     use std::os::fd::AsRawFd as _;
-    // SAFETY: asks again for what the open socket does already.
+    // SAFETY: the socket is open and already listens; the call only changes its backlog.
     unsafe { libc::listen(listener.as_raw_fd(), 4_096) };
 }
 
-/// CPU time that this process has used, all threads together.
+/// Returns the CPU time of all threads of this process.
 pub(super) fn process_cpu_time() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -89,8 +92,8 @@ pub(super) fn process_cpu_time() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// A value that was boxed, given up, and is freed by nobody.
+/// Returns a reference to a leaked box.
 pub(super) fn never_freed<T>(at: *mut T) -> &'static T {
-    // SAFETY: the only caller made it with `Box::into_raw` and frees it never.
+    // SAFETY: the only caller created the pointer with `Box::into_raw` and never frees it.
     unsafe { &*at }
 }

@@ -97,7 +97,7 @@ impl ProfilerService for Profiler {
     }
 }
 
-/// Who asks.
+/// Returns the address of the client.
 fn peer<T>(request: &Request<T>) -> String {
     match request.extensions().get::<Arc<ConnectionState>>() {
         Some(place) => place.peer.to_string(),

@@ -1,4 +1,4 @@
-//! From a request on the wire to what is to be done, checked whole before anything begins.
+//! Parses and checks a request completely before the capture starts.
 
 use std::time::Duration;
 
@@ -9,48 +9,49 @@ use super::advanced::{self, cut};
 use super::directories::is_plain;
 use crate::proto::{ProfileOptions, ProfileRequest};
 
-/// What a client wants recorded.
+/// Parameters of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CaptureSpec {
-    /// As the client named it; may be empty.
+    /// The client's name of the session; may be empty.
     pub(super) session: String,
-    /// How much.
+    /// Level of host tracing.
     pub(super) level: HostTracerLevel,
-    /// Whether calls of Python functions are asked for.
+    /// Whether to record calls of Python functions.
     pub(super) python_calls: bool,
-    /// Samples of the Python stacks a second, 0 for none.
+    /// Samples of the Python stacks per second, 0 for none.
     pub(super) python_sampling_hz: u32,
-    /// How much of devices, 0 to 3.
+    /// Level of device tracing, 0 to 3.
     pub(super) device_level: u32,
-    /// How long.
+    /// Duration.
     pub(super) duration: Duration,
-    /// When to begin, Unix time in nanoseconds. `None`: at once.
+    /// Start as Unix time in nanoseconds. `None`: immediately.
     pub(super) start_unix_ns: Option<i64>,
-    /// Most events; `None`: all.
+    /// Maximum number of events; `None`: no limit.
     pub(super) max_events: Option<u64>,
-    /// Name of the file before `.xplane.pb`.
+    /// Stem of the file name before `.xplane.pb`.
     pub(super) host: String,
-    /// Name of the machine inside the file, when the client gave another one.
+    /// Name of the machine inside the file, if the client sets another one.
     pub(super) override_host: Option<String>,
-    /// Where the client would like a file; may be empty.
+    /// Directory that the client requests; may be empty.
     pub(super) root: String,
-    /// The data goes into the answer's `xspace`.
+    /// Return the data in the response's `xspace`.
     pub(super) emit_xspace: bool,
 }
 
-/// How jaxlib names the captures of registered children, which are to last until it says so.
+/// Prefix of jaxlib's session names for registered child processes; their captures last until
+/// Terminate.
 const SUBPROCESS: &str = "subprocess_";
 
-/// What a server asks of requests.
+/// Limits of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    /// Longest capture, and longest wait for it.
+    /// Longest capture, and longest delay before it starts.
     pub(super) max_duration: Duration,
     /// Name of this machine.
     pub(super) host: String,
 }
 
-/// Everything about one capture. `now_unix_ns` is the time on the wall.
+/// Parses the parameters of one capture. `now_unix_ns` is the current Unix time.
 pub(super) fn capture(
     request: &ProfileRequest,
     bounds: &Bounds,
@@ -63,7 +64,7 @@ pub(super) fn capture(
         given => given,
     };
     wanted.duration = match duration(duration_ms, "duration_ms", bounds.max_duration) {
-        // It ends with a Terminate of theirs; should the parent die, then at our bound.
+        // The parent process ends it with Terminate; if the parent dies, our limit applies.
         Err(_) if wanted.session.starts_with(SUBPROCESS) => bounds.max_duration,
         duration => duration?,
     };
@@ -75,7 +76,7 @@ pub(super) fn capture(
     Ok(wanted)
 }
 
-/// Everything but the times.
+/// Parses all parameters except times.
 pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<CaptureSpec, Status> {
     let none = ProfileOptions::default();
     let opts = request.opts.as_ref().unwrap_or(&none);
@@ -110,7 +111,8 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Captu
     Ok(CaptureSpec {
         session,
         level: levels(opts)?,
-        // Samples take the place of calls, unless both are asked for: clients ask for level 1 unasked.
+        // Samples replace calls unless both are requested explicitly: clients send level 1 by
+        // default.
         python_calls: opts.python_tracer_level > u32::from(python_sampling_hz > 0),
         python_sampling_hz,
         device_level: opts.device_tracer_level,
@@ -124,7 +126,7 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Captu
     })
 }
 
-/// Stock servers name the file after the address that the client typed.
+/// Returns the file name: stock servers use the address that the client typed.
 fn file_name(host: &str) -> String {
     host.replace([':', '/'], "_")
 }
@@ -136,13 +138,13 @@ fn bad_name(field: &str, name: &str) -> Status {
     ))
 }
 
-/// How much of the host a serialized `ProfileOptions` asks for; `None` when it cannot be read.
+/// Returns the host tracer level of a serialized `ProfileOptions`; `None` if it cannot be parsed.
 pub fn host_tracer_level(options: &[u8]) -> Option<HostTracerLevel> {
     use prost::Message as _;
     levels(&ProfileOptions::decode(options).ok()?).ok()
 }
 
-/// A message without a version has nothing set: the defaults apply.
+/// A message without a version has no fields set: the defaults apply.
 fn levels(opts: &ProfileOptions) -> Result<HostTracerLevel, Status> {
     for (name, level) in [
         ("host_tracer_level", opts.host_tracer_level),
@@ -162,7 +164,7 @@ fn levels(opts: &ProfileOptions) -> Result<HostTracerLevel, Status> {
         .map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-/// A length of time that a client gave in milliseconds.
+/// Checks a duration that a client sent in milliseconds.
 pub(super) fn duration(ms: u64, field: &str, most: Duration) -> Result<Duration, Status> {
     let most_ms = most.as_millis();
     if ms == 0 || u128::from(ms) > most_ms {
@@ -189,7 +191,7 @@ fn start(at_unix_ns: u64, bounds: &Bounds, now_unix_ns: i64) -> Result<Option<i6
     Ok(i64::try_from(at).ok())
 }
 
-/// The client's name for the session, or one made of the local time.
+/// Returns the client's session name, or one from the local time.
 pub(super) fn session_name(session: &str, now_unix_ns: i64) -> String {
     if !session.is_empty() {
         return session.to_owned();

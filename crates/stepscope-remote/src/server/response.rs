@@ -1,4 +1,4 @@
-//! Responses that carry a recording.
+//! Responses with a recording.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::request::{self, CaptureSpec};
 use super::{State, directories};
 use crate::proto::ProfileResponse;
 
-/// Name under which stock clients expect an `XSpace`: they store it as `HOST.xplane.pb`.
+/// Tool name under which stock clients expect an `XSpace`: they store it as `HOST.xplane.pb`.
 pub(super) const XSPACE_TOOL: &str = "xplane.pb";
 
-/// Delivers a recording: as a file, where the program allows it and the client does not ask for
-/// `xspace`; else in the response.
+/// Delivers a recording: as a file if the program allows it and the client does not request
+/// `xspace`, else in the response.
 pub(super) async fn deliver(
     state: &Arc<State>,
     wanted: CaptureSpec,
@@ -48,16 +48,16 @@ pub(super) async fn deliver(
     Ok(answer(Field::ToolData, recorded))
 }
 
-/// Which field of the answer carries the recording.
+/// The response field with the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
-    /// 6, `tool_data`: what stock clients store.
+    /// 6, `tool_data`: stored by stock clients.
     ToolData,
     /// 8, `xspace`.
     XSpace,
 }
 
-/// An answer whose large field follows as a [`Payload`].
+/// Returns a response whose large field follows as a [`Payload`].
 fn answer(field: Field, recorded: Recorded) -> Response<ProfileResponse> {
     let mut response = Response::new(ProfileResponse::default());
     response.extensions_mut().insert(Payload {
@@ -68,7 +68,7 @@ fn answer(field: Field, recorded: Recorded) -> Response<ProfileResponse> {
     response
 }
 
-/// The fields of a `ProfileResponse` up to the content of the large one.
+/// Encodes the fields of a `ProfileResponse` up to the content of the large one.
 fn head(field: Field, len: usize, is_empty: bool) -> Bytes {
     const LENGTH_DELIMITED: u32 = 2;
     let mut head = Vec::with_capacity(40);

@@ -1,4 +1,4 @@
-//! The server's thread: its runtime, what it serves, and how it ends.
+//! The server's thread: its runtime, services and shutdown.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -20,18 +20,18 @@ use crate::proto;
 use crate::proto::profile_analysis_server::ProfileAnalysisServer;
 use crate::proto::profiler_service_server::ProfilerServiceServer;
 
-/// Largest request.
+/// Largest request, bytes.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// Threads for what blocks: encoding a recording, writing a file.
+/// Number of threads for blocking work: encoding a recording, writing a file.
 const HELPERS: usize = 2;
-/// A helper thread ends when it has had nothing to do for so long.
+/// Idle time after which a helper thread exits.
 const HELPER_IDLES: Duration = Duration::from_secs(5);
-/// Requests of one connection at once.
+/// Maximum number of concurrent requests per connection.
 const MAX_STREAMS: u32 = 32;
-/// How long closing waits for connections without requests.
+/// How long the shutdown waits for connections without requests.
 const CLOSING: Duration = Duration::from_millis(250);
 
-/// A server that runs, with its thread.
+/// A running server with its thread.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) address: SocketAddr,
@@ -40,22 +40,22 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Stops: a capture under way ends with what it has; then the thread has ended.
+    /// Stops the server and joins its thread; a running capture ends early with its data.
     pub(super) fn stop(self) {
         self.stop.send_replace(true);
-        // A function that got a line of the log may stop the server on its own thread.
+        // A log callback runs on the server's own thread and may stop the server.
         if self.thread.thread().id() != std::thread::current().id() {
             let _ = self.thread.join();
         }
     }
 
-    /// Whether the thread still lives.
+    /// Returns whether the thread is alive.
     pub(super) fn is_alive(&self) -> bool {
         !self.thread.is_finished()
     }
 }
 
-/// Listens where it was told.
+/// Listens on the address.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener = TcpListener::bind(address).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => ServerError::PortBusy { address },
@@ -111,7 +111,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
             .log
             .line("the profiler server failed and has ended; the program goes on");
     }
-    // What helpers still do (an encoding whose client has gone) ends by itself.
+    // Remaining work of helper threads (an encoding without a client) ends by itself.
     runtime.shutdown_timeout(CLOSING);
     state.flight.end();
 }
@@ -166,7 +166,7 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
     }
 }
 
-/// Until every answer has left, or the time is over.
+/// Waits until every response has been sent, at most `at_most`.
 async fn wait_for_answers(admission: &ConcurrencyLimit, at_most: Duration) {
     let quiet = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));

@@ -1,9 +1,9 @@
-//! The other programs of a capture of several hosts: which may be asked, and the asking.
+//! Captures of other programs for a capture of several hosts.
 //!
-//! A request that makes this program connect to an address of the client's choice must not become
-//! a way around a firewall: only programs of this machine, and those that the program allowed, are
-//! asked, nothing that they say is repeated but their status, and a name is looked up once: what was
-//! checked is what is connected to.
+//! A client must not be able to bypass a firewall by making this program connect to an address of
+//! its choice. Therefore only programs of this machine and the allowed workers are captured. Of
+//! their responses only the status is forwarded. A name is resolved once: the client connects to
+//! the checked address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::address::Address;
 use crate::proto::profiler_service_client::ProfilerServiceClient;
 use crate::proto::{ProfileRequest, ProfileResponse};
 
-/// How long a worker may take to be found and reached.
+/// Timeout of the name lookup and connection of a worker.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How long after its interval a worker may take to answer.
+/// Timeout of a worker's response after its interval.
 const ANSWERING: Duration = Duration::from_mins(1);
 
-/// Which addresses may be asked besides this machine's own.
+/// Addresses that may be captured in addition to this machine's own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workers {
     allowed: Vec<String>,
@@ -41,14 +41,14 @@ impl Workers {
         }
     }
 
-    /// Understands what a client gave; `port` is for those who give none.
+    /// Parses a client's address; `port` is the default port.
     pub(super) fn parse(text: &str, port: u16) -> Result<Address, String> {
         Address::parse(text)
             .or_else(|first| Address::parse(&format!("{text}:{port}")).map_err(|_second| first))
             .map_err(|why| format!("{:?}: {why}", cut(text)))
     }
 
-    /// The program allowed this one by name.
+    /// Returns whether the address is in the list of allowed workers.
     fn is_named(&self, address: &Address) -> bool {
         let with_port = address.to_string();
         self.allowed
@@ -56,7 +56,7 @@ impl Workers {
             .any(|allowed| *allowed == with_port || allowed == address.host())
     }
 
-    /// Where to connect, if that is allowed.
+    /// Returns the address to connect to, if it is allowed.
     async fn permit(&self, address: &Address) -> Result<SocketAddr, String> {
         let host = (address.host(), address.port());
         let found = timeout(CONNECTING, tokio::net::lookup_host(host)).await;
@@ -76,18 +76,18 @@ fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// What a worker gave.
+/// Response of a worker.
 #[derive(Debug)]
 pub(super) enum Given {
     /// The recording.
     XSpace(Bytes),
-    /// It says that it wrote a file itself.
+    /// The worker reports that it wrote a file itself.
     Written,
     /// Nothing was recorded.
     Empty,
 }
 
-/// Asks one worker; the error is for the client to read.
+/// Captures from one worker; the error text is for the client.
 pub(super) async fn ask(
     workers: &Workers,
     address: &Address,
@@ -127,7 +127,7 @@ fn given(answer: ProfileResponse) -> Given {
     }
 }
 
-/// A worker's status, short.
+/// Returns a worker's status as a short text.
 fn status_text(status: &Status) -> String {
     match status.code() {
         Code::Unimplemented => "it is no profiler".to_owned(),
