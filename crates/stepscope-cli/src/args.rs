@@ -1,8 +1,8 @@
-//! What was asked: the command line as types.
+//! The command line as types.
 //!
-//! `stepscope LOGDIR` is `stepscope view LOGDIR`, so the first word may be a path or a command. A
-//! word that is neither, but looks like a command, is refused by name instead of being looked for
-//! as a path.
+//! `stepscope LOGDIR` means `stepscope view LOGDIR`, so the first word is a path or a command. A
+//! word that is not a path but looks like a command is rejected with an error, instead of being
+//! treated as a path.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -163,18 +163,18 @@ pub struct Report {
     pub reading: Reading,
 }
 
-/// How a report is printed.
+/// Output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text table.
     Table,
-    /// For spreadsheets; units in the titles.
+    /// CSV with units in the column titles.
     Csv,
     /// `{"report","sentence":[…],"rows":[…],"notes":[…]}`, units in the keys.
     Json,
-    /// For issues and pages.
+    /// Markdown.
     Md,
-    /// One file for a browser or a printer, that works without a network.
+    /// One self-contained HTML file.
     Html,
 }
 
@@ -309,7 +309,7 @@ pub struct Recover {
     pub logdir: PathBuf,
 }
 
-/// Options of everything that reads traces.
+/// Options of all commands that read traces.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Reading {
     /// Neither read nor write the import cache
@@ -324,7 +324,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// As bounds for readers.
+    /// Returns the limits for readers.
     pub fn limits(self) -> stepscope_model::Limits {
         stepscope_model::Limits {
             max_inflated_bytes: self.max_inflated_bytes,
@@ -336,7 +336,7 @@ impl Reading {
 
 /// Commands of this version.
 const COMMANDS: &[&str] = &["view", "info", "report", "convert", "capture", "recover"];
-/// Commands that the documentation promises for later.
+/// Names of planned commands in the documentation.
 const NOT_BUILT: &[&str] = &["query", "compare", "run", "doctor"];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[
@@ -347,8 +347,8 @@ const WITH_VALUE: &[&str] = &[
     "--capture-to",
 ];
 
-/// Understands the command line. `None` when help or the version was asked for: then it has been
-/// printed to `out`.
+/// Parses the command line. Returns `None` if help or the version was requested, after printing it
+/// to `out`.
 pub fn parse(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<Option<Command>, CliError> {
     if let Some(word) = first_word(arguments.get(1..).unwrap_or_default()) {
         check_word(word)?;
@@ -363,7 +363,7 @@ pub fn parse(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<Option<Com
     }
 }
 
-/// The first word that is neither an option nor an option's value.
+/// Returns the first word that is neither an option nor an option's value.
 fn first_word(arguments: &[OsString]) -> Option<&OsStr> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -382,7 +382,7 @@ fn first_word(arguments: &[OsString]) -> Option<&OsStr> {
     None
 }
 
-/// Refuses a first word that is no path and that looks like a command.
+/// Rejects a first word that looks like a command and is not a path.
 fn check_word(word: &OsStr) -> Result<(), CliError> {
     let Some(text) = word.to_str() else {
         return Ok(());
@@ -395,12 +395,12 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
             "cannot run 'stepscope {text}': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
         )));
     }
-    // A path says so by a separator or an extension.
+    // A separator or an extension marks a path.
     if text.contains(['/', '\\', '.']) {
         return Ok(());
     }
     let all = COMMANDS.iter().chain(NOT_BUILT);
-    // What a file name holds past this resembles no command.
+    // Longer words resemble no command.
     let text_head: String = text.chars().take(32).collect();
     let nearest = all.min_by_key(|command| edits(&text_head, command));
     match nearest {
@@ -413,7 +413,7 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     }
 }
 
-/// The parser's words as one line: its first paragraph, and where to look.
+/// Returns the first paragraph of the parser's message as one line, with a pointer to the help.
 fn one_line(text: &str) -> String {
     let first: Vec<_> = text
         .lines()

@@ -21,11 +21,11 @@ use crate::error::CliError;
 use crate::interrupt;
 use crate::text::{self, clean, short};
 
-/// Nothing is shown for less.
+/// Shorter captures show no progress.
 const QUIET: Duration = Duration::from_secs(1);
-/// Most hosts whose failure is named in the one line of the error.
+/// Maximum number of failed hosts in the error's line.
 const MAX_NAMED: usize = 8;
-/// Longest name of a host in that line.
+/// Maximum length of a host name in that line, characters.
 const MAX_HOST_CHARS: usize = 80;
 
 /// Runs the command.
@@ -34,12 +34,12 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
     let ends = InterruptHandler::default();
     let bar = bar();
     let (pressed, shown) = (ends.clone(), bar.clone());
-    // Without a handler CTRL+C ends the command, as it ends others.
+    // Without a handler, Ctrl+C ends the command.
     let _ = interrupt::on_each(move |times| {
         let message = pressed.press(times);
         shown.println(message);
     });
-    // What a single host's only attempt came to is said at the end.
+    // The result of a single host with a single attempt is printed at the end.
     let once = request.addresses.len() == 1 && request.retries == 0;
     let report = capture_with(&request, &ends.control, &|event| match event {
         CaptureEvent::Failed { .. } if once => {}
@@ -47,7 +47,7 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
     });
     bar.finish_and_clear();
     if asked.logdir.is_none() && !report.as_ref().is_ok_and(CaptureReport::any_ok) {
-        // The directory was made for what did not come.
+        // The directory is empty: the capture failed.
         let _ = std::fs::remove_dir(&request.log_dir);
     }
     let report = report.map_err(refused)?;
@@ -90,16 +90,16 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
     }
 }
 
-/// What CTRL+C ends.
+/// Handler of Ctrl+C.
 #[derive(Clone, Debug, Default)]
 struct InterruptHandler {
     control: CaptureControl,
-    /// Set while a link waits for its browser.
+    /// Set while a link waits for the browser.
     link: Arc<Mutex<Option<LinkStopper>>>,
 }
 
 impl InterruptHandler {
-    /// Does what the press stands for; gives a line that says so.
+    /// Acts on the given press and returns a line that describes the action.
     fn press(&self, times: u32) -> &'static str {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stopper) = &*link {
@@ -170,7 +170,7 @@ fn options(asked: &args::Capture) -> BTreeMap<String, OptionValue> {
     options
 }
 
-/// A port alone is of the host that `--host` names.
+/// Prepends the host of `--host` to an address that is a port only.
 fn with_host(typed: &str, host: &str) -> String {
     let port = typed.strip_prefix(':').unwrap_or(typed);
     if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -182,7 +182,7 @@ fn with_host(typed: &str, host: &str) -> String {
     format!("{host}:{port}")
 }
 
-/// A directory of its own, where none was named.
+/// Creates a new directory, if none was given.
 fn new_directory() -> Result<PathBuf, CliError> {
     let parent = std::env::temp_dir();
     let process = std::process::id();
@@ -205,7 +205,7 @@ fn new_directory() -> Result<PathBuf, CliError> {
     )))
 }
 
-/// An impossible request is a usage error, except where the system says no.
+/// Converts to a usage error, or to a failure if the system is the cause.
 fn refused(error: CaptureError) -> CliError {
     match error {
         CaptureError::LogDir { .. } | CaptureError::System { .. } => {
@@ -230,7 +230,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// Shows how far it is: on a terminal only, and only what takes a while.
+/// Shows the progress, only on a terminal and only for long operations.
 fn show(bar: &ProgressBar, event: &CaptureEvent) {
     match event {
         CaptureEvent::Waiting { until_start } if *until_start > QUIET => {
@@ -254,10 +254,10 @@ fn show(bar: &ProgressBar, event: &CaptureEvent) {
     }
 }
 
-/// What came of a host's Perfetto file: none for hosts without data.
+/// Result of a host's Perfetto file; `None` for hosts without data.
 type PerfettoFile = Option<Result<PathBuf, String>>;
 
-/// Writes the Perfetto form of each host's trace beside it.
+/// Writes the Perfetto form of each host's trace into the same folder.
 fn write_all(report: &CaptureReport) -> Vec<PerfettoFile> {
     report
         .hosts
@@ -300,7 +300,7 @@ fn print_text(
                     clean(&failure.message)
                 )?;
             }
-            // The one line of the error says it.
+            // The error's line already reports it.
             Err(_) => {}
         }
     }
@@ -334,12 +334,12 @@ fn print_captured(name: &str, captured: &Captured, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// The log directory of `LOG_DIR/plugins/profile/SESSION`.
+/// Returns the log directory of `LOG_DIR/plugins/profile/SESSION`.
 fn log_dir(report: &CaptureReport) -> Option<&Path> {
     report.folder.ancestors().nth(3)
 }
 
-/// As one word of a shell.
+/// Quotes the text as one word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+:@,=".contains(letter);
     if text.chars().all(plain) {
@@ -364,7 +364,7 @@ fn print_end(ended: LinkOutcome, waited: Duration, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// Success when every host gave data and there is an event somewhere.
+/// Returns success if every host delivered data and at least one event exists.
 fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliError> {
     let failed: Vec<&HostReport> = report
         .hosts
@@ -428,7 +428,7 @@ fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliE
     }
 }
 
-/// The result for programs: `docs/reference/capture.md`.
+/// The result as JSON: see `docs/reference/capture.md`.
 #[derive(Serialize)]
 struct Json<'a> {
     session: &'a str,

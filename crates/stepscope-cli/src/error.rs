@@ -1,4 +1,5 @@
-//! Errors of the command: `error: cannot DO X: CAUSE`, then a line `help: WHAT TO DO` where there is advice.
+//! Errors of the command: `error: cannot DO X: CAUSE`, followed by an optional line `help: WHAT TO
+//! DO`.
 
 use std::io::Write;
 
@@ -9,7 +10,7 @@ use crate::text::clean;
 /// Separates an error from its help.
 const HELP: &str = "\nhelp: ";
 
-/// Why a command ended without success.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum CliError {
     /// The operation failed (exit code 1).
@@ -17,37 +18,37 @@ pub enum CliError {
         /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
         text: String,
     },
-    /// The command line makes no sense (exit code 2).
+    /// The command line is invalid (exit code 2).
     Usage {
         /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
         text: String,
     },
-    /// Whoever read our output has closed it (exit code 0): they had enough.
+    /// The reader of our output closed the pipe (exit code 0).
     PipeClosed,
 }
 
 impl CliError {
-    /// An operation that failed.
+    /// Creates the error of a failed operation.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed { text: text.into() }
     }
 
-    /// A command line that makes no sense.
+    /// Creates the error of an invalid command line.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::Usage { text: text.into() }
     }
 
-    /// Whether nothing is printed.
+    /// Returns whether nothing is printed.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Self::PipeClosed)
     }
 
-    /// Prints the error and its help, a line each. Nothing can be done when that fails.
+    /// Prints the error and its help, one line each. Ignores write errors.
     pub fn print(&self, to: &mut dyn Write) {
         let (Self::Failed { text } | Self::Usage { text }) = self else {
             return;
         };
-        // Text out of a trace cannot add lines: every other line break is written out.
+        // Text from a trace must not add lines: all other line breaks are escaped.
         let (cause, help) = match text.rsplit_once(HELP) {
             Some((cause, help)) => (cause, Some(help)),
             None => (text.as_str(), None),
@@ -58,7 +59,7 @@ impl CliError {
         }
     }
 
-    /// See the module's text of [`crate`].
+    /// Returns the exit code; see [`crate`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed { .. } => 1,
@@ -89,7 +90,7 @@ impl From<serde_json::Error> for CliError {
     }
 }
 
-/// The error, and its help on a line of its own.
+/// Returns the error, with its help on a separate line.
 pub fn with_help(error: &EngineError) -> String {
     match error.hint() {
         Some(help) => format!("{error}{HELP}{help}"),

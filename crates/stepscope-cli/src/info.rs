@@ -1,7 +1,7 @@
-//! `stepscope info`: what is in a trace.
+//! `stepscope info`: contents of a trace.
 //!
-//! The JSON form is a contract (`docs/reference/info.md`): fields are added, never changed.
-//! Times are written with all their digits (a JSON number may have more than a float holds).
+//! The JSON form is stable (`docs/reference/info.md`): fields are added, never changed. Times are
+//! written with all digits; a JSON number may have more digits than a float holds.
 
 mod print;
 
@@ -21,31 +21,31 @@ use crate::error::{CliError, with_help};
 use crate::progress::Progress;
 use crate::text;
 
-/// The whole answer.
+/// The complete output.
 #[derive(Debug, Serialize)]
 pub struct InfoReport {
-    /// As the user gave it.
+    /// The path as the user gave it.
     pub path: String,
     /// Code of the format; `mixed` for several.
     pub format: String,
-    /// One entry a run, by name.
+    /// One entry per run, sorted by name.
     pub runs: Vec<RunInfo>,
     /// Runs that could not be opened.
     pub errors: Vec<Problem>,
-    /// What could not be looked at: closed folders, links that lead out, pipes.
+    /// Paths that could not be scanned: folders without permission, links to outside, pipes.
     pub problems: Vec<Problem>,
-    /// Files that are recognised by name, but that no reader of this version opens.
+    /// Files of a known format that this version cannot read.
     pub not_readable: Vec<String>,
 }
 
-/// Why something is not shown, or not wholly.
+/// Why something is missing or incomplete.
 #[derive(Debug, Serialize)]
 pub struct Problem {
     /// File or folder.
     pub file: String,
-    /// What is wrong.
+    /// The cause.
     pub reason: String,
-    /// Where, in the uncompressed bytes.
+    /// Offset of the error in the uncompressed data, bytes.
     pub offset: Option<u64>,
     /// What to do.
     pub hint: Option<String>,
@@ -62,19 +62,19 @@ impl From<&RunProblem> for Problem {
     }
 }
 
-/// A length or a moment in nanoseconds, printed with all its digits.
+/// A duration or timestamp in nanoseconds, printed with all digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nanos {
     ps: i128,
 }
 
 impl Nanos {
-    /// From picoseconds.
+    /// Converts from picoseconds.
     pub fn from_ps(ps: i128) -> Self {
         Self { ps }
     }
 
-    /// Picoseconds.
+    /// Converts to picoseconds.
     pub fn ps(self) -> i128 {
         self.ps
     }
@@ -104,99 +104,99 @@ impl Serialize for Nanos {
     }
 }
 
-/// One run.
+/// A run.
 #[derive(Debug, Serialize)]
 pub struct RunInfo {
-    /// Id that addresses of the viewer use.
+    /// Id in addresses of the viewer.
     pub id: String,
     /// Name that the viewer shows.
     pub name: String,
-    /// Badges.
+    /// Kinds of the run, such as frameworks.
     pub kinds: Vec<String>,
-    /// One a file.
+    /// One host per file.
     pub hosts: Vec<String>,
-    /// Ranks that are known, ascending.
+    /// Known ranks, ascending.
     pub ranks: Vec<u32>,
     /// Names of the accelerators.
     pub devices: Vec<String>,
-    /// From the first to the last moment of anything.
+    /// Time from the first to the last event.
     pub duration_ns: Nanos,
-    /// Unix time of the first moment.
+    /// Unix time of the run start.
     pub start_unix_ns: Option<i64>,
-    /// Finished steps, marked or derived, of the rank that has the most.
+    /// Number of finished steps, marked or derived, of the rank that has the most.
     pub steps: u64,
-    /// Tracks with events.
+    /// Number of tracks with events.
     pub tracks: usize,
-    /// Complete intervals as the files hold them.
+    /// Number of slices, without those of async tracks and derived ones.
     pub slices: u64,
-    /// Intervals of async tracks, counted apart.
+    /// Number of slices on async tracks.
     pub async_slices: u64,
-    /// Intervals that a tool computed, counted apart.
+    /// Number of derived slices.
     pub derived_slices: u64,
-    /// Points.
+    /// Number of instants.
     pub instants: u64,
-    /// Counter samples.
+    /// Number of counter samples.
     pub counters: u64,
-    /// Flows with both ends.
+    /// Number of flows with both ends.
     pub flows: u64,
-    /// First begin of a slice on the file's own clock.
+    /// Earliest start of a slice on the file's own clock.
     pub first_ns: Option<Nanos>,
-    /// Last end of a slice on the file's own clock.
+    /// Latest end of a slice on the file's own clock.
     pub last_ns: Option<Nanos>,
-    /// Slices by the file's category.
+    /// Number of slices by the file's category.
     pub by_category: BTreeMap<String, u64>,
     /// Tracks with events, in the order of the viewer.
     pub track_list: Vec<TrackInfo>,
-    /// Whether anything has a place in time; sums alone have none.
+    /// Whether any event has a timestamp; statistics alone have none.
     pub timeline: bool,
-    /// Profiles without a timeline.
+    /// Statistics without a timeline.
     pub profiles: Vec<ProfileInfo>,
     /// Compiled programs.
     pub hlo_modules: Vec<String>,
-    /// What the user should know.
+    /// Warnings about the quality of the trace.
     pub warnings: Vec<WarningInfo>,
-    /// Files that could not be read, or not wholly.
+    /// Files that could not be read completely.
     pub problems: Vec<Problem>,
-    /// The files, with what each says about itself.
+    /// The files with their metadata.
     pub files: Vec<FileInfo>,
-    /// Files beside them with the same events in another format; not read.
+    /// Files in the same folder with the same events in another format; not read.
     pub companions: Vec<String>,
-    /// Changes when the content does.
+    /// Hash of the content.
     pub content_hash: String,
 }
 
-/// One track with events.
+/// A track with events.
 #[derive(Debug, Serialize)]
 pub struct TrackInfo {
-    /// Stable for the same content.
+    /// Key; stable for the same content.
     pub key: String,
-    /// What users read.
+    /// Displayed name.
     pub name: String,
     /// `thread`, `device`, `async`, `counter`, `steps` or `group`.
     pub kind: &'static str,
-    /// Its slices.
+    /// Number of slices.
     pub events: u64,
-    /// Its points.
+    /// Number of instants.
     pub instants: u64,
-    /// Its samples.
+    /// Number of counter samples.
     pub samples: u64,
     /// Union of its slices.
     pub busy_ns: Nanos,
     /// Key of the enclosing group.
     pub parent: Option<String>,
-    /// What users read of the enclosing group.
+    /// Displayed name of the enclosing group.
     pub parent_name: Option<String>,
-    /// The file's label, where the run has several files; the keys say the same.
+    /// Label of the file, if the run has several files; the keys contain the same.
     #[serde(skip)]
     pub host: Option<String>,
-    /// Computed by a tool.
+    /// The track is derived.
     pub derived: bool,
 }
 
-/// A profile without a timeline: sums of functions, actions or operations.
+/// Statistics without a timeline: sums of functions, actions or operations.
 #[derive(Debug, Serialize)]
 pub struct ProfileInfo {
-    /// What was profiled; empty for the whole.
+    /// The profiled part of the program; empty for the whole program.
     pub name: String,
     /// The trainer's stage; empty without one.
     pub stage: String,
@@ -204,13 +204,13 @@ pub struct ProfileInfo {
     pub kind: &'static str,
     /// Rank of the process on its machine.
     pub rank: Option<u32>,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: usize,
-    /// How many it had before the writer left some out.
+    /// Number of rows before the writer omitted some.
     pub rows_before: Option<u64>,
-    /// Calls in all.
+    /// Total number of calls.
     pub calls: Option<u64>,
-    /// Seconds in all.
+    /// Total time, seconds.
     pub total_s: Option<f64>,
     /// The writer rounded times to multiples of this, in seconds.
     pub rounded_to_s: Option<f64>,
@@ -218,16 +218,16 @@ pub struct ProfileInfo {
     pub file: String,
 }
 
-/// One diagnostic.
+/// A diagnostic.
 #[derive(Debug, Serialize)]
 pub struct WarningInfo {
-    /// Stable word.
+    /// Stable code.
     pub code: &'static str,
     /// `notice`, `data-loss` or `error`.
     pub severity: &'static str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// The first few places, `; ` between them.
+    /// The first locations, separated by `; `.
     pub detail: String,
     /// What it means.
     pub title: &'static str,
@@ -237,7 +237,7 @@ pub struct WarningInfo {
     pub file: Option<String>,
 }
 
-/// One file of a run.
+/// A file of a run.
 #[derive(Debug, Serialize)]
 pub struct FileInfo {
     /// Its path.
@@ -250,11 +250,11 @@ pub struct FileInfo {
     pub host: String,
     /// Its rank.
     pub rank: Option<u32>,
-    /// Its own clock where the run's time is 0.
+    /// Timestamp on its own clock at the run's time 0.
     pub origin_ns: i64,
-    /// Its slices.
+    /// Number of slices.
     pub slices: u64,
-    /// What it says about itself.
+    /// Metadata in the file.
     pub facts: BTreeMap<String, serde_json::Value>,
 }
 
@@ -264,7 +264,7 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
     let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.path));
     let (report, first_error, opened) = collect(&asked.path, &context, !asked.reading.no_cache)?;
     drop(progress);
-    // A single thing that cannot be opened is an error, not an answer with nothing in it.
+    // If the only run cannot be opened, the command fails instead of printing an empty result.
     if let (true, Some(error)) = (report.runs.is_empty(), first_error) {
         return Err(if report.errors.len() == 1 {
             error.into()
@@ -289,8 +289,8 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Opens everything at a path and says what is in it. Also gives the first error there was, and
-/// what must be flushed before the program ends.
+/// Opens all runs at a path and describes them. Also returns the first error, and the opened path whose
+/// cache must be flushed before the program ends.
 pub fn collect(
     path: &Path,
     context: &Arc<ReadContext>,
@@ -348,7 +348,7 @@ fn problem_of(id: &str, error: &EngineError) -> Problem {
     }
 }
 
-/// Everything about one opened run.
+/// Describes an opened run.
 pub fn run_info(run: &Run) -> RunInfo {
     let trace = &*run.trace;
     let span = trace.core_span();

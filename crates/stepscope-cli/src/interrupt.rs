@@ -1,11 +1,11 @@
-//! CTRL+C as a wish, not as an end.
+//! Handles Ctrl+C without ending the process.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Calls `each` for each CTRL+C from now on, from a named thread, with 1 for the first. CTRL+C does
-/// not end the process any more.
+/// Calls `each` on a named thread for each Ctrl+C from now on, with 1 for the first. Ctrl+C no
+/// longer ends the process.
 pub fn on_each(each: impl Fn(u32) + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -1,15 +1,14 @@
 //! The `stepscope` command.
 //!
 //! ```text
-//! args (what was asked) -> one module per command -> text on stdout
-//!                                                 -> error: one line on stderr
+//! args (parsed command line) -> one module per command -> text on stdout
+//!                                                      -> error: one line on stderr
 //! ```
-//! Reading order: [`args`], [`error`], [`text`] (how things are printed), then a module for each
-//! command: [`view`], [`info`], [`report`], [`convert`], [`capture`] (with [`interrupt`]),
-//! [`recover`].
+//! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
+//! [`view`], [`info`], [`report`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
-//! (`| head`) is no failure.
+//! (`| head`) is not an error.
 
 pub mod args;
 pub mod capture;
@@ -36,16 +35,16 @@ pub fn main() -> ExitCode {
     main_with(std::env::args_os().collect()).into()
 }
 
-/// Runs the command on the process's own output; `arguments` begin with the program's name. The exit
-/// code.
+/// Runs the command on the process's own output; `arguments` start with the program's name. Returns
+/// the exit code.
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     let stdout = std::io::stdout();
     let mut out = BufWriter::new(stdout.lock());
     let outcome = run(arguments, &mut out);
-    // What was printed before a failure belongs before its message.
+    // Output before a failure must precede the error message.
     let flushed = out.flush().map_err(CliError::from);
     let outcome = outcome.and(flushed);
-    // After a closed pipe the rest belongs nowhere: it must not be written again on drop.
+    // The pipe is closed: discard the buffer so that dropping it does not write again.
     let (_, _) = out.into_parts();
     match outcome {
         Ok(()) => 0,
@@ -56,7 +55,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     }
 }
 
-/// Runs the command; `arguments` begin with the program's name.
+/// Runs the command; `arguments` start with the program's name.
 pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError> {
     match args::parse(arguments, out)? {
         Some(Command::View(view)) => view::run(&view, out),

@@ -1,4 +1,4 @@
-//! The `stepscope` command; everything is in the library.
+//! The `stepscope` command; the library implements it.
 
 use std::process::ExitCode;
 

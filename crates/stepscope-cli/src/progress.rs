@@ -1,4 +1,4 @@
-//! A bar for what takes longer than a second: on a terminal only, nothing on a pipe.
+//! A progress bar for operations longer than a second, only on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -10,18 +10,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stepscope_engine::{Engine, EngineEvent};
 use stepscope_model::ReadContext;
 
-/// Nothing is shown before.
+/// Delay before the bar appears.
 const QUIET: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Shows how far a reading has come until it is dropped.
+/// Shows the progress of a read until it is dropped.
 pub struct Progress {
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Watches `context`; `expected_bytes` is what it will have read at the end, roughly.
+    /// Watches `context`; `expected_bytes` is the approximate number of bytes at the end.
     pub fn start(context: &Arc<ReadContext>, expected_bytes: u64) -> Self {
         let idle = Self {
             stop: None,
@@ -60,7 +60,7 @@ impl Progress {
                 stop: Some(stop),
                 thread: Some(thread),
             },
-            // A bar is no reason to fail.
+            // A missing bar must not make the command fail.
             Err(_) => idle,
         }
     }
@@ -86,7 +86,7 @@ fn style() -> &'static ProgressStyle {
     })
 }
 
-/// Does `work` with an engine, and shows how far its import has come.
+/// Runs `work` with an engine and shows the progress of its import.
 pub fn with_engine_progress<T>(engine: &Engine, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -130,7 +130,7 @@ pub fn with_engine_progress<T>(engine: &Engine, work: impl FnOnce() -> T) -> T {
                 bar.finish_and_clear();
             }
         };
-        // Without the thread there is no bar, and the work is done all the same.
+        // Without the thread there is no bar; the work continues.
         let _ = std::thread::Builder::new()
             .name("stepscope-bar".to_owned())
             .spawn_scoped(scope, draw);

@@ -1,4 +1,4 @@
-//! `stepscope recover`: turns what killed programs left into runs.
+//! `stepscope recover`: converts the journals of killed programs to runs.
 
 use std::io::Write;
 

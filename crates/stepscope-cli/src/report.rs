@@ -1,4 +1,4 @@
-//! `stepscope report`: the analyses as text.
+//! `stepscope report`: prints reports.
 
 mod cells;
 mod fit;
@@ -21,7 +21,7 @@ use crate::error::CliError;
 use crate::text;
 use crate::text::duration;
 
-/// In place of a kind: every report.
+/// Name of the page with every report.
 const ALL: &str = "all";
 
 /// Runs the command.
@@ -30,7 +30,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     if asked.kind == "list" || (asked.path == listed && !listed.exists()) {
         return list(out);
     }
-    // Before a large trace is opened.
+    // Checked before a large trace is opened.
     let kind = if asked.kind == ALL {
         if asked.format != Format::Html {
             return Err(CliError::usage(
@@ -61,7 +61,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     engine.limits = asked.reading.limits();
     engine.watch = false;
     engine.keep_at_once = true;
-    // Never dropped: the process ends behind the report, which gives all memory back at once.
+    // Never dropped: the process ends after the report, and the system frees the memory at once.
     let engine = ManuallyDrop::new(Engine::new(engine)?);
     let (chosen, mut notes) = choose(&engine, asked)?;
     let opened = crate::progress::with_engine_progress(&engine, || engine.open(&chosen.id))?;
@@ -86,14 +86,14 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     report.notes.splice(0..0, notes);
     write(&opened.name, &report, &options, asked.format, out)?;
     if asked.format == Format::Csv {
-        // A table of nothing has no place for words.
+        // CSV has no row for this message.
         print::missing(&report, &mut std::io::stderr().lock())?;
     }
     engine.flush_cache();
     Ok(())
 }
 
-/// The part of the run that was asked for.
+/// Returns the requested time range.
 fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliError> {
     if let Some(steps) = &asked.steps {
         let found = range_of(&run.trace, steps, asked.marked_only);
@@ -110,7 +110,7 @@ fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliErro
         moment.map_or(usual, |moment| begin.saturating_add(moment))
     };
     let range = at(asked.from, span.start)..at(asked.to, span.end.saturating_add(Dur::from_ps(1)));
-    // A range ends before its end.
+    // The end of a range is exclusive.
     if range.start > span.end || range.end <= span.start {
         let length = duration(span.end.since(begin).as_ns_f64());
         return Err(CliError::failed(format!(
@@ -125,8 +125,8 @@ fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliErro
     Ok(Some(range))
 }
 
-/// Prints a report of the run `name` in one of the formats; a page of HTML is made of several, and is not
-/// among them: it is printed as the table.
+/// Prints a report of the run `name`. HTML is printed as the table: a page of HTML consists of
+/// several reports.
 pub fn write(
     name: &str,
     report: &Report,
@@ -149,7 +149,7 @@ pub fn write(
     }
 }
 
-/// `stepscope report list`: every kind, what it answers, what its rows can be.
+/// `stepscope report list`: prints every report with its question and row types.
 fn list(out: &mut dyn Write) -> Result<(), CliError> {
     print::kinds(text::width_of_terminal(), out)
 }
@@ -158,7 +158,7 @@ fn usage(error: &ReportError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// The run that was named, or the newest.
+/// Returns the requested run, or the newest.
 fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<String>), CliError> {
     let mut runs = engine.runs();
     if let Some(name) = &asked.run {
@@ -194,8 +194,8 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     Ok((newest, notes))
 }
 
-/// The report as `stepscope report` prints it, for other languages; as wide as it likes unless a
-/// terminal shows it.
+/// Returns the text of `stepscope report`, for other languages. Its width is unlimited unless
+/// stdout is a terminal.
 pub fn as_text(name: &str, report: &Report, options: &Options) -> String {
     let mut out = Vec::new();
     let page = Page {
@@ -203,7 +203,7 @@ pub fn as_text(name: &str, report: &Report, options: &Options) -> String {
         top: options.top,
         by: options.by.as_deref(),
     };
-    // Nothing fails to be written into memory.
+    // Writes to memory do not fail.
     let _ = print::text(name, report, page, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }

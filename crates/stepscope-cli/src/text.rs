@@ -1,7 +1,7 @@
-//! How things are printed: names made harmless, numbers with their units, tables.
+//! Printing: escaped names, numbers with units, tables.
 //!
-//! Names come out of files that anybody may have written. On a terminal, in CSV and in Markdown
-//! they must stay text: escape sequences, formulas and markup are defused here.
+//! Names come from untrusted files. On a terminal, in CSV and in Markdown they must stay text: this
+//! module escapes control sequences, formulas and markup.
 
 mod wide;
 
@@ -19,18 +19,19 @@ use stepscope_engine::{csv_text, csv_writer};
 
 pub use wide::{packed, say, width_of_terminal};
 
-/// Whether a character could do something to a terminal, or hide or turn around text.
+/// Returns whether a character can control a terminal, or hide or reverse text.
 fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Whether all are letters, digits and signs of ASCII, as in nearly all texts: seen without taking the text apart.
+/// Returns whether the text is printable ASCII, as nearly all texts are: a fast test.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// The text with acting characters written out (`\n`, `\x1b`, `\u{202e}`).
+/// Escapes control characters (`
+/// `, `\x1b`, `\u{202e}`).
 pub fn clean(text: &str) -> Cow<'_, str> {
     if is_plain(text) || !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -53,9 +54,9 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Cleaned and cut to `most` characters.
+/// Escapes the text and truncates it to `most` characters.
 pub fn short(text: &str, most: usize) -> String {
-    // What is cut away need not be looked at: names can have ten million characters.
+    // Only the start is escaped: names can have ten million characters.
     let head: String = text.chars().take(most + 1).collect();
     let cleaned = clean(&head);
     if cleaned.chars().count() <= most {
@@ -66,7 +67,8 @@ pub fn short(text: &str, most: usize) -> String {
     cut
 }
 
-/// Cleaned and cut to `most` characters in the middle: names of kernels differ at their ends.
+/// Escapes the text and shortens it in the middle to `most` characters: kernel names differ at
+/// their ends.
 pub fn short_within(text: &str, most: usize) -> String {
     let count = text.chars().take(most + 1).count();
     if count <= most || most < 8 {
@@ -76,13 +78,13 @@ pub fn short_within(text: &str, most: usize) -> String {
     let head = short(text, most - tail);
     let end = text.char_indices().nth_back(tail.saturating_sub(1));
     let end = clean(end.map_or("", |(at, _)| &text[at..]));
-    // Written out, the end may have become longer.
+    // Escaping may have made the end longer.
     let skip = end.chars().count().saturating_sub(tail);
     head.chars().chain(end.chars().skip(skip)).collect()
 }
 
-/// JSON text without characters that act on a terminal. They can only stand inside strings, where
-/// `\u` means the same.
+/// Escapes characters that control a terminal in JSON text. They occur only inside strings, where
+/// `\u` has the same meaning.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     let acting = |letter: char| acts(letter) && letter != '\n';
     if json.lines().all(is_plain) || !json.contains(acting) {
@@ -99,7 +101,7 @@ pub fn clean_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// One cell of a Markdown table.
+/// Escapes a cell of a Markdown table.
 pub fn markdown_cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in clean(text).chars() {
@@ -114,43 +116,43 @@ pub fn markdown_cell(text: &str) -> String {
     out
 }
 
-/// The line with acting characters written out, but tabs as they are.
+/// Escapes control characters in a line, except tabs.
 pub fn clean_line(line: &str) -> String {
     let parts: Vec<Cow<'_, str>> = line.split('\t').map(clean).collect();
     parts.join("\t")
 }
 
-/// `3.04 MiB`, in powers of 1024.
+/// Formats a size in powers of 1024: `3.04 MiB`.
 pub fn bytes(number: u64) -> String {
     number_format::bytes(number as f64)
 }
 
-/// `2026-11-20 15:24:16 UTC`.
+/// Formats Unix time: `2026-11-20 15:24:16 UTC`.
 pub fn moment(unix_ns: i64) -> String {
     let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     time.strftime("%F %T UTC").to_string()
 }
 
-/// Which way a column is aligned.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Texts.
+    /// For texts.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A table of texts, printed in several ways.
+/// A table of texts.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     /// Title and alignment of each column.
     pub columns: Vec<(String, Align)>,
-    /// Cells of each row, as many as there are columns.
+    /// Cells of each row, one per column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Grid {
-    /// With these columns and no rows.
+    /// Creates a table without rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         Self {
             columns: columns
@@ -161,13 +163,13 @@ impl Grid {
         }
     }
 
-    /// Adds a row.
+    /// Appends a row.
     pub fn push<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.columns.len());
         self.rows.push(cells.into());
     }
 
-    /// Without lines between the cells, indented by two.
+    /// Prints the table with an indent of two and without lines between the cells.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut table = Table::new();
         table
@@ -195,7 +197,7 @@ impl Grid {
         Ok(())
     }
 
-    /// As CSV with a header line.
+    /// Prints CSV with a header line.
     pub fn print_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.columns.is_empty() {
             return writeln!(out);
@@ -209,7 +211,7 @@ impl Grid {
         csv.flush()
     }
 
-    /// As a Markdown table.
+    /// Prints a Markdown table.
     pub fn print_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         let titles: Vec<_> = self
             .columns

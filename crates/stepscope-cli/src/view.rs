@@ -16,7 +16,7 @@ use crate::args;
 use crate::error::CliError;
 use crate::text::clean;
 
-/// How deep the current directory is searched when no path was given: it may be somebody's home.
+/// Search depth in the current directory if no path was given: it may be a home directory.
 const DEPTH_UNASKED: usize = 6;
 
 /// Runs the command.
@@ -54,20 +54,20 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     let ended = serve_blocking(server, Arc::clone(&engine), |address| {
         printed = announce(&paths, address, token.as_deref(), out);
         if asked.open {
-            // Not every machine has a browser; the address is on screen.
+            // Ignored: not every machine has a browser, and the address is on the terminal.
             let _ = open::that_detached(url(address, token.as_deref()));
         }
     });
-    // What was opened a moment ago is not in the cache yet.
+    // The most recent imports are not in the cache yet.
     engine.flush_cache();
     printed?;
     ended.map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// Environment variable with the secret; unlike an option, others do not see it in `ps`.
+/// Environment variable with the token; unlike an option, it is not visible in `ps`.
 const TOKEN: &str = "STEPSCOPE_TOKEN";
 
-/// The secret that the user gave: by option, in a file, or in the environment.
+/// Returns the user's token: from the option, a file, or the environment.
 fn given_token(
     asked: &args::View,
     environment: Option<OsString>,
@@ -100,14 +100,14 @@ fn given_token(
     Ok(Some(token.to_owned()))
 }
 
-/// Says on the terminal, beside serving, why files that were named cannot be opened: a file may be
-/// there whole in a moment, and is looked at again whenever it changes.
+/// Prints on a thread why files of the command line cannot be opened. A file may still be growing:
+/// it is checked again whenever it changes.
 fn tell_refusals(engine: &Arc<Engine>) {
     let events = engine.subscribe();
     let weak = Arc::downgrade(engine);
     let work = move || {
         let mut told: Vec<EngineError> = Vec::new();
-        // Until the engine goes.
+        // Until the engine is dropped.
         while let Some(engine) = weak.upgrade() {
             let refused = engine.refusals();
             drop(engine);
@@ -124,7 +124,7 @@ fn tell_refusals(engine: &Arc<Engine>) {
             }
         }
     };
-    // Without the thread the viewer says it.
+    // Without the thread, only the viewer shows it.
     let _ = std::thread::Builder::new()
         .name("stepscope-tell".to_owned())
         .spawn(work);
@@ -156,12 +156,12 @@ fn announce(
     out.flush()
 }
 
-/// Without `/.` at the end.
+/// Removes a trailing `/.`.
 fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// The address that a browser on this machine takes.
+/// Returns the address for a browser on this machine.
 fn url(address: SocketAddr, token: Option<&str>) -> String {
     let localhost = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0])];
     let host = match address.ip() {
@@ -174,7 +174,7 @@ fn url(address: SocketAddr, token: Option<&str>) -> String {
     format!("http://{host}:{}/{query}", address.port())
 }
 
-/// What a URL's query can carry.
+/// Percent-encodes text for a URL's query.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -187,12 +187,12 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 fn new_token() -> String {
     let mut bytes = [0_u8; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {
-        // The standard library seeds its hasher from the system's random numbers.
+        // The standard library seeds its hasher from the system's random source.
         let words = [
             RandomState::new().hash_one(1),
             RandomState::new().hash_one(2),

@@ -1,5 +1,4 @@
-//! Words of the command line that are more than text: how they are read, and what is said of those that
-//! cannot be.
+//! Parsers of typed option values, and their error messages.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -37,11 +36,11 @@ pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `13`, or `13-21`.
+/// Parses `13` or `13-21`.
 pub(super) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
     let wrong = || "give a step such as 13, or steps such as 13-21".to_owned();
     let number = |text: &str| text.trim().parse::<i64>().map_err(|_no_number| wrong());
-    // A number may itself be negative.
+    // A number may be negative.
     let dash = text
         .char_indices()
         .skip(1)
@@ -56,7 +55,7 @@ pub(super) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
     Ok(steps)
 }
 
-/// A moment of a run, counted from its begin: as [`time`].
+/// Parses a time from the start of the run; same syntax as [`time`].
 pub(super) fn moment(text: &str) -> Result<Dur, String> {
     let ps = time_s(text).map(|seconds| (seconds * 1e12).round());
     #[allow(clippy::cast_possible_truncation, reason = "looked at before")]
@@ -66,7 +65,7 @@ pub(super) fn moment(text: &str) -> Result<Dur, String> {
     }
 }
 
-/// `10s`, `500ms`, `1.5min`, `2h`; a number alone is seconds.
+/// Parses `10s`, `500ms`, `1.5min`, `2h`; a number without a unit is in seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     time_s(text)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())

@@ -1,4 +1,4 @@
-//! How `info` is shown on a terminal.
+//! `info` as text for a terminal.
 
 use std::io::Write;
 
@@ -8,14 +8,14 @@ use super::{InfoReport, RunInfo, TrackInfo, WarningInfo};
 use crate::error::CliError;
 use crate::text::{self, Align, Grid, clean, packed, say, short};
 
-/// Runs up to this many are printed in full; of more, one line each.
+/// Up to this number of runs is printed in full; more runs get one line each.
 const IN_FULL: usize = 2;
-/// On a narrow terminal names are cut down to so many characters before columns are left out.
+/// Minimum width of names on a narrow terminal, characters; then columns are omitted.
 const NARROW_NAME: usize = 40;
-/// Tracks of one run that are printed.
+/// Maximum number of printed tracks of one run.
 const TRACKS: usize = 15;
 
-/// Broken between words and cut to `width` characters where a terminal shows it.
+/// Prints the report, wrapped and truncated to `width` characters if stdout is a terminal.
 pub(super) fn print(
     report: &InfoReport,
     width: Option<usize>,
@@ -108,7 +108,7 @@ fn print_list(
     print_grid(grid, width, out)
 }
 
-/// The table, cut to the terminal.
+/// Prints the table, truncated to the terminal's width.
 fn print_grid(mut grid: Grid, width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
     let cut = width.map_or(Vec::new(), |width| {
         grid.narrow(width, NARROW_NAME, Vec::new())
@@ -293,8 +293,8 @@ fn print_tracks(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-/// The group's name in front of a name that says little without it, and the file's label in front of both
-/// where the run has several files.
+/// Returns the track's name, preceded by its group if the name is ambiguous, and by the file's
+/// label if the run has several files.
 fn shown_track(track: &TrackInfo) -> String {
     let name = match &track.parent_name {
         Some(parent) if !track.name.contains(parent.as_str()) => {
@@ -323,7 +323,7 @@ fn print_warnings(
         let told = format!("{}: {}", problem.file, short(&problem.reason, 160));
         say("  !  ", &told, width, out)?;
     }
-    // One line for a code, whichever files it comes from.
+    // Prints one line per code, for all files together.
     let mut codes: Vec<(&WarningInfo, u64)> = Vec::new();
     for warning in &run.warnings {
         match codes.iter_mut().find(|known| known.0.code == warning.code) {
@@ -343,13 +343,13 @@ fn print_warnings(
     Ok(())
 }
 
-/// Whether nothing is missing.
+/// Returns whether the warning reports no missing data.
 fn is_harmless(warning: &WarningInfo) -> bool {
     let harmless = [Severity::Info, Severity::Notice];
     harmless.iter().any(|one| warning.severity == one.as_str())
 }
 
-/// A few of them and how many more.
+/// Lists the first texts and the number of the others.
 fn listed(texts: &[String]) -> String {
     let shown: Vec<_> = texts.iter().take(4).map(|text| short(text, 48)).collect();
     let more = texts.len() - shown.len();
@@ -360,7 +360,7 @@ fn listed(texts: &[String]) -> String {
     }
 }
 
-/// Equal ones together: `8 x NVIDIA H100`.
+/// Counts equal names: `8 x NVIDIA H100`.
 fn counted(names: &[String]) -> String {
     let mut groups: Vec<(&str, usize)> = Vec::new();
     for name in names {

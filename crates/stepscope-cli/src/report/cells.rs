@@ -1,32 +1,32 @@
-//! Cells of a report as text, and the page that they are fitted to.
+//! Report cells as text, and the page that they must fit.
 
 use stepscope_engine::report::report::{Cell, Unit};
 
 use crate::text::{self, Align, short, short_symbol_name, short_within};
 
-/// Most characters of a cell.
+/// Maximum width of a cell, characters.
 const WIDEST: usize = 60;
-/// The page that a report is printed on.
+/// The page of a printed report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Page<'a> {
-    /// Characters of a line, where a terminal shows it.
+    /// Width of the terminal, characters; `None` without a terminal.
     pub(super) width: Option<usize>,
-    /// Most rows of a table.
+    /// Maximum number of rows of a table.
     pub(super) top: usize,
-    /// What the rows were asked to be.
+    /// Requested row type.
     pub(super) by: Option<&'a str>,
 }
 
-/// Where units stand.
+/// Position of units.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Units {
     /// `41.2 ms`.
     InCells,
-    /// `total_ns` and all digits.
+    /// `total_ns`, with all digits in cells.
     InTitles,
 }
 
-/// How the values of a unit stand in their column.
+/// Returns the alignment of a unit's column.
 pub(super) const fn side(unit: Unit) -> Align {
     match unit {
         Unit::Text | Unit::Sentence | Unit::Flag => Align::Left,
@@ -34,7 +34,7 @@ pub(super) const fn side(unit: Unit) -> Align {
     }
 }
 
-/// One cell as text.
+/// Formats a cell.
 pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
     match (cell, units) {
         (Cell::Text(text), Units::InTitles) => text.clone(),

@@ -1,36 +1,36 @@
-//! A table cut to what a reader at a terminal can use.
+//! Reduces a table to what is useful and fits on a terminal.
 //!
-//! Left out without a word: ids of events (links of the viewer), columns without values, columns
-//! that say the same as one before them, whole names that have a short one. Left out and named:
-//! columns of zeros, columns for which the terminal is too narrow, rows beyond the number that was
-//! asked for. CSV, Markdown and JSON have everything.
+//! Omitted silently: event ids (links of the viewer), columns without values, columns that repeat
+//! an earlier column, full names that have a short one. Omitted with a note: columns of zeros,
+//! columns that do not fit the terminal, rows beyond the requested number. CSV, Markdown and JSON
+//! are complete.
 
 use stepscope_engine::report::report::{Cell, Column, Table, Unit};
 
 use super::cells::{Page, Units, shown, side};
 use crate::text::Grid;
 
-/// The first column, which names the row, is not made narrower than this while there are columns to
-/// leave out.
+/// Minimum width of the first column, which names the row, while other columns can still be
+/// omitted.
 const NARROW_NAME: usize = 48;
-/// See [`fit`].
+/// Result of [`fit`].
 pub(super) struct Fitted {
     pub(super) grid: Grid,
-    /// Titles of columns in which all is zero.
+    /// Titles of columns whose values are all zero.
     pub(super) zero: Vec<String>,
-    /// Titles of columns for which there is no room.
+    /// Titles of columns that do not fit.
     pub(super) cut: Vec<String>,
-    /// Rows beyond the number that was asked for.
+    /// Number of rows beyond the requested number.
     pub(super) rows_cut: usize,
 }
 
-/// One column on its way.
+/// A column with its formatted cells.
 struct FittedColumn<'a> {
     column: &'a Column,
     cells: Vec<String>,
 }
 
-/// The table for this page.
+/// Fits the table to the page.
 pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
     let rows = table.rows.get(..page.top).unwrap_or(&table.rows);
     let mut zero = Vec::new();
@@ -45,12 +45,12 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
             rows.iter()
                 .map(|row| row.get(said.shown).unwrap_or(&Cell::Empty))
         };
-        // A tree is shown by indenting its names.
+        // Indented names show the tree.
         let of_tree = depth.is_some() && ["depth", "parent", "level"].contains(&&*column.key);
         if column.unit == Unit::Event || of_tree || column_cells().all(says_nothing) {
             continue;
         }
-        // A number without a unit tells one of many, such as a step, and one is the number 0.
+        // A number without a unit, such as a step number, identifies a row: 0 is a valid value.
         let tells_which = column.unit == Unit::Number;
         let nothing = |cell: &Cell| is_zero(cell) && !(tells_which && *cell == Cell::Int(0));
         if at > 0 && column_cells().all(nothing) {
@@ -88,7 +88,7 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
     }
 }
 
-/// Rows by shape or stack are told apart by it: it stands beside the name.
+/// Moves the column of shapes or stacks next to the name if rows are grouped by it.
 fn asked_for_first(columns: &mut [FittedColumn<'_>], by: Option<&str>) {
     let Some(by) = by else { return };
     let told = |shown: &FittedColumn<'_>| match &*shown.column.key {
@@ -120,7 +120,7 @@ fn grid(columns: Vec<FittedColumn<'_>>, rows: usize) -> Grid {
     }
 }
 
-/// A cell as text; keys of ours read as words.
+/// Formats a cell; keys of this program become words.
 fn words(cell: &Cell, column: &Column) -> String {
     let text = shown(cell, column.unit, Units::InCells);
     if column.key == "bucket" {

@@ -1,8 +1,7 @@
 //! A report as text, CSV, Markdown and JSON.
 //!
-//! On a terminal the text is made to fit: see [`fit`](super::fit). What a page shows as a picture
-//! is a picture here as well: the steps of an overview are a line of bars, its findings a list
-//! with the whole advice.
+//! Text is fitted to the terminal: see [`fit`](super::fit). As in the viewer, the steps of an
+//! overview are a line of bars, and its findings are a list with the full advice.
 
 use std::io::Write;
 
@@ -15,11 +14,11 @@ use super::fit;
 use crate::error::CliError;
 use crate::text::{self, Grid, clean, packed, short};
 
-/// Most characters of a line of figures, of bars and of advice.
+/// Maximum width of lines of figures, bars and advice, characters.
 const LINE: usize = 100;
 
-/// Every kind of report, what it answers, and below it what its rows can be: side by side they are
-/// wider than most terminals.
+/// Prints every report with its question, and its row types on the next line: one line for both
+/// would be wider than most terminals.
 pub(super) fn kinds(width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
     let page = Page {
         width,
@@ -38,7 +37,7 @@ pub(super) fn kinds(width: Option<usize>, out: &mut dyn Write) -> Result<(), Cli
     Ok(())
 }
 
-/// For people.
+/// Prints a report as text.
 pub(super) fn text(
     name: &str,
     report: &Report,
@@ -91,20 +90,20 @@ pub(super) fn text(
 }
 
 impl Page<'_> {
-    /// Characters of running text.
+    /// Returns the width of running text, characters.
     fn line(self) -> usize {
         self.width.unwrap_or(LINE).clamp(40, LINE)
     }
 
-    /// A sentence behind `first`. A terminal breaks words; this breaks between them.
+    /// Prints a sentence after `first`, wrapped at word boundaries.
     fn say(self, first: &str, sentence: &str, out: &mut dyn Write) -> Result<(), CliError> {
         Ok(text::say(first, sentence, self.width, out)?)
     }
 }
 
-/// The figures side by side, as many on a line as fit; none is broken.
+/// Returns lines of figures, as many per line as fit; no figure is wrapped.
 fn figures(report: &Report, line: usize) -> Vec<String> {
-    // Numbers of events are for programs.
+    // Event ids are only useful to programs.
     let known = report.summary.iter().filter(|one| {
         one.column.unit != Unit::Event && !matches!(&one.value, Cell::Empty | Cell::List(_))
     });
@@ -115,7 +114,7 @@ fn figures(report: &Report, line: usize) -> Vec<String> {
     packed(figures, "   ", line)
 }
 
-/// A table that fits, and what it leaves out.
+/// Prints a table that fits, and the names of its omitted columns.
 fn table(
     table: &Table,
     page: Page<'_>,
@@ -143,7 +142,7 @@ fn table(
     Ok(())
 }
 
-/// What to do first: a list, as advice is longer than a cell.
+/// Findings as a list: the advice is too long for a cell.
 struct Findings<'a> {
     table: &'a Table,
     advice: usize,
@@ -151,7 +150,7 @@ struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// The table, if it is one of findings.
+    /// Returns the findings of a table; `None` for any other table.
     fn from_table(table: &'a Table) -> Option<Self> {
         let place = |key: &str| table.columns.iter().position(|column| column.key == key);
         let (advice, title) = (place("advice")?, place("title")?);
@@ -196,7 +195,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Steps as a line of bars: each the longest of as many steps as must share it.
+/// Prints steps as a line of bars. Each bar is the longest of the steps that share it.
 fn bars(section: &Section, line: usize, out: &mut dyn Write) -> Result<(), CliError> {
     let key = |column: &Column| column.key == "duration_ns";
     let Some(at) = section.table.columns.iter().position(key) else {
@@ -240,18 +239,18 @@ fn bars(section: &Section, line: usize, out: &mut dyn Write) -> Result<(), CliEr
     Ok(())
 }
 
-/// A bar of eight heights.
+/// Returns a bar of one of eight heights.
 fn bar(value: f64, full: f64) -> char {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let part = if full > 0.0 { value / full } else { 0.0 };
-    // The bars that the value reaches over.
+    // The number of heights that the value exceeds.
     let height = (1_u8..8)
         .filter(|eighth| part * 8.0 > f64::from(*eighth))
         .count();
     BARS[height]
 }
 
-/// For spreadsheets; units in the titles. A report without rows of its own is one row of its figures.
+/// Prints CSV with units in the titles. A report without rows becomes one row of its figures.
 pub(super) fn csv(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     if !report.table.columns.is_empty() || report.summary.is_empty() {
         return Ok(grid(&report.table, Units::InTitles).print_csv(out)?);
@@ -264,7 +263,8 @@ pub(super) fn csv(report: &Report, out: &mut dyn Write) -> Result<(), CliError> 
     Ok(grid(&table, Units::InTitles).print_csv(out)?)
 }
 
-/// Why there is nothing to report, and the line that would record it; nothing where there is something.
+/// Prints why the report is empty and the line of code that records the data; prints nothing if the
+/// report has data.
 pub(super) fn missing(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(missing) = &report.missing else {
         return Ok(());
@@ -276,7 +276,7 @@ pub(super) fn missing(report: &Report, out: &mut dyn Write) -> Result<(), CliErr
     Ok(())
 }
 
-/// For issues and pages.
+/// Prints Markdown.
 pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     if !report.sentence.is_empty() {
         writeln!(
@@ -305,7 +305,7 @@ pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliEr
     Ok(())
 }
 
-/// For programs.
+/// Prints JSON.
 pub(super) fn json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     #[derive(Serialize)]
     struct Answer<'a> {
@@ -320,7 +320,7 @@ pub(super) fn json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// The whole table: for programs with all columns.
+/// Returns the full table with all columns.
 fn grid(table: &Table, units: Units) -> Grid {
     let columns: Vec<(usize, &Column)> = match units {
         Units::InCells => table

@@ -1,21 +1,20 @@
-//! What a terminal has room for: text broken between words, tables cut to fit.
+//! Wraps text and fits tables to the terminal's width.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _, Write};
 
 use super::{Align, Grid, clean, short_within};
 
-/// Nor other columns of texts than the first are made narrower than this while there are columns to
-/// leave out.
+/// Minimum width of text columns other than the first while columns can still be omitted.
 const NARROW: usize = 30;
-/// Nor any than this in any case.
+/// Minimum width of any text column.
 const NARROWEST: usize = 16;
-/// So many columns stay, however narrow the terminal is.
+/// Minimum number of columns, however narrow the terminal is.
 const FEWEST: usize = 5;
-/// Characters between two columns.
+/// Number of spaces between two columns.
 pub(super) const GAP: usize = 2;
 
-/// Characters of a line of the terminal behind standard output.
+/// Returns the width of the terminal at stdout, characters; `None` if stdout is not a terminal.
 pub fn width_of_terminal() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
@@ -24,7 +23,8 @@ pub fn width_of_terminal() -> Option<usize> {
     Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// Parts in lines of at most so many characters, as many on a line as fit; none is broken.
+/// Joins parts into lines of at most `most` characters, as many per line as fit; no part is
+/// wrapped.
 pub fn packed(parts: impl Iterator<Item = String>, between: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
@@ -40,8 +40,8 @@ pub fn packed(parts: impl Iterator<Item = String>, between: &str, most: usize) -
     lines
 }
 
-/// A sentence behind `first`; what does not fit stands below its begin. A terminal breaks words;
-/// this breaks between them. Without a width it is one line.
+/// Prints a sentence after `first`, wrapped at word boundaries and indented below its start.
+/// Without a width it is one line.
 pub fn say(
     first: &str,
     sentence: &str,
@@ -64,10 +64,10 @@ pub fn say(
 }
 
 impl Grid {
-    /// Makes columns of texts narrower and then columns fewer until they fit, the last ones first;
-    /// the titles of those that went. The first column, which names the row, is not made narrower than
-    /// `name` while there are columns to leave out. `sums` marks the columns that the table is read for:
-    /// words that no row needs to be told from others go before them, then other figures.
+    /// Shrinks text columns and then removes columns until the table fits. Returns the titles of
+    /// the removed columns. The first column, which names the row, keeps at least `name` characters
+    /// while other columns can be removed. `sums` marks the main figures: text columns that no row
+    /// needs to stay distinct are removed before them, then other figures.
     pub fn narrow(&mut self, width: usize, name: usize, mut sums: Vec<bool>) -> Vec<String> {
         let mut cut = Vec::new();
         sums.resize(self.columns.len(), false);
@@ -87,7 +87,7 @@ impl Grid {
         cut
     }
 
-    /// The column that goes next, of several.
+    /// Returns the index of the column to remove next.
     fn least_wanted(&self, sums: &[bool]) -> usize {
         let last = self.columns.len() - 1;
         if !sums[last] {
@@ -102,7 +102,7 @@ impl Grid {
         word.or_else(figure).unwrap_or(last)
     }
 
-    /// How many rows differ by these columns without that one.
+    /// Returns the number of distinct rows in these columns, without the column `without`.
     fn told_apart(&self, columns: &[usize], without: Option<usize>) -> usize {
         let columns = || columns.iter().filter(|at| Some(**at) != without);
         let of_row = |row: &Vec<String>| columns().map(|at| row.get(*at).cloned()).collect();
@@ -110,8 +110,8 @@ impl Grid {
         rows.len()
     }
 
-    /// Takes characters from the widest columns of texts, down to `name` for the first and `least` for
-    /// the others.
+    /// Shrinks the widest text columns, down to `name` characters for the first and `least` for the
+    /// others.
     fn shrink(&mut self, widths: &mut [usize], width: usize, name: usize, least: usize) {
         loop {
             let too_much = over(widths, width);
@@ -124,7 +124,7 @@ impl Grid {
             let Some((widest, spare)) = widest.filter(|_| too_much > 0) else {
                 break;
             };
-            // In steps, so that columns of like width end alike.
+            // In steps, so that columns of similar width end with equal width.
             *widest -= too_much.min(4).min(spare);
         }
         for row in &mut self.rows {
@@ -139,7 +139,7 @@ impl Grid {
         }
     }
 
-    /// Characters of the widest cell of a column, or of its title.
+    /// Returns the width of the widest cell of a column, or of its title.
     fn widest(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let titles = self.columns.iter().skip(column).take(1);
@@ -148,7 +148,7 @@ impl Grid {
     }
 }
 
-/// Characters by which columns are too wide.
+/// Returns by how many characters the columns exceed the width.
 fn over(widths: &[usize], width: usize) -> usize {
     let all: usize = widths.iter().map(|wide| wide + GAP).sum();
     all.saturating_sub(width)
