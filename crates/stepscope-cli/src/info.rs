@@ -289,8 +289,8 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Opens all runs at a path and describes them. Also returns the first error, and the opened path whose
-/// cache must be flushed before the program ends.
+/// Opens all runs at a path and describes them. Also returns the first error, and the opened path
+/// whose cache must be flushed before the program ends.
 pub fn collect(
     path: &Path,
     context: &Arc<ReadContext>,
