@@ -1,14 +1,14 @@
-// address.ts: addresses of endpoints. One that the server does not have is a type error.
+// address.ts: addresses of endpoints. An endpoint that the server does not have is a type error.
 import type { ENDPOINTS } from '../model/generated.ts';
 
 type Endpoint = (typeof ENDPOINTS)[number][1];
 
-/** The path with any text in place of its variable parts. */
+/** A path whose variable parts are any text. */
 type Filled<Path extends string> = Path extends `${infer Head}{${string}}${infer Tail}`
   ? `${Head}${string}${Filled<Tail>}`
   : Path;
 
-/** What may follow `/runs/{run}`. */
+/** Paths after `/runs/{run}`. */
 type RunPathOf<Path extends string> = Path extends `/runs/{run}${infer Rest}` ? Filled<Rest> : never;
 type RunPath = RunPathOf<Endpoint>;
 type ServerPathOf<Path extends string> = Path extends `/runs/{run}${string}` ? never : Filled<Path>;
@@ -25,14 +25,14 @@ function query(fields: Fields): string {
   return text === '' ? '' : `?${text}`;
 }
 
-/** Address of an endpoint of the server. */
+/** Returns the address of an endpoint of the server. */
 export const serverPath = (path: ServerPath, fields: Fields = {}): string => `${path}${query(fields)}`;
 
-/** Address of an endpoint of a run. */
+/** Returns the address of an endpoint of a run. */
 export const runPath = (run: string, rest: RunPath, fields: Fields = {}): string =>
   `/runs/${encodeURIComponent(run)}${rest}${query(fields)}`;
 
-/** Up to three decimals, never in exponent form. */
+/** Formats nanoseconds with up to three decimals, without an exponent. */
 export function timeText(ns: number): string {
   if (Number.isInteger(ns) && Math.abs(ns) < 1e21) return ns.toFixed(0);
   return ns.toFixed(3).replace(/0+$/, '').replace(/\.$/, '');

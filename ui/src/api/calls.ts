@@ -5,13 +5,13 @@ import { idText, runPath } from './address.ts';
 import { getColumns, type RequestOptions } from './client.ts';
 import { column } from './columns.ts';
 
-/** What the nodes of a call tree are. */
+/** Source of a call tree. */
 export type CallsBy = 'auto' | 'stack' | 'python' | 'sample' | 'label' | 'host' | 'statistics';
 
 export interface CallsQuery {
   readonly by: CallsBy;
   readonly range: { readonly startNs: number; readonly endNs: number } | undefined;
-  /** `undefined`: all. */
+  /** Track ids; `undefined`: all tracks. */
   readonly tracks: readonly number[] | undefined;
   readonly limit: number;
   readonly v: string;
@@ -20,7 +20,7 @@ export interface CallsQuery {
 export interface CallsAnswer {
   readonly tree: CallTree;
   readonly by: string;
-  /** What the run has, apart from `stack`. */
+  /** Sources with data in the run, apart from `stack`. */
   readonly available: readonly string[];
   readonly truncated: boolean;
 }

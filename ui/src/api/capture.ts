@@ -1,4 +1,4 @@
-// capture.ts: capturing from running programs.
+// capture.ts: captures of running programs.
 import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import type { Capture, CaptureHost, CapturePhase, CaptureWish } from '../model/capture.ts';
 import { serverPath } from './address.ts';
@@ -29,7 +29,7 @@ function hostOf(value: Json): CaptureHost | undefined {
   };
 }
 
-/** `undefined` when it is none. */
+/** Parses a capture; `undefined` if the value is not one. */
 export function captureOf(value: Json): Capture | undefined {
   const fields = asObject(value);
   const id = asText(fields?.['id']);
@@ -49,7 +49,7 @@ export function captureOf(value: Json): Capture | undefined {
   };
 }
 
-/** Starts a capture; gives its id. */
+/** Starts a capture and returns its id. */
 export async function startCapture(wish: CaptureWish): Promise<string> {
   const { durationMs, hostLevel, delayMs, ...rest } = wish;
   const body = { ...rest, duration_ms: durationMs, host_level: hostLevel, delay_ms: delayMs };
@@ -59,6 +59,6 @@ export async function startCapture(wish: CaptureWish): Promise<string> {
 export const fetchCapture = async (id: string): Promise<Capture | undefined> =>
   captureOf((await getJson(serverPath(`/capture/${encodeURIComponent(id)}`))).body);
 
-/** Ends the recording early and keeps the data; asked again, gives it up. */
+/** Ends the recording early and keeps the data; a second call discards the capture. */
 export const stopCapture = async (id: string): Promise<Capture | undefined> =>
   captureOf(await sendJson('DELETE', serverPath(`/capture/${encodeURIComponent(id)}`), undefined));

@@ -5,7 +5,7 @@ import { below } from '../base/place.ts';
 import { type Columns, decodeColumns } from './columns.ts';
 import { Gate, isAbort, type Urgency } from './gate.ts';
 
-/** What went wrong, for people. */
+/** The cause of a failed request, for the user. */
 export class Problem extends Error {
   override readonly name = 'Problem';
 
@@ -14,14 +14,14 @@ export class Problem extends Error {
     readonly detail: string,
     readonly hint: string | undefined,
     readonly where: string | undefined,
-    /** HTTP status, 0 when there was no answer. */
+    /** HTTP status; 0 without a response. */
     readonly status: number,
     readonly code: string,
   ) {
     super(detail === '' ? title : `${title}: ${detail}`);
   }
 
-  /** For "Copy details". */
+  /** Text for "Copy details". */
   get report(): string {
     return [this.title, this.detail, this.where, this.hint, `${this.status} ${this.code}`].filter(Boolean).join('\n');
   }
@@ -41,7 +41,7 @@ export const toProblem = (error: unknown): Problem =>
 
 export type Connection = 'connected' | 'lost';
 
-/** Whether the server answered last time. */
+/** Whether the server answered the latest request. */
 export const connection = signal<Connection>('connected');
 
 const gate = new Gate(3);
@@ -77,7 +77,7 @@ async function request(path: string, init: RequestInit, options: RequestOptions)
         `${BASE}${path}`,
         options.signal === undefined ? init : { ...init, signal: options.signal },
       );
-      // The body is read within the gate, so that "in flight" means what it says.
+      // Reads the body within the gate: a request counts as in flight until its body has arrived.
       const body = await answer.arrayBuffer();
       connection.value = 'connected';
       return new Response(answer.status === 204 || answer.status === 304 ? undefined : body, {
@@ -120,7 +120,10 @@ export async function getColumns(path: string, options: RequestOptions = {}): Pr
   return decodeColumns(await response.arrayBuffer());
 }
 
-/** Proof that a write comes from our own page; the server puts it into the page, `GET /server` repeats it. */
+/**
+ * Token that proves that a write comes from our own page. The server writes it into the page; `GET /server` returns it,
+ * too.
+ */
 let writeToken = document.querySelector('meta[name="stepscope-token"]')?.getAttribute('content') ?? '';
 
 export function setWriteToken(token: string): void {
@@ -148,7 +151,7 @@ export async function sendFile(path: string, file: Blob): Promise<Json> {
   return response.json();
 }
 
-/** Asks whether the server is back; never throws. */
+/** Checks whether the server answers; never throws. */
 export async function ping(): Promise<boolean> {
   try {
     const answer = await getJson('/server');

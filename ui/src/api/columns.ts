@@ -1,25 +1,25 @@
-// columns.ts: reads the server's column format. Views into the answer's own memory; nothing is copied.
+// columns.ts: reads the server's column format. Columns are views into the response's buffer, without a copy.
 //
 //   "SSC1" | u32 header length | header JSON, space-padded to 8 | columns, each 8-aligned, little endian
 //
-// Offsets count from the first column byte. Everything is checked before a view is made: a wrong answer is an error
-// with a reason, never garbage on the screen.
+// Offsets count from the first column byte. All offsets are checked before a view is created: a malformed response is
+// an error with a cause, never garbage on the screen.
 import { asArray, asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
 
 export type Column = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
 export interface Columns {
   readonly rows: number;
-  /** The header, for fields such as `binNs`. */
+  /** Header fields such as `binNs`. */
   readonly header: JsonObject;
   readonly strings: readonly string[];
-  /** What people read in place of each string: the short names of C++ functions, else the string itself. */
+  /** Displayed text of each string: the short name of a C++ function, else the string itself. */
   readonly labels: readonly string[];
   readonly columns: ReadonlyMap<string, Column>;
   readonly bytes: number;
 }
 
-/** The answer is not in the column format, or is cut short. */
+/** The response is not in the column format, or is truncated. */
 export class ColumnError extends Error {
   override readonly name = 'ColumnError';
 }
@@ -96,7 +96,7 @@ function checkDictionary(name: string, column: Column, strings: number): void {
   }
 }
 
-/** A column that must be there with that type. */
+/** Returns a required column of the given type. */
 export function column<T extends Column>(columns: Columns, name: string, type: new (length: number) => T): T {
   const found = columns.columns.get(name);
   if (!(found instanceof type)) throw new ColumnError(`the answer has no column ${name} of type ${type.name}`);

@@ -1,4 +1,4 @@
-// events.ts: events of an area page by page, and names of events with their counts.
+// events.ts: events of an area in pages, and names of events with their counts.
 import { asArray, asNumber, asObject, asText } from '../base/json.ts';
 import type { EventRef } from '../model/event.ts';
 import { idText, runPath } from './address.ts';
@@ -8,7 +8,7 @@ import { refOf, type SearchQuery } from './server.ts';
 export interface EventsQuery {
   readonly v: string;
   readonly range: { readonly startNs: number; readonly endNs: number };
-  /** `undefined`: all. */
+  /** Track ids; `undefined`: all tracks. */
   readonly tracks: readonly number[] | undefined;
   readonly order: 'start' | 'longest' | 'shortest';
   readonly offset: number;
@@ -44,7 +44,7 @@ export async function fetchEvents(run: string, ask: EventsQuery, options?: Reque
   };
 }
 
-/** A name of events, and how many have it. */
+/** A name of events with its count. */
 export interface NameCount {
   readonly name: string;
   readonly label: string;

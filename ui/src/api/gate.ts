@@ -1,5 +1,5 @@
-// gate.ts: all requests pass here. At most three at a time (the event stream is the fourth connection), most urgent
-// first; a newer request of the same lane supersedes an older one that nobody waits for any more.
+// gate.ts: queue of all requests. At most three run at a time (the event stream is the fourth connection), most urgent
+// first. A newer request of the same lane replaces an older one that is no longer needed.
 
 export type Urgency = 'now' | 'soon' | 'later';
 
@@ -13,7 +13,7 @@ interface Waiting {
 
 const CANCELLED_REST_MS = 30;
 
-/** Runs tasks, at most `limit` at once, by urgency and then by age. */
+/** Runs at most `limit` tasks at a time, by urgency and then by age. */
 export class Gate {
   private readonly waiting: Waiting[] = [];
   private running = 0;
@@ -21,7 +21,7 @@ export class Gate {
 
   constructor(private readonly limit: number) {}
 
-  /** Aborting before the task's turn takes it out of the queue. */
+  /** Queues a task. Aborting it before it starts removes it from the queue. */
   run<T>(urgency: Urgency, signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal?.aborted) {
@@ -41,7 +41,7 @@ export class Gate {
                 this.running -= 1;
                 this.next();
               };
-              // A cancelled request is over for us at once, for the browser and the server a moment later.
+              // A cancelled request ends here at once, but only a moment later in the browser and the server.
               if (signal?.aborted) setTimeout(free, CANCELLED_REST_MS);
               else free();
             });

@@ -1,4 +1,5 @@
-// live.ts: the server's event stream, which all tabs share. Reconnects by itself; says when the connection is lost and when it is back.
+// live.ts: the server's event stream, shared by all tabs. Reconnects automatically; reports a lost and a restored
+// connection.
 import { asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
 import { below } from '../base/place.ts';
 import type { Capture } from '../model/capture.ts';
@@ -8,7 +9,7 @@ import { connection, ping } from './client.ts';
 import { browserTabs, relay, type StreamMessage } from './relay.ts';
 
 export interface LiveHandlers {
-  /** Connected, or connected again: everything may have changed. */
+  /** Called after each connect and reconnect: everything may have changed. */
   readonly onHello: () => void;
   readonly onRun: (kind: 'added' | 'changed' | 'removed', run: string) => void;
   readonly onProgress: (run: string, phase: string, done: number) => void;
@@ -19,10 +20,10 @@ const RETRY_MS = 1000;
 
 const address = () => below(`/api/v1${serverPath('/events')}`);
 
-/** Events that are handled; others are passed over. */
+/** Handled events; others are ignored. */
 const EVENTS = ['hello', 'lagged', 'run-added', 'run-changed', 'run-removed', 'import-progress', 'capture-progress'];
 
-/** Opens the stream in this tab, and again whenever it breaks off. */
+/** Opens the stream in this tab, and reopens it whenever it breaks. */
 function openStream(hear: (message: StreamMessage) => void): () => void {
   let source: EventSource | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;

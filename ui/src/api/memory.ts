@@ -1,4 +1,4 @@
-// memory.ts: the curves of memory, and what was alive at a moment.
+// memory.ts: memory curves, and the memory alive at a timestamp.
 import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import type { AliveAt, MemoryCurve, MemoryCurves } from '../model/memory.ts';
 import type { ReportRow } from '../model/report.ts';
@@ -65,7 +65,7 @@ function groupRow(value: Json): AliveAt['groups'][number]['rows'][number] | unde
   };
 }
 
-/** `allocator`: of this one alone. */
+/** Fetches the memory alive; `allocator` limits it to one allocator. */
 export async function fetchAlive(
   run: string,
   v: string,

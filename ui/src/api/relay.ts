@@ -1,15 +1,15 @@
-// relay.ts: one event stream for all tabs of an origin. A browser allows six connections to an origin, and a stream
-// holds one for as long as its tab is open: a seventh tab could ask nothing. The tab that holds a lock opens the
-// stream and passes on what it hears; when it closes, another tab gets the lock.
+// relay.ts: one event stream for all tabs of an origin. A browser allows six connections per origin, and a stream holds
+// one while its tab is open: a seventh tab could send no request. The tab that holds a lock opens the stream and
+// forwards its messages. When it closes, another tab gets the lock.
 
-/** What the stream says, and what happened to it. */
+/** A message of the stream, or a change of its connection. */
 export type StreamMessage =
   | { readonly kind: 'event'; readonly name: string; readonly data: string }
   | { readonly kind: 'lost' };
 
-/** What tabs use to find each other; given by tests. */
+/** How tabs find each other; tests replace it. */
 export interface Tabs {
-  /** Messages to the other tabs. */
+  /** Channel to the other tabs. */
   readonly channel: Pick<BroadcastChannel, 'postMessage' | 'close'> & {
     onmessage: ((event: MessageEvent) => void) | null;
   };
@@ -18,21 +18,21 @@ export interface Tabs {
 }
 
 /**
- * The tabs that listen to the same stream; undefined where the browser has no locks (an address that is neither https
- * nor this machine).
+ * Returns the tabs that share the same stream. `undefined` if the browser has no locks (an address that is neither
+ * https nor this machine).
  */
 export function browserTabs(address: string): Tabs | undefined {
   if (typeof BroadcastChannel === 'undefined' || typeof navigator === 'undefined' || navigator.locks === undefined)
     return undefined;
   const locks = navigator.locks;
-  // Several servers may lie behind one origin.
+  // Several servers may have the same origin.
   const name = `stepscope-events ${address}`;
   return {
     channel: new BroadcastChannel(name),
     elect: (signal, lead) => {
       const held = () => {
         lead();
-        // The lock is held until the tab closes or nobody listens any more.
+        // Holds the lock until the tab closes or has no more listeners.
         return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
       };
       locks.request(name, { signal }, held).catch(() => undefined);
@@ -40,12 +40,12 @@ export function browserTabs(address: string): Tabs | undefined {
   };
 }
 
-/** What tabs pass on: the stream's messages, the question of a tab that has just begun to listen, and its answer. */
+/** Messages between tabs: the stream's messages, the question of a new tab, and its answer. */
 type Passed = StreamMessage | { readonly kind: 'ask' } | { readonly kind: 'answer'; readonly hello: StreamMessage };
 
 /**
- * Hears the stream, by this tab or by the one that leads. `open` opens the stream in this tab, hands on its messages,
- * and returns what closes it. Ends when the returned function is called.
+ * Receives the stream's messages, from this tab or from the leading tab. `open` opens the stream in this tab, forwards
+ * its messages, and returns a function that closes it. Ends when the returned function is called.
  */
 export function relay(
   tabs: Tabs | undefined,
@@ -55,7 +55,7 @@ export function relay(
   if (tabs === undefined) return open(hear);
   const stop = new AbortController();
   let close: (() => void) | undefined;
-  // As long as the stream is open: its greeting.
+  // The stream's greeting, while the stream is open.
   let hello: StreamMessage | undefined;
   const note = (message: StreamMessage) => {
     if (message.kind === 'lost') hello = undefined;
@@ -66,7 +66,7 @@ export function relay(
     if (message.kind === 'ask') {
       if (close !== undefined && hello !== undefined) tabs.channel.postMessage({ kind: 'answer', hello });
     } else if (close === undefined && message.kind === 'answer') {
-      // Another tab's question is answered, too.
+      // The answer to another tab, which this tab does not need.
       if (hello !== undefined) return;
       note(message.hello);
       hear(message.hello);

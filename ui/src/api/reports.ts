@@ -1,4 +1,4 @@
-// reports.ts: the analyses. Answers are kept, so that going back to a page asks nothing again.
+// reports.ts: fetches reports. Responses are cached, so that returning to a page sends no request.
 import { asObject, asTexts } from '../base/json.ts';
 import { Lru } from '../base/lru.ts';
 import { type Inside, insideOf } from '../model/inside.ts';
@@ -17,10 +17,10 @@ export interface ReportQuery {
   readonly markedOnly?: boolean;
 }
 
-/** What the overview of a whole run asks: so many steps of all ranks are drawn, more are counted. */
+/** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
 export const OVERVIEW: ReportQuery = { kind: 'overview', top: 20_000 };
 
-/** The query of a report's address; also what tells two answers apart. */
+/** Returns the address of a report; also its cache key. */
 export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
   runPath(run, `/reports/${encodeURIComponent(ask.kind)}`, {
     by: ask.by,
@@ -38,7 +38,7 @@ const sizeOf = (report: Report): number =>
   [report.table, ...report.sections].reduce((sum, table) => sum + table.rows.length * table.columns.length * 40, 2000) +
   (report.text?.length ?? 0) * 2;
 
-/** An answer that is there already, for drawing without a wait. */
+/** Returns a cached report, for drawing without a wait. */
 export const keptReport = (run: string, v: string, ask: ReportQuery): Report | undefined =>
   kept.get(reportPath(run, v, ask));
 
@@ -56,13 +56,13 @@ export async function fetchReport(
   return report;
 }
 
-/** What the rows of Ops can be in this run. */
+/** Fetches the row types of Ops that have data in this run. */
 export async function fetchOpKinds(run: string, v: string, options: RequestOptions = {}): Promise<readonly string[]> {
   const { body } = await getJson(runPath(run, '/ops/kinds', { v }), options);
   return asTexts(asObject(body)?.['by']);
 }
 
-/** Which operation, as a row of the report tells it. */
+/** The operation of a row of the report. */
 export interface TrendQuery {
   readonly by: string;
   readonly name: string;
@@ -73,11 +73,11 @@ export interface TrendQuery {
 
 export const trendPath = (run: string, v: string, ask: TrendQuery): string => runPath(run, '/ops/steps', { ...ask, v });
 
-/** One operation over the steps. */
+/** Fetches the durations of one operation by step. */
 export const fetchTrend = async (path: string, options: RequestOptions = {}): Promise<Trend> =>
   trendOf((await getJson(path, options)).body);
 
-/** What an operation of a compiled program is made of. */
+/** Fetches the instructions of an operation of a compiled program. */
 export async function fetchInside(
   run: string,
   v: string,

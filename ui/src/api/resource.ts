@@ -1,11 +1,12 @@
-// resource.ts: a keyed memo of server data. The latest key wins; what was there stays visible while the next loads.
+// resource.ts: caches server data by key. The latest key wins; the previous value stays visible while the next one
+// loads.
 import { type ReadonlySignal, signal } from '@preact/signals';
 import { Problem, toProblem } from './client.ts';
 import { isAbort } from './gate.ts';
 
 export interface Loaded<T> {
   readonly key: string | undefined;
-  /** May belong to an older key while `loading`. */
+  /** May belong to the previous key while `loading`. */
   readonly value: T | undefined;
   readonly problem: Problem | undefined;
   readonly loading: boolean;
@@ -13,11 +14,11 @@ export interface Loaded<T> {
 
 export interface Resource<T> {
   readonly state: ReadonlySignal<Loaded<T>>;
-  /** Starts the request unless this key is loaded or on its way. */
+  /** Starts the request unless this key is loaded or loading. */
   load(key: string, fetcher: (signal: AbortSignal) => Promise<T>): void;
-  /** Gives up what is on its way; says so as a problem of code `cancelled`. */
+  /** Cancels the pending request; the result is a problem of code `cancelled`. */
   cancel(): void;
-  /** Asks again with the same fetcher. */
+  /** Repeats the request with the same fetcher. */
   reload(): void;
   clear(): void;
 }

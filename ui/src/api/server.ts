@@ -1,4 +1,4 @@
-// server.ts: one function per endpoint. Wire JSON in, model types out; fields of the wrong shape become `undefined`.
+// server.ts: one function per endpoint. Converts JSON to model types; fields of the wrong shape become `undefined`.
 import { asArray, asFlag, asNumber, asObject, asText, asTexts, type Json, type JsonObject } from '../base/json.ts';
 import { below } from '../base/place.ts';
 import type {
@@ -39,7 +39,7 @@ export interface ServerInfo {
   readonly readOnly: boolean;
   readonly example: boolean;
   readonly capture: boolean;
-  /** Why nothing can be captured. */
+  /** Why captures are not possible. */
   readonly captureReason: string | undefined;
   readonly logDirs: readonly string[];
   readonly token: string | undefined;
@@ -99,7 +99,7 @@ function summaryOf(value: Json): RunSummary | undefined {
 
 export async function fetchRuns(options?: RequestOptions): Promise<ListedRuns> {
   const body = asObject((await getJson(serverPath('/runs'), options)).body);
-  // Newest first, also where opening a run has told a better time than its file's.
+  // Newest first, also if opening a run has found a better time than its file's.
   const age = (run: RunSummary) => -(run.recordedUnixMs ?? Number.NEGATIVE_INFINITY);
   const left = asObject(body?.['not_readable']);
   return {
@@ -269,7 +269,7 @@ export const fetchMinimap = (
 
 // ---- events ----
 
-/** An event in short form. */
+/** Parses an event in short form. */
 export function refOf(value: Json): EventRef | undefined {
   const fields = asObject(value);
   const id = asNumber(fields?.['id']);
@@ -401,7 +401,7 @@ export interface SearchQuery {
   readonly bins?: number;
   readonly tracks?: readonly number[];
   readonly range?: { readonly startNs: number; readonly endNs: number };
-  /** Only durations in `[minNs, maxNs)`. */
+  /** Only slices with a duration in `[minNs, maxNs)`. */
   readonly minNs?: number;
   readonly maxNs?: number;
 }
@@ -567,7 +567,7 @@ export const fetchNotes = async (run: string, options?: RequestOptions): Promise
 export const saveNotes = async (run: string, notes: readonly Note[]): Promise<readonly Note[]> =>
   notesOf(await sendJson('PUT', runPath(run, '/notes'), { notes }));
 
-/** Address of a download, for a link. */
+/** Formats of a download. */
 export type ExportFormat = 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html';
 
 type ExportRange = { readonly startNs: number; readonly endNs: number };

@@ -1,5 +1,5 @@
-// address-bar.ts: the address bar is the store written down. Zoom and pan replace the entry after a rest; pages,
-// selections and areas are new entries, so that "Back" undoes them.
+// address-bar.ts: writes the store's state to the address bar. Zoom and pan replace the history entry after a pause;
+// pages, selections and areas add entries, so that "Back" undoes them.
 import { effect } from '@preact/signals';
 import { below, within } from '../base/place.ts';
 import { type Address, formatAddress, isNewEntry, parseAddress } from '../state/address.ts';
@@ -7,7 +7,7 @@ import { applyAddress, quietMove, type Store } from '../state/store.ts';
 
 const REST_MS = 300;
 
-/** Pages of other viewers' hashes that people have bookmarked. */
+/** Pages in other viewers' hashes that users may have bookmarked. */
 const OLD_HASHES = new Set(['#profile', '#pytorch_profiler', '#neuron']);
 
 export function bindAddressBar(store: Store): () => void {

@@ -1,4 +1,4 @@
-// capture-watch.ts: what follows when a capture ends: its run opens where it was asked for, and only there.
+// capture-watch.ts: opens the run of a finished capture, only in the tab that started it.
 import { effect } from '@preact/signals';
 import { fetchCapture } from '../api/capture.ts';
 import { toProblem } from '../api/client.ts';
@@ -8,7 +8,7 @@ import { captureNow, loseCapture, seenEnd, startedHere, takeCapture } from '../s
 import { announce, overlay } from '../state/commands.ts';
 import { goHome, type Store } from '../state/store.ts';
 
-/** Asks how far a capture is: at its start, and after a lost connection. */
+/** Requests the progress of a capture: at its start, and after a lost connection. */
 export async function askFor(id: string): Promise<void> {
   try {
     const capture = await fetchCapture(id);
@@ -37,11 +37,11 @@ export function bindCapture(store: Store): () => void {
     told = capture.id;
     const isWhole = capture.phase === 'done' && capture.run !== undefined && failedHosts(capture).length === 0;
     if (overlay.peek() === 'capture') {
-      // What went wrong is shown in the dialog.
+      // The dialog shows the error.
       if (isWhole) openCaptured(store, capture);
       return;
     }
-    // Whoever closed the dialog does something else by now.
+    // A user who closed the dialog is busy with something else now.
     if (isWhole) {
       seenEnd.value = capture.id;
       announce('The capture is saved: it is the newest run');

@@ -1,4 +1,4 @@
-// capture.tsx: the dialog that captures from running programs: what is asked for, how far it is, how it ended.
+// capture.tsx: the dialog to capture running programs: options, progress and result.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { startCapture, stopCapture } from '../api/capture.ts';
@@ -36,7 +36,7 @@ interface OptionRow {
   readonly value: string;
 }
 
-/** What the form holds beside the address and the duration, which are remembered. */
+/** Fields of the form in addition to address and duration, which are stored. */
 interface More {
   readonly hostLevel: number;
   readonly device: boolean;
@@ -57,7 +57,7 @@ const DEFAULTS: More = {
   options: [],
 };
 
-/** What is asked for, or `undefined` while a field is empty or wrong. */
+/** Returns the request, or `undefined` while a field is empty or invalid. */
 export function wishOf(url: string, durationMs: string, more: More): CaptureWish | undefined {
   const duration = wholeNumber(durationMs, 1, MOST_MS);
   const retries = wholeNumber(more.retries, 0, MOST_RETRIES);
@@ -99,7 +99,7 @@ export function CaptureDialog({ store }: { readonly store: Store }): JSX.Element
     try {
       const id = await startCapture(wish);
       startedHere.value = id;
-      // What was told before the id was known.
+      // Fetches progress events that arrived before the id was known.
       await askFor(id);
     } catch (error) {
       setProblem(toProblem(error));
@@ -162,7 +162,7 @@ const WHAT_TO_DO: Readonly<Record<string, string>> = {
   'wrote-nothing': 'Capture while the program works, or for longer.',
 };
 
-/** How a capture ended that did not simply open. */
+/** Result of a capture, if its run did not open directly. */
 function End(props: {
   readonly capture: Capture;
   readonly onAgain: () => void;
@@ -244,7 +244,7 @@ function Running(props: {
 }): JSX.Element {
   const { capture } = props;
   const button = useRef<HTMLButtonElement>(null);
-  // The button that was pressed is gone; the focus must not be.
+  // The pressed button was removed: moves the focus to this one.
   useEffect(() => button.current?.focus(), []);
   const isRecording = capture.phase === 'recording' || capture.phase === 'waiting';
   const keeps = isRecording && !capture.stopping;
@@ -253,7 +253,7 @@ function Running(props: {
     try {
       const first = await stopCapture(capture.id);
       if (first !== undefined) takeCapture(first);
-      // With nothing to keep, or asked again: without waiting for the rest.
+      // Does not wait for the rest if nothing is kept, or if requested again.
       if (!keeps && !capture.stopping) await stopCapture(capture.id);
     } catch (error) {
       if (toProblem(error).status !== 404) props.onProblem(toProblem(error));

@@ -1,4 +1,4 @@
-// keyboard.ts: keys to commands. Never fires while typing in a field, except for the keys that say so.
+// keyboard.ts: maps keys to commands. Ignores keys typed into a field, except for bindings that allow it.
 import { TOOLS } from '../model/generated.ts';
 import { announce, overlay, run } from '../state/commands.ts';
 import { type Binding, bindingOf } from '../state/keys.ts';
@@ -44,7 +44,7 @@ export function bindKeyboard(store: Store): () => void {
     const scope = place.kind === 'tool' && place.tool === 'timeline' ? 'timeline' : 'anywhere';
     const binding = bindingOf(event, scope, inField);
     if (binding === undefined) return;
-    // Buttons keep Enter and Space; arrows inside of tables and tabs were handled there.
+    // Buttons handle Enter and Space; tables and tabs have already handled arrows.
     if (binding.command === 'chord') {
       chordUntilMs = performance.now() + CHORD_MS;
       event.preventDefault();

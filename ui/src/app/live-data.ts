@@ -33,13 +33,15 @@ export function bindLiveData(store: Store): () => void {
     }, GATHER_MS);
   };
 
-  /** Quietly: what is shown stays until something else is there, also while a server that came back imports. */
+  /**
+   * Opens a run. `quietly`: the current content stays until the new one arrives, also while a restarted server imports.
+   */
   const open = async (id: string, quietly: boolean) => {
     opening?.abort();
     const abort = new AbortController();
     opening = abort;
     const fault = runList.peek().runs.find((run) => run.id === id && run.state === 'error')?.fault;
-    // What the list knows already need not be asked: browsers write failed requests to the console.
+    // No request if the list already has the fault: browsers log failed requests on the console.
     if (fault !== undefined) {
       const { file, reason, hint } = fault;
       openedRun.value = { kind: 'failed', id, title: 'The run cannot be opened', detail: reason, where: file, hint };
@@ -52,7 +54,7 @@ export function bindLiveData(store: Store): () => void {
         if (abort.signal.aborted) return;
         if (answer.kind === 'open') {
           const before = openedRun.peek();
-          // The same content: nothing on the screen needs to move.
+          // Same content: nothing on the screen changes.
           if (!(before.kind === 'open' && before.id === id && before.run.contentHash === answer.run.contentHash)) {
             openedRun.value = { kind: 'open', id, run: answer.run };
           }
@@ -81,7 +83,7 @@ export function bindLiveData(store: Store): () => void {
   let wasGreeted = false;
   const stopListening = listen({
     onHello: () => {
-      // The first line of news follows the first request for the run: nothing has changed in between.
+      // The first greeting follows the first request for the run: nothing has changed in between.
       const isBack = wasGreeted;
       wasGreeted = true;
       fetchServer().then(

@@ -36,6 +36,6 @@ bindKeyboard(store);
 bindLiveData(store);
 bindHoming(store);
 const theme = themeOfStore(store);
-// Before anything is drawn, and at once with every change: no page is seen in the wrong theme.
+// Applied before the first drawing and with every change, so that no page appears in the wrong theme.
 effect(() => applyTheme(theme.value, document.documentElement));
 render(<Shell store={store} theme={theme} />, root);

@@ -61,7 +61,7 @@ export function Palette({ store, tracksOnly }: { readonly store: Store; readonly
   const choose = (id: string | undefined) => {
     const entry = id === undefined ? undefined : entries[Number(id)];
     close();
-    // The dialog gives the focus back first.
+    // The dialog first returns the focus.
     requestAnimationFrame(() => entry?.run());
   };
   useEffect(() => field.current?.focus(), []);
@@ -136,7 +136,7 @@ interface KeyboardLayout {
   get(code: string): string | undefined;
 }
 
-/** The user's letter on a physical key, where the browser tells. */
+/** Returns the user's letter on a physical key, if the browser provides it. */
 function useLetters(): (code: string) => string {
   const [layout, setLayout] = useState<KeyboardLayout | undefined>(undefined);
   useEffect(() => {
@@ -174,7 +174,7 @@ export function Help(): JSX.Element {
 const worstFirst = (a: RunWarning, b: RunWarning): number =>
   SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity);
 
-/** Where it was found: once, and folded where there are several places. */
+/** Location of a warning: one line, or collapsed if there are several. */
 function Where({ warning }: { readonly warning: RunWarning }): JSX.Element | undefined {
   const places = [...new Set(warning.details.length > 0 ? warning.details : [warning.detail])].filter(
     (place) => place !== '',
@@ -218,7 +218,7 @@ export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
 }
 
 export const copyLink = async (): Promise<void> => {
-  // The address bar follows after a rest; wait for it, so that the link is what is on the screen.
+  // The address bar is updated after a pause; waits for it, so that the link shows the current screen.
   await new Promise((resolve) => setTimeout(resolve, 320));
   announce((await copyText(location.href)) ? 'Link copied' : `Copy this link: ${location.href}`);
 };

@@ -19,7 +19,7 @@ import { goHome, goTo, type Store } from '../state/store.ts';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton, type IconName } from '../widgets/icon.tsx';
 
-/** Whether a tool has something to show for a run, and why not. */
+/** Returns whether a tool has data for a run, and the reason if not. */
 export function toolState(
   tool: Tool,
   run: RunDetail | undefined,
@@ -29,7 +29,7 @@ export function toolState(
   return { usable: true, reason: undefined };
 }
 
-/** What the short name of a run leaves out. */
+/** Returns the folder that the short name of a run omits. */
 function folderOf(name: string, short: string | undefined): string | undefined {
   const folder = name.slice(0, name.length - (short ?? name).length).replace(/\/$/, '');
   return folder === '' ? undefined : folder;
@@ -49,7 +49,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   const capturing = capture !== undefined && !hasEnded(capture);
   const chosenHosts = store.view.hosts.value;
 
-  /** Names of the same pages in Neuron's own viewer; the server lists them where the run has Neuron devices. */
+  /** Names of the same pages in Neuron's own viewer; the server lists them if the run has Neuron devices. */
   const stateOf = (id: string) => run?.tools.find((item) => item.id === id);
   const neuronTools = NEURON_TOOLS.filter((item) => stateOf(item.id) !== undefined);
 

@@ -1,4 +1,4 @@
-// search-box.tsx: the search field of the header: a list of what matches, the count, and the way from match to match.
+// search-box.tsx: the search field of the header: the list of matches, their count, and navigation between them.
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount, plural } from '../base/format.ts';
@@ -16,7 +16,7 @@ export function SearchBox({ store, run }: { readonly store: Store; readonly run:
   const list = useRef<HTMLDivElement>(null);
   const [elsewhere, setElsewhere] = useState('');
   const [isOpen, setOpen] = useState(false);
-  // On the timeline Enter goes from match to match, until somebody goes into the list.
+  // On the timeline Enter goes to the next match, until the user moves into the list.
   const [active, setActive] = useState(-1);
   const searches = commands.value.has('search-next');
   const { total, index, busy, problem } = searchStatus.value;
@@ -29,7 +29,7 @@ export function SearchBox({ store, run }: { readonly store: Store; readonly run:
     list.current?.querySelector('[data-active="true"]')?.scrollIntoView({ block: 'nearest' });
   }, [chosen]);
 
-  // Enter before there was anything to open: the first result is opened once it is there.
+  // Enter was pressed before results arrived: the first result opens once it arrives.
   const isWaiting = useRef(false);
   useEffect(() => {
     if (!isWaiting.current) return;

@@ -1,4 +1,4 @@
-// search-results.ts: what the search field lists, and what opening an entry does.
+// search-results.ts: the entries of the search field, and the action of each entry.
 import { effect } from '@preact/signals';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { toProblem } from '../api/client.ts';
@@ -17,7 +17,7 @@ import { goHome, goTo, type Store } from '../state/store.ts';
 
 const TYPING_MS = 120;
 const NAMES = 12;
-/** A page that takes longer to open is not waited for. */
+/** Maximum wait for a page to open. */
 const OPEN_MS = 10_000;
 
 const NO_NAMES: NamesAnswer = { total: 0, names: 0, rows: [] };
@@ -29,7 +29,7 @@ interface RunFacts {
 
 const NO_FACTS: RunFacts = { tracks: [], steps: [] };
 
-/** Tracks and steps of the run, asked for when somebody begins to type. */
+/** Fetches tracks and steps of the run when the user starts typing. */
 function useFacts(run: RunDetail | undefined, wanted: boolean): RunFacts {
   const [facts, setFacts] = useState<RunFacts>(NO_FACTS);
   const key = wanted ? run?.contentHash : undefined;
@@ -49,7 +49,7 @@ function useFacts(run: RunDetail | undefined, wanted: boolean): RunFacts {
   return facts;
 }
 
-/** Names of events that match, once typing rests; those of the text before until then. */
+/** Fetches matching names of events after a pause in typing; returns the previous names until then. */
 function useNames(run: RunDetail | undefined, text: string): NamesAnswer & { readonly isPending: boolean } {
   const [found, setFound] = useState<{ readonly text: string; readonly answer: NamesAnswer }>({
     text: '',
@@ -78,7 +78,7 @@ function useNames(run: RunDetail | undefined, text: string): NamesAnswer & { rea
 
 export interface SearchResults {
   readonly entries: readonly SearchEntry[];
-  /** Not all of the answers are there yet. */
+  /** Some responses are pending. */
   readonly isPending: boolean;
 }
 
@@ -108,7 +108,7 @@ export function useSearchResults(
   return { entries, isPending };
 }
 
-/** Shows a track, on the timeline that may have to be opened first. */
+/** Shows a track; opens the timeline first if necessary. */
 function openTrack(store: Store, run: RunDetail, key: string): void {
   const place = store.place.peek();
   if (place.kind !== 'tool' || place.tool !== 'timeline') goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' });
@@ -128,7 +128,7 @@ function openTrack(store: Store, run: RunDetail, key: string): void {
   timer = setTimeout(stop, OPEN_MS);
 }
 
-/** The first match on a track. */
+/** Opens the first match on a track. */
 async function openMatch(store: Store, run: RunDetail, text: string, track: number): Promise<void> {
   const parsed = parseQuery(text);
   if (parsed === undefined) return;
@@ -172,7 +172,7 @@ export function openEntry(store: Store, run: RunDetail | undefined, text: string
         runCommand('search-next');
       } else {
         store.view.query.value = query ?? '';
-        // Of the whole run it is the first match; which one it is of some steps, the timeline finds out.
+        // For the whole run this is the first match. For a range of steps the timeline determines the match.
         store.view.match.value = store.view.steps.peek() === undefined ? 0 : match;
         void openEvent(store, run, target.first);
       }

@@ -29,7 +29,7 @@ const NOTICE_MS = 4000;
 const THEMES = { light: 'dark', dark: 'system', system: 'light' } as const;
 
 function nextTheme(store: Store): void {
-  // A theme from a link counts as the one that is chosen now.
+  // A theme from a link counts as the current choice.
   const now = store.view.theme.peek() ?? themeChoice.peek();
   store.view.theme.value = undefined;
   themeChoice.value = THEMES[now];

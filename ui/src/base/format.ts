@@ -1,5 +1,6 @@
-// format.ts: numbers and times as people read them. Pure. Always with a unit; three significant digits, or exact.
-// The server formats the same way (`report/number_format.rs` of stepscope-report): both pass `tests/number_format.json`.
+// format.ts: formats numbers and times. Pure. Always with a unit; three significant digits, or exact.
+// The server formats the same way (`report/number_format.rs` of stepscope-report): both pass
+// `tests/number_format.json`.
 
 const UNITS = [
   { name: 'ns', ns: 1 },
@@ -16,7 +17,7 @@ function unitFor(absoluteNs: number): TimeUnit {
   return found;
 }
 
-/** Three significant digits, two below 0.1, never in exponent form: 1.23, 12.3, 123, 1,230. */
+/** Formats three significant digits, two below 0.1, without an exponent: 1.23, 12.3, 123, 1,230. */
 export function significant(value: number): string {
   const size = Math.abs(value);
   if (size < 0.5e-15) return '0';
@@ -27,26 +28,26 @@ export function significant(value: number): string {
   return value.toFixed(digits).replace(/\.?0+$/, '');
 }
 
-/** `1234567` -> `1,234,567`; keeps a sign and decimals. */
+/** Adds commas between thousands: `1234567` -> `1,234,567`; keeps sign and decimals. */
 export function groupDigits(text: string): string {
   const [whole = '', fraction] = text.split('.');
   const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, ',');
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-/** Ties are rounded away from zero, as `toFixed` does; `Math.round` rounds -0.5 up. */
+/** Formats a rounded count. Ties round away from zero like `toFixed`; `Math.round` rounds -0.5 up. */
 export const formatCount = (count: number): string =>
   groupDigits((Math.sign(count) * Math.round(Math.abs(count))).toString());
 
-/** A number without a unit: integers in full, others in three significant digits. */
+/** Formats a number without a unit: integers in full, others with three significant digits. */
 export const formatNumber = (value: number): string =>
   Number.isSafeInteger(value) ? value.toFixed(0) : significant(value);
 
-/** `1 event`, `2 events`. */
+/** Formats a count with its noun: `1 event`, `2 events`. */
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${formatCount(count)} ${count === 1 ? one : many}`;
 
-/** A duration in three significant digits, in seconds at most: as the sentences of the reports have it. */
+/** Formats a duration with three significant digits like the sentences of reports; the largest unit is the second. */
 export function formatDuration(ns: number): string {
   const size = Math.abs(ns);
   if (size === 0) return '0 ns';
@@ -58,8 +59,8 @@ export function formatDuration(ns: number): string {
 }
 
 /**
- * Every digit that is known: picoseconds below 2^53 ps (2.5 hours), nanoseconds above.
- * At least three decimals except for whole nanoseconds: `12.831042 ms`, `45.100 µs`, `7 ns`.
+ * Formats all known digits: picoseconds below 2^53 ps (2.5 hours), nanoseconds above. At least three decimals except
+ * for whole nanoseconds: `12.831042 ms`, `45.100 µs`, `7 ns`.
  */
 export function exactTime(ns: number): string {
   if (ns === 0) return '0 ns';
@@ -77,18 +78,18 @@ export function exactTime(ns: number): string {
   return `${sign}${head}${shown === '' ? '' : `.${shown}`} ${unit.name}`;
 }
 
-/** A point on the axis, with just enough digits to tell ticks `stepNs` apart. */
+/** Formats a time on the axis, with just enough digits to distinguish ticks `stepNs` apart. */
 export function axisTime(ns: number, stepNs: number): string {
   if (Math.abs(ns) < stepNs / 1e6) return '0';
   const unit = unitFor(Math.max(Math.abs(ns), stepNs));
   let digits = Math.max(0, Math.ceil(-Math.log10(stepNs / unit.ns) - 1e-9));
-  // A quarter of a unit has two digits: 1.25 s is not 1.3 s.
+  // A quarter of a unit needs two digits: 1.25 s is not 1.3 s.
   const rest = (): number => (stepNs / unit.ns) * 10 ** digits;
   while (digits < 12 && Math.abs(rest() - Math.round(rest())) > 1e-6) digits += 1;
   return `${groupDigits((ns / unit.ns).toFixed(Math.min(12, digits)))} ${unit.name}`;
 }
 
-/** A window for the toolbar: `12.40 – 13.60 ms (1.20 ms)`. Both ends share a unit. */
+/** Formats a window for the toolbar: `12.40 – 13.60 ms (1.20 ms)`. Both ends have the same unit. */
 export function formatRange(startNs: number, endNs: number): string {
   const length = endNs - startNs;
   const unit = unitFor(Math.max(Math.abs(startNs), Math.abs(endNs)));
@@ -112,7 +113,7 @@ export function formatBytes(bytes: number): string {
 
 const DECIMAL = ['', 'k', 'M', 'G', 'T', 'P'] as const;
 
-/** A counter's value with its unit; bytes in binary steps, other numbers in decimal ones. */
+/** Formats a counter's value with its unit; bytes with binary prefixes, other numbers with decimal ones. */
 export function formatValue(value: number, unit: string | undefined): string {
   if (!Number.isFinite(value)) return String(value);
   if (unit === 'bytes' || unit === 'B' || unit === 'byte') return formatBytes(value);
@@ -132,13 +133,13 @@ export function formatValue(value: number, unit: string | undefined): string {
   return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
 }
 
-/** A part of one in percent with three significant digits; below 0.001 % only that it is so. */
+/** Formats a share between 0 and 1 as percent with three significant digits; below 0.001 % as `< 0.001 %`. */
 export function formatShare(share: number): string {
   if (Math.abs(share) < 1e-5) return share > 0 ? '< 0.001 %' : '0 %';
   return `${significant(share * 100)} %`;
 }
 
-/** Of the day or of the calendar, in the reader's own time zone. `nowMs` is given so that tests can hold it still. */
+/** Formats a time of day or a date in the user's time zone. `nowMs` is a parameter so that tests can fix it. */
 export function formatRecorded(unixMs: number, nowMs: number): string {
   const date = new Date(unixMs);
   const day = (ms: number) => {

@@ -1,4 +1,4 @@
-// json.ts: reading unknown JSON without trusting it. A value of the wrong shape becomes `undefined`, never a crash.
+// json.ts: typed access to untrusted JSON. A value of the wrong shape becomes `undefined`, never a crash.
 
 export type Json = unknown;
 
@@ -11,7 +11,7 @@ export const asArray = (value: Json): readonly unknown[] => (Array.isArray(value
 
 export const asText = (value: Json): string | undefined => (typeof value === 'string' ? value : undefined);
 
-/** Numbers, also those that travel as text because they pass 2^53. */
+/** Returns a number, also from text: numbers beyond 2^53 are serialized as text. */
 export function asNumber(value: Json): number | undefined {
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
   if (typeof value !== 'string' || value.trim() === '') return undefined;

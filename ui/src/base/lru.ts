@@ -1,11 +1,11 @@
-// lru.ts: keeps what was used last, up to a budget of bytes.
+// lru.ts: a cache of the most recently used entries, limited by bytes.
 
 interface Entry<V> {
   readonly value: V;
   readonly bytes: number;
 }
 
-/** A map that forgets the entries used longest ago once their sizes pass `budgetBytes`. */
+/** A map that removes the least recently used entries once their total size exceeds `budgetBytes`. */
 export class Lru<V> {
   private readonly entries = new Map<string, Entry<V>>();
   private usedBytes = 0;
@@ -16,7 +16,7 @@ export class Lru<V> {
     return this.entries.size;
   }
 
-  /** Marks the entry as used. */
+  /** Returns an entry and marks it as used. */
   get(key: string): V | undefined {
     const entry = this.entries.get(key);
     if (entry === undefined) return undefined;
@@ -25,7 +25,7 @@ export class Lru<V> {
     return entry.value;
   }
 
-  /** Does not mark the entry. */
+  /** Returns an entry without marking it as used. */
   peek(key: string): V | undefined {
     return this.entries.get(key)?.value;
   }

@@ -1,4 +1,4 @@
-// theme.ts: every colour of the viewer. CSS reads them as variables, the canvas as numbers.
+// theme.ts: every colour of the viewer: CSS variables for pages, numbers for the canvas.
 
 export type ThemeName = 'light' | 'dark';
 
@@ -23,14 +23,14 @@ export interface Theme {
   readonly shadow: string;
   readonly hover: string;
   readonly sliceText: string;
-  /** On the fainter cells of a heat map; black on the stronger ones. */
+  /** Text on the lighter cells of a heat map; it is black on the stronger ones. */
   readonly heatText: string;
-  /** One per `SliceKind` number. */
+  /** One colour per `SliceKind` number. */
   readonly kinds: readonly string[];
   /** Counter bands: fill and line. */
   readonly counterFill: string;
   readonly counterLine: string;
-  /** Time in which nothing ran, where it is a part of a whole. */
+  /** Idle time as a part of a whole. */
   readonly idle: string;
   readonly grid: string;
   readonly flow: string;
@@ -130,7 +130,7 @@ export interface Rgb {
   readonly b: number;
 }
 
-/** Reads `#rrggbb`. */
+/** Parses `#rrggbb`. */
 export function rgbOf(hex: string): Rgb {
   const value = Number.parseInt(hex.slice(1), 16);
   return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
@@ -138,13 +138,13 @@ export function rgbOf(hex: string): Rgb {
 
 export const cssOf = ({ r, g, b }: Rgb): string => `rgb(${r}, ${g}, ${b})`;
 
-/** The same colour, let through. */
+/** Returns the colour with transparency. */
 export const cssFaint = ({ r, g, b }: Rgb, alpha: number): string => `rgba(${r}, ${g}, ${b}, ${alpha})`;
 
-/** The pixel as a canvas keeps it in memory on little-endian machines: ABGR, opaque. */
+/** Returns the colour as a pixel in canvas memory on little-endian machines: ABGR, opaque. */
 export const pixelOf = ({ r, g, b }: Rgb): number => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
-/** `share` of `over`, the rest of `under`; 0..1. */
+/** Mixes `share` (0..1) of `over` with the rest of `under`. */
 export function mix(under: Rgb, over: Rgb, share: number): Rgb {
   const part = (a: number, b: number) => Math.round(a + (b - a) * share);
   return { r: part(under.r, over.r), g: part(under.g, over.g), b: part(under.b, over.b) };
@@ -154,7 +154,7 @@ const toLinear = (c: number) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055
 const toGamma = (c: number) => (c <= 0.0031308 ? c * 12.92 : 1.055 * c ** (1 / 2.4) - 0.055);
 const toByte = (c: number) => Math.max(0, Math.min(255, Math.round(toGamma(c) * 255)));
 
-/** The same hue, lighter or darker by `step` in OKLab lightness. */
+/** Returns the same hue, lighter or darker by `step` in OKLab lightness. */
 export function lighten(colour: Rgb, step: number): Rgb {
   const r = toLinear(colour.r / 255);
   const g = toLinear(colour.g / 255);
@@ -175,7 +175,7 @@ export function lighten(colour: Rgb, step: number): Rgb {
   };
 }
 
-/** WCAG contrast of two colours, 1..21. */
+/** Returns the WCAG contrast of two colours, 1..21. */
 export function contrast(a: Rgb, b: Rgb): number {
   const luminance = ({ r, g, b: blue }: Rgb) =>
     0.2126 * toLinear(r / 255) + 0.7152 * toLinear(g / 255) + 0.0722 * toLinear(blue / 255);

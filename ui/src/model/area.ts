@@ -1,4 +1,4 @@
-// area.ts: a selected area: a range of time over some tracks.
+// area.ts: a selected area: a time range on some tracks.
 import type { TimeRange } from './viewport.ts';
 
 export interface Area extends TimeRange {

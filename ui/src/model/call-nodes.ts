@@ -1,32 +1,32 @@
-// call-nodes.ts: a call tree as columns, and the trees made from it: filtered, focused, without recursion, inverted.
+// call-nodes.ts: a call tree as columns, and derived trees: filtered, focused, without recursion, inverted.
 //
-// Parents come before their children, the widest sibling first. Times are nanoseconds of summed time. Pure.
+// Parents come before their children, siblings are sorted by width. Times are sums in nanoseconds. Pure.
 import { hashOf } from '../base/hash.ts';
 
-/** No event: sums without a timeline. */
+/** No event: statistics without a timeline. */
 export const NO_EVENT = 0xffffffff;
 
 export interface CallTree {
   readonly rows: number;
-  /** Names and what is read in their place, by number. */
+  /** Names and their displayed labels, by number. */
   readonly names: readonly string[];
   readonly labels: readonly string[];
   readonly name: ArrayLike<number>;
-  /** -1 at the top. */
+  /** Row of the parent; -1 for roots. */
   readonly parent: ArrayLike<number>;
   readonly depth: ArrayLike<number>;
   readonly total: ArrayLike<number>;
   readonly self: ArrayLike<number>;
   readonly count: ArrayLike<number>;
   readonly kind: ArrayLike<number>;
-  /** The longest event of each node, and how long it is within the range. */
+  /** The longest event of each node, and its duration within the range. */
   readonly longest: ArrayLike<number>;
   readonly longestNs: ArrayLike<number>;
-  /** Rows of a node's children are a list: the first child, then the next siblings; -1 ends it. */
+  /** First child of each row; `nextSibling` links its siblings; -1 ends the list. */
   readonly firstChild: Int32Array;
   readonly nextSibling: Int32Array;
   readonly roots: readonly number[];
-  /** Where each node begins when it is laid out from 0. */
+  /** Horizontal start of each node in the layout from 0. */
   readonly x0: Float64Array;
   /** Sum over the roots. */
   readonly wholeNs: number;
@@ -49,7 +49,7 @@ export type CallColumns = Pick<
   | 'longestNs'
 >;
 
-/** Links the rows. Children keep the order of the rows. */
+/** Links rows to their children, in the order of the rows. */
 export function linkTree(columns: CallColumns): CallTree {
   const { rows, parent, total, depth } = columns;
   const firstChild = new Int32Array(rows).fill(-1);
@@ -117,7 +117,7 @@ function keepLongest(to: { longest: number[]; longestNs: number[] }, at: number,
   to.longestNs[at] = ns;
 }
 
-/** Orders a draft as trees are: by depth, siblings by their width; nodes of no width come last. */
+/** Sorts a draft: by depth, siblings by width; nodes without width come last. */
 function finish(tree: CallTree, draft: Draft): CallTree {
   const rows = draft.name.length;
   const depth = new Uint16Array(rows);
@@ -152,12 +152,12 @@ function finish(tree: CallTree, draft: Draft): CallTree {
   });
 }
 
-/** What becomes of a node: part of the tree, part of the node above it, or nothing. */
+/** Result for a node: part of the tree, merged into the node above it, or dropped. */
 type Fate = 'node' | 'merge' | 'drop';
 
 /**
- * Puts the nodes of a tree together anew: of each, `fate` says what becomes of it, given the new node that its parent
- * is part of (-1: at the top, -2: the parent was dropped).
+ * Rebuilds a tree: `fate` decides for each node, given the new node of its parent (-1: at the top, -2: the parent was
+ * dropped).
  */
 function regroup(tree: CallTree, fate: (row: number, above: number, draft: Draft) => Fate): CallTree {
   const draft = emptyDraft();
@@ -202,17 +202,17 @@ function regroup(tree: CallTree, fate: (row: number, above: number, draft: Draft
   return finish(tree, draft);
 }
 
-/** The tree of everything that happens in a function: its outermost calls are put together at the top. */
+/** Returns the tree below a function: its outermost calls are merged at the top. */
 export function focusOn(tree: CallTree, name: string): CallTree {
   const wanted = tree.names.indexOf(name);
   return regroup(tree, (row, above) => (above >= 0 || tree.name[row] === wanted ? 'node' : 'drop'));
 }
 
-/** A function that calls itself becomes one node. */
+/** Merges a function that calls itself into one node. */
 export const collapseRecursion = (tree: CallTree): CallTree =>
   regroup(tree, (row, above, draft) => (above >= 0 && draft.name[above] === tree.name[row] ? 'merge' : 'node'));
 
-/** Only the time of stacks in which a name passes. */
+/** Returns the tree of the stacks that contain a matching name. */
 export function filterStacks(tree: CallTree, passes: (name: string, label: string) => boolean): CallTree {
   const byName = tree.names.map((name, at) => passes(name, tree.labels[at] ?? name));
   const inside = new Uint8Array(tree.rows);
@@ -229,7 +229,7 @@ export function filterStacks(tree: CallTree, passes: (name: string, label: strin
   }
   for (let row = tree.rows - 1; row >= 0; row -= 1) {
     const parent = tree.parent[row] ?? -1;
-    // What slices that overlap add to a node's width stays in it.
+    // Extra width from overlapping slices stays in the node.
     if (inside[row] === 1) total[row] = tree.total[row] ?? 0;
     else total[row] = (total[row] ?? 0) + (self[row] ?? 0);
     if (parent < 0) continue;
@@ -239,11 +239,11 @@ export function filterStacks(tree: CallTree, passes: (name: string, label: strin
   return regroup({ ...tree, self, total }, (row) => (kept[row] === 1 ? 'node' : 'drop'));
 }
 
-/** A node of a tree that opens, top-down or inverted. */
+/** An expandable node of a tree, top-down or inverted. */
 export interface CallNode {
-  /** The same for the same path: addresses keep it. */
+  /** Id from the path; addresses use it. */
   readonly id: string;
-  /** Number of its name. */
+  /** Index of its name. */
   readonly name: number;
   readonly totalNs: number;
   readonly selfNs: number;
@@ -251,12 +251,12 @@ export interface CallNode {
   readonly kind: number;
   readonly longest: number | undefined;
   readonly opens: boolean;
-  /** Row of the tree; `undefined` in an inverted one. */
+  /** Row of the tree; `undefined` in an inverted tree. */
   readonly row: number | undefined;
   kids(): readonly CallNode[];
 }
 
-/** A short name of a path. Two hashes: one alone may repeat among a hundred thousand. */
+/** Returns a short id of a path. Two hashes: a single one may collide among a hundred thousand nodes. */
 export const pathId = (above: string, name: string): string => {
   const path = `${above}/${name}`;
   return `c${hashOf(path).toString(36)}${hashOf(`1${path}`).toString(36)}`;
@@ -265,7 +265,7 @@ export const pathId = (above: string, name: string): string => {
 const eventOf = (event: number | undefined): number | undefined =>
   event === undefined || event === NO_EVENT ? undefined : event;
 
-/** The nodes at the top of a tree; the others are made when they are asked for. */
+/** Returns the root nodes of a tree; children are created on demand. */
 export function topDown(tree: CallTree): readonly CallNode[] {
   const make = (row: number, above: string): CallNode => {
     const name = tree.name[row] ?? 0;
@@ -290,18 +290,18 @@ export function topDown(tree: CallTree): readonly CallNode[] {
   return tree.roots.map((row) => make(row, ''));
 }
 
-/** One place where a function ran itself, and the node on the way up from it. */
+/** An occurrence of a function, and the current node on the way up to its root. */
 interface Leaf {
   readonly row: number;
   readonly at: number;
 }
 
-/** Above the tops of a tree that goes from functions to their callers. */
+/** Path prefix of the roots of a tree from functions to their callers. */
 const UPWARD = '^';
 
 /**
- * From some rows up to their callers: the rows by name, below each its callers. The time of a node is that of the rows at
- * the top, as far as this caller is responsible for it.
+ * Returns a tree from some rows up to their callers: rows by name, with callers below. The time of a node is the part
+ * of the rows' time for which this caller is responsible.
  */
 function upwards(tree: CallTree, rows: readonly number[], timeOf: (row: number) => number): readonly CallNode[] {
   const group = (leaves: readonly Leaf[], above: string): readonly CallNode[] => {
@@ -332,7 +332,7 @@ function upwards(tree: CallTree, rows: readonly number[], timeOf: (row: number) 
         name,
         row: undefined,
         totalNs,
-        // Below the top nobody but the function at the top ran.
+        // Only the function at the top has self time.
         selfNs: above === UPWARD ? totalNs : 0,
         count,
         kind: tree.kind[members[0]?.row ?? 0] ?? 0,
@@ -355,7 +355,7 @@ function upwards(tree: CallTree, rows: readonly number[], timeOf: (row: number) 
 const rowsWhere = (tree: CallTree, isWanted: (row: number) => boolean): readonly number[] =>
   Array.from({ length: tree.rows }, (_, row) => row).filter(isWanted);
 
-/** The inverted tree: functions by the time that they took themselves, below each its callers. */
+/** Returns the inverted tree: functions by self time, with callers below. */
 export const bottomUp = (tree: CallTree): readonly CallNode[] =>
   upwards(
     tree,
@@ -363,14 +363,14 @@ export const bottomUp = (tree: CallTree): readonly CallNode[] =>
     (row) => tree.self[row] ?? 0,
   );
 
-/** Whether a node lies within another one of its name. */
+/** Returns whether a node is inside another node of the same name. */
 function isRecursive(tree: CallTree, row: number): boolean {
   const name = tree.name[row];
   for (let at = tree.parent[row] ?? -1; at >= 0; at = tree.parent[at] ?? -1) if (tree.name[at] === name) return true;
   return false;
 }
 
-/** A function by its outermost calls, and below it its callers. */
+/** Returns a function's outermost calls as one root, with callers below. */
 const callersOf = (tree: CallTree, name: number): readonly CallNode[] =>
   upwards(
     tree,
@@ -378,10 +378,10 @@ const callersOf = (tree: CallTree, name: number): readonly CallNode[] =>
     (row) => tree.total[row] ?? 0,
   );
 
-/** Of the whole: callers of narrower nodes are left out of a tree that is drawn. */
+/** Minimum share of the whole: narrower callers are omitted from a drawn tree. */
 const DRAWN_SHARE = 1 / 4000;
 
-/** Nodes that open, as the columns of a tree. */
+/** Converts expandable nodes to the columns of a tree. */
 function treeOfNodes(tree: CallTree, roots: readonly CallNode[]): CallTree {
   const draft = emptyDraft();
   const leastNs = DRAWN_SHARE * roots.reduce((sum, { totalNs }) => sum + totalNs, 0);
@@ -401,20 +401,23 @@ function treeOfNodes(tree: CallTree, roots: readonly CallNode[]): CallTree {
   return finish(tree, draft);
 }
 
-/** The inverted tree as columns, for drawing. */
+/** Returns the inverted tree as columns, for drawing. */
 export const invertedTree = (tree: CallTree): CallTree => treeOfNodes(tree, bottomUp(tree));
 
-/** The callers of a function as columns: the function is the only root. */
+/** Returns the callers of a function as columns; the function is the only root. */
 export const callersTree = (tree: CallTree, name: number): CallTree => treeOfNodes(tree, callersOf(tree, name));
 
-/** A row in sight. */
+/** A visible row. */
 export interface PlacedCall {
   readonly node: CallNode;
   readonly depth: number;
   readonly isOpen: boolean;
 }
 
-/** The rows in sight, parents before their children. `order`: siblings, instead of the longest total first. */
+/**
+ * Returns the visible rows, parents before their children. `order` sorts siblings; the default is the longest total
+ * first.
+ */
 export function callsInSight(
   roots: readonly CallNode[],
   isOpen: (node: CallNode) => boolean,
@@ -432,10 +435,10 @@ export function callsInSight(
   return out;
 }
 
-/** What stands for a function, wherever it is called, in addresses. */
+/** Returns the id of a function, independent of its callers, for addresses. */
 export const functionId = (tree: CallTree, name: number): string => pathId(UPWARD, tree.names[name] ?? '');
 
-/** The row of each path of a tree. */
+/** Returns the row of each path id of a tree. */
 export function rowsById(tree: CallTree): ReadonlyMap<string, number> {
   const ids: string[] = [];
   const out = new Map<string, number>();
@@ -448,9 +451,9 @@ export function rowsById(tree: CallTree): ReadonlyMap<string, number> {
   return out;
 }
 
-/** What one function comes to in the whole tree. */
+/** Sums of one function over the whole tree. */
 export interface FunctionSums {
-  /** Of its outermost calls. */
+  /** Total of its outermost calls. */
   readonly totalNs: number;
   readonly selfNs: number;
   readonly count: number;
@@ -477,12 +480,12 @@ export function sumsOf(tree: CallTree, name: number): FunctionSums {
   return { totalNs, selfNs, count, longest: eventOf(sums.longest[0]) };
 }
 
-/** A function of a tree, wherever it is called. */
+/** A function of a tree, summed over all callers. */
 export interface FunctionRow extends Omit<FunctionSums, 'longest'> {
   readonly name: number;
 }
 
-/** All functions of a tree, the one with the most self time first. */
+/** Returns all functions of a tree, by self time, largest first. */
 export function functionsOf(tree: CallTree): readonly FunctionRow[] {
   const rows = new Map<number, { name: number; totalNs: number; selfNs: number; count: number }>();
   for (let row = 0; row < tree.rows; row += 1) {
@@ -507,13 +510,13 @@ export interface FlameBar {
   readonly width: number;
   /** Line, counted from the top of the graph. */
   readonly line: number;
-  /** Above the node that is zoomed to: as wide as the graph. */
+  /** An ancestor of the zoomed node: as wide as the graph. */
   readonly isAbove: boolean;
 }
 
 /**
- * The bars in view: those of the lines `from..to` that are at least `leastPx` wide. Branches that are narrower, or lie
- * outside of the zoomed node, are never entered.
+ * Returns the bars on the lines `from..to` that are at least `leastPx` wide. Skips branches that are narrower or
+ * outside of the zoomed node.
  */
 export function flameBars(
   tree: CallTree,
@@ -546,7 +549,7 @@ export function flameBars(
   return out;
 }
 
-/** Lines from the top to the deepest node below the zoomed one that is wide enough to be drawn. */
+/** Returns the number of lines down to the deepest node below the zoomed one that is wide enough to be drawn. */
 export function flameLines(tree: CallTree, zoom: number | undefined, widthPx: number, leastPx = 0.5): number {
   const lengthNs = zoom === undefined ? tree.wholeNs : (tree.total[zoom] ?? 0);
   if (!(lengthNs > 0)) return 0;
@@ -562,7 +565,7 @@ export function flameLines(tree: CallTree, zoom: number | undefined, widthPx: nu
   return lines;
 }
 
-/** A function's name and where it is defined, as people read them. */
+/** Displayed name and location of a function. */
 export interface CallName {
   readonly text: string;
   /** File and line, or module. */
@@ -570,9 +573,9 @@ export interface CallName {
 }
 
 const PATTERNS: readonly (readonly [RegExp, (found: RegExpExecArray) => CallName])[] = [
-  // Ours and JAX's: `$train.py:12 step`, `$builtins len`.
+  // stepscope and JAX: `$train.py:12 step`, `$builtins len`.
   [/^\$(\S+) (.+)$/, ([, place, text = '']) => ({ text, place })],
-  // torch's: `torch/nn/module.py(1775): _call_impl`.
+  // torch: `torch/nn/module.py(1775): _call_impl`.
   [/^(.+)\((\d+)\): (.+)$/, ([, file, line, text = '']) => ({ text, place: `${file}:${line}` })],
   // Statistics: `train.py:12(step)`.
   [/^(.+:\d+)\((.+)\)$/, ([, place, text = '']) => ({ text, place })],
@@ -580,7 +583,7 @@ const PATTERNS: readonly (readonly [RegExp, (found: RegExpExecArray) => CallName
   [/^[<{]built-in (?:method|function) (\S+?)(?: of .*)?[>}]$/, ([, text = '']) => ({ text, place: 'built-in' })],
 ];
 
-/** Takes a name of a Python function apart, as any tracer writes it; other names are whole. */
+/** Parses the name of a Python function of any tracer; other names stay whole. */
 export function callName(name: string): CallName {
   for (const [pattern, make] of PATTERNS) {
     const found = pattern.exec(name);
@@ -589,5 +592,5 @@ export function callName(name: string): CallName {
   return { text: name, place: undefined };
 }
 
-/** The file that a function is defined in. */
+/** Returns the file that defines a function. */
 export const fileOf = (name: string): string | undefined => callName(name).place?.replace(/:\d+$/, '');

@@ -1,12 +1,12 @@
-// call-tree.ts: from "who called whom" to a tree of calls. Pure.
+// call-tree.ts: converts caller statistics to a tree of calls. Pure.
 //
-// A profile of sums says how often and how long each function ran for each of its callers, not for each way to it.
-// So the first level and the second are what the file says; below a function that several call, its calls are shared
-// out among its callers by their part of its time: those rows are estimates, and are marked.
+// The statistics have counts and times for each pair of function and caller, not for each path. Therefore the first two
+// levels are exact. Below a function with several callers, its calls are divided among the callers in proportion to
+// their time: these rows are estimates and are marked.
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 import type { IdOf, TreeNode } from './tree.ts';
 
-/** How often and how long one ran for another. */
+/** Number and time of calls between two functions. */
 interface Edge {
   readonly callee: string;
   readonly count: number;
@@ -19,15 +19,15 @@ export interface Calls {
   readonly rows: readonly ReportRow[];
   readonly byName: ReadonlyMap<string, ReportRow>;
   readonly callees: ReadonlyMap<string, readonly Edge[]>;
-  /** Whether the file says who called whom. */
+  /** Whether the file records callers. */
   readonly knowsCallers: boolean;
 }
 
 const nameOf = (row: ReportRow): string => textAt(row, 'function') ?? '';
 
 /**
- * The profiles of a report in its order. Reports that were appended to a file repeat names: where the next table
- * begins shows in its times, which fall within one.
+ * Returns the profiles of a report in order. Reports that were appended to a file repeat names: overlapping times show
+ * where the next table starts.
  */
 export function callsOf(
   functions: ReportTable,
@@ -72,9 +72,9 @@ export function callsOf(
   }));
 }
 
-/** So many roots are open when the page opens. */
+/** Number of roots that are initially expanded. */
 const FEW = 3;
-/** Less is what rounding leaves. */
+/** Smaller values are rounding errors. */
 const ROUNDING = 1e-6;
 
 const shareOf = (count: number, total: number, row: ReportRow | undefined): number => {
@@ -92,7 +92,7 @@ const rowOf = (name: string, count: number, selfNs: number, totalNs: number): Re
   ...(count > 0 ? { self_per_call_ns: selfNs / count, total_per_call_ns: totalNs / count } : {}),
 });
 
-/** The calls of a profile, from those that nobody in it called. */
+/** Returns the calls of a profile, starting with functions without a caller. */
 export function callTree(calls: Calls, path: string, idOf: IdOf): readonly TreeNode[] {
   if (!calls.knowsCallers) {
     return calls.rows.map((row) => ({
@@ -134,14 +134,14 @@ export function callTree(calls: Calls, path: string, idOf: IdOf): readonly TreeN
             : {}),
       };
     });
-  // What was called from outside of the profile: nobody in it accounts for these calls.
+  // Calls from outside of the profile: no function in it accounts for them.
   const incoming = new Map<string, { count: number; selfNs: number; totalNs: number }>();
   for (const [caller, edges] of calls.callees) {
     for (const edge of edges) {
       const sum = incoming.get(edge.callee) ?? { count: 0, selfNs: 0, totalNs: 0 };
       sum.count += edge.count;
       sum.selfNs += edge.selfNs;
-      // Time of a call below another of the same is in that one already.
+      // The outer call already contains the time of a recursive call.
       if (caller !== edge.callee) sum.totalNs += edge.totalNs;
       incoming.set(edge.callee, sum);
     }
@@ -164,12 +164,12 @@ export function callTree(calls: Calls, path: string, idOf: IdOf): readonly TreeN
   };
   const roots = calls.rows.filter((row) => (numberAt(row, 'count') ?? 0) > (incoming.get(nameOf(row))?.count ?? 0));
   if (roots.length > 0) return roots.map((row) => root(row, false, roots.length <= FEW));
-  // Everything is called by something: the costliest is as good a beginning as any.
+  // Every function has a caller: start with the most expensive one.
   const [first] = [...calls.rows].sort((a, b) => (numberAt(b, 'total_ns') ?? 0) - (numberAt(a, 'total_ns') ?? 0));
   return first === undefined ? [] : [root(first, true, true)];
 }
 
-/** Actions of a trainer, and below each the functions that ran in it. */
+/** Returns the actions of a trainer, with the functions that ran in each action below it. */
 export function actionTree(
   actions: ReportTable,
   profiles: readonly (Calls & { readonly profile: string })[],

@@ -1,4 +1,4 @@
-// capture.ts: a capture from running programs, as the server tells it, and what its form says.
+// capture.ts: a capture of running programs: the server's progress, and the fields of its form.
 
 export type CapturePhase =
   | 'connecting'
@@ -11,11 +11,11 @@ export type CapturePhase =
   | 'cancelled';
 
 export interface CaptureHost {
-  /** As the user wrote it. */
+  /** The address as the user wrote it. */
   readonly address: string;
   readonly state: string;
   readonly stage: string | undefined;
-  /** Why it failed, in a sentence. */
+  /** Cause of the failure, in a sentence. */
   readonly message: string | undefined;
   readonly bytes: number;
   readonly events: number;
@@ -23,7 +23,7 @@ export interface CaptureHost {
 
 export interface Capture {
   readonly id: string;
-  /** Grows with every change. */
+  /** Sequence number; grows with every change. */
   readonly seq: number;
   readonly phase: CapturePhase;
   readonly stopping: boolean;
@@ -79,12 +79,12 @@ const STATES: Readonly<Record<string, string>> = {
 
 export const hostText = (host: CaptureHost): string => STATES[host.state] ?? host.stage?.replaceAll('-', ' ') ?? '';
 
-/** Addresses between commas or spaces. */
+/** Splits addresses at commas or spaces. */
 export const splitAddresses = (text: string): readonly string[] => text.split(/[\s,;]+/).filter((part) => part !== '');
 
 /**
- * All programs to ask: the addresses, and further hosts, which take the first address's port where they name none.
- * Doubles are left out.
+ * Returns all programs to capture: the addresses, and further hosts, which use the first address's port by default.
+ * Removes duplicates.
  */
 export function allAddresses(urls: string, hosts: string): readonly string[] {
   const first = splitAddresses(urls);
@@ -95,7 +95,7 @@ export function allAddresses(urls: string, hosts: string): readonly string[] {
   return [...new Set([...first, ...more])];
 }
 
-/** What the look of a text says it is: `true`, a whole number, or a text. */
+/** Parses an option: `true` or `false`, an integer, or a text. */
 export function typedOption(text: string): string | number | boolean {
   const value = text.trim();
   if (value === 'true' || value === 'false') return value === 'true';
@@ -103,7 +103,7 @@ export function typedOption(text: string): string | number | boolean {
   return value;
 }
 
-/** A whole number within bounds; `undefined` for everything else. */
+/** Parses an integer within bounds; `undefined` for everything else. */
 export function wholeNumber(text: string, least: number, most: number): number | undefined {
   const value = /^\s*\d+\s*$/.test(text) ? Number(text) : Number.NaN;
   return value >= least && value <= most ? value : undefined;

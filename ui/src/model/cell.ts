@@ -1,4 +1,4 @@
-// cell.ts: a report's values as people read them, as they sort, and as files hold them. Pure.
+// cell.ts: a report's values as text, as sort keys, and in files. Pure.
 import {
   exactTime,
   formatBytes,
@@ -11,7 +11,7 @@ import {
 import { type Cell, isSentence, type Unit } from './report.ts';
 import { plainText } from './sentence.ts';
 
-/** Whether people read its values as words. */
+/** Returns whether the values are displayed as text. */
 export const isText = (unit: Unit): boolean => unit === 'text' || unit === 'sentence';
 
 export const isNumeric = (unit: Unit): boolean => !isText(unit) && unit !== 'event' && unit !== 'flag';
@@ -35,7 +35,7 @@ function numberText(value: number, unit: Unit): string {
   }
 }
 
-/** Three significant digits and a unit; empty for what is not known. */
+/** Formats with three significant digits and a unit; empty for unknown values. */
 export function cellText(cell: Cell, unit: Unit): string {
   if (cell === undefined) return '';
   if (typeof cell === 'boolean') return cell ? 'yes' : 'no';
@@ -45,7 +45,7 @@ export function cellText(cell: Cell, unit: Unit): string {
   return cell.map((item) => cellText(item, unit)).join(', ');
 }
 
-/** Every digit that is known, for pointing at. `undefined` when {@link cellText} says it already. */
+/** Formats all known digits, for tooltips. `undefined` if {@link cellText} already shows them. */
 export function cellExact(cell: Cell, unit: Unit): string | undefined {
   if (typeof cell !== 'number') return undefined;
   switch (unit) {
@@ -64,7 +64,7 @@ export function cellExact(cell: Cell, unit: Unit): string | undefined {
   }
 }
 
-/** As it sorts and as a CSV file holds it: exact. */
+/** Returns the exact value for sorting and CSV. */
 export function cellValue(cell: Cell): string | number {
   if (cell === undefined) return '';
   if (typeof cell === 'boolean') return cell ? 'true' : 'false';
@@ -75,7 +75,7 @@ export function cellValue(cell: Cell): string | number {
 
 const collator = new Intl.Collator();
 
-/** What is empty comes last, in both directions. */
+/** Compares values; empty ones come last in both directions. */
 export function compareValues(x: string | number, y: string | number, descending: boolean): number {
   if (x === '' || y === '') return x === y ? 0 : x === '' ? 1 : -1;
   const order = typeof x === 'number' && typeof y === 'number' ? x - y : collator.compare(String(x), String(y));

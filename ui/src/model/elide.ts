@@ -1,10 +1,10 @@
-// elide.ts: which end of a name has to stay when the name is cut: the one that tells it apart from its neighbours. Pure.
+// elide.ts: decides which part of a long name to omit, so that the part that differs from its neighbours stays. Pure.
 
-/** A prefix that is shorter than this is never cut: it is about as wide as the mark that would stand for it. */
+/** Shorter prefixes stay: they are about as wide as the ellipsis. */
 const SHORTEST_PREFIX = 8;
-/** Nothing before its last slash is blank, and it is no C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
+/** Matches a path without a space before its last slash, not a C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
 const PATH = /^[^\s<{]+\/[^<{]*$/;
-/** The characters after which a name may be cut; the second ones where the first would leave too much. */
+/** Characters after which a name may be cut; the second set applies if the first would leave too much. */
 const BOUNDARIES = [/[^A-Za-z0-9_]/, /[^A-Za-z0-9]/] as const;
 
 function sharedLength(a: string, b: string | undefined): number {
@@ -15,7 +15,7 @@ function sharedLength(a: string, b: string | undefined): number {
   return at;
 }
 
-/** The last position at or before `at` where a word begins; within a long word the last part of it. */
+/** Returns the last word start at or before `at`; within a long word, the start of its last part. */
 function wordStart(text: string, at: number): number {
   const last = Math.min(at, text.length - 1);
   for (const boundary of BOUNDARIES) {
@@ -29,12 +29,12 @@ function pathCut(text: string): number {
   return slash < SHORTEST_PREFIX || slash >= text.length ? 0 : slash;
 }
 
-/** Where a name may be cut without losing its end: the prefix before it is shared with another name, or is a folder. */
+/** Cut position of each name: the prefix before it is shared with another name, or is a folder. */
 export type Cuts = ReadonlyMap<string, number>;
 
 /**
- * For each name the length of the prefix that it shares with the most similar other one, cut at a word; of a path at
- * most its folders. 0: the name is cut at its end, if at all. O(n log n).
+ * Returns for each name the length of the prefix that it shares with the most similar name, cut at a word; for a path
+ * at most its folders. 0: the name is cut at its end. O(n log n).
  */
 export function cutsOf(names: readonly string[]): Cuts {
   const sorted = [...new Set(names)].sort();
@@ -49,7 +49,10 @@ export function cutsOf(names: readonly string[]): Cuts {
   );
 }
 
-/** The longest prefix that all names share, cut after a slash: `traces/torch_gpu/`. Empty for fewer than two names. */
+/**
+ * Returns the longest common prefix of all names, cut after a slash: `traces/torch_gpu/`. Empty for fewer than two
+ * names.
+ */
 export function commonFolder(names: readonly string[]): string {
   const [first = '', ...others] = names;
   if (others.length === 0) return '';

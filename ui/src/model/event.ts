@@ -1,11 +1,11 @@
-// event.ts: one event and what is around it. Times in nanoseconds from the run's start.
+// event.ts: an event and its context. Times in nanoseconds from the run start.
 import { formatCount, significant } from '../base/format.ts';
 
 /** An event in short form, as lists have it. */
 export interface EventRef {
   readonly id: number;
   readonly name: string;
-  /** What people read in its place: the short name of a C++ function, else the name itself. */
+  /** Displayed name: the short name of a C++ function, else the name itself. */
   readonly label: string;
   readonly track: number;
   readonly row: number;
@@ -14,13 +14,13 @@ export interface EventRef {
   readonly kind: number;
 }
 
-/** Whether a name is meant, or what is read in its place. */
+/** Returns whether a name or its label matches. */
 export type NameMatch = (name: string, label: string) => boolean;
 
-/** Where an event stands among those of its name in the whole run. */
+/** Rank of an event among the events of its name in the whole run. */
 export interface Among {
   readonly count: number;
-  /** 1 is the longest. */
+  /** Rank by duration; 1 is the longest. */
   readonly rank: number;
   /** Share of them that are shorter, 0..100. */
   readonly percentile: number;
@@ -37,7 +37,7 @@ export interface FrameRef {
   readonly label: string;
 }
 
-/** What an event belongs to, as far as the file tells. */
+/** Context of an event, as far as the file has it. */
 export interface EventContext {
   /** The host call that launched device work. */
   readonly launch: FrameRef | undefined;
@@ -46,7 +46,7 @@ export interface EventContext {
   readonly shapes: string | undefined;
   readonly forward: FrameRef | undefined;
   readonly module: FrameRef | undefined;
-  /** The innermost Python function of the program itself. */
+  /** The innermost Python function of the user's program. */
   readonly line: FrameRef | undefined;
   /** The slices around the event or its launch, innermost first. */
   readonly frames: readonly FrameRef[];
@@ -55,7 +55,7 @@ export interface EventContext {
 export interface EventDetail extends EventRef {
   readonly kindText: string;
   readonly category: string | undefined;
-  /** What a compiler's name stands for. */
+  /** Demangled name. */
   readonly demangled?: string | undefined;
   readonly trackName: string;
   readonly trackKey: string;
@@ -65,9 +65,9 @@ export interface EventDetail extends EventRef {
   readonly unfinished: boolean;
   readonly derived: boolean;
   readonly step: number | undefined;
-  /** In the file's order; values as JSON. */
+  /** Args in the file's order; values as JSON. */
   readonly args: readonly (readonly [string, unknown])[];
-  /** Whole length in bytes of the arguments that were cut. */
+  /** Full length in bytes of truncated args. */
   readonly argsCut: Readonly<Record<string, unknown>>;
   readonly argsError: string | undefined;
   readonly stack: readonly string[];
@@ -89,7 +89,7 @@ export interface FlowEdge {
   readonly from: number;
   readonly to: number;
   readonly kind: string;
-  /** Negative upstream of the event that was asked for. */
+  /** Distance from the requested event; negative upstream. */
   readonly hop: number;
 }
 
@@ -103,7 +103,7 @@ export interface FlowGraph {
 export interface SearchAnswer {
   readonly total: number;
   readonly names: number;
-  /** Number of the first hit in `hits`. */
+  /** Index of the first hit in `hits`. */
   readonly first: number;
   readonly hits: readonly EventRef[];
   readonly byTrack: readonly (readonly [number, number])[];
@@ -155,7 +155,7 @@ export interface Note {
   readonly tracks: readonly string[];
 }
 
-/** From so many events on, a share says more than a rank. */
+/** Number of events from which a percentile is shown instead of a rank. */
 const MANY = 20;
 
 const ordinal = (n: number): string => {
@@ -164,7 +164,7 @@ const ordinal = (n: number): string => {
   return `${n}${teen ? 'th' : last === 1 ? 'st' : last === 2 ? 'nd' : last === 3 ? 'rd' : 'th'}`;
 };
 
-/** "Longest of 6", "2nd longest of 6", "Longer than 87 % of 412". Pure. */
+/** Formats a rank: "Longest of 6", "2nd longest of 6", "Longer than 87 % of 412". Pure. */
 export function standingOf({ count, rank, percentile, minNs, maxNs }: Among, durNs: number): string {
   const of = `of ${formatCount(count)} with this name`;
   if (minNs === maxNs) return `All ${formatCount(count)} events of this name take equally long`;

@@ -1,4 +1,4 @@
-// filter.ts: the track filter. Words separated by commas are alternatives, `!word` excludes, `/regex/` is an expression.
+// filter.ts: the track filter. Commas separate alternatives, `!word` excludes, `/regex/` is a regular expression.
 
 export type Filter = (text: string) => boolean;
 
@@ -8,12 +8,12 @@ export interface FilterProblem {
 }
 
 export interface ParsedFilter {
-  /** `undefined`: everything passes. */
+  /** `undefined`: everything matches. */
   readonly matches: Filter | undefined;
   readonly problem: FilterProblem | undefined;
 }
 
-/** Splits at commas outside of `/…/`, and of `<…>`: those of a C++ name are its own. */
+/** Splits at commas outside of `/…/` and outside of `<…>`, which belong to C++ names. */
 function partsOf(text: string): string[] {
   const parts: string[] = [];
   let current = '';
@@ -37,8 +37,8 @@ function partsOf(text: string): string[] {
 }
 
 /**
- * `gpu, stream` passes what contains either word; `!python` passes what does not contain it; `gpu, !copy` both.
- * Several words in one part must all occur (`host stream`). Upper and lower case are alike.
+ * Parses a filter. `gpu, stream` matches text with either word; `!python` matches text without it; `gpu, !copy`
+ * combines both. Several words in one part must all occur (`host stream`). Ignores case.
  */
 export function parseFilter(text: string): ParsedFilter {
   const wanted: Filter[] = [];

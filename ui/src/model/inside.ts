@@ -1,4 +1,4 @@
-// inside.ts: what a compiled operation is made of, as `GET /runs/{r}/ops/inside` tells it. Pure.
+// inside.ts: the instructions of a compiled operation, as returned by `GET /runs/{r}/ops/inside`. Pure.
 import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import type { IdOf, TreeNode } from './tree.ts';
 
@@ -6,10 +6,10 @@ export interface InnerInstruction {
   readonly name: string;
   readonly category: string;
   readonly shapes: string;
-  /** The framework operation that it came from. */
+  /** The framework operation from which it was compiled. */
   readonly opName: string;
   readonly source: string;
-  /** Instructions in what it runs in turn. */
+  /** Number of instructions in the computation that it calls. */
   readonly holds: number | undefined;
 }
 
@@ -46,7 +46,7 @@ export function insideOf(body: Json): Inside {
   };
 }
 
-/** A row that says why there are none. */
+/** Returns a row that explains why there are no instructions. */
 export const whyNode = (id: string, why: string): TreeNode => ({
   id,
   row: { name: why },
@@ -56,7 +56,7 @@ export const whyNode = (id: string, why: string): TreeNode => ({
   openAtFirst: false,
 });
 
-/** The rows below an operation. They have no times: a device runs a fusion as one. */
+/** Returns the rows below an operation. They have no times: a device runs a fusion as one kernel. */
 export function insideNodes(inside: Inside, parent: TreeNode, idOf: IdOf): readonly TreeNode[] {
   if (inside.missing !== undefined) {
     return [whyNode(idOf(`${parent.id}\nwhy`), `Does not open: ${inside.missing.reason}`)];

@@ -1,4 +1,4 @@
-// kind.ts: what a slice is about. The numbers are those of the HTTP interface (`SliceKind` in stepscope-model).
+// kind.ts: kinds of slices. The numbers are those of the HTTP interface (`SliceKind` in stepscope-model).
 
 /** Labels by number, as the legend shows them. */
 export const KIND_LABELS: readonly string[] = [
@@ -21,5 +21,5 @@ export const KIND_COUNT = KIND_LABELS.length;
 
 export const kindLabel = (kind: number): string => KIND_LABELS[kind] ?? 'other';
 
-/** The number of a label; 0 for labels of newer servers. */
+/** Returns the number of a label; 0 for labels of newer servers. */
 export const kindNumber = (label: string): number => Math.max(0, KIND_LABELS.indexOf(label));

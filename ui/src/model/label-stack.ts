@@ -1,4 +1,4 @@
-// label-stack.ts: steps of a run without devices, stacked by the labels that the program gave. Pure.
+// label-stack.ts: steps of a run without devices, stacked by the program's labels. Pure.
 
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 import { seriesColour } from './step-buckets.ts';
@@ -12,16 +12,16 @@ export interface Layer {
   readonly value: (row: ReportRow) => number;
 }
 
-/** Layers beyond these would not be told apart by their colours. */
+/** Maximum number of layers with distinguishable colours. */
 export const MOST_LABELS = 6;
 
 const WORK = ['compute_ns', 'exposed_communication_ns', 'exposed_copy_ns'];
 
-/** Whether the steps were recorded on the host alone, so that the usual parts of a step say nothing. */
+/** Returns whether only the host recorded the steps, so that the usual buckets are empty. */
 export const isHostOnly = (steps: ReportTable): boolean =>
   steps.rows.length > 0 && steps.rows.every((row) => WORK.every((key) => (numberAt(row, key) ?? 0) === 0));
 
-/** Labels on the thread of the steps by their self time, the largest first. */
+/** Returns the labels on the thread of the steps by self time, largest first. */
 export function stepLabels(labels: ReportTable): readonly { readonly name: string; readonly selfNs: number }[] {
   return labels.rows
     .filter((row) => textAt(row, 'place') === 'step thread')
@@ -35,7 +35,7 @@ export const OTHER_COLOUR = 'var(--ss-kind-0)';
 
 const lengthOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
 
-/** The layers, and what no label covers. `undefined` where a trend holds several steps in one bar. */
+/** Returns the layers, and the rest without a label. `undefined` if a trend merges several steps into one bar. */
 export function layersOf(trends: readonly (readonly [string, Trend])[]): readonly Layer[] | undefined {
   if (trends.length === 0 || trends.some(([, trend]) => trend.bars.some((bar) => bar.steps > 1))) return undefined;
   const layers = trends.map(([label, trend], at): Layer => {
@@ -46,7 +46,7 @@ export function layersOf(trends: readonly (readonly [string, Trend])[]): readonl
   return [...layers, { label: 'other', colour: OTHER_COLOUR, value: (row) => Math.max(0, rest(row)) }];
 }
 
-/** What the layers take of a step on average, with what no label covers. */
+/** Returns the mean time of each layer and of the rest per step. */
 export function labelShares(
   labels: readonly { readonly name: string; readonly selfNs: number }[],
   steps: ReportTable,

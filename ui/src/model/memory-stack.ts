@@ -1,33 +1,36 @@
-// memory-stack.ts: the curve of memory as layers: weights, activations and so on, from what was alive at chosen times. Pure.
+// memory-stack.ts: the memory curve as layers (weights, activations and others), from samples of the memory alive.
+// Pure.
 import { type AliveAt, groupOf, type MemoryCurve } from './memory.ts';
 import type { ReportTable } from './report.ts';
 
-/** Of the peak: a rest that is smaller everywhere would be a line of the legend that nobody finds in the curve. */
+/** Minimum share of the peak: a smaller rest would be a legend entry that is invisible in the curve. */
 const SEEN_SHARE = 1 / 300;
 
-/** Groups with a layer of their own; the smaller ones share one. */
+/** Maximum number of groups with their own layer; smaller groups share one. */
 export const MOST_LAYERS = 7;
 
 export interface StackLayer {
-  /** Empty where the file does not say. */
+  /** Name of the group; empty if the file does not have it. */
   readonly name: string;
   /** `group`: of the grouping; `rest`: smaller groups; `before`: from before the recording; `programs`: of running programs. */
   readonly kind: 'group' | 'rest' | 'before' | 'programs';
-  /** At each point of the curve; `undefined` where the curve has a gap. */
+  /** Bytes at each point of the curve; `undefined` in gaps. */
   readonly bytes: readonly (number | undefined)[];
 }
 
 export interface MemoryStack {
   readonly by: string;
-  /** From the bottom up: what changes least is at the bottom. */
+  /** From bottom to top: the layers that change least are at the bottom. */
   readonly layers: readonly StackLayer[];
   readonly samples: number;
 }
 
-/** Of the points to ask for, so many lie at even distances; the others where the curve moves most. */
+/** Share of the samples at even distances; the others are where the curve changes most. */
 const EVEN_SHARE = 0.25;
 
-/** The points of a curve to ask for: all, or those at which it moves most and some in between. Times ascend. */
+/**
+ * Returns the points of a curve to sample: all, or those with the largest changes and some in between. Times ascend.
+ */
 export function sampleTimes(curve: Pick<MemoryCurve, 'atNs' | 'inUseBytes'>, most: number): readonly number[] {
   const { atNs, inUseBytes } = curve;
   const points = atNs.flatMap((_, at) => (inUseBytes[at] === undefined ? [] : [at]));
@@ -48,7 +51,7 @@ export function sampleTimes(curve: Pick<MemoryCurve, 'atNs' | 'inUseBytes'>, mos
 interface Found {
   readonly name: string;
   readonly kind: StackLayer['kind'];
-  /** At each sample. */
+  /** Bytes at each sample. */
   readonly bytes: readonly number[];
 }
 
@@ -81,8 +84,9 @@ const meanOf = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 
 /**
- * The layers at every point of the curve. Between two samples they keep the sizes of the first; what the curve then has less
- * is taken from the top, what it has more is the rest, where it can be seen. So they add up to the curve everywhere.
+ * Returns the layers at every point of the curve. Between two samples they keep the sizes of the first one: a decrease
+ * of the curve is subtracted from the top layers, and an increase is the rest. Therefore the layers add up to the curve
+ * everywhere.
  */
 export function stackOf(curve: MemoryCurve, samples: readonly AliveAt[], by: string): MemoryStack | undefined {
   const found = [...layersOf(samples, by)].sort(
@@ -123,7 +127,7 @@ export function stackOf(curve: MemoryCurve, samples: readonly AliveAt[], by: str
   };
 }
 
-/** The upper edge of each layer, from the bottom up. */
+/** Returns the upper edge of each layer, from bottom to top. */
 export function edgesOf(stack: MemoryStack): readonly (readonly (number | undefined)[])[] {
   let below: readonly (number | undefined)[] = [];
   return stack.layers.map(({ bytes }) => {
@@ -133,7 +137,7 @@ export function edgesOf(stack: MemoryStack): readonly (readonly (number | undefi
   });
 }
 
-/** The curve's table, with a column for each layer. */
+/** Returns the curve's table with a column for each layer. */
 export const stackTable = (
   table: ReportTable,
   stack: MemoryStack | undefined,

@@ -5,9 +5,9 @@ export interface MemoryCurve {
   readonly id: number;
   readonly name: string;
   readonly host: string;
-  /** The values are what was in use; else what the recording added to an unknown beginning. */
+  /** The values are memory in use; if false, changes from an unknown initial value. */
   readonly absolute: boolean;
-  /** The file tells allocations apart by their addresses; else nobody knows which of them were alive when. */
+  /** The file has addresses of allocations; if false, it is unknown which allocations were alive. */
   readonly addressed: boolean;
   readonly capacityBytes: number | undefined;
   readonly peakBytes: number;
@@ -26,12 +26,12 @@ export interface AliveAt {
   readonly atNs: number;
   readonly total: number;
   readonly totalBytes: number;
-  /** In use, but allocated before the recording began. */
+  /** Memory in use that was allocated before the recording started. */
   readonly unknownBytes: number;
-  /** Set aside for running programs (XLA on TPUs). */
+  /** Memory reserved for running programs (XLA on TPUs). */
   readonly programBytes: number;
   readonly rows: readonly ReportRow[];
-  /** Sums of all that is alive, by what is known of it. */
+  /** Sums of all memory alive, by known properties. */
   readonly groups: readonly AliveGroups[];
 }
 
@@ -74,7 +74,7 @@ export const curveTable = (curve: MemoryCurve): ReportTable => ({
   leftOut: 0,
 });
 
-/** What was reserved and not in use; `undefined` when it is not known what was reserved. Pure. */
+/** Returns reserved but unused memory; `undefined` if the reserved memory is unknown. Pure. */
 export const unusedOf = (curve: MemoryCurve): readonly (number | undefined)[] | undefined =>
   curve.reservedBytes?.map((reserved, index) => {
     const inUse = curve.inUseBytes[index];
@@ -95,7 +95,7 @@ export const unusedTable = (curve: MemoryCurve, unused = unusedOf(curve)): Repor
   leftOut: 0,
 });
 
-/** What groups are called. */
+/** Titles of the groupings. */
 export const GROUP_TITLES: Readonly<Record<string, string>> = {
   op: 'Operator',
   category: 'Category (est.)',
@@ -103,13 +103,13 @@ export const GROUP_TITLES: Readonly<Record<string, string>> = {
   line: 'Line of the program',
 };
 
-/** The chosen grouping, else what the memory is for, else the first that there is. Pure. */
+/** Returns the chosen grouping, else the one by category, else the first one. Pure. */
 export const groupOf = (alive: AliveAt, by: string | undefined): AliveGroups | undefined =>
   alive.groups.find((group) => group.by === by) ??
   alive.groups.find((group) => group.by === 'category') ??
   alive.groups[0];
 
-/** Names of one model begin alike: what all that are paths begin with is left out. Pure. */
+/** Removes the prefix that all paths share: names of one model start alike. Pure. */
 export function shortNames(names: readonly string[]): readonly string[] {
   const paths = names.filter((name) => name.includes('/')).map((name) => name.split('/'));
   const [first = []] = paths;
@@ -118,7 +118,7 @@ export function shortNames(names: readonly string[]): readonly string[] {
   return names.map((name) => (name.includes('/') ? name.split('/').slice(same).join('/') : name));
 }
 
-/** The operators by how much they allocated: what costs most to take and give back comes first. Pure. */
+/** Sorts operators by allocated bytes: the most expensive allocation traffic first. Pure. */
 export const byChurn = (table: ReportTable): ReportTable => ({
   ...table,
   rows: [...table.rows].sort((a, b) => (numberAt(b, 'allocated_bytes') ?? 0) - (numberAt(a, 'allocated_bytes') ?? 0)),

@@ -1,10 +1,10 @@
-// ranks.ts: which ranks a map shows: all of them, some that were looked for, or neighbours put together.
+// ranks.ts: the rows of the rank map: all ranks, filtered ranks, or merged neighbours.
 import { bucketed, median } from './scale.ts';
 
-/** What was asked for: a word in the name, places `16-31` in the list, or two ranks to compare, `rank 1 : rank 3`. */
+/** A filter: a word of the name, positions `16-31` in the list, or two ranks to compare, `rank 1 : rank 3`. */
 export interface RankFilter {
   readonly ranks: readonly string[];
-  /** Both names, when two are compared. */
+  /** Both names, if two ranks are compared. */
   readonly pair: readonly [string, string] | undefined;
 }
 
@@ -25,7 +25,7 @@ export function rankFilter(all: readonly string[], wanted: string): RankFilter {
   return { ranks: all.filter((rank) => text === '' || rank.includes(text)), pair: undefined };
 }
 
-/** Names of ranks as they are read: without the words that all of them begin with, but for the last of these. Pure. */
+/** Returns short names of ranks: without the common leading words, except for the last of these. Pure. */
 export function shortRanks(names: readonly string[]): ReadonlyMap<string, string> {
   const words = names.map((name) => name.split(' '));
   const [first = []] = words;
@@ -34,15 +34,15 @@ export function shortRanks(names: readonly string[]): ReadonlyMap<string, string
   return new Map(names.map((name, at) => [name, (words[at] ?? []).slice(same).join(' ')] as const));
 }
 
-/** One row of the map: a rank, or neighbours. */
+/** A row of the map: a rank, or merged neighbours. */
 export interface RankRow {
   readonly label: string;
   readonly ranks: readonly string[];
-  /** What narrows the map to it. */
+  /** Filter that selects this row. */
   readonly filter: string;
 }
 
-/** As many rows as there is room for; of too many ranks each row is some neighbours. Pure. */
+/** Returns at most `most` rows; with too many ranks, neighbours are merged. Pure. */
 export function rankRows(all: readonly string[], shown: readonly string[], most: number): readonly RankRow[] {
   return bucketed(shown, most).map((ranks) => {
     const first = ranks[0] ?? '';
@@ -55,13 +55,13 @@ export function rankRows(all: readonly string[], shown: readonly string[], most:
   });
 }
 
-/** One column of the map: a step, or neighbours. */
+/** A column of the map: a step, or merged neighbours. */
 export interface StepColumn {
   readonly label: string;
   readonly steps: readonly string[];
 }
 
-/** As many columns as there is room for; of too many steps each column is some neighbours. Pure. */
+/** Returns at most `most` columns; with too many steps, neighbours are merged. Pure. */
 export const stepColumnsOf = (steps: readonly string[], most: number): readonly StepColumn[] =>
   bucketed(steps, most).map((group) => {
     const first = group[0] ?? '';
@@ -69,14 +69,14 @@ export const stepColumnsOf = (steps: readonly string[], most: number): readonly 
     return { label: group.length === 1 ? first : `${first}–${last}`, steps: group };
   });
 
-/** Of several values the one farthest from their middle, so that what is out of line stays in sight. */
+/** Returns the value farthest from the median, so that outliers stay visible. */
 export function farthest(values: readonly number[]): number | undefined {
   const middle = median(values);
   if (middle === undefined) return undefined;
   return values.reduce((best, value) => (Math.abs(value - middle) > Math.abs(best - middle) ? value : best));
 }
 
-/** B against A in a word: `1.20 ms more ↑`. */
+/** Describes the difference of B from A: `1.20 ms more ↑`. */
 export function differenceText(change: number, format: (value: number) => string): string {
   if (change === 0) return 'the same';
   return `${format(Math.abs(change))} ${change > 0 ? 'more ↑' : 'less ↓'}`;

@@ -1,9 +1,9 @@
-// regroup.ts: what was folded, hidden, pinned and chosen, carried to another grouping of the tracks. Pure.
+// regroup.ts: transfers folded, hidden, pinned and chosen tracks to another grouping of the tracks. Pure.
 //
-// A group exists in one grouping alone; its tracks are in all of them.
+// A group exists in one grouping only; its tracks exist in all of them.
 import type { TrackNode } from './track.ts';
 
-/** Keys of groups and tracks, as the address has them. */
+/** Keys of groups and tracks, as in addresses. */
 export interface Arrangement {
   /** `key` folds, `-key` unfolds. */
   readonly folds: readonly string[];
@@ -22,8 +22,8 @@ function groupsOf(nodes: readonly TrackNode[], found: Map<string, TrackNode> = n
 }
 
 /**
- * The arrangement for the tree `to`, of one for the tree `from`: what was done to a group is done to its tracks, and a
- * group of tracks that all were in folded groups is folded. `folded`: ids of these tracks.
+ * Converts an arrangement of the tree `from` to the tree `to`. A state of a group is applied to its tracks; a group
+ * whose tracks were all in folded groups is folded. `folded`: ids of these tracks.
  */
 export function regrouped(
   arrangement: Arrangement,

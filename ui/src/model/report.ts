@@ -1,20 +1,21 @@
-// report.ts: the one shape of every analysis: a sentence, figures, tables with typed columns, notes, and why it is empty.
+// report.ts: the common shape of every report: a sentence, figures, tables with typed columns, notes, and why it is
+// empty.
 import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
 import { UNITS } from './generated.ts';
 import { plainText, type Sentence, sentenceOf } from './sentence.ts';
 
-/** What a column's values are. */
+/** Unit of a column's values. */
 export type Unit = (typeof UNITS)[number];
 
-/** A value; `undefined` is not known, or does not apply. */
+/** A value; `undefined` is unknown or not applicable. */
 export type Cell = undefined | string | number | boolean | readonly Cell[] | Sentence;
 
 export interface ReportColumn {
-  /** With its unit: `total_ns`. */
+  /** Key with its unit: `total_ns`. */
   readonly key: string;
   readonly title: string;
   readonly unit: Unit;
-  /** Key of the column of whose names these are the short ones: what people read in its place. */
+  /** Key of the column whose values this column shortens; this column is displayed in its place. */
   readonly shortOf?: string | undefined;
 }
 
@@ -23,7 +24,7 @@ export type ReportRow = Readonly<Record<string, Cell>>;
 export interface ReportTable {
   readonly columns: readonly ReportColumn[];
   readonly rows: readonly ReportRow[];
-  /** Rows beyond the number that was asked for. */
+  /** Number of rows beyond the requested limit. */
   readonly leftOut: number;
 }
 
@@ -48,7 +49,7 @@ export interface Report {
   readonly missing: { readonly reason: string; readonly fix: string } | undefined;
 }
 
-/** Whether a cell holds a sentence in parts. */
+/** Returns whether a cell is a sentence. */
 export const isSentence = (cell: Cell): cell is Sentence => typeof cell === 'object' && 'parts' in cell;
 
 function cellOf(value: Json, unit: Unit): Cell {
@@ -79,7 +80,7 @@ function tableOf(fields: Readonly<Record<string, unknown>>): ReportTable {
   return { columns, rows, leftOut: asNumber(fields['left_out']) ?? 0 };
 }
 
-/** Reads a report's JSON; fields of the wrong shape are empty. */
+/** Parses a report's JSON; fields of the wrong shape are empty. */
 export function reportOf(body: Json): Report {
   const fields = asObject(body) ?? {};
   const values = asObject(fields['summary']) ?? {};
@@ -118,17 +119,17 @@ export const textAt = (row: ReportRow, key: string): string | undefined => {
   return typeof cell === 'string' ? cell : undefined;
 };
 
-/** The column of the short names of what is in this one. */
+/** Returns the column with the short names of this column. */
 export const shortColumn = (table: Pick<ReportTable, 'columns'>, key: string): ReportColumn | undefined =>
   table.columns.find((column) => column.shortOf === key);
 
-/** What people read in a cell of names: the short one, where there is one. */
+/** Returns the displayed name in a cell: the short one if it exists. */
 export function labelAt(table: Pick<ReportTable, 'columns'>, row: ReportRow, key: string): string | undefined {
   const short = shortColumn(table, key);
   return (short === undefined ? undefined : textAt(row, short.key)) ?? textAt(row, key);
 }
 
-/** Event ids of a cell: one, or a list of them. */
+/** Returns the event ids of a cell: one, or a list. */
 export function eventsAt(row: ReportRow, key: string): readonly number[] {
   const cell = row[key];
   if (typeof cell === 'number') return [cell];
@@ -141,14 +142,17 @@ export const scalarOf = (report: Report | undefined, key: string): Cell =>
 export const sectionOf = (report: Report | undefined, name: string): ReportSection | undefined =>
   report?.sections.find((section) => section.name === name);
 
-/** The first column that holds words: what a row is called. */
+/** Returns the first text column, which names the row. */
 export const nameColumn = (table: ReportTable): ReportColumn | undefined =>
   table.columns.find((column) => column.key === 'name') ?? table.columns.find((column) => column.unit === 'text');
 
-/** What tells rows of one name apart, the more usual first. */
+/** Columns that distinguish rows of the same name, most common first. */
 const TELLING: readonly string[] = ['program', 'shapes', 'stack'];
 
-/** The column in which rows of one name differ most. `undefined`: each name stands once, or nothing tells them apart. */
+/**
+ * Returns the column in which rows of the same name differ most. `undefined` if names are unique or no column
+ * distinguishes them.
+ */
 export function tellingColumn(table: ReportTable): ReportColumn | undefined {
   const name = nameColumn(table);
   if (name === undefined) return undefined;
@@ -170,10 +174,10 @@ export function tellingColumn(table: ReportTable): ReportColumn | undefined {
   return found;
 }
 
-/** Frames of a stack that belong to frameworks, not to the program. */
+/** Matches stack frames of frameworks instead of the program. */
 const FOREIGN_FRAME = /^(<|torch\/|nn\.Module)/;
 
-/** What a row of that column says, short enough to stand beside a name: of a stack its first frame of the program, without folders. */
+/** Returns a row's short text in that column: for a stack, its first frame of the program, without folders. */
 export function tellingText(row: ReportRow, column: ReportColumn): string {
   const cell = row[column.key];
   if (isSentence(cell)) return plainText(cell);
@@ -183,7 +187,7 @@ export function tellingText(row: ReportRow, column: ReportColumn): string {
   return own.replace(/^[^\s<]*\//, '');
 }
 
-/** A short name for each row that stays the same between two answers; rows of one name are numbered. */
+/** Returns a key for each row that is stable between responses; rows of one name are numbered. */
 export function rowKeys(table: ReportTable): ReadonlyMap<ReportRow, string> {
   const name = table.columns.find((column) => column.key === 'name');
   const words = name === undefined ? table.columns.filter(({ unit }) => unit === 'text' || unit === 'number') : [name];
@@ -201,11 +205,11 @@ export function rowKeys(table: ReportTable): ReadonlyMap<ReportRow, string> {
   );
 }
 
-/** Columns that people read: short names stand in the place of whole ones. */
+/** Returns the displayed columns: short names replace full names. */
 export const readColumns = (table: Pick<ReportTable, 'columns'>): readonly ReportColumn[] =>
   table.columns.filter((column) => column.shortOf === undefined);
 
-/** Of those, the columns in which some row has a value. */
+/** Returns the displayed columns in which some row has a value. */
 export const filledColumns = (table: ReportTable): readonly ReportColumn[] =>
   readColumns(table).filter((column) =>
     table.rows.some((row) => {

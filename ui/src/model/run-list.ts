@@ -1,4 +1,4 @@
-// run-list.ts: the run list as it is read: names without what all share, runs of one job together, rows in an order. Pure.
+// run-list.ts: the run list: names without a common folder, runs grouped by job, sorted rows. Pure.
 import { compareValues } from './cell.ts';
 import { commonFolder } from './elide.ts';
 import type { RunSummary } from './run.ts';
@@ -10,7 +10,7 @@ export interface RunSort {
   readonly descending: boolean;
 }
 
-/** Newest first, which is the order of the server. */
+/** Newest first: the order of the server. */
 export const NEWEST_FIRST: RunSort = { column: 'recorded', descending: true };
 
 const VALUES: Readonly<Record<RunColumn, (run: RunSummary) => string | number | undefined>> = {
@@ -27,39 +27,39 @@ const VALUES: Readonly<Record<RunColumn, (run: RunSummary) => string | number | 
 
 const isColumn = (text: string | undefined): text is RunColumn => text !== undefined && text in VALUES;
 
-/** `steps:desc`, as addresses hold it. */
+/** Parses `steps:desc` of an address. */
 export function parseRunSort(text: string | undefined): RunSort {
   const [column, direction] = (text ?? '').split(':');
   return isColumn(column) ? { column, descending: direction !== 'asc' } : NEWEST_FIRST;
 }
 
-/** `undefined` for the order that needs no saying. */
+/** Formats the order for an address; `undefined` for the default. */
 export function formatRunSort({ column, descending }: RunSort): string | undefined {
   const isUsual = column === NEWEST_FIRST.column && descending;
   return isUsual ? undefined : `${column}:${descending ? 'desc' : 'asc'}`;
 }
 
-/** What is not known comes last; runs that are equal keep the order that they had. */
+/** Sorts runs; unknown values come last, and equal runs keep their order. */
 export function sortRuns(runs: readonly RunSummary[], { column, descending }: RunSort): readonly RunSummary[] {
   const value = (run: RunSummary) => VALUES[column](run) ?? '';
   return [...runs].sort((a, b) => compareValues(value(a), value(b), descending));
 }
 
-/** Runs that one program wrote: the parts of a profiler's report, the cycles of one recording. */
+/** Runs of one program: files of a profiler's report, or cycles of one recording. */
 export interface Job {
-  /** Folder and the beginning that their names share. */
+  /** Folder and common start of their names. */
   readonly name: string;
   readonly runs: readonly RunSummary[];
 }
 
-/** Endings of files; runs without one are folders, each a run of its own. */
+/** File extensions; runs without one are folders, each a separate run. */
 const ENDING = /(\.(pt|trace|xplane))*\.(json|txt|prof|pb|pftrace|perfetto-trace|gz)(\.gz)?$/i;
 
 interface Parted {
   readonly run: RunSummary;
   readonly folder: string;
   readonly stem: string;
-  /** The name with its numbers left out. */
+  /** The name without its numbers. */
   readonly shape: string;
 }
 
@@ -70,13 +70,14 @@ function partedOf(run: RunSummary): Parted | undefined {
   return stem === file ? undefined : { run, folder, stem, shape: stem.replace(/\d+/g, '#') };
 }
 
-/** Whether a file's name goes on where the stem of another ends: `fit-report.txt`, `fit-report-setup.prof`. */
+/** Returns whether a file's name starts with the stem of another: `fit-report.txt`, `fit-report-setup.prof`. */
 const continues = (stem: string, base: string): boolean =>
   stem.startsWith(base) && /^[-.[]/.test(stem.slice(base.length));
 
 /**
- * The rows of the list: jobs of several runs, where their first run stands, and runs alone. A job is files of one folder
- * whose names continue the name of one of them, or differ in numbers after a dot alone.
+ * Returns the rows of the list: single runs, and jobs of several runs at the position of their first run. A job
+ * consists of files of one folder whose names start with the name of one of them, or differ only in numbers after a
+ * dot.
  */
 export function jobsOf(runs: readonly RunSummary[]): readonly (Job | RunSummary)[] {
   const byFolder = new Map<string, Parted[]>();
@@ -95,7 +96,7 @@ export function jobsOf(runs: readonly RunSummary[]): readonly (Job | RunSummary)
     const bases = new Set<string>();
     for (const { run, folder, stem, shape } of sorted) {
       const base = [...bases].find((item) => continues(stem, item));
-      // Of two files that differ in their ending alone, the first is what others continue.
+      // If two files differ only in their extension, the first one is the base.
       if (base === undefined && bases.has(stem)) continue;
       if (base === undefined) bases.add(stem);
       const isSeries = /\.[a-z]*#$/.test(shape) && (shapes.get(shape) ?? 0) > 1;
@@ -116,10 +117,10 @@ export function jobsOf(runs: readonly RunSummary[]): readonly (Job | RunSummary)
 
 export const isJob = (row: Job | RunSummary): row is Job => 'runs' in row;
 
-/** What all names begin with, whole folders only; not of a list of one. */
+/** Returns the common folder of all names; empty for a single run. */
 export const sharedFolder = (runs: readonly RunSummary[]): string => commonFolder(runs.map((run) => run.name));
 
-/** For each run the shortest end of its name, whole folders only, that no other run's name ends with. */
+/** Returns for each run the shortest end of its name, in whole folders, that is unique. */
 export function shortRunNames(runs: readonly Pick<RunSummary, 'id' | 'name'>[]): ReadonlyMap<string, string> {
   const tails = (name: string): readonly string[] => {
     const parts = name.split('/');

@@ -1,4 +1,4 @@
-// run.ts: runs as the list and the pages show them.
+// run.ts: runs in the list and on the pages.
 
 export type RunState = 'listed' | 'importing' | 'ready' | 'partial' | 'error';
 
@@ -10,7 +10,7 @@ export interface RunFault {
   readonly hint: string | undefined;
 }
 
-/** One row of the run list. What is known only after opening is `undefined` before. */
+/** A row of the run list. Fields that are only known after opening are `undefined` before. */
 export interface RunSummary {
   readonly id: string;
   readonly name: string;
@@ -20,18 +20,18 @@ export interface RunSummary {
   readonly steps: number | undefined;
   readonly stepNs: number | undefined;
   readonly durationNs: number | undefined;
-  /** Profiles that are sums without times, known once it was opened. */
+  /** Number of statistics without timestamps, once the run was opened. */
   readonly profiles: number | undefined;
   readonly recordedUnixMs: number | undefined;
   readonly bytes: number;
   readonly state: RunState;
-  /** 0..1 while importing. */
+  /** Progress while importing, 0..1. */
   readonly progress: number | undefined;
   readonly phase: string | undefined;
   readonly fault: RunFault | undefined;
 }
 
-/** How much a warning matters, the worst first. `info` asks for nothing. */
+/** Severities of warnings, worst first. `info` needs no action. */
 export const SEVERITIES = ['error', 'data-loss', 'notice', 'info'] as const;
 
 export interface RunWarning {
@@ -44,13 +44,13 @@ export interface RunWarning {
   readonly action: string | undefined;
 }
 
-/** Whether the run can fill a page or a report. */
+/** Whether a page or a report has data in the run. */
 export interface Availability {
   /** Id of the tool, or name of the report. */
   readonly id: string;
   readonly state: 'ready' | 'partial' | 'unavailable';
   readonly reason: string | undefined;
-  /** The line of code that would record it. */
+  /** The line of code that records the missing data. */
   readonly hint: string | undefined;
 }
 
@@ -64,7 +64,7 @@ export interface RunSource {
 /** The run list. */
 export interface ListedRuns {
   readonly runs: readonly RunSummary[];
-  /** Files that were recognised but cannot be read yet: how many, and the first names. */
+  /** Files of a known format that cannot be read: their number and the first names. */
   readonly notReadable: { readonly count: number; readonly files: readonly string[] } | undefined;
 }
 
@@ -75,11 +75,11 @@ export interface RunDetail {
   readonly kinds: readonly string[];
   readonly contentHash: string;
   readonly durationNs: number;
-  /** What "fit" shows. */
+  /** Range of the command "fit". */
   readonly fit: { readonly startNs: number; readonly endNs: number };
-  /** Events far outside of it, by damaged times. */
+  /** Number of events far outside of it, with damaged timestamps. */
   readonly outside: number;
-  /** Whether all slices are labels that the program set. */
+  /** Whether all slices are labels of the program. */
   readonly labelsOnly: boolean;
   readonly hosts: readonly string[];
   readonly ranks: readonly number[];

@@ -1,6 +1,9 @@
 // scale.ts: round numbers for axes. Pure.
 
-/** A step of 1, 2 or 5 times a power of ten (or of two, for bytes) that cuts `[0, max]` into about `count` pieces. */
+/**
+ * Returns a step of 1, 2 or 5 times a power of ten (or of two, for bytes) that divides `[0, max]` into about `count`
+ * parts.
+ */
 export function niceStep(max: number, count: number, binary = false): number {
   if (!(max > 0)) return 1;
   const rough = max / Math.max(1, count);
@@ -9,20 +12,20 @@ export function niceStep(max: number, count: number, binary = false): number {
   return ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
 }
 
-/** Ticks from 0 to the first one at or above `max`. */
+/** Returns ticks from 0 to the first one at or above `max`. */
 export function ticksTo(max: number, count: number, binary = false): readonly number[] {
   const step = niceStep(max, count, binary);
   const last = Math.max(1, Math.ceil(max / step - 1e-9));
   return Array.from({ length: last + 1 }, (_, at) => at * step);
 }
 
-/** A bar that is this many times as long as the next one flattens the others. */
+/** A bar this many times as long as the next one flattens the others. */
 const FLATTENING = 2.5;
 
 /**
- * How far an axis must reach so that the usual values can be read: the largest value, but for the few (two, one among
- * fewer than eight, none among two; one in a hundred of many) that stand more than {@link FLATTENING} times above the
- * next one. Pure.
+ * Returns the axis limit at which usual values are readable: the largest value without a few outliers (two; one of
+ * fewer than eight values, none of two; one in a hundred of many) that are more than {@link FLATTENING} times the next
+ * one. Pure.
  */
 export function robustTop(values: readonly number[]): number {
   const falling = [...values].sort((a, b) => b - a);
@@ -38,7 +41,7 @@ export function robustTop(values: readonly number[]): number {
 
 const BAR_TICKS = 4;
 
-/** The axis of a bar chart, and which bars reach beyond it. Pure. */
+/** Returns the axis of a bar chart, and which bars exceed it. Pure. */
 export function barScale(
   values: readonly number[],
   how: { readonly cutsTall?: boolean; readonly binary?: boolean } = {},
@@ -48,13 +51,13 @@ export function barScale(
   return { ticks, top, isCut: values.map((value) => value > top * (1 + 1e-9)) };
 }
 
-/** Puts `items` into at most `most` groups of neighbours of equal size. */
+/** Divides `items` into at most `most` groups of neighbours of equal size. */
 export function bucketed<T>(items: readonly T[], most: number): readonly (readonly T[])[] {
   const size = Math.max(1, Math.ceil(items.length / Math.max(1, most)));
   return Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
 }
 
-/** The middle of the values; of an even number the mean of the two. */
+/** Returns the median; for an even number of values, the mean of the middle two. */
 export function median(values: readonly number[]): number | undefined {
   if (values.length === 0) return undefined;
   const sorted = [...values].sort((a, b) => a - b);
@@ -62,7 +65,7 @@ export function median(values: readonly number[]): number | undefined {
   return sorted.length % 2 === 1 ? high : ((sorted[(sorted.length >> 1) - 1] ?? 0) + high) / 2;
 }
 
-/** Powers of `base` (of ten: each; of two: as few as make sense) that enclose the values, which are above zero. */
+/** Returns powers of `base` (each for ten, a few for two) that enclose the values, which must be positive. */
 export function powersBetween(values: readonly number[], base: 2 | 10): readonly number[] {
   const logs = values.filter((value) => value > 0).map((value) => Math.log(value) / Math.log(base));
   if (logs.length === 0) return [1, base];

@@ -1,4 +1,4 @@
-// search-list.ts: what the search field lists for a text: pages, steps, events by name, tracks and runs. Pure.
+// search-list.ts: the entries of the search field for a text: pages, steps, events by name, tracks and runs. Pure.
 import { formatCount, plural } from '../base/format.ts';
 import type { Tool } from './generated.ts';
 import type { Step } from './run.ts';
@@ -21,7 +21,7 @@ export interface SearchEntry {
 
 export interface SearchSources {
   readonly text: string;
-  /** Pages that can be opened. */
+  /** Available pages. */
   readonly tools: readonly Tool[];
   readonly runs: readonly { readonly id: string; readonly name: string }[];
   readonly steps: readonly Step[];
@@ -33,15 +33,15 @@ export interface SearchSources {
     readonly count: number;
     readonly first: number;
   }[];
-  /** How many distinct names match. */
+  /** Number of distinct matching names. */
   readonly nameCount: number;
-  /** Matches by track, as the timeline counted them. */
+  /** Number of matches by track, as counted by the timeline. */
   readonly byTrack: readonly (readonly [number, number])[];
 }
 
 const MOST = { pages: 5, steps: 3, names: 8, tracks: 5, runs: 4 } as const;
 
-/** Beginnings first, then words that begin so, then the rest; `undefined`: not found. */
+/** Ranks a match: starts of the text first, then starts of words, then the rest; `undefined`: no match. */
 function rankOf(text: string, wanted: string): number | undefined {
   const lower = text.toLowerCase();
   const at = lower.indexOf(wanted);
@@ -67,7 +67,7 @@ function best<T>(
     .map(({ item }) => item);
 }
 
-/** The step that is meant by `12`, `step 12` or `#12`. */
+/** Returns the steps for `12`, `step 12` or `#12`. */
 function stepsOf(text: string, steps: readonly Step[]): readonly number[] {
   const found = /^(?:step\s*|#)?(\d+)$/i.exec(text);
   const digits = found?.[1];
@@ -76,7 +76,7 @@ function stepsOf(text: string, steps: readonly Step[]): readonly number[] {
   return numbers.sort((a, b) => a - b).slice(0, MOST.steps);
 }
 
-/** The entries in their order, group by group. */
+/** Returns the entries in order, group by group. */
 export function searchEntries(sources: SearchSources): readonly SearchEntry[] {
   const text = sources.text.trim();
   if (text === '') return [];

@@ -1,4 +1,4 @@
-// sentence.ts: a sentence of a report in parts: text, values with units, lines of code, and what each leads to. Pure.
+// sentence.ts: a sentence of a report in parts: text, values with units, lines of code, and their links. Pure.
 import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
 
 /** The target of a part of a sentence. */
@@ -18,7 +18,7 @@ export interface SentencePart {
   /** The number in the text, before rounding. */
   readonly value?: number | undefined;
   readonly unit?: string | undefined;
-  /** Of a value, the evidence behind it; of text, the subject of the sentence. */
+  /** For a value, its evidence; for text, the subject of the sentence. */
   readonly link?: SentenceLink | undefined;
   /** The text is a line of code for the user's program. */
   readonly isCode?: boolean | undefined;
@@ -52,7 +52,7 @@ function linkOf(value: Json): SentenceLink | undefined {
   return page === undefined ? undefined : { kind: 'page', id: page };
 }
 
-/** Reads the parts of a sentence; parts of the wrong shape are left out. */
+/** Parses a sentence; parts of the wrong shape are omitted. */
 export const sentenceOf = (body: Json): Sentence => ({
   parts: asArray(body).flatMap((item): readonly SentencePart[] => {
     const fields = asObject(item);
@@ -70,18 +70,18 @@ export const sentenceOf = (body: Json): Sentence => ({
   }),
 });
 
-/** A sentence without values. */
+/** Creates a sentence without values. */
 export const textSentence = (text: string): Sentence => ({ parts: text === '' ? [] : [{ text }] });
 
 export const plainText = ({ parts }: Sentence): string => parts.map(({ text }) => text).join('');
 
-/** The line of code that a sentence gives, and the text before it. */
+/** Returns the line of code in a sentence, and the text before it. */
 export function codeIn({ parts }: Sentence): { readonly before: string; readonly code: string } | undefined {
   const at = parts.findIndex(({ isCode }) => isCode === true);
   const code = parts[at]?.text;
   return code === undefined ? undefined : { before: plainText({ parts: parts.slice(0, at) }), code };
 }
 
-/** Whether the text of a sentence names a figure or a table as its subject. */
+/** Returns whether the text of a sentence links to a figure or a table as its subject. */
 export const isAbout = ({ parts }: Sentence, matches: (link: SentenceLink) => boolean): boolean =>
   parts.some(({ value, link }) => value === undefined && link !== undefined && matches(link));

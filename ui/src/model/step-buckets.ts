@@ -1,14 +1,14 @@
-// step-buckets.ts: the buckets that a step's time is divided into: labels, order and colours.
+// step-buckets.ts: the buckets of a step's time: labels, order and colours.
 import type { ReportColumn } from './report.ts';
 
 export interface StepBucket {
   readonly id: string;
   readonly label: string;
-  /** Number of the slice kind whose colour it has; `undefined`: nothing ran. */
+  /** Slice kind with the same colour; `undefined`: idle. */
   readonly kind: number | undefined;
 }
 
-/** The buckets that add up to a step, in the order in which they are stacked. */
+/** The buckets that add up to a step, in stacking order. */
 export const BUCKETS: readonly StepBucket[] = [
   { id: 'compute', label: 'compute', kind: 1 },
   { id: 'exposed_communication', label: 'exposed communication', kind: 6 },
@@ -25,11 +25,11 @@ const wordOf = (key: string): string => key.replace(/_ns$/, '');
 
 export const bucketOf = (key: string): StepBucket | undefined => BUCKETS.find((part) => part.id === wordOf(key));
 
-/** CSS colour of a part; what is not known looks like "other". */
+/** Returns the CSS colour of a bucket; an unknown bucket has the colour of "other". */
 export const bucketColour = (part: StepBucket | undefined): string =>
   part === undefined ? 'var(--ss-kind-0)' : part.kind === undefined ? 'var(--ss-idle)' : `var(--ss-kind-${part.kind})`;
 
-/** The columns of a table that are parts of a whole, in stacking order. */
+/** Returns the columns of a table that are parts of a whole, in stacking order. */
 export const partColumns = (
   columns: readonly ReportColumn[],
 ): readonly { readonly column: ReportColumn; readonly part: StepBucket }[] =>
@@ -38,10 +38,10 @@ export const partColumns = (
     return column === undefined ? [] : [{ column, part }];
   });
 
-/** Colours that stay apart, for things that have no colour of their own. */
+/** Slice kinds with distinguishable colours, for series without their own colour. */
 const SERIES = [1, 5, 6, 3, 8, 2, 4, 9] as const;
 
-/** The kind of slices whose colour it is. */
+/** Returns the slice kind whose colour a series uses. */
 export const seriesKind = (at: number): number => SERIES[Math.max(0, at) % SERIES.length] ?? 0;
 
 export const seriesColour = (at: number): string => `var(--ss-kind-${seriesKind(at)})`;

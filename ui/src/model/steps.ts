@@ -1,17 +1,17 @@
-// steps.ts: steps as the timeline shows them: a lane per rank, and spans over all ranks to go through. Pure.
+// steps.ts: steps on the timeline: a lane per rank, and spans over all ranks for navigation. Pure.
 import type { Step } from './run.ts';
 import type { Track } from './track.ts';
 
 /** The steps of one rank, in time order. */
 export interface StepLane {
   readonly key: string;
-  /** Empty where there is one lane only. */
+  /** Label; empty if there is only one lane. */
   readonly label: string;
   readonly rank: number | undefined;
   readonly steps: readonly Step[];
 }
 
-/** A step on all lanes: from its first start to its last end. */
+/** A step on all lanes: from its earliest start to its latest end. */
 export interface StepSpan {
   readonly n: number;
   readonly startNs: number;
@@ -28,7 +28,7 @@ function groupBy<T>(items: readonly T[], key: (item: T) => string): ReadonlyMap<
   return groups;
 }
 
-/** Whether steps of different tracks lie over each other. `steps` are in time order. */
+/** Returns whether steps of different tracks overlap. `steps` are in time order. */
 function overlap(steps: readonly Step[]): boolean {
   let last: Step | undefined;
   for (const step of steps) {
@@ -39,8 +39,8 @@ function overlap(steps: readonly Step[]): boolean {
 }
 
 /**
- * Splits steps by rank; where none has a rank, by host. Steps of one rank that lie over each other on different tracks
- * get a lane per track.
+ * Splits steps by rank, or by host if no step has a rank. If steps of one rank overlap on different tracks, each track
+ * gets a lane.
  */
 export function stepLanes(
   steps: readonly Step[],
@@ -68,7 +68,7 @@ export function stepLanes(
   return lanes.length === 1 && only !== undefined ? [{ ...only, label: '' }] : lanes;
 }
 
-/** Steps of all lanes by number, in time order. A number that a lane repeats is another step. */
+/** Returns the steps of all lanes by number, in time order. A number that repeats on a lane is another step. */
 export function stepSpans(lanes: readonly StepLane[]): readonly StepSpan[] {
   const spans = new Map<string, { n: number; startNs: number; endNs: number }>();
   for (const lane of lanes) {
@@ -87,7 +87,7 @@ export function stepSpans(lanes: readonly StepLane[]): readonly StepSpan[] {
   return [...spans.values()].sort((a, b) => a.startNs - b.startNs || a.endNs - b.endNs);
 }
 
-/** The step around a time; between steps the last one before it, at the start the first one. */
+/** Returns the step that contains a time; between steps the previous one, before all steps the first one. */
 export function stepAt(spans: readonly StepSpan[], timeNs: number): StepSpan | undefined {
   let found: StepSpan | undefined;
   for (const span of spans) {
@@ -98,12 +98,12 @@ export function stepAt(spans: readonly StepSpan[], timeNs: number): StepSpan | u
   return found ?? spans[0];
 }
 
-/** Where a lane is drawn below the ruler. */
+/** Position of a lane below the ruler. */
 export interface PlacedStepLane {
   readonly lane: StepLane;
   readonly topPx: number;
   readonly heightPx: number;
-  /** Whether step numbers and the name of the lane fit. */
+  /** Whether step numbers and the lane's name fit. */
   readonly labelled: boolean;
 }
 
@@ -114,8 +114,8 @@ const MOST_LANES = 16;
 const THIN_TOTAL_PX = 48;
 
 /**
- * Places step lanes in at most 78 pixels. Up to four have labels; of up to sixteen only `reference` has; beyond that only
- * `reference` is shown.
+ * Places step lanes in at most 78 pixels. Up to four lanes have labels; of up to sixteen lanes only `reference` has a
+ * label; of more lanes only `reference` is shown.
  */
 export function placeStepLanes(lanes: readonly StepLane[], reference: string | undefined): readonly PlacedStepLane[] {
   const chosen = lanes.find((lane) => lane.key === reference) ?? lanes[0];

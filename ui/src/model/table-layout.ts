@@ -1,33 +1,33 @@
-// table-layout.ts: which columns of a table are shown, and how wide they are. Pure.
+// table-layout.ts: visible columns of a table and their widths. Pure.
 
 export interface LayoutColumn {
   readonly id: string;
-  /** As wide as its words need; `undefined`: as the style sheet says. */
+  /** Width that its text needs; `undefined`: the style sheet's width. */
   readonly widthPx?: number | undefined;
-  /** What a row is called: always shown, and given the width that is left. */
+  /** The column that names the row: always visible; gets the remaining width. */
   readonly pinned?: boolean | undefined;
 }
 
-/** What the user changed of a table; remembered by the browser. */
+/** The user's changes of a table; stored in the browser. */
 export interface TableLayout {
   readonly widths: Readonly<Record<string, number>>;
-  /** Columns that were switched on or off by hand. */
+  /** Columns that the user switched on or off. */
   readonly shown: Readonly<Record<string, boolean>>;
 }
 
 export const NO_LAYOUT: TableLayout = { widths: {}, shown: {} };
 
 export const MIN_COLUMN_PX = 48;
-/** Shown in every case, however narrow the table is. */
+/** Minimum number of visible columns, however narrow the table is. */
 const LEAST_COLUMNS = 2;
 
-/** Width of a column: as dragged, else as its words need. */
+/** Returns the width of a column: as dragged, else as its text needs. */
 export const widthOfColumn = (column: LayoutColumn, layout: TableLayout): number | undefined =>
   layout.widths[column.id] ?? column.widthPx;
 
 /**
- * Ids of the columns to show: what the user chose, what the table is sorted by, and of the others, in their order, as
- * many as fit into `roomPx` after the name. `roomPx` 0: not measured yet, all of them.
+ * Returns the ids of the visible columns: the user's choice, the sort column, and as many others in order as fit into
+ * `roomPx` after the name. `roomPx` 0: not measured yet, all columns.
  */
 export function shownColumns(
   columns: readonly LayoutColumn[],
@@ -55,7 +55,7 @@ export function shownColumns(
   return shown;
 }
 
-/** What the browser remembered; anything of another shape is dropped. */
+/** Parses stored layouts; drops values of another shape. */
 export function parseLayouts(text: string | undefined): Readonly<Record<string, TableLayout>> {
   const isRecord = (value: unknown): value is Record<string, unknown> =>
     typeof value === 'object' && value !== null && !Array.isArray(value);

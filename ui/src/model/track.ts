@@ -1,21 +1,21 @@
-// track.ts: tracks and the tree they are shown in.
+// track.ts: tracks and their tree.
 
 export type TrackKind = 'group' | 'slices' | 'counter' | 'instant';
 
 /** A named row of events. */
 export interface Track {
   readonly id: number;
-  /** Stable for the same content of the file; what addresses hold. */
+  /** Stable for the same content of the file; used in addresses. */
   readonly key: string;
   readonly parent: number | undefined;
   readonly name: string;
-  /** The file's own name, where another one is shown. */
+  /** The file's own name, if another one is shown. */
   readonly recordedName?: string | undefined;
   readonly kind: TrackKind;
   /** `group`, `thread`, `queue`, `async`, `steps`, `counter`. */
   readonly role: string;
   readonly rows: number;
-  /** How many of `rows`, at the end, hold events that overlap without nesting. */
+  /** Number of rows at the end of `rows` with events that overlap without nesting. */
   readonly overlapRows: number;
   readonly events: number;
   readonly busyNs: number | undefined;
@@ -32,7 +32,7 @@ export interface Track {
   readonly hidden: boolean;
 }
 
-/** How tracks are put into groups. */
+/** Groupings of tracks. */
 export const GROUPINGS = [
   { id: 'host', label: 'host > process' },
   { id: 'device', label: 'device > stream' },
@@ -43,9 +43,9 @@ export const GROUPINGS = [
 
 export type Grouping = (typeof GROUPINGS)[number]['id'];
 
-/** A node of the shown tree: a track, or a group that only this grouping knows. */
+/** A node of the tree: a track, or a group of the current grouping. */
 export interface TrackNode {
-  /** The track's key, or `@device/0` and the like for groups made here. */
+  /** The track's key, or a key such as `@device/0` for a group of the grouping. */
   readonly key: string;
   readonly name: string;
   readonly track: Track | undefined;
@@ -62,10 +62,10 @@ const leafNode = (track: Track): TrackNode => ({
   leaves: track.kind === 'group' ? [] : [track],
 });
 
-/** Whether a track shows what a device does. */
+/** Returns whether a track shows device work. */
 export const isDeviceWork = (track: Track): boolean => track.role === 'queue';
 
-/** Device work stands before host threads, at each level; else the order stays. */
+/** Moves device work before host threads on each level; otherwise keeps the order. */
 function devicesFirst(nodes: readonly TrackNode[]): readonly TrackNode[] {
   const isOfDevice = (node: TrackNode) =>
     node.leaves.some((leaf) => isDeviceWork(leaf) || (leaf.role === 'steps' && leaf.device !== undefined));
@@ -74,7 +74,7 @@ function devicesFirst(nodes: readonly TrackNode[]): readonly TrackNode[] {
   );
 }
 
-/** The file's own tree, in the server's display order. Tracks whose parent is missing stand at the top. */
+/** Returns the file's own tree in the server's display order. Tracks with a missing parent are roots. */
 function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
   const known = new Set(tracks.map((track) => track.id));
   const byParent = new Map<number | undefined, Track[]>();
@@ -98,7 +98,7 @@ function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
   return (byParent.get(undefined) ?? []).map(build);
 }
 
-/** Groups in order of first appearance, `last` at the end. */
+/** Groups in order of first appearance, with `last` at the end. */
 function groupBy(
   tracks: readonly Track[],
   place: (track: Track) => readonly [string, string],
@@ -121,7 +121,7 @@ function groupBy(
   return [...nodes.filter((node) => node.key !== `@${last}`), ...nodes.filter((node) => node.key === `@${last}`)];
 }
 
-/** The tree for one way of grouping. Groups without events below them are left out. */
+/** Returns the tree of a grouping, without groups that have no events. */
 export function trackTree(tracks: readonly Track[], grouping: Grouping): readonly TrackNode[] {
   const leaves = tracks.filter((track) => track.kind !== 'group');
   const prune = (nodes: readonly TrackNode[]): readonly TrackNode[] =>
@@ -152,8 +152,8 @@ export function trackTree(tracks: readonly Track[], grouping: Grouping): readonl
 }
 
 /**
- * The name of a thread or process as people read it. Files without names have numbers only: `851` is a process,
- * `851/852` a thread of it.
+ * Returns the displayed name of a thread or process. Files without names have numbers only: `851` is a process,
+ * `851/852` one of its threads.
  */
 export function readableName(name: string, kind: TrackKind, pid: number | undefined, tid: number | undefined): string {
   if (kind === 'group') return pid !== undefined && name === String(pid) ? `process ${name}` : name;
@@ -163,8 +163,8 @@ export function readableName(name: string, kind: TrackKind, pid: number | undefi
 }
 
 /**
- * XSpace calls the host of every run `/host:CPU`. Those who know the name see it; in a run that only our Rust recorder
- * wrote it is the program.
+ * Renames the host track if a run was written by our Rust recorder only: XSpace names every host `/host:CPU`, but there
+ * it is the program. Other runs keep the name, which their users know.
  */
 export function withHostNames(tracks: readonly Track[], kinds: readonly string[]): readonly Track[] {
   if (kinds.length === 0 || kinds.some((kind) => kind !== 'Rust')) return tracks;
@@ -175,12 +175,12 @@ export function withHostNames(tracks: readonly Track[], kinds: readonly string[]
   );
 }
 
-/** Ids of threads as pthreads and XLA write them: longer than any that Linux counts, or negative. */
+/** Matches handles of threads as pthreads and XLA write them: longer than any Linux thread id, or negative. */
 const HANDLE = /^(.+?)[/ ](-\d+|\d{9,})$/;
 
 /**
- * Threads without their handles, which say nothing and are too long to be read: `tf_XLAEigen/-7156462672528372424` is
- * `tf_XLAEigen`, and several of one process are counted.
+ * Removes handles from thread names, which are meaningless and long: `tf_XLAEigen/-7156462672528372424` becomes
+ * `tf_XLAEigen`. Several threads of one process are numbered.
  */
 export function withoutHandles(tracks: readonly Track[]): readonly Track[] {
   const shortOf = (track: Track) => (track.role === 'thread' ? HANDLE.exec(track.name)?.[1] : undefined);
@@ -201,7 +201,7 @@ export function withoutHandles(tracks: readonly Track[]): readonly Track[] {
   });
 }
 
-/** Names from the top down to each track, joined, for the filter: `host-0 > python > stream 7`. */
+/** Returns the joined names from the root to each track, for the filter: `host-0 > python > stream 7`. */
 export function trackPaths(tracks: readonly Track[]): ReadonlyMap<number, string> {
   const byId = new Map(tracks.map((track) => [track.id, track]));
   const paths = new Map<number, string>();

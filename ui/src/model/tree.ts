@@ -1,28 +1,28 @@
-// tree.ts: rows that hold other rows. Which are in sight, in which order: pure, and quick for many thousands.
+// tree.ts: expandable rows, and the order of visible rows. Pure, and fast for many thousands of rows.
 import { cellValue, compareValues } from './cell.ts';
 import type { Filter } from './filter.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 
-/** What a row of a tree is. `why` says in words that there is nothing to show. */
+/** Type of a row. `why` is a row that explains why there is nothing to show. */
 export type Level = 'program' | 'category' | 'group' | 'op' | 'instruction' | 'action' | 'function' | 'why';
 
 export interface TreeNode {
-  /** Stays the same between two answers; tells rows apart. */
+  /** Unique id, stable between responses. */
   readonly id: string;
   readonly row: ReportRow;
   readonly level: Level;
-  /** `undefined`: it has none, or they must be asked for. */
+  /** Children; `undefined`: none, or they must be fetched. */
   readonly kids: readonly TreeNode[] | (() => readonly TreeNode[]) | undefined;
-  /** Whether it opens, into `kids` or into what is asked for then. */
+  /** Whether the row can be expanded, into `kids` or fetched children. */
   readonly opens: boolean;
   readonly openAtFirst: boolean;
-  /** Said behind the name. */
+  /** Text after the name. */
   readonly mark?: string;
-  /** Of a mark: what it means. */
+  /** Tooltip of the mark. */
   readonly markTitle?: string;
 }
 
-/** A row in sight. */
+/** A visible row. */
 export interface Placed {
   readonly node: TreeNode;
   readonly depth: number;
@@ -35,7 +35,7 @@ export interface Ordering {
 }
 
 function sorted(nodes: readonly TreeNode[], order: Ordering | undefined): readonly TreeNode[] {
-  // The parts of one operation are in the program's order: none has a time.
+  // The instructions of an operation keep the program's order: they have no times.
   if (order === undefined || nodes.length < 2 || nodes[0]?.level === 'instruction') return nodes;
   const values = nodes.map((node) => ({ node, value: cellValue(node.row[order.key]) }));
   values.sort((a, b) => compareValues(a.value, b.value, order.descending));
@@ -44,26 +44,26 @@ function sorted(nodes: readonly TreeNode[], order: Ordering | undefined): readon
 
 export interface Sight {
   readonly isOpen: (node: TreeNode) => boolean;
-  /** What was asked for of a node that opens without `kids`. */
+  /** Fetched children of a node that has no `kids`. */
   readonly asked?: (node: TreeNode) => readonly TreeNode[] | undefined;
   readonly order?: Ordering | undefined;
-  /** With one, the way to every row that passes is open, as far as it is known without asking. */
+  /** With a filter, the ancestors of every matching row are expanded, as far as known without a request. */
   readonly matches?: Filter | undefined;
   readonly wordsOf?: (row: ReportRow) => string;
 }
 
-/** The rows in sight, parents before their children. */
+/** Returns the visible rows, parents before their children. */
 export function inSight(roots: readonly TreeNode[], sight: Sight): readonly Placed[] {
   const out: Placed[] = [];
   const { matches, wordsOf } = sight;
-  /** Nodes on the way to a row that passes, or below one. */
+  /** Nodes that match, and their ancestors and descendants. */
   const passing = new Map<TreeNode, boolean>();
   const passes = (node: TreeNode): boolean => {
     if (matches === undefined || wordsOf === undefined) return true;
     const known = passing.get(node);
     if (known !== undefined) return known;
     const kids = typeof node.kids === 'function' ? undefined : node.kids;
-    // Every child is looked at: which of them pass is asked again when they are placed.
+    // Tests every child: the placement needs the result of each.
     const below = (kids ?? []).filter(passes).length > 0;
     const result = below || (isRow(node) && matches(wordsOf(node.row)));
     passing.set(node, result);
@@ -82,13 +82,13 @@ export function inSight(roots: readonly TreeNode[], sight: Sight): readonly Plac
   return out;
 }
 
-/** Programs and categories are passed through: the rows below them are what is looked for. */
+/** Returns whether the filter applies to a node: programs and categories only contain rows. */
 const isRow = (node: TreeNode): boolean => node.level !== 'program' && node.level !== 'category';
 
 /** Columns whose values add up. */
 const SUMS = ['count', 'total_ns', 'self_ns', 'share', 'device_total_ns', 'device_self_ns', 'wasted_ns'] as const;
 
-/** What several rows come to. What does not add up and is not the same for all stays empty. */
+/** Returns the sum of several rows. Columns that do not add up and differ are empty. */
 export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow = {}): ReportRow {
   const sum: Record<string, ReportRow[string]> = { ...extra, name };
   for (const key of SUMS) {
@@ -102,7 +102,7 @@ export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow
   const count = numberAt(sum, 'count') ?? 0;
   const total = numberAt(sum, 'total_ns');
   if (count > 0 && total !== undefined) sum['mean_ns'] = total / count;
-  // Of the rows that know it, by their own times: what `wasted_ns` leaves.
+  // Only rows with a utilisation count, weighted by self time: `wasted_ns` is the unused rest.
   let own = 0;
   let used = 0;
   for (const row of rows) {
@@ -116,10 +116,10 @@ export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow
   return sum;
 }
 
-/** `fusion.12` and `fusion.12.clone.3` are `fusion`: compilers number what they make. */
+/** Removes the numbers that compilers append: `fusion.12` and `fusion.12.clone.3` become `fusion`. */
 export const baseName = (name: string): string => name.replace(/(?:\.(?:\d+|clone|remat\d*))+$/, '') || name;
 
-/** Rows of the same key, in the order in which keys come first. */
+/** Groups rows by key, in the order of first appearance. */
 function groupBy(rows: readonly ReportRow[], key: (row: ReportRow) => string): ReadonlyMap<string, ReportRow[]> {
   const groups = new Map<string, ReportRow[]>();
   for (const row of rows) {
@@ -131,10 +131,10 @@ function groupBy(rows: readonly ReportRow[], key: (row: ReportRow) => string): R
   return groups;
 }
 
-/** A short name for the node at a path. */
+/** Returns a short id for the node at a path. */
 export type IdOf = (path: string) => string;
 
-/** Operations of the same name but for their number, of the same shapes and category: what a compiler repeats. */
+/** Key of operations that differ only in their number: same base name, shapes and category. */
 const duplicateKey = (row: ReportRow): string =>
   [
     baseName(textAt(row, 'name') ?? ''),
@@ -147,15 +147,15 @@ const duplicateKey = (row: ReportRow): string =>
 const isFusion = (row: ReportRow): boolean => /fusion/.test(textAt(row, 'category') ?? '');
 
 export interface OpTreeOptions {
-  /** Program > category > operation; else operations alone. */
+  /** Program > category > operation; else only operations. */
   readonly levels: boolean;
-  /** Put together what differs in its number alone. */
+  /** Merge operations that differ only in their number. */
   readonly groups: boolean;
   readonly keys: ReadonlyMap<ReportRow, string>;
   readonly idOf: IdOf;
 }
 
-/** The operations of a report as a tree. */
+/** Returns the operations of a report as a tree. */
 export function opTree(table: ReportTable, options: OpTreeOptions): readonly TreeNode[] {
   const { keys, idOf } = options;
   const leaf = (row: ReportRow): TreeNode => ({
@@ -196,7 +196,7 @@ export function opTree(table: ReportTable, options: OpTreeOptions): readonly Tre
       opens: true,
       openAtFirst: true,
     }));
-  // Where no operation has a program, there is no such level.
+  // Omits the level if no operation has a program.
   const programs = groupBy(table.rows, (row) => textAt(row, 'program') ?? '');
   if (programs.size === 1 && programs.has('')) return categories(table.rows, '');
   return [...programs].map(([name, members]) => ({

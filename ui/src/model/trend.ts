@@ -3,7 +3,7 @@ import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts'
 import type { ReportTable } from './report.ts';
 import { median } from './scale.ts';
 
-/** A step, or a few neighbours together. */
+/** A step, or several merged neighbours. */
 export interface TrendBar {
   readonly from: number;
   readonly to: number;
@@ -17,7 +17,7 @@ export interface TrendBar {
 
 export interface Trend {
   readonly steps: number;
-  /** The name that stands for steps, when nobody marked any. */
+  /** Name that was used to derive steps, if the program marked none. */
   readonly derivedFrom: string | undefined;
   readonly bars: readonly TrendBar[];
 }
@@ -66,8 +66,9 @@ export const trendTable = (trend: Trend): ReportTable => ({
 });
 
 /**
- * How the median step of the second half compares with that of the first, when the first step, which warms up, is left
- * out. `undefined`: too few steps, or nothing to compare with. Pure.
+ * Returns the relative change from the median step of the first half to that of the second, without the first step
+ * (warm-up).
+ * `undefined`: too few steps, or a median of zero. Pure.
  */
 export function driftOf(trend: Trend): number | undefined {
   const times = trend.bars.slice(1).map((bar) => bar.totalNs / bar.steps);

@@ -1,4 +1,4 @@
-// viewport.ts: maps run time to CSS pixels. Pure; knows no DOM and no trace.
+// viewport.ts: maps run time to CSS pixels. Pure; independent of DOM and trace.
 
 /** A half-open window of time in nanoseconds from the run's start; exact below 2^53. */
 export interface TimeRange {
@@ -11,15 +11,15 @@ export interface Viewport extends TimeRange {
   readonly widthPx: number;
 }
 
-/** Nothing shorter than this can be shown. */
+/** Shortest possible window. */
 export const SHORTEST_NS = 10;
 
-/** How far past the run's ends a window may reach, as a share of the run. */
+/** How far a window may extend past the run's ends, as a share of the run. */
 export const SLACK = 0.02;
 
 export const lengthOf = (range: TimeRange): number => range.endNs - range.startNs;
 
-/** Subtract first: the difference is exact, so panning a ten-hour trace does not jitter. */
+/** Converts a time to pixels. Subtracts first: the difference is exact, so panning a ten-hour trace does not jitter. */
 export function pxFromTime(view: Viewport, timeNs: number): number {
   return ((timeNs - view.startNs) * view.widthPx) / (view.endNs - view.startNs);
 }
@@ -28,14 +28,14 @@ export function timeFromPx(view: Viewport, px: number): number {
   return view.startNs + (px * (view.endNs - view.startNs)) / view.widthPx;
 }
 
-/** Keeps a window within the run plus slack, and no shorter than [`SHORTEST_NS`]; its length survives where it can. */
+/** Limits a window to the run plus slack, and to at least [`SHORTEST_NS`]; keeps its length if possible. */
 export function clampRange(range: TimeRange, bounds: TimeRange): TimeRange {
   return clampWithin(range, bounds, 0);
 }
 
 /**
- * As `clampRange`, but the window may hang over an end of the run by half its length: one press of D must move a
- * window that shows the whole run, too, and what lies at the very end can be brought to the middle.
+ * Like `clampRange`, but the window may extend past an end of the run by half its length. Therefore D moves a window
+ * that shows the whole run, and the very end can be centred.
  */
 export function clampPan(range: TimeRange, bounds: TimeRange): TimeRange {
   return clampWithin(range, bounds, lengthOf(range) / 2);
@@ -55,7 +55,7 @@ function clampWithin(range: TimeRange, bounds: TimeRange, overhangNs: number): T
   return { startNs, endNs: startNs + length };
 }
 
-/** Scales the window by `factor` (below 1: closer) around `anchorNs`, which keeps its place on the screen. */
+/** Scales the window by `factor` (below 1: zoom in) around `anchorNs`, which keeps its screen position. */
 export function zoomRange(range: TimeRange, factor: number, anchorNs: number, bounds: TimeRange): TimeRange {
   const length = lengthOf(range);
   const longest = lengthOf(bounds) * (1 + 2 * SLACK);
@@ -71,20 +71,20 @@ export function panRange(range: TimeRange, share: number, bounds: TimeRange): Ti
   return clampPan({ startNs: range.startNs + byNs, endNs: range.endNs + byNs }, bounds);
 }
 
-/** The window in which `[startNs, endNs)` fills `share` of the width, in the middle. */
+/** Returns the window in which `[startNs, endNs)` fills `share` of the width, centred. */
 export function fitRange(startNs: number, endNs: number, share: number, bounds: TimeRange): TimeRange {
   const length = Math.max((endNs - startNs) / share, SHORTEST_NS);
   const middle = (startNs + endNs) / 2;
   return clampRange({ startNs: middle - length / 2, endNs: middle + length / 2 }, bounds);
 }
 
-/** The window of the same length with `middleNs` at its centre. */
+/** Returns the window of the same length centred at `middleNs`. */
 export function centreRange(range: TimeRange, middleNs: number, bounds: TimeRange): TimeRange {
   const half = lengthOf(range) / 2;
   return clampRange({ startNs: middleNs - half, endNs: middleNs + half }, bounds);
 }
 
-/** Moves the window only as far as needed to show `[startNs, endNs)`; zooms out when it does not fit. */
+/** Moves the window only as far as needed to show `[startNs, endNs)`; zooms out if it does not fit. */
 export function revealRange(range: TimeRange, startNs: number, endNs: number, bounds: TimeRange): TimeRange {
   const length = lengthOf(range);
   if (startNs >= range.startNs && endNs <= range.endNs) return range;
@@ -92,13 +92,13 @@ export function revealRange(range: TimeRange, startNs: number, endNs: number, bo
   return centreRange(range, (startNs + endNs) / 2, bounds);
 }
 
-/** Part of the way from one window to another; 0..1. Lengths move on a logarithmic scale so that zooming feels even. */
+/** Interpolates between two windows; `share` is 0..1. Lengths use a logarithmic scale so that zooming feels even. */
 export function between(from: TimeRange, to: TimeRange, share: number): TimeRange {
   if (share >= 1) return to;
   const a = lengthOf(from);
   const b = lengthOf(to);
   const length = a * (b / a) ** share;
-  // The point that stays fixed between both windows, if there is one, stays fixed on the way as well.
+  // A point that is fixed in both windows stays fixed in between.
   const done = a === b ? share : (length - a) / (b - a);
   const startNs = from.startNs + (to.startNs - from.startNs) * done;
   return { startNs, endNs: startNs + length };

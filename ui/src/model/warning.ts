@@ -1,16 +1,16 @@
-// warning.ts: what the rail says of the warnings of a run. Pure.
+// warning.ts: the rail's badge for the warnings of a run. Pure.
 import { plural } from '../base/format.ts';
 import type { RunWarning } from './run.ts';
 
 export interface WarningBadge {
   readonly text: string;
-  /** What fits into the narrow rail; empty where nothing is counted. */
+  /** Text that fits into the narrow rail; empty if nothing is counted. */
   readonly short: string;
-  /** Something is missing or could not be read. */
+  /** Data is missing or could not be read. */
   readonly isLoud: boolean;
 }
 
-/** Losses count first, else notices. What is normal in such a trace is listed and not counted. */
+/** Counts losses, else notices. Normal properties of a trace are listed without a count. */
 export function badgeOf(warnings: readonly RunWarning[]): WarningBadge | undefined {
   if (warnings.length === 0) return undefined;
   const count = (...severities: readonly RunWarning['severity'][]) =>
