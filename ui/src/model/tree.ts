@@ -102,7 +102,7 @@ export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow
   const count = numberAt(sum, 'count') ?? 0;
   const total = numberAt(sum, 'total_ns');
   if (count > 0 && total !== undefined) sum['mean_ns'] = total / count;
-  // Only rows with a utilisation count, weighted by self time: `wasted_ns` is the unused rest.
+  // The mean utilisation of the rows that have one, weighted by self time.
   let own = 0;
   let used = 0;
   for (const row of rows) {

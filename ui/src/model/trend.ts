@@ -67,8 +67,7 @@ export const trendTable = (trend: Trend): ReportTable => ({
 
 /**
  * Returns the relative change from the median step of the first half to that of the second, without the first step
- * (warm-up).
- * `undefined`: too few steps, or a median of zero. Pure.
+ * (warm-up). `undefined`: too few steps, or a median of zero. Pure.
  */
 export function driftOf(trend: Trend): number | undefined {
   const times = trend.bars.slice(1).map((bar) => bar.totalNs / bar.steps);

@@ -1,10 +1,10 @@
-// address.ts: the view as an address and back. Pure. Whatever is unknown or malformed is ignored.
+// address.ts: converts between the view and an address. Pure. Ignores everything unknown or malformed.
 import type { Area } from '../model/area.ts';
 import { KIND_COUNT } from '../model/kind.ts';
 import { GROUPINGS, type Grouping } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
 
-/** Which page. */
+/** The current page. */
 export type Route =
   | { readonly kind: 'runs' }
   | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
@@ -20,17 +20,17 @@ export const COLOURINGS = [
 
 export type Colouring = (typeof COLOURINGS)[number]['id'];
 
-/** Whether each counter has a scale of its own, or all of one unit have one. */
+/** Whether each counter has its own scale, or all counters of one unit share one. */
 export type CounterScaling = 'track' | 'shared';
 
 export const DRAWER_TABS = ['details', 'selection', 'events', 'flows', 'flame', 'similar', 'notes'] as const;
 
 export type DrawerTab = (typeof DRAWER_TABS)[number];
 
-/** In place of a tab: the drawer of the timeline is closed although something is selected. */
+/** Value of `tab` for a drawer that is closed although something is selected. */
 export const CLOSED_DRAWER = 'none';
 
-/** What a page shows, apart from which page it is. */
+/** State of a page. */
 export interface View {
   /** `undefined`: the whole run. */
   readonly range: TimeRange | undefined;
@@ -40,44 +40,44 @@ export interface View {
   readonly selected: number | undefined;
   readonly area: Area | undefined;
   readonly query: string;
-  /** Number of the match that search stands on. */
+  /** Index of the current search match. */
   readonly match: number | undefined;
   readonly pins: readonly string[];
   readonly hides: readonly string[];
-  /** Keys of groups and tracks whose folding differs from the default; `-key` unfolds, `key` folds. */
+  /** Groups and tracks whose folding differs from the default; `-key` unfolds, `key` folds. */
   readonly folds: readonly string[];
-  /** Only these tracks. */
+  /** Show only these tracks. */
   readonly only: readonly string[];
-  /** Tracks moved among their siblings, one place each, in this order: `up:key` or `down:key`. */
+  /** Moves of tracks among their siblings, by one position each, in order: `up:key` or `down:key`. */
   readonly moves: readonly string[];
   readonly grouping: Grouping;
-  /** `undefined`: what suits the run. */
+  /** `undefined`: chosen automatically. */
   readonly colouring: Colouring | undefined;
-  /** The number of the only kind of slices at full strength. */
+  /** Number of the only slice kind at full strength. */
   readonly kind: number | undefined;
   readonly counterScaling: CounterScaling;
-  /** A tab of the drawer, or of the page. `undefined` on the timeline: the drawer is open while something is selected. */
+  /** Tab of the drawer or the page. `undefined` on the timeline: the drawer is open while something is selected. */
   readonly tab: string | undefined;
   readonly filter: string;
   /** Column and direction of the page's table: `total_ns:desc`. */
   readonly sort: string | undefined;
-  /** What the page's rows are. */
+  /** Row type of the page. */
   readonly by: string | undefined;
   /** The chosen row of the page's table. */
   readonly row: string | undefined;
-  /** The function that the call tree begins with. */
+  /** The function at the root of the call tree. */
   readonly focus: string | undefined;
-  /** Keys of the threads that the call tree is of; empty: all. */
+  /** Keys of the threads in the call tree; empty: all. */
   readonly threads: readonly string[];
   /** The page's cursor in time, nanoseconds. */
   readonly at: number | undefined;
-  /** Show the quiet tracks too. */
+  /** Show quiet tracks. */
   readonly quiet: boolean;
-  /** Only steps that the program marked: what repeats does not stand for them. */
+  /** Use only steps that the program marked, without derived steps. */
   readonly markedOnly: boolean;
-  /** What a device can do at most, TFLOP/s, as the user says. */
+  /** Peak of a device, TFLOP/s, entered by the user. */
   readonly peak: number | undefined;
-  /** `undefined`: as chosen before. */
+  /** `undefined`: the stored choice. */
   readonly theme: 'light' | 'dark' | undefined;
 }
 
@@ -150,7 +150,7 @@ function kindOf(text: string | null): number | undefined {
 
 const above = (value: number | undefined): number | undefined => (value !== undefined && value > 0 ? value : undefined);
 
-/** `12.5-30`; the start may be negative. */
+/** Parses `12.5-30`; the start may be negative. */
 function parseRange(text: string | null): TimeRange | undefined {
   const match = /^(-?[0-9.]+)-(-?[0-9.]+)$/.exec(text ?? '');
   const startNs = numberOf(match?.[1] ?? null);
@@ -240,7 +240,7 @@ export function formatRoute(place: Route): string {
   }
 }
 
-/** Up to picoseconds, without trailing zeros. */
+/** Formats nanoseconds down to picoseconds, without trailing zeros. */
 const timeText = (ns: number): string => (Number.isInteger(ns) ? ns.toFixed(0) : ns.toFixed(3).replace(/\.?0+$/, ''));
 
 const rangeText = (range: TimeRange): string => `${timeText(range.startNs)}-${timeText(range.endNs)}`;
@@ -287,7 +287,7 @@ export function formatAddress({ place, view }: Address): string {
   if (place.kind === 'runs' && view.sort !== undefined) params.set('sort', view.sort);
   if (view.filter !== '') params.set('filter', view.filter);
   if (view.theme !== undefined) params.set('theme', view.theme);
-  // Readable where the standard allows it.
+  // Unescapes characters that the URL standard allows, for readability.
   const text = params
     .toString()
     .replaceAll('%40', '@')
@@ -297,7 +297,7 @@ export function formatAddress({ place, view }: Address): string {
   return `${formatRoute(place)}${text === '' ? '' : `?${text}`}`;
 }
 
-/** What belongs to one page alone; each page finds its own again. */
+/** Fields that belong to one page; each page restores its own. */
 export const PAGE_KEYS = [
   'tab',
   'filter',
@@ -309,7 +309,7 @@ export const PAGE_KEYS = [
   'at',
 ] as const satisfies readonly (keyof View)[];
 
-/** Whether going from one address to the other is a step that "Back" should undo. */
+/** Returns whether a change of address is a step that "Back" undoes. */
 export function isNewEntry(from: Address, to: Address): boolean {
   return (
     formatRoute(from.place) !== formatRoute(to.place) ||
@@ -318,7 +318,7 @@ export function isNewEntry(from: Address, to: Address): boolean {
   );
 }
 
-/** A view as a file: `.stepscope-view.json`. */
+/** Content of a view file: `.stepscope-view.json`. */
 export interface ViewFile {
   readonly version: 1;
   readonly address: string;
@@ -329,7 +329,7 @@ export function formatViewFile(address: Address, contentHash: string | undefined
   return `${JSON.stringify({ stepscopeView: 1, address: formatAddress(address), contentHash }, undefined, 2)}\n`;
 }
 
-/** The address in a view file; `undefined` when the text is none. */
+/** Returns the address in a view file; `undefined` if the text is not one. */
 export function parseViewFile(text: string): Address | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,11 +1,11 @@
-// commands.ts: what can be done now, by id. Pages register theirs while they are shown; keys and the palette run them.
+// commands.ts: available commands by id. Pages register theirs while they are shown; keys and the palette run them.
 import { signal } from '@preact/signals';
 
 export type Phase = 'down' | 'up';
 
 export interface Command {
   readonly id: string;
-  /** As the palette shows it; commands without a title are for keys only. */
+  /** Title in the palette; commands without a title are for keys only. */
   readonly title: string | undefined;
   readonly run: (phase: Phase) => void;
 }
@@ -28,9 +28,9 @@ export const run = (id: string, phase: Phase = 'down'): boolean => {
   return command !== undefined;
 };
 
-/** More entries for the palette, e.g. tracks. */
+/** An additional entry of the palette, for example a track. */
 export interface PaletteEntry {
-  /** Of tracks: their key. */
+  /** For tracks, their key. */
   readonly id?: string;
   readonly group: string;
   readonly title: string;
@@ -49,21 +49,21 @@ export function addPaletteSource(source: PaletteSource): () => void {
   };
 }
 
-/** One line for screen readers and, for a moment, for everybody. */
+/** One line for screen readers, which is also shown for a moment. */
 export const notice = signal<{ readonly text: string; readonly at: number }>({ text: '', at: 0 });
 
 export function announce(text: string): void {
   notice.value = { text, at: notice.peek().at + 1 };
 }
 
-/** What the search box shows; the page that is shown answers. */
+/** Status of the search box; the current page sets it. */
 export interface SearchStatus {
   readonly total: number | undefined;
-  /** -1: no match chosen yet. */
+  /** Index of the match; -1: none chosen yet. */
   readonly index: number;
   readonly busy: boolean;
   readonly problem: string | undefined;
-  /** Matches by track, most first. */
+  /** Number of matches by track, most first. */
   readonly byTrack: readonly (readonly [number, number])[];
 }
 
@@ -73,5 +73,5 @@ export const searchStatus = signal<SearchStatus>(NO_SEARCH);
 
 export type Overlay = 'palette' | 'tracks' | 'help' | 'warnings' | 'share' | 'capture' | undefined;
 
-/** The one dialog that may be open. */
+/** The open dialog; at most one is open. */
 export const overlay = signal<Overlay>(undefined);

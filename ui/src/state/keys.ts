@@ -1,6 +1,7 @@
-// keys.ts: the keyboard map as data. Pure: a key event and the scope in, a command id out.
+// keys.ts: the keyboard map as data. Pure: converts a key event and a scope to a command id.
 //
-// Letters follow the physical position (`event.code`), so WASD works on every layout; signs follow what is typed.
+// Letters follow the physical position (`event.code`), so that WASD works on every layout; other characters follow the
+// typed text.
 
 export interface KeyLike {
   readonly key: string;
@@ -16,15 +17,15 @@ export type Scope = 'timeline' | 'anywhere';
 export interface Binding {
   readonly command: string;
   readonly scope: Scope;
-  /** Physical key, or the sign that is typed. */
+  /** Physical key, or the typed character. */
   readonly code?: string;
   readonly sign?: string;
   readonly shift?: boolean;
   /** Ctrl, or Cmd on Macs. */
   readonly mod?: boolean;
-  /** The command also hears of the key's release. */
+  /** The command also receives the key's release. */
   readonly hold?: boolean;
-  /** Works while typing in a field as well. */
+  /** Also works while typing in a field. */
   readonly inFields?: boolean;
 }
 
@@ -86,7 +87,7 @@ export const BINDINGS: readonly Binding[] = [
   anywhere('copy-link', { code: 'KeyL', mod: true, inFields: true }),
 ];
 
-/** The binding of a key, timeline first. `undefined` when the key is the browser's. */
+/** Returns the binding of a key, timeline bindings first. `undefined`: the browser handles the key. */
 export function bindingOf(event: KeyLike, scope: Scope, inField: boolean): Binding | undefined {
   const mod = event.ctrlKey || event.metaKey;
   if (event.altKey) return undefined;
@@ -103,7 +104,7 @@ export function bindingOf(event: KeyLike, scope: Scope, inField: boolean): Bindi
   );
 }
 
-/** Lines of the keyboard help: keys, meaning. `letter` turns a physical key into the user's letter. */
+/** Returns the lines of the keyboard help: keys, description. `letter` converts a physical key to the user's letter. */
 export function helpLines(letter: (code: string) => string): {
   readonly timeline: readonly (readonly [string, string])[];
   readonly anywhere: readonly (readonly [string, string])[];

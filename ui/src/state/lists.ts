@@ -1,4 +1,4 @@
-// lists.ts: the live run list and the opened run, as every page sees them. Filled by `app`.
+// lists.ts: the live run list and the opened run for all pages. `app` writes them.
 import { signal } from '@preact/signals';
 import type { ListedRuns, RunDetail, RunImporting } from '../model/run.ts';
 
@@ -8,7 +8,7 @@ export interface RunList extends ListedRuns {
 
 export const runList = signal<RunList>({ runs: [], notReadable: undefined, loaded: false });
 
-/** Import progress by run, as the event stream tells it. */
+/** Import progress by run, from the event stream. */
 export const importProgress = signal<ReadonlyMap<string, { readonly phase: string; readonly done: number }>>(new Map());
 
 export type OpenedRun =
@@ -26,5 +26,5 @@ export type OpenedRun =
 
 export const openedRun = signal<OpenedRun>({ kind: 'none' });
 
-/** Ids of runs taken off the list by the user in this browser tab. */
+/** Ids of runs that the user removed from the list in this browser tab. */
 export const dismissedRuns = signal<ReadonlySet<string>>(new Set());

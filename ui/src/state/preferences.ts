@@ -1,4 +1,4 @@
-// preferences.ts: what the browser remembers between visits. A browser that remembers nothing is fine.
+// preferences.ts: settings that the browser stores between visits. Works without storage.
 import { type Signal, signal } from '@preact/signals';
 import { parseLayouts, type TableLayout } from '../model/table-layout.ts';
 
@@ -18,11 +18,11 @@ function write(name: string, value: string): void {
   try {
     localStorage.setItem(PREFIX + name, value);
   } catch {
-    // Private windows may refuse; the choice then lasts as long as the page.
+    // Private windows may reject storage; the setting then lasts as long as the page.
   }
 }
 
-/** A signal that is remembered. */
+/** Returns a signal whose value is stored. */
 function remembered<T>(name: string, parse: (text: string | undefined) => T, print: (value: T) => string): Signal<T> {
   const state = signal(parse(read(name)));
   let first = true;
@@ -63,26 +63,26 @@ export const labelWidthPx = remembered(
   String,
 );
 
-/** Where the last capture was asked for. */
+/** Address of the last capture. */
 export const captureUrl = remembered(
   'capture-url',
   (text) => text ?? '',
   (value) => value,
 );
 
-/** How long the last capture was asked to be, as typed. */
+/** Duration of the last capture, as typed. */
 export const captureMs = remembered(
   'capture-ms',
   (text) => text ?? '1000',
   (value) => value,
 );
 
-/** Whether the first-use line of the timeline was closed. */
+/** Whether the user closed the hint of the timeline. */
 export const hintClosed = remembered(
   'timeline-hint',
   (text) => text === 'closed',
   (closed) => (closed ? 'closed' : 'open'),
 );
 
-/** Widths and columns that the user chose, by table. */
+/** The user's widths and columns, by table. */
 export const tableLayouts = remembered<Readonly<Record<string, TableLayout>>>('tables', parseLayouts, JSON.stringify);

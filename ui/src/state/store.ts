@@ -1,4 +1,4 @@
-// store.ts: where the user is and what they chose. Ids and settings only; trace data stays in the api's memos.
+// store.ts: the current page and the user's settings. Ids and settings only; the api's caches hold trace data.
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import type { Area } from '../model/area.ts';
 import { homeTool } from '../model/tools.ts';
@@ -11,9 +11,9 @@ type Writable<T> = { readonly [K in keyof T]: Signal<T[K]> };
 export interface Store {
   readonly place: Signal<Route>;
   readonly view: Writable<View>;
-  /** Everything at once, for the address bar. */
+  /** The complete state, for the address bar. */
   readonly address: ReadonlySignal<Address>;
-  /** Id of the run whose page is shown. */
+  /** Id of the current run. */
   readonly runId: ReadonlySignal<string | undefined>;
 }
 
@@ -65,7 +65,7 @@ export function createStore(): Store {
   };
 }
 
-/** Makes the store show an address, whole. */
+/** Sets the complete state from an address. */
 export function applyAddress(store: Store, address: Address): void {
   batch(() => {
     store.place.value = address.place;
@@ -79,12 +79,12 @@ export function applyAddress(store: Store, address: Address): void {
 
 type PageState = Readonly<Record<(typeof PAGE_KEYS)[number], unknown>>;
 
-/** How each page of the run was left. */
+/** Latest state of each page of the run. */
 const leftPages = new WeakMap<Store, Map<string, PageState>>();
 
 /**
- * Another page; what belongs to the old run goes when the run changes. Within a run each page finds its own table, tab
- * and filter again. `view`: what the new page shall show beyond that.
+ * Opens another page. A change of the run resets the run's state. Within a run each page restores its own table, tab
+ * and filter. `view`: further changes of the new page.
  */
 export function goTo(store: Store, place: Route, view: Partial<View> = {}): void {
   const before = store.place.peek();
@@ -103,26 +103,26 @@ export function goTo(store: Store, place: Route, view: Partial<View> = {}): void
       const found = left.get(place.tool);
       for (const key of PAGE_KEYS) put(key, found === undefined ? EMPTY_VIEW[key] : found[key]);
     }
-    // What is selected opens the drawer, however the page was left.
+    // A selection opens the drawer, independent of the page's previous state.
     if ('selected' in view || 'area' in view) put('tab', undefined);
     for (const key of Object.keys(view) as (keyof View)[]) put(key, view[key]);
     store.place.value = place;
   });
 }
 
-/** Set for one move: the address bar replaces its entry, "Back" does not lead to where nobody was. */
+/** Set for one move: the address bar replaces its entry, so that "Back" skips a page that the user never saw. */
 export const quietMove = { next: false };
 
-/** Run that shall open at the page that fits it best, once that is known. */
+/** Run that opens at its most useful page, once that page is known. */
 const homing = signal<string | undefined>(undefined);
 
-/** Opens a run that was just captured, brought or chosen: at Overview, unless something else says more about it. */
+/** Opens a run that was just captured, added or chosen: at Overview, unless another page has more data. */
 export function goHome(store: Store, run: string): void {
   homing.value = run;
   goTo(store, { kind: 'tool', run, tool: 'overview' });
 }
 
-/** Follows a run that {@link goHome} opened to its page. */
+/** Moves a run that {@link goHome} opened to its page. */
 export function bindHoming(store: Store): () => void {
   return effect(() => {
     const now = openedRun.value;
@@ -136,20 +136,20 @@ export function bindHoming(store: Store): () => void {
   });
 }
 
-/** Puts a key into a list, or takes it out. */
+/** Adds a key to a list, or removes it. */
 export function toggleKey(list: Signal<readonly string[]>, key: string): void {
   const keys = list.peek();
   list.value = keys.includes(key) ? keys.filter((other) => other !== key) : [...keys, key];
 }
 
-/** Moves a track one place among its siblings. A move that takes back the last one leaves no trace. */
+/** Moves a track by one position among its siblings. A move that reverts the last one removes both. */
 export function moveTrack(list: Signal<readonly string[]>, key: string, direction: 'up' | 'down'): void {
   const moves = list.peek();
   const opposite = `${direction === 'up' ? 'down' : 'up'}:${key}`;
   list.value = moves[moves.length - 1] === opposite ? moves.slice(0, -1) : [...moves, `${direction}:${key}`];
 }
 
-/** Folds or unfolds against the default; the address holds only what differs from it. */
+/** Folds or unfolds a group; the address only holds differences from the default. */
 export function setFolded(store: Store, key: string, folded: boolean, byDefault: boolean): void {
   const others = store.view.folds.peek().filter((item) => item !== key && item !== `-${key}`);
   store.view.folds.value = folded === byDefault ? others : [...others, folded ? key : `-${key}`];
@@ -161,7 +161,7 @@ export function isFolded(folds: readonly string[], key: string, byDefault: boole
   return byDefault;
 }
 
-/** A window, or `undefined` where it is the whole run. */
+/** Sets the window; `undefined` if it is the whole run. */
 export function setRange(store: Store, range: TimeRange | undefined): void {
   const before = store.view.range.peek();
   if (range === undefined || before === undefined) {

@@ -1,4 +1,4 @@
-// batch.ts: one answer of `items` or `counters`, cut up by track. Views only; nothing is copied.
+// batch.ts: a response of `items` or `counters`, divided by track. Views only, without a copy.
 
 import { type Columns, column } from '../api/columns.ts';
 import { hashOf, hashWithoutDigits } from '../base/hash.ts';
@@ -11,7 +11,7 @@ export const FLAG_INSTANT = 1;
 export const FLAG_UNFINISHED = 2;
 export const FLAG_STRIP = 8;
 
-/** How names are drawn: as usual, dimmed by a search, or bright under the pointer. */
+/** Drawing states of names: normal, dimmed by a search, or highlighted under the pointer. */
 export const STATE_NORMAL = 0;
 export const STATE_DIM = 1;
 export const STATE_BRIGHT = 2;
@@ -30,14 +30,14 @@ export interface ItemBatch {
   readonly kind: Uint8Array;
   readonly busy: Uint8Array;
   readonly flags: Uint8Array;
-  /** Row within its track, and place in `tracks`. Items are in order of track, row, time. */
+  /** Row within its track, and index into `tracks`. Items are sorted by track, row, time. */
   readonly row: Uint16Array;
   readonly track: Uint16Array;
   readonly tracks: readonly number[];
   readonly strings: readonly string[];
-  /** What is read in place of each string. */
+  /** Displayed text of each string. */
   readonly labels: readonly string[];
-  /** Colour class per item for `colouring`; made when first drawn. */
+  /** Colour class per item for `colouring`; computed at the first drawing. */
   colour: Uint8Array;
   colouring: Colouring | undefined;
   /** Drawing state per string for emphasis `stateVersion`. */
@@ -45,7 +45,7 @@ export interface ItemBatch {
   stateVersion: number;
 }
 
-/** One track's part of a batch. */
+/** The items of one track in a batch. */
 export interface TrackItems {
   readonly batch: ItemBatch;
   /** Row r has items `[rowStarts[r], rowStarts[r + 1])`. */
@@ -96,24 +96,24 @@ export function itemsByTrack(columns: Columns, tracks: readonly number[]): Reado
   return parts;
 }
 
-/** The class of a name; its digits do not count. */
+/** Returns the class of a name; digits are ignored. */
 export const classOfName = (name: string): number => classOfHash(hashWithoutDigits(name));
 
 const classOfHash = (hash: number): number => (1 + (hash % (KIND_COUNT - 1))) * 3 + ((hash >>> 8) % 3);
 
-/** Everything without a layer or a rank. */
+/** Class of items without a layer or a rank. */
 const NO_CLASS = 0;
 
-/** One class per number; the first twelve differ in hue. */
+/** Returns a class per number; the first twelve differ in hue. */
 export const classOfNumber = (n: number): number =>
   (1 + (n % (KIND_COUNT - 1))) * 3 + ((1 + Math.floor(n / (KIND_COUNT - 1))) % 3);
 
-/** How PyTorch names the stay in a module. */
+/** PyTorch's prefix of module calls. */
 const MODULE_PREFIX = 'nn.Module: ';
 
 /**
- * Fills in, per item, the name (as a place in `strings`) of the layer that it ran in: the innermost enclosing slice of its
- * track that is a module; -1 where there is none. Linear: the rows of a track are walked side by side.
+ * Returns, per item, the index in `strings` of its layer: the innermost enclosing slice of its track that is a module;
+ * -1 without one. Linear: scans the rows of a track in parallel.
  */
 export function layersOf(batch: ItemBatch): Int32Array {
   const { t0, t1, row, track, name, strings } = batch;
@@ -138,7 +138,7 @@ export function layersOf(batch: ItemBatch): Int32Array {
   return layers;
 }
 
-/** Fills the batch's colour classes for a way of colouring. */
+/** Computes the batch's colour classes for a colouring. */
 export function ensureColours(
   batch: ItemBatch,
   colouring: Colouring,
@@ -160,7 +160,7 @@ export function ensureColours(
         colour[at] = classOfHash(hash);
         break;
       case 'duration': {
-        // Four steps a decade from 100 ns to 1 s.
+        // Four steps per decade from 100 ns to 1 s.
         const decade = Math.log10(Math.max(1, (batch.t1[at] ?? 0) - (batch.t0[at] ?? 0))) - 2;
         colour[at] =
           DURATION_BASE + Math.max(0, Math.min(DURATION_STEPS - 1, Math.floor((decade * DURATION_STEPS) / 7)));
@@ -182,10 +182,10 @@ export function ensureColours(
   batch.colouring = colouring;
 }
 
-/** Names that stand out: the search's matches, the hovered name. `version` changes with either. */
+/** Highlighted names: matches of the search, the hovered name. `version` changes with either. */
 export interface Emphasis {
   readonly version: number;
-  /** Only this kind is drawn at full strength; `undefined`: all of them. */
+  /** The only kind at full strength; `undefined`: all kinds. */
   readonly kind: number | undefined;
   readonly matches: NameMatch | undefined;
   readonly hovered: string | undefined;
@@ -231,7 +231,9 @@ export function countersByTrack(columns: Columns, tracks: readonly number[]): Re
   return parts;
 }
 
-/** First item of `[from, to)` that ends after `timeNs`; items of a row are in time order and do not overlap. */
+/**
+ * Returns the first item of `[from, to)` that ends after `timeNs`; items of a row are in time order and do not overlap.
+ */
 export function firstEndingAfter(t1: Float64Array, from: number, to: number, timeNs: number): number {
   let low = from;
   let high = to;

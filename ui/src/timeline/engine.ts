@@ -1,4 +1,4 @@
-// engine.ts: the one animation-frame loop of the timeline. Draws when something changed and stops when nothing did.
+// engine.ts: the animation-frame loop of the timeline. Draws after a change and otherwise stops.
 import { computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import type { Urgency } from '../api/gate.ts';
 import { fetchCounters, fetchItems } from '../api/server.ts';
@@ -60,7 +60,7 @@ export interface Box {
 /** A lane under a point of the canvas. */
 export interface LanePoint {
   readonly lane: Lane;
-  /** From the lane's top. */
+  /** Pixels from the lane's top. */
   readonly y: number;
 }
 
@@ -72,10 +72,10 @@ export interface EngineInput {
   readonly colouring: ReadonlySignal<Colouring>;
   readonly counterScaling: ReadonlySignal<CounterScaling>;
   readonly matcher: ReadonlySignal<NameMatch | undefined>;
-  /** The only kind of slices at full strength. */
+  /** The only slice kind at full strength. */
   readonly onlyKind: ReadonlySignal<number | undefined>;
   readonly flows: ReadonlySignal<FlowGraph | undefined>;
-  /** The window that the address holds; `undefined` is "fit". */
+  /** The window in the address; `undefined` is "fit". */
   readonly range: Signal<TimeRange | undefined>;
   readonly onProblem: (problem: unknown) => void;
 }
@@ -90,17 +90,17 @@ const TILE_BUDGET_BYTES = 56 << 20;
 const COUNTER_BUDGET_BYTES = 8 << 20;
 
 export class TimelineEngine {
-  /** The window on the screen, frame by frame. */
+  /** The window on the screen in each frame. */
   readonly shown: Signal<TimeRange>;
   readonly stats = signal<DrawStats>({ frame: 0, items: 0, loading: true });
   readonly scrollTop = signal(0);
   readonly size = signal({ widthPx: 0, heightPx: 0 });
   readonly hovered = signal<string | undefined>(undefined);
-  /** Where the pointer is above the tracks, in pixels from the left; zoom keys zoom there. */
+  /** Horizontal position of the pointer above the tracks, pixels from the left; zoom keys zoom there. */
   pointerPx: number | undefined;
-  /** Each counter's own. Grows as more of it is seen, so that panning does not change the picture. */
+  /** Scale of each counter. Grows as more of it becomes visible, so that panning does not change the picture. */
   private readonly counterScales = signal<ReadonlyMap<number, CounterScale>>(new Map());
-  /** The scale that each counter is drawn on. */
+  /** The scale of each drawn counter. */
   readonly shownScales = computed<ReadonlyMap<number, CounterScale>>(() =>
     this.input.counterScaling.value === 'track'
       ? this.counterScales.value
@@ -108,7 +108,7 @@ export class TimelineEngine {
   );
   readonly bounds: TimeRange;
   readonly fit: TimeRange;
-  /** What the minimap spans: the run without events that lie far outside. */
+  /** Range of the minimap: the run without events far outside. */
   readonly overview: TimeRange;
 
   private readonly input: EngineInput;
@@ -227,7 +227,7 @@ export class TimelineEngine {
     this.invalidate();
   }
 
-  /** Asks for one frame. */
+  /** Requests one frame. */
   invalidate(): void {
     if (this.raf === 0 && this.canvas !== undefined) this.raf = requestAnimationFrame((now) => this.tick(now));
   }
@@ -247,12 +247,12 @@ export class TimelineEngine {
     this.invalidate();
   }
 
-  /** All keys are up, as far as we know: the window lost its focus. */
+  /** Releases all keys: the window lost its focus. */
   releaseAll(): void {
     this.motion = { ...this.motion, held: undefined };
   }
 
-  /** Where the window will be when motion ends. */
+  /** The window at the end of the motion. */
   get target(): TimeRange {
     return targetOf(this.motion);
   }
@@ -265,13 +265,13 @@ export class TimelineEngine {
     this.invalidate();
   }
 
-  /** The share of the width that zoom keys keep in place: the pointer's, else the middle. */
+  /** The share of the width that zoom keys keep fixed: at the pointer, else the middle. */
   private zoomAnchor(): number {
     const { widthPx } = this.size.peek();
     return this.pointerPx === undefined || widthPx < 2 ? 0.5 : Math.max(0, Math.min(1, this.pointerPx / widthPx));
   }
 
-  /** Zooms around the pixel `px`, or where zoom keys do. */
+  /** Zooms around the pixel `px`, or around the zoom anchor. */
   zoomAt(px: number | undefined, factor: number): void {
     const range = targetOf(this.motion);
     const { widthPx } = this.size.peek();
@@ -287,7 +287,7 @@ export class TimelineEngine {
 
   // ---- what is where ----
 
-  /** The lane at `y` pixels from the top of the canvas. */
+  /** Returns the lane at `y` pixels from the top of the canvas. */
   placeAt(y: number): LanePoint | undefined {
     const layout = this.input.layout.peek();
     if (y < layout.pinnedPx) {
@@ -313,7 +313,7 @@ export class TimelineEngine {
     return undefined;
   }
 
-  /** The counter's value that holds at `x`. */
+  /** Returns the counter's value at `x`. */
   valueAt(lane: Lane, x: number): number | undefined {
     const view = this.viewport.peek();
     const timeNs = timeFromPx(view, x);
@@ -325,7 +325,7 @@ export class TimelineEngine {
     return value;
   }
 
-  /** The lane that shows a track: its own, or the folded group above it. */
+  /** Returns the lane that shows a track: its own, or the folded group above it. */
   laneOf(track: number): { readonly lane: Lane; readonly topPx: number } | undefined {
     const layout = this.input.layout.value;
     const find = (lanes: readonly Lane[]) =>
@@ -337,7 +337,7 @@ export class TimelineEngine {
     return lane === undefined ? undefined : { lane, topPx: layout.pinnedPx + lane.topPx - this.scrollTop.value };
   }
 
-  /** Where an event is on the canvas, at least 3 px wide; may lie outside of it. */
+  /** Returns the box of an event on the canvas, at least 3 px wide; it may lie outside of the canvas. */
   boxOf(event: EventRef): Box | undefined {
     const view = this.viewport.value;
     const found = this.laneOf(event.track);
@@ -355,7 +355,10 @@ export class TimelineEngine {
     };
   }
 
-  /** Events on the screen from top to bottom, for the table; merged ones by their longest. `lane`: only that one. */
+  /**
+   * Returns the visible events from top to bottom, for the table; merged ones by their longest. `lane` limits them to
+   * one lane.
+   */
   eventsInView(limit: number, lane?: string): readonly (Hit & { readonly track: number })[] {
     const view = this.viewport.peek();
     const slots = slotsOf(view, levelOf(view), this.bounds);
@@ -380,7 +383,7 @@ export class TimelineEngine {
             for (let at = firstEndingAfter(t1, tile.rowStarts[row] ?? 0, last, from); at < last; at += 1) {
               const startNs = t0[at] ?? 0;
               if (startNs >= to || out.length >= limit) break;
-              // Drawn from an earlier tile already.
+              // An earlier tile has already drawn it.
               if (startNs < segment.startNs && segment.startNs > view.startNs) continue;
               out.push({
                 id: id[at] ?? 0,
@@ -573,7 +576,8 @@ export class TimelineEngine {
       const a = this.boxOf(from);
       const b = this.boxOf(to);
       if (a === undefined || b === undefined) continue;
-      // Kernels usually begin after the launch ended; otherwise the link leaves from where it can still be before.
+      // Kernels usually start after the launch ended; otherwise the flow leaves at the latest time that is still before
+      // the kernel.
       const leaveNs = Math.max(from.startNs, Math.min(from.startNs + from.durNs, to.startNs));
       lines.push({
         x0: pxFromTime(view, leaveNs),

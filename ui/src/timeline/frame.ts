@@ -1,4 +1,5 @@
-// frame.ts: turns tiles into what one frame draws: pixels of strips, and bars sorted by colour. Pure but for its buffers.
+// frame.ts: converts tiles to the contents of one frame: pixels of strips, and bars sorted by colour. Pure except for
+// its buffers.
 import type { Viewport } from '../model/viewport.ts';
 import type { Colouring } from '../state/address.ts';
 import {
@@ -17,17 +18,17 @@ import { BUSY_STEPS, type Palette } from './palette.ts';
 import type { Lane } from './rows.ts';
 import type { Segment } from './tile-store.ts';
 
-/** Items at most this wide are strips. */
+/** Maximum width of items that are drawn as strips. */
 const STRIP_PX = 2;
 
-/** A lane with its data and its place on the screen. */
+/** A lane with its data and its position on the screen. */
 export interface PlacedLane {
   readonly lane: Lane;
   readonly topPx: number;
   readonly segments: readonly (readonly Segment<TrackItems>[])[];
 }
 
-/** Bars of one frame as columns; reused from frame to frame. */
+/** Bars of one frame as columns; reused between frames. */
 export interface Bars {
   count: number;
   x: Float32Array;
@@ -55,7 +56,7 @@ export interface Frame {
   widthPx: number;
   lines: number;
   readonly rows: StripRow[];
-  /** Bars and strip items drawn. */
+  /** Number of drawn bars and strip items. */
   items: number;
   /** Spans without data yet: x, width, y, height. */
   readonly gaps: (readonly [number, number, number, number])[];
@@ -108,7 +109,7 @@ export interface FrameInput {
   readonly rankOf: (track: number) => number | undefined;
 }
 
-/** Rows of the lanes that are on the screen need at most this many strip lines. */
+/** Returns the maximum number of strip lines that the visible rows need. */
 function countLines(input: FrameInput): number {
   let lines = 0;
   for (const { lane } of input.lanes) if (lane.kind !== 'counter') lines += lane.rows;
@@ -153,7 +154,7 @@ export function buildFrame(frame: Frame, input: FrameInput): void {
   frame.lines = line;
 }
 
-/** Marks where a lane has no data at all yet. */
+/** Adds the parts of a lane that have no data yet. */
 function findGaps(frame: Frame, view: Viewport, { lane, topPx, segments }: PlacedLane): void {
   const scale = view.widthPx / (view.endNs - view.startNs);
   for (const segment of segments[0] ?? []) {
@@ -164,7 +165,7 @@ function findGaps(frame: Frame, view: Viewport, { lane, topPx, segments }: Place
   }
 }
 
-/** One row of one track. True when it put strip pixels on its line. */
+/** Draws one row of one track. Returns whether it drew strip pixels on its line. */
 function drawRow(
   frame: Frame,
   input: FrameInput,
@@ -200,7 +201,7 @@ function drawRow(
     const toNs = Math.min(view.endNs, segment.endNs);
     const to = tile.rowStarts[dataRow + 1] ?? 0;
     let batchIndex = -1;
-    // Instants end where they begin: look from just before the window.
+    // Instants end at their start: begins just before the window.
     for (let at = firstEndingAfter(t1, tile.rowStarts[dataRow] ?? 0, to, fromNs - 1 / scale); at < to; at += 1) {
       const begin = t0[at] ?? 0;
       if (begin >= toNs) break;

@@ -1,4 +1,4 @@
-// hit.ts: which item lies under the pointer. Binary search in the same columns that are drawn. Pure.
+// hit.ts: finds the item under the pointer with a binary search in the drawn columns. Pure.
 import type { Viewport } from '../model/viewport.ts';
 import { timeFromPx } from '../model/viewport.ts';
 import { firstEndingAfter, type TrackItems } from './batch.ts';
@@ -8,26 +8,26 @@ import type { Segment } from './tile-store.ts';
 export interface Hit {
   readonly id: number;
   readonly name: string;
-  /** What is read in place of the name. */
+  /** Displayed text of the name. */
   readonly label: string;
   readonly startNs: number;
   readonly endNs: number;
-  /** Above 1: the longest of so many events that share this place. */
+  /** Number of merged events; above 1, the item is the longest of them. */
   readonly count: number;
   readonly row: number;
   readonly kind: number;
 }
 
-/** How far from a thin item the pointer may be, in pixels. */
+/** Maximum distance of the pointer from a thin item, pixels. */
 const REACH_PX = 3;
 
-/** The drawn row at `y` pixels from the lane's top. */
+/** Returns the drawn row at `y` pixels from the lane's top. */
 export function rowAt(lane: Lane, y: number): number | undefined {
   const row = Math.floor((y - lane.padPx) / lane.rowPx);
   return row >= 0 && row < lane.rows ? row : undefined;
 }
 
-/** The item of a row under `px`, or the nearest one within reach. */
+/** Returns the item of a row at `px`, or the nearest one within reach. */
 export function hitRow(
   segments: readonly Segment<TrackItems>[],
   row: number,

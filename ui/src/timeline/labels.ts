@@ -1,14 +1,15 @@
-// labels.ts: texts cut to fit a bar. Widths come from a table of characters, cut texts are cached by name and width step.
+// labels.ts: texts truncated to fit a bar. Widths come from a table of characters; truncated texts are cached by name
+// and width step.
 
 const STEP_PX = 8;
 const CACHE_NAMES = 4000;
 
 export interface LabelCutter {
-  /** The text that fits into `widthPx`, with "…" when cut; empty when not even that fits. */
+  /** Returns the text that fits into `widthPx`, with "…" if truncated; empty if nothing fits. */
   cut(text: string, widthPx: number): string;
 }
 
-/** `measure` gives the width of a text in pixels in the drawing font. */
+/** Creates a cutter; `measure` returns the width of a text in pixels in the drawing font. */
 export function createLabelCutter(measure: (text: string) => number): LabelCutter {
   const charWidths = new Map<number, number>();
   const cache = new Map<string, Map<number, string>>();

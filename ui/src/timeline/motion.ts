@@ -1,6 +1,6 @@
-// motion.ts: zoom and pan over time. Pure: given the clock, says which window to show.
+// motion.ts: zoom and pan over time. Pure: returns the window at a given time.
 //
-// A press moves to a target within 120 ms; a key held longer than 200 ms moves for as long as it is held.
+// A press moves to a target within 120 ms; a key held longer than 200 ms moves until its release.
 import { between, panRange, sameRange, type TimeRange, zoomRange } from '../model/viewport.ts';
 
 export const EASE_MS = 120;
@@ -23,7 +23,7 @@ interface Held {
   readonly sinceMs: number;
 }
 
-/** Where the window is and where it is going. */
+/** The current window and its target. */
 export interface Motion {
   readonly shown: TimeRange;
   readonly glide: Glide | undefined;
@@ -33,19 +33,21 @@ export interface Motion {
 
 export const atRest = (range: TimeRange): Motion => ({ shown: range, glide: undefined, held: undefined, lastMs: 0 });
 
-/** Where it ends up when nothing else happens. */
+/** Returns the final window without further input. */
 export const targetOf = (motion: Motion): TimeRange => motion.glide?.to ?? motion.shown;
 
-/** Glides to a window, or jumps there when motion is unwelcome. */
+/** Glides to a window, or jumps there if the user prefers reduced motion. */
 export function moveTo(motion: Motion, to: TimeRange, nowMs: number, eased: boolean): Motion {
   if (!eased || sameRange(motion.shown, to)) return { ...motion, shown: to, glide: undefined };
   return { ...motion, glide: { from: motion.shown, to, startMs: nowMs }, lastMs: nowMs };
 }
 
-/** The time at a share of a window's width. */
+/** Returns the time at a share of a window's width. */
 const timeAt = (range: TimeRange, share: number): number => range.startNs + share * (range.endNs - range.startNs);
 
-/** One press of a navigation key. A zoom keeps the time at `anchor`, a share of the window's width, where it is. */
+/**
+ * Handles one press of a navigation key. A zoom keeps the time at `anchor`, a share of the window's width, in place.
+ */
 export function press(
   motion: Motion,
   direction: Direction,
@@ -64,11 +66,11 @@ export function press(
   return { ...moveTo(motion, to, nowMs, eased), held: { direction, sinceMs: nowMs } };
 }
 
-/** The key is up again. */
+/** Handles the release of a key. */
 export const release = (motion: Motion, direction: Direction): Motion =>
   motion.held?.direction === direction ? { ...motion, held: undefined } : motion;
 
-/** The state at `nowMs`. `anchor` as in {@link press}, for a zoom key that is held. */
+/** Returns the state at `nowMs`. `anchor` as in {@link press}, for a zoom key that is held. */
 export function advance(motion: Motion, nowMs: number, bounds: TimeRange, anchor = 0.5): Motion {
   const { glide, held } = motion;
   if (held !== undefined && nowMs - held.sinceMs > HOLD_AFTER_MS) {

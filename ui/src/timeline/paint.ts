@@ -1,4 +1,4 @@
-// paint.ts: puts a frame onto the canvas. Calls the canvas and nothing else; colours come from the palette's theme.
+// paint.ts: draws a frame onto the canvas. Only calls the canvas; colours come from the palette's theme.
 import type { Viewport } from '../model/viewport.ts';
 import { pxFromTime } from '../model/viewport.ts';
 import { COLOUR_CLASSES, type CounterItems, STATE_DIM } from './batch.ts';
@@ -11,7 +11,7 @@ export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helveti
 const LABEL_LEAST_PX = 28;
 const LABELS_PER_FRAME = 800;
 
-/** Canvases that live as long as the timeline. */
+/** Canvases with the lifetime of the timeline. */
 export interface Surface {
   readonly context: CanvasRenderingContext2D;
   readonly strip: HTMLCanvasElement;
@@ -45,7 +45,7 @@ export function paintStrips(surface: Surface, frame: Frame): void {
 
 const order = { keys: new Uint32Array(4097), sorted: new Uint32Array(4096) };
 
-/** Bars in order of colour, so that the canvas changes its fill a few dozen times a frame. */
+/** Draws bars sorted by colour, so that the canvas changes its fill only a few dozen times per frame. */
 export function paintBars(context: CanvasRenderingContext2D, bars: Bars, palette: Palette): void {
   const { count, colour } = bars;
   if (order.sorted.length < count) order.sorted = new Uint32Array(bars.x.length);
@@ -69,12 +69,12 @@ export function paintBars(context: CanvasRenderingContext2D, bars: Bars, palette
       context.fillStyle = palette.bars[key] ?? palette.theme.muted;
       current = key;
     }
-    // One pixel of background on the right keeps neighbours apart.
+    // One pixel of background on the right separates neighbours.
     context.fillRect(bars.x[at] ?? 0, bars.y[at] ?? 0, Math.max(1, (bars.width[at] ?? 0) - 1), bars.height[at] ?? 0);
   }
 }
 
-/** Names on bars, widest first, at most 800. */
+/** Draws names on bars, widest first, at most 800. */
 export function paintLabels(
   context: CanvasRenderingContext2D,
   bars: Bars,
@@ -110,7 +110,7 @@ export function paintLabels(
   paint(true);
 }
 
-/** Light hatching where data is still on its way. */
+/** Draws light hatching where data is loading. */
 export function paintGaps(context: CanvasRenderingContext2D, frame: Frame, palette: Palette): void {
   if (frame.gaps.length === 0) return;
   context.strokeStyle = palette.theme.line;
@@ -135,7 +135,7 @@ export interface CounterScale {
   readonly max: number;
 }
 
-/** The least and the greatest value of what is shown, with 0 included when it is near. */
+/** Returns the minimum and maximum of the visible values; includes 0 if it is close. */
 export function scaleOf(segments: readonly Segment<CounterItems>[], view: Viewport): CounterScale | undefined {
   let min = Number.POSITIVE_INFINITY;
   let max = Number.NEGATIVE_INFINITY;
@@ -157,7 +157,7 @@ export function scaleOf(segments: readonly Segment<CounterItems>[], view: Viewpo
   return { min, max };
 }
 
-/** Scales of all counters, where those of one unit have one together. */
+/** Returns the scales of all counters; counters of one unit share one. */
 export function sharedScales(
   scales: ReadonlyMap<number, CounterScale>,
   unitOf: (track: number) => string | undefined,
@@ -174,7 +174,7 @@ export function sharedScales(
   return new Map([...scales].map(([track, own]) => [track, byUnit.get(unitOf(track)) ?? own]));
 }
 
-/** A counter as a filled step curve; many samples under one pixel become a min–max band. */
+/** Draws a counter as a filled step curve; many samples in one pixel become a min–max band. */
 export function paintCounter(
   context: CanvasRenderingContext2D,
   segments: readonly Segment<CounterItems>[],
@@ -186,7 +186,7 @@ export function paintCounter(
 ): void {
   const yOf = (value: number) => y + height - ((value - scale.min) / (scale.max - scale.min)) * height;
   const base = yOf(Math.max(scale.min, Math.min(scale.max, 0)));
-  // The values that the label column names.
+  // Lines at the values of the label column.
   context.fillStyle = palette.theme.grid;
   for (const share of [0, 0.5, 1]) context.fillRect(0, Math.round(y + height * share), view.widthPx, 1);
   context.fillStyle = palette.theme.counterFill;
@@ -200,7 +200,7 @@ export function paintCounter(
       if (end < view.startNs || begin > view.endNs || end < begin) continue;
       const last = tile.last[at] ?? Number.NaN;
       if (!Number.isFinite(last)) continue;
-      // Whole pixels: neighbours of one value must not leave a seam.
+      // Whole pixels: neighbours of equal value must not leave a gap.
       const x0 = Math.round(Math.max(-1, pxFromTime(view, begin)));
       const x1 = Math.round(Math.min(view.widthPx + 1, pxFromTime(view, end)));
       const top = yOf(last);
@@ -228,7 +228,7 @@ export interface FlowLine {
   readonly strength: number;
 }
 
-/** Links of the selected event, with an arrow head at the end that follows. */
+/** Draws the flows of the selected event, with an arrow head at the later end. */
 export function paintFlows(context: CanvasRenderingContext2D, lines: readonly FlowLine[], palette: Palette): void {
   context.strokeStyle = palette.theme.flow;
   context.fillStyle = palette.theme.flow;

@@ -1,4 +1,4 @@
-// palette.ts: colour tables for drawing, made once per theme. Strips use numbers, bars use CSS text.
+// palette.ts: colour tables for drawing, computed once per theme. Strips use numbers, bars use CSS text.
 import { cssOf, lighten, mix, pixelOf, type Rgb, rgbOf, type Theme } from '../base/theme.ts';
 import { COLOUR_CLASSES, DURATION_BASE, DURATION_STEPS } from './batch.ts';
 
@@ -15,10 +15,10 @@ export interface Palette {
 
 const LIGHTNESS = [-0.03, 0, 0.03] as const;
 
-/** The share of a colour that is left when a search dims it. */
+/** Remaining strength of a colour that a search dims. */
 const DIM_SHARE = 0.35;
 const BRIGHT_STEP = 0.06;
-/** The faintest strip is still seen: an almost idle bin is not an idle one. */
+/** Minimum strength of a strip: an almost idle bin must stay visible. */
 const LEAST_BUSY = 0.28;
 
 function classColours(theme: Theme): readonly Rgb[] {

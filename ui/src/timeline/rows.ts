@@ -1,7 +1,7 @@
-// rows.ts: which lanes the timeline shows, in which order, and where they stand. Pure.
+// rows.ts: visible lanes of the timeline, their order and positions. Pure.
 //
-// A lane is one line of the track tree with its part of the canvas: a group (its heading, or a busy strip when folded), a
-// track of slices with one drawn row per nesting level, or a counter.
+// A lane is one line of the track tree with its part of the canvas: a group (its heading, or a busy strip when folded),
+// a track of slices with one drawn row per nesting level, or a counter.
 import type { Filter } from '../model/filter.ts';
 import { isDeviceWork, type Track, type TrackNode } from '../model/track.ts';
 
@@ -18,26 +18,26 @@ export interface Lane {
   readonly key: string;
   readonly name: string;
   readonly node: TrackNode;
-  /** Tracks with events at or below it that are shown, or would be if it was not folded. */
+  /** Number of tracks with events at or below it that are visible, or would be if it was not folded. */
   readonly leaves: number;
   /** 1 at the top of the tree. */
   readonly level: number;
   readonly kind: 'group' | 'slices' | 'counter';
   readonly folded: boolean;
-  /** Whether it is folded where nobody has folded or unfolded it. */
+  /** Whether it is folded unless the user has changed it. */
   readonly foldedByDefault: boolean;
   readonly pinned: boolean;
-  /** Tracks whose items make this lane's picture. */
+  /** Tracks whose items this lane draws. */
   readonly tracks: readonly number[];
-  /** Drawn rows, and the height of each. */
+  /** Number of drawn rows, and their height. */
   readonly rows: number;
   readonly rowPx: number;
-  /** First row that holds overlapping events; `rows` when there is none. */
+  /** First row with overlapping events; `rows` if there is none. */
   readonly overlapFrom: number;
-  /** From the top of the pinned area, or of the scrolled one. */
+  /** Position from the top of the pinned area, or of the scrolled one. */
   readonly topPx: number;
   readonly heightPx: number;
-  /** Where the first row begins, from the lane's top. */
+  /** Position of the first row from the lane's top. */
   readonly padPx: number;
 }
 
@@ -53,7 +53,7 @@ export interface RowSettings {
   readonly moves: readonly string[];
   readonly quiet: boolean;
   readonly isFolded: (key: string, byDefault: boolean) => boolean;
-  /** Shown whatever the other settings say: the track of the selected event. */
+  /** Track of the selected event, which is always visible. */
   readonly always: number | undefined;
 }
 
@@ -62,17 +62,17 @@ export interface RowLayout {
   readonly lanes: readonly Lane[];
   readonly pinnedPx: number;
   readonly heightPx: number;
-  /** Quiet tracks that were left out. */
+  /** Number of hidden quiet tracks. */
   readonly quietHidden: number;
-  /** Tracks with events that passed. */
+  /** Number of visible tracks with events. */
   readonly shown: number;
 }
 
 const hasDeviceWork = (node: TrackNode): boolean => node.leaves.some(isDeviceWork);
 
 /**
- * The groups that start folded: in large runs (more than 48 tracks) those with more than 16 tracks directly below, and, where
- * several top groups have devices of their own (ranks), the host threads, so that the devices stand together.
+ * Returns the initially folded groups: in large runs (more than 48 tracks) those with more than 16 tracks directly
+ * below. If several top groups have their own devices (ranks), also the host threads, so that the devices are adjacent.
  */
 function foldedGroups(nodes: readonly TrackNode[], allLeaves: number): ReadonlySet<string> {
   const folded = new Set<string>();
@@ -88,7 +88,7 @@ function foldedGroups(nodes: readonly TrackNode[], allLeaves: number): ReadonlyS
   return folded;
 }
 
-/** Siblings after the moves, `up:key` or `down:key`; at an end a move does nothing. */
+/** Applies moves `up:key` or `down:key` to siblings; at an end a move does nothing. */
 function moved<T extends { readonly node: TrackNode }>(siblings: readonly T[], moves: readonly string[]): readonly T[] {
   if (moves.length === 0) return siblings;
   const out = [...siblings];
@@ -135,12 +135,12 @@ export function layoutRows(settings: RowSettings): RowLayout {
   }
   const pinnedNodes = new Map<string, VisibleNode>();
 
-  /** What is left of a node; pinned nodes are taken out and kept aside. */
+  /** Filters a node; pinned nodes are moved to a separate list. */
   const keep = (node: TrackNode, underOnly: boolean, underPin: boolean): VisibleNode | undefined => {
     if (hides.has(node.key) && node.track?.id !== always) return undefined;
     const pinned = pins.has(node.key);
     const inOnly = underOnly || only.size === 0 || only.has(node.key);
-    // Moved among those that are shown: a move past a hidden one would look like none.
+    // Moves apply to visible nodes: a move past a hidden one would have no visible effect.
     const children = moved(
       node.children.flatMap((child) => keep(child, inOnly, underPin || pinned) ?? []),
       settings.moves,
@@ -270,8 +270,8 @@ export function layoutRows(settings: RowSettings): RowLayout {
 }
 
 /**
- * The tracks that make the strip of a folded group: the group itself, which the server sums up, unless tracks are left out
- * that are not quiet; then the devices' work that is left, else all of it.
+ * Returns the tracks of the strip of a folded group: the group itself, which the server summarises, unless tracks other
+ * than quiet ones are hidden; then the remaining device work, else all remaining tracks.
  */
 function stripTracks(node: TrackNode, left: readonly Track[]): readonly number[] {
   const { track } = node;
@@ -282,7 +282,7 @@ function stripTracks(node: TrackNode, left: readonly Track[]): readonly number[]
   return (devices.length > 0 ? devices : drawn).slice(0, 200).map((leaf) => leaf.id);
 }
 
-/** Index of the first lane that reaches below `px`; lanes are in order of `topPx`. */
+/** Returns the index of the first lane that extends below `px`; lanes are sorted by `topPx`. */
 export function firstLaneAt(lanes: readonly Lane[], px: number): number {
   let low = 0;
   let high = lanes.length;
@@ -295,7 +295,7 @@ export function firstLaneAt(lanes: readonly Lane[], px: number): number {
   return low;
 }
 
-/** The lane at `px`, if any. */
+/** Returns the lane at `px`, if any. */
 export function laneAt(lanes: readonly Lane[], px: number): Lane | undefined {
   const lane = lanes[firstLaneAt(lanes, px)];
   return lane !== undefined && px >= lane.topPx ? lane : undefined;

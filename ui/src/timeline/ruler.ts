@@ -1,4 +1,4 @@
-// ruler.ts: where ticks stand and what they say. Pure.
+// ruler.ts: positions and labels of ticks. Pure.
 import { axisTime } from '../base/format.ts';
 import type { Viewport } from '../model/viewport.ts';
 import { pxFromTime } from '../model/viewport.ts';
@@ -9,10 +9,10 @@ export interface Tick {
   readonly text: string;
 }
 
-/** Ticks are at least this far apart. */
+/** Minimum distance of ticks. */
 const SPACING_PX = 96;
 
-/** The smallest of 1, 2, 5 × 10^n that keeps ticks [`SPACING_PX`] apart. */
+/** Returns the smallest of 1, 2, 5 × 10^n that keeps ticks [`SPACING_PX`] apart. */
 export function tickStepNs(view: Viewport): number {
   const least = ((view.endNs - view.startNs) / Math.max(1, view.widthPx)) * SPACING_PX;
   const power = 10 ** Math.floor(Math.log10(least));

@@ -1,5 +1,5 @@
-// tile-store.ts: fetches tiles and keeps the ones used last. Visible tiles first, then neighbours; what is no longer
-// wanted is cancelled. While a tile is on its way, coarser or finer ones stand in for it.
+// tile-store.ts: fetches tiles and caches the most recently used ones. Visible tiles come first, then neighbours;
+// requests that are no longer needed are cancelled. While a tile loads, coarser or finer ones replace it.
 import { isAbort, type Urgency } from '../api/gate.ts';
 import { Lru } from '../base/lru.ts';
 import type { TimeRange } from '../model/viewport.ts';
@@ -16,12 +16,12 @@ export type TileFetch<T> = (
   signal: AbortSignal,
 ) => Promise<ReadonlyMap<number, T>>;
 
-/** A piece of a lane's picture: data to draw between two times. */
+/** A part of a lane's picture: data to draw between two times. */
 export interface Segment<T> {
   readonly tile: T | undefined;
   readonly startNs: number;
   readonly endNs: number;
-  /** Whether this is the wanted tile, not a stand-in. */
+  /** Whether this is the requested tile, not a replacement. */
   readonly exact: boolean;
 }
 
@@ -37,7 +37,7 @@ const COARSER = 24;
 const RETRY_AFTER_MS = 2000;
 
 export interface TileStore<T> {
-  /** Says what is wanted now; starts and cancels requests. True when every visible tile is there. */
+  /** Sets the requested tiles; starts and cancels requests. Returns whether every visible tile is loaded. */
   want(visible: readonly TileSlot[], neighbours: readonly TileSlot[], tracks: readonly number[]): boolean;
   segments(slots: readonly TileSlot[], track: number): readonly Segment<T>[];
   dispose(): void;
@@ -77,7 +77,7 @@ export function createTileStore<T extends Tile>(
       })
       .then((error) => {
         flights.delete(flight);
-        // What lies beside the window changes nothing on the screen.
+        // A tile outside of the window does not change the screen.
         if (!disposed && !controller.signal.aborted && isIn(visibleNow, slot)) onChange(error);
       });
   };
@@ -154,7 +154,7 @@ export function createTileStore<T extends Tile>(
 const isIn = (slots: readonly TileSlot[], slot: TileSlot): boolean =>
   slots.some((other) => other.level === slot.level && other.index === slot.index);
 
-/** Tiles one or two levels finer, when all of them are there: after zooming out. */
+/** Returns tiles one or two levels finer if all of them are loaded: after zooming out. */
 function finerParts<T extends Tile>(tiles: Lru<T>, slot: TileSlot, track: number): readonly Segment<T>[] | undefined {
   for (const down of [1, 2]) {
     const parts: Segment<T>[] = [];

@@ -1,12 +1,12 @@
-// tiles.ts: which pieces of data a window needs. Pure.
+// tiles.ts: the tiles of a window. Pure.
 //
-// Time is cut into bins of 2^level ns and tiles of 512 bins, so that neighbouring windows share their tiles and a
-// server's or browser's cache hits. A bin is one to two pixels wide on the screen.
+// Time is divided into bins of 2^level ns and tiles of 512 bins, so that neighbouring windows share tiles and caches of
+// the server and the browser hit. A bin is one to two pixels wide on the screen.
 import type { TimeRange, Viewport } from '../model/viewport.ts';
 
 export const TILE_BINS = 512;
 
-/** 2^-7 ns is under 8 ps: nothing is recorded finer than a picosecond, and no window is shorter than 10 ns. */
+/** 2^-7 ns is below 8 ps: the time resolution is a picosecond, and no window is shorter than 10 ns. */
 const FINEST_LEVEL = -7;
 
 export interface TileSlot {
@@ -14,7 +14,7 @@ export interface TileSlot {
   readonly index: number;
 }
 
-/** The level whose bins are at least one and less than two pixels wide. */
+/** Returns the level whose bins are at least one and less than two pixels wide. */
 export function levelOf(view: Viewport): number {
   const nsPerPx = (view.endNs - view.startNs) / Math.max(1, view.widthPx);
   return Math.max(FINEST_LEVEL, Math.ceil(Math.log2(nsPerPx)));
@@ -27,13 +27,13 @@ export function slotRange({ level, index }: TileSlot): TimeRange {
   return { startNs: index * length, endNs: (index + 1) * length };
 }
 
-/** Tiles of one level that touch the window and the run, in time order. */
+/** Returns the tiles of one level that overlap the window and the run, in time order. */
 export function slotsOf(window: TimeRange, level: number, run: TimeRange): readonly TileSlot[] {
   const length = tileNs(level);
   const startNs = Math.max(window.startNs, run.startNs);
   const endNs = Math.min(window.endNs, run.endNs);
   const slots: TileSlot[] = [];
-  // An event that ends the run exactly at a tile's border, or has no length there, belongs to the next tile.
+  // An event that ends the run exactly at a tile's border, or has no duration there, belongs to the next tile.
   for (let index = Math.floor(startNs / length); index * length <= endNs; index += 1) {
     if (index * length === endNs && endNs !== run.endNs && index * length !== startNs) break;
     slots.push({ level, index });
@@ -41,7 +41,7 @@ export function slotsOf(window: TimeRange, level: number, run: TimeRange): reado
   return slots;
 }
 
-/** One screen to each side, nearest first, without the visible ones. */
+/** Returns the tiles of one screen width to each side, nearest first, without the visible ones. */
 export function neighbourSlots(view: Viewport, level: number, run: TimeRange): readonly TileSlot[] {
   const length = view.endNs - view.startNs;
   const visible = new Set(slotsOf(view, level, run).map((slot) => slot.index));
@@ -52,7 +52,7 @@ export function neighbourSlots(view: Viewport, level: number, run: TimeRange): r
     .sort((a, b) => Math.abs(a.index + 0.5 - middle) - Math.abs(b.index + 0.5 - middle));
 }
 
-/** The coarser tile that covers this one, `up` levels above. */
+/** Returns the coarser tile that covers this one, `up` levels above. */
 export const ancestorOf = ({ level, index }: TileSlot, up: number): TileSlot => ({
   level: level + up,
   index: Math.floor(index / 2 ** up),

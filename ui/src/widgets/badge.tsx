@@ -1,4 +1,4 @@
-// badge.tsx: a word that says how far a figure can be trusted, with the reason when it is pointed at or focused.
+// badge.tsx: a badge with the confidence of a figure; its reason is shown on hover or focus.
 import type { JSX } from 'preact';
 
 export const Badge = ({ word, why }: { readonly word: string; readonly why: string }): JSX.Element => (

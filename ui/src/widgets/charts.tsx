@@ -1,4 +1,4 @@
-// charts.tsx: bars of all sorts as plain SVG and boxes. Whatever can be clicked can be reached by keys.
+// charts.tsx: bar charts as plain SVG and boxes. Everything clickable is reachable by keys.
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { cutsOf } from '../model/elide.ts';
@@ -10,13 +10,13 @@ export interface BarRow {
   readonly key: string;
   readonly label: string;
   readonly value: number;
-  /** What stands behind the bar. */
+  /** Text after the bar. */
   readonly text: string;
   readonly colour?: string;
   readonly title?: string;
 }
 
-/** Bars lying one below another, the longest as long as the place. */
+/** Horizontal bars, one below another; the longest fills the width. */
 export function BarList(props: {
   readonly label: string;
   readonly rows: readonly BarRow[];
@@ -71,12 +71,12 @@ export interface Segment {
   readonly label: string;
   readonly value: number;
   readonly text: string;
-  /** The text as it is shown below the bar, when it leads somewhere. */
+  /** Displayed text below the bar, if it is a link. */
   readonly shown?: ComponentChildren;
   readonly colour: string;
 }
 
-/** One bar that is the whole, cut into its parts; the list below says what they are. */
+/** One bar divided into parts; the list below describes them. */
 export function WholeBar({
   label,
   segments,
@@ -118,13 +118,13 @@ export function WholeBar({
 
 export interface Column {
   readonly key: string;
-  /** Below the bar, where there is room. */
+  /** Label below the bar, if there is room. */
   readonly label: string;
-  /** What it says to screen readers, and when pointed at. */
+  /** Tooltip, also for screen readers. */
   readonly title: string;
-  /** What it consists of, for pointing at: below {@link head}. */
+  /** Parts in the tooltip, below {@link head}. */
   readonly lines?: readonly { readonly label: string; readonly text: string; readonly colour: string }[];
-  /** First line of what it says when pointed at; else the title. */
+  /** First line of the tooltip; default: the title. */
   readonly head?: string;
   readonly parts: readonly { readonly value: number; readonly colour: string }[];
   readonly outlined?: boolean;
@@ -132,13 +132,13 @@ export interface Column {
 
 const AXIS_PX = 64;
 const FOOT_PX = 18;
-/** Above the plot: for the top label of the axis, and for the values of bars that are cut. */
+/** Space above the plot, for the top axis label and the values of truncated bars. */
 const HEAD_PX = 8;
 const CUT_HEAD_PX = 22;
-/** Room for the value above a bar that is cut. */
+/** Width of the value above a truncated bar. */
 const CUT_LABEL_PX = 56;
 
-/** The jagged line where a bar is cut. */
+/** Returns the jagged edge of a truncated bar. */
 function tear(x: number, y: number, widthPx: number): string {
   const teeth = Math.max(2, Math.round(widthPx / 4));
   const points = Array.from(
@@ -148,7 +148,7 @@ function tear(x: number, y: number, widthPx: number): string {
   return points.join(' ');
 }
 
-/** What a bar says when it is pointed at, on the side where there is room. */
+/** Tooltip of a bar, on the side with enough room. */
 function BarTip({
   column,
   x,
@@ -177,25 +177,25 @@ function BarTip({
   );
 }
 
-/** Standing bars, each a stack of parts. Arrow keys go along them, Enter chooses. */
+/** Vertical bars, each a stack of parts. Arrow keys move between them, Enter chooses. */
 export function ColumnChart(props: {
   readonly label: string;
   readonly columns: readonly Column[];
   readonly heightPx: number;
   readonly format: (value: number) => string;
   readonly binary?: boolean;
-  /** Room for each label below the bars. */
+  /** Width of each label below the bars. */
   readonly labelPx?: number;
-  /** Room for the labels of the axis. */
+  /** Width of the axis labels. */
   readonly axisPx?: number;
   readonly axisTitle?: string;
-  /** Bars far above all others are cut, and say so, so that the others can be read. */
+  /** Truncate outlier bars and mark them, so that the others stay readable. */
   readonly cutsTall?: boolean;
   readonly onChoose?: ((key: string) => void) | undefined;
 }): JSX.Element {
   const [box, widthPx] = useWidth<HTMLDivElement>();
   const [active, setActive] = useState(0);
-  /** The bar that is pointed at or has the focus. */
+  /** The hovered or focused bar. */
   const [shown, setShown] = useState<number | undefined>(undefined);
   const axisPx = props.axisPx ?? AXIS_PX;
   const totals = props.columns.map((column) => column.parts.reduce((sum, part) => sum + part.value, 0));
@@ -206,7 +206,7 @@ export function ColumnChart(props: {
   const y = (value: number) => headPx + heightPx * (1 - Math.min(value, top) / top);
   const pitch = plotPx / Math.max(1, props.columns.length);
   const barPx = Math.max(1, Math.min(56, pitch - (pitch > 6 ? 2 : pitch > 3 ? 1 : 0)));
-  // As many labels as there is room for; bars without one make none.
+  // Draws as many labels as fit; bars without a label draw none.
   let free = 0;
   const labelled = props.columns.flatMap((column, at) => {
     const x = axisPx + (at + 0.5) * pitch;
@@ -257,7 +257,7 @@ export function ColumnChart(props: {
           ))}
           {props.columns.map((column, at) => {
             const x = axisPx + at * pitch + (pitch - barPx) / 2;
-            // A cut bar shows what all of it consists of, not what happens to lie below the cut.
+            // A truncated bar keeps its parts in proportion.
             const scale = isCut[at] === true ? top / (totals[at] ?? top) : 1;
             let below = 0;
             return (

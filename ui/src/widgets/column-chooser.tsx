@@ -1,4 +1,4 @@
-// column-chooser.tsx: the button above a table that says how many columns are shown, and the list to choose them from.
+// column-chooser.tsx: the button above a table with the number of visible columns, and the list to choose them.
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
@@ -16,7 +16,7 @@ export function ColumnChooser({
     readonly isFixed: boolean;
   }[];
   readonly onShow: (id: string, isShown: boolean) => void;
-  /** Back to the columns that fit, in their own widths. */
+  /** Resets to the columns that fit, with default widths. */
   readonly onReset: (() => void) | undefined;
 }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
@@ -32,7 +32,7 @@ export function ColumnChooser({
     addEventListener('pointerdown', onPointer, true);
     return () => removeEventListener('pointerdown', onPointer, true);
   }, [isOpen]);
-  // Below the button, within the window: the button may stand at either end of its row.
+  // Positions the list below the button, within the window.
   useLayoutEffect(() => {
     const anchor = button.current?.getBoundingClientRect();
     const popup = list.current;

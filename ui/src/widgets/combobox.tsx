@@ -1,4 +1,4 @@
-// combobox.tsx: a text field with a list that it filters. Follows the ARIA combobox pattern.
+// combobox.tsx: a text field with a filtered list. Follows the ARIA combobox pattern.
 import type { JSX } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './icon.tsx';
@@ -8,17 +8,17 @@ export interface Option {
   readonly label: string;
   readonly detail?: string | undefined;
   readonly group?: string | undefined;
-  /** Further words that find it. */
+  /** Additional search text. */
   readonly search?: string | undefined;
   readonly badges?: readonly string[] | undefined;
-  /** Shown grey; can still be chosen. */
+  /** Shown in grey; can still be chosen. */
   readonly muted?: boolean | undefined;
   readonly selected?: boolean | undefined;
 }
 
 export interface ComboboxProps {
   readonly label: string;
-  /** What the closed field shows. */
+  /** Text of the closed field. */
   readonly text: string;
   readonly options: readonly Option[];
   readonly onChoose: (id: string) => void;
@@ -30,7 +30,7 @@ export interface ComboboxProps {
   readonly class?: string;
 }
 
-/** Exact finds first, then beginnings, then the rest, each in the given order. Pure. */
+/** Filters options: exact matches first, then matches at the start, then the rest, each in the given order. Pure. */
 export function filterOptions(options: readonly Option[], text: string): readonly Option[] {
   const wanted = text.trim().toLowerCase();
   if (wanted === '') return options;
@@ -53,7 +53,7 @@ export function Combobox(props: ComboboxProps): JSX.Element {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const [active, setActive] = useState(0);
-  /** The list just opened: what is chosen stands in its middle. */
+  /** The list has just opened: scrolls the chosen option to the middle. */
   const isFresh = useRef(true);
   const shown = open ? filterOptions(props.options, typed ?? '') : [];
 

@@ -1,4 +1,4 @@
-// dialog.tsx: a modal dialog on the browser's own element, which keeps the focus inside and gives it back.
+// dialog.tsx: a modal dialog with the browser's own element, which traps and restores the focus.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { IconButton } from './icon.tsx';
@@ -8,7 +8,7 @@ export function Dialog(props: {
   readonly onClose: () => void;
   readonly children: ComponentChildren;
   readonly class?: string;
-  /** No heading of its own; the title is still its name. */
+  /** Without a visible heading; the title is still its accessible name. */
   readonly bare?: boolean;
 }): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);

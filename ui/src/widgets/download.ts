@@ -1,11 +1,11 @@
-// download.ts: giving text to the user: as a file or on the clipboard.
+// download.ts: saves text as a file or copies it to the clipboard.
 
 interface CsvColumn<R> {
   readonly title: string;
   readonly value: (row: R) => string | number;
 }
 
-/** RFC 4180; texts that a spreadsheet would take for a formula get a leading apostrophe. */
+/** Formats CSV (RFC 4180); texts that a spreadsheet would interpret as a formula get a leading apostrophe. */
 export function toCsv<R>(columns: readonly CsvColumn<R>[], rows: readonly R[]): string {
   const cell = (value: string | number): string => {
     if (typeof value === 'number') return String(value);
@@ -28,7 +28,7 @@ export function download(name: string, type: string, text: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Whether it worked: browsers refuse on pages without a secure origin. */
+/** Copies text and returns whether it worked: browsers refuse on pages without a secure origin. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,10 +1,10 @@
-// elided.tsx: a name that, when it is too long, loses what it shares with other names, not what tells it apart.
+// elided.tsx: a name that is truncated in the part it shares with other names, so that the distinguishing part stays.
 import type { JSX } from 'preact';
 
 /** Width of the narrowest letters: a head declared wider than its text would leave a gap before the tail. */
 const NARROW_EM = 0.27;
 
-/** `cut`: length of the prefix that may go, from `cutsOf`. */
+/** A truncatable name. `cut`: length of the prefix that may be omitted, from `cutsOf`. */
 export function Elided({
   text,
   cut = 0,
@@ -12,7 +12,7 @@ export function Elided({
 }: {
   readonly text: string;
   readonly cut?: number | undefined;
-  /** What it says when pointed at; else the text. */
+  /** Tooltip; default: the text. */
   readonly title?: string;
 }): JSX.Element {
   if (cut <= 0 || cut >= text.length) {

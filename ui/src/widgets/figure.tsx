@@ -1,4 +1,4 @@
-// figure.tsx: the frame of every chart: title, the same figures as a table, and what its colours mean.
+// figure.tsx: the frame of every chart: title, a table of the same values, and the legend.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ReportTable as Data } from '../model/report.ts';
@@ -61,7 +61,7 @@ export const Legend = ({ entries }: { readonly entries: readonly LegendEntry[] }
   </ul>
 );
 
-/** Width of an element, followed as it changes. */
+/** Returns the width of an element and updates it. */
 export function useWidth<E extends HTMLElement>(): readonly [{ current: E | null }, number] {
   const element = useRef<E>(null);
   const [widthPx, setWidthPx] = useState(0);

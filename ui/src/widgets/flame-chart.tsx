@@ -1,4 +1,4 @@
-// flame-chart.tsx: a call tree as nested bars, the widest first. Draws what is in view, and only when something changes.
+// flame-chart.tsx: a call tree as nested bars, widest first. Draws only visible bars, and only after changes.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -9,27 +9,27 @@ import { type CallTree, type FlameBar, flameBars, flameLines } from '../model/ca
 const LINE_PX = 20;
 const BAR_PX = 19;
 const PAD_PX = 4;
-/** Narrower bars have no text. */
+/** Minimum width of bars with text. */
 const TEXT_PX = 28;
 const FONT = '12px system-ui, sans-serif';
-/** What is left of the colour of bars above the zoomed one. */
+/** Remaining strength of the colour of bars above the zoomed one. */
 const ABOVE_SHARE = 0.45;
 
 export interface FlameChartProps {
   readonly label: string;
   readonly tree: CallTree;
   readonly theme: ReadonlySignal<Theme>;
-  /** Row that fills the width; `undefined`: all. */
+  /** Row that fills the width; `undefined`: all rows. */
   readonly zoom: number | undefined;
   readonly onZoom: (row: number | undefined) => void;
   readonly colourOf: (row: number, theme: Theme) => string;
-  /** What stands on a bar; by default the name of its node. */
+  /** Text of a bar; default: the name of its node. */
   readonly textOf?: (row: number) => string;
-  /** Rows that a search found: the others are faint. */
+  /** Whether a search matches a row; other rows are dimmed. */
   readonly isLit?: ((row: number) => boolean) | undefined;
-  /** What is known of a bar, in a line; by default its total, self time and count. */
+  /** Tooltip of a bar; default: its total, self time and count. */
   readonly tipOf?: (row: number) => string;
-  /** Roots stand at the bottom. */
+  /** Roots are at the bottom. */
   readonly upward?: boolean;
   readonly testId?: string;
 }
@@ -45,7 +45,7 @@ interface Pointed {
   readonly y: number;
 }
 
-/** Room for letters is measured once per text and width class: cutting a text costs as much as drawing it. */
+/** Truncates a text. Cached by text and width class: truncating costs as much as drawing. */
 function fitText(context: CanvasRenderingContext2D, text: string, roomPx: number): string {
   if (context.measureText(text).width <= roomPx) return text;
   let low = 0;
@@ -83,7 +83,7 @@ function draw(
     const isFaint = bar.isAbove || props.isLit?.(bar.row) === false;
     const colour = props.colourOf(bar.row, theme);
     context.fillStyle = isFaint ? cssOf(mix(background, rgbOf(colour), ABOVE_SHARE)) : colour;
-    // A line of background between neighbours, where there is room for one.
+    // Leaves a line of background between neighbours if there is room.
     context.fillRect(bar.x, y, bar.width > 3 ? bar.width - 1 : bar.width, BAR_PX);
     if (bar.width < TEXT_PX) continue;
     const text = props.textOf?.(bar.row) ?? tree.labels[tree.name[bar.row] ?? 0] ?? '';
@@ -94,7 +94,7 @@ function draw(
   }
 }
 
-/** What is known of one bar, in a line. */
+/** Describes a bar in one line. */
 export function barText(tree: CallTree, row: number): string {
   const total = tree.total[row] ?? 0;
   const share = tree.wholeNs > 0 ? formatShare(total / tree.wholeNs) : '';
@@ -108,7 +108,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
   const [size, setSize] = useState<Size>({ widthPx: 0, heightPx: 0 });
   const [topPx, setTopPx] = useState(0);
   const [pointed, setPointed] = useState<Pointed | undefined>(undefined);
-  /** The row that the keyboard is at. */
+  /** The focused row. */
   const [active, setActive] = useState<number | undefined>(undefined);
   const theme = props.theme.value;
 
@@ -128,9 +128,9 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
 
   const lines = useMemo(() => flameLines(tree, zoom, size.widthPx), [tree, zoom, size.widthPx]);
   const upward = props.upward === true;
-  /** Lines are counted from the roots, slots from the top; each is the other's inverse. */
+  /** Converts between lines (counted from the roots) and slots (counted from the top); its own inverse. */
   const slotOf = (line: number) => (upward ? lines - 1 - line : line);
-  /** Above the first slot: roots at the bottom stay there when there are few lines. */
+  /** Space above the first slot: with few lines, roots stay at the bottom. */
   const headPx = upward ? Math.max(0, size.heightPx - lines * LINE_PX) : 0;
   const yOf = (line: number) => headPx + slotOf(line) * LINE_PX - topPx;
   const firstSlot = Math.floor(topPx / LINE_PX);
@@ -138,15 +138,15 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
   const from = upward ? Math.max(0, lines - endSlot) : firstSlot;
   const to = upward ? lines - firstSlot : endSlot;
   const bars = useMemo(() => flameBars(tree, zoom, size.widthPx, from, to), [tree, zoom, size.widthPx, from, to]);
-  // Not for what the pointer is at: bars and their texts cost more than that may take.
+  // Does not depend on the pointer: drawing bars and texts on every pointer move is too slow.
   useLayoutEffect(() => {
     if (canvas.current !== null && size.widthPx > 0) draw(canvas.current, size, bars, yOf, props);
   }, [props, theme, size, bars, topPx]);
-  // The roots are in sight at first.
+  // Initially scrolls to the roots.
   useLayoutEffect(() => {
     if (upward && scroller.current !== null) scroller.current.scrollTop = lines * LINE_PX;
   }, [tree, upward, lines, size.heightPx]);
-  // The zoomed bar is in sight.
+  // Scrolls to the zoomed bar.
   useEffect(() => {
     const box = scroller.current;
     if (box === null || zoom === undefined) return;
@@ -225,7 +225,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
           const bar = barAt(event);
           if (bar === undefined) return;
           setActive(undefined);
-          // A click on the zoomed bar goes back to the one above it.
+          // A click on the zoomed bar zooms out to its parent.
           const parent = tree.parent[bar.row] ?? -1;
           props.onZoom(bar.row === zoom ? (parent < 0 ? undefined : parent) : bar.row);
         }}

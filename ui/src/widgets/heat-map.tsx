@@ -15,17 +15,17 @@ const CELL_PX = 24;
 const LEAST_LABEL_PX = 64;
 const MOST_LABEL_PX = 280;
 const LETTER_PX = 7;
-/** Columns are no wider than this, unless there is one alone: then its cells are bars. */
+/** Maximum width of a column; a single column is wider, and its cells are bars. */
 const MOST_CELL_PX = 160;
 const MOST_BAR_PX = 720;
 const MEDIAN_PX = 72;
 const HEAD_PX = 20;
-/** Of the accent over the panel, by the least and the greatest value. */
+/** Strength of the accent colour at the smallest and the largest value. */
 export const SHADES = [0.1, 0.85] as const;
-/** From here on black reads better than the theme's own colour. */
+/** From this strength on, black text is more readable than the theme's own colour. */
 export const STRONG_SHADE = 0.6;
 
-/** A label that keeps its end, which tells ranks apart. */
+/** Truncates the start of a label: the end distinguishes ranks. */
 export function cutLabel(label: string, widthPx: number): string {
   const most = Math.floor((widthPx - 12) / LETTER_PX);
   return label.length <= most ? label : `…${label.slice(label.length - Math.max(1, most - 1))}`;
@@ -55,17 +55,17 @@ export function HeatMap(props: {
   const mostPx = isBars ? MOST_BAR_PX : MOST_CELL_PX;
   const cellPx = Math.max(3, Math.min(mostPx, (widthPx - labelPx - MEDIAN_PX) / Math.max(1, columns)));
   const greatest = Math.max(0, ...values);
-  /** Width of what is filled of a cell. */
+  /** Returns the filled width of a cell. */
   const filledPx = (value: number): number => {
     const whole = Math.max(2, cellPx - 1);
     return isBars && greatest > 0 ? Math.max(2, (whole * Math.max(0, value)) / greatest) : whole;
   };
   const longest = Math.max(...props.columns.map((column) => column.label.length));
-  // Steps and their medians are named at the same columns, so that each median is below its step.
+  // Steps and their medians have labels at the same columns, so that each median is below its step.
   const every = Math.max(1, Math.ceil(Math.max(56, longest * 7 + 8) / cellPx));
-  // Labels wider than their cell begin with it, so that the first does not run into the rows' names.
+  // Labels wider than their cell are aligned with its start, so that the first does not overlap the rows' names.
   const [anchor, anchorAt] = cellPx < 56 ? (['start', 0] as const) : (['middle', 0.5] as const);
-  /** Whether a label of so many pixels has room before the rows' medians. */
+  /** Returns whether a label of this width fits before the rows' medians. */
   const fits = (at: number, widthOfPx: number) => anchor === 'middle' || (columns - at) * cellPx >= widthOfPx;
   const heightPx = HEAD_PX + (rows + 1) * CELL_PX + 8;
   const choose = (row: number, column: number, extend: boolean) => props.onChoose(row, column, extend);

@@ -1,4 +1,4 @@
-// icon.tsx: small line drawings. Decoration only: the control around them carries the name.
+// icon.tsx: small line drawings. Decorative: the control around them has the accessible name.
 import type { JSX } from 'preact';
 
 const PATHS = {

@@ -1,4 +1,4 @@
-// line-chart.tsx: values over time. The drawing is uPlot's, in a chunk of its own that is loaded when a chart is shown.
+// line-chart.tsx: values over time, drawn by uPlot, whose chunk is loaded with the first chart.
 import type { ReadonlySignal } from '@preact/signals';
 import { useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
@@ -10,12 +10,12 @@ import { useWidth } from './figure.tsx';
 
 export interface Line {
   readonly label: string;
-  /** As many as there are times; `undefined` leaves a gap. */
+  /** One value per time; `undefined` leaves a gap. */
   readonly values: readonly (number | undefined)[];
   readonly colour: (theme: Theme) => string;
   readonly dashed?: boolean;
   readonly filled?: boolean;
-  /** Filled without letting through what is below, and without a line: an area of a stack. */
+  /** Opaque fill without a line: an area of a stack. */
   readonly solid?: boolean;
 }
 
@@ -26,11 +26,11 @@ export interface LineChartProps {
   readonly heightPx: number;
   readonly theme: ReadonlySignal<Theme>;
   readonly format: (value: number) => string;
-  /** Axis ticks of memory are powers of two. */
+  /** Axis ticks are powers of two, for memory. */
   readonly binary?: boolean;
   readonly cursorNs?: number | undefined;
   readonly onCursor?: (ns: number) => void;
-  /** A drag along the chart chose this stretch. */
+  /** Called with the range of a drag along the chart. */
   readonly onRange?: ((startNs: number, endNs: number) => void) | undefined;
 }
 
@@ -137,7 +137,7 @@ export function LineChart(props: LineChartProps): JSX.Element {
       element,
     );
     plot.current.over.addEventListener('click', (event) => {
-      // The click that ends a drag is none.
+      // Ignores the click that ends a drag.
       const wasDragged = isDragged;
       isDragged = false;
       if (wasDragged) return;

@@ -1,4 +1,4 @@
-// report-table.tsx: any table of a report: units in the cells, bars for shares, links for events, a filter, CSV.
+// report-table.tsx: a table of a report: units in the cells, bars for shares, links for events, a filter, CSV.
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../base/format.ts';
@@ -22,18 +22,18 @@ import {
 import { Elided } from './elided.tsx';
 import { type SortOrder, sortRows, Table, type TableColumn } from './table.tsx';
 
-/** What draws an event id: pages link it into the timeline. */
+/** Draws an event id; pages link it to the timeline. */
 export type EventLink = (id: number, text: string) => ComponentChildren;
 
 export interface ReportTableProps {
   readonly caption: string;
   readonly table: Data;
   readonly exportName: string;
-  /** Names of the rows, where they belong to more rows than these. */
+  /** Keys of the rows, if they are computed from more rows than these. */
   readonly keys?: ReadonlyMap<ReportRow, string>;
   readonly testId?: string;
   readonly eventLink?: EventLink | undefined;
-  /** `total_ns:desc`; without `onSort` the table keeps its own. */
+  /** `total_ns:desc`; without `onSort` the table keeps its own order. */
   readonly sort?: string | undefined;
   readonly onSort?: ((sort: string) => void) | undefined;
   readonly filter?: string | undefined;
@@ -41,20 +41,20 @@ export interface ReportTableProps {
   readonly onRow?: ((row: ReportRow, key: string) => void) | undefined;
   readonly currentKey?: string | undefined;
   readonly tools?: ComponentChildren;
-  /** Columns that this page does not show. */
+  /** Hidden columns. */
   readonly hide?: readonly string[];
-  /** Numbers stand before words, but for the name. */
+  /** Place numbers before text, except for the name. */
   readonly numbersFirst?: boolean;
-  /** Columns that follow the name, in this order, before all others. */
+  /** Columns after the name, in this order, before all others. */
   readonly lead?: readonly string[];
-  /** Least width of the name's column. */
+  /** Minimum width of the name's column. */
   readonly namePx?: number;
-  /** The rows are the ones to show, in this order: sort and filter were applied before. */
+  /** The rows are already sorted and filtered. */
   readonly arranged?: boolean;
   /** Without a filter. */
   readonly plain?: boolean;
   readonly fit?: boolean;
-  /** Draws a cell differently; `undefined`: as its unit says. */
+  /** Draws a cell; `undefined`: by its unit. */
   readonly cell?: (row: ReportRow, column: ReportColumn) => ComponentChildren | undefined;
 }
 
@@ -73,18 +73,18 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
 };
 const NAME_PX = 220;
 const LETTER_PX = 7;
-/** The name's column is at least as wide as most of its names, up to this. */
+/** Maximum automatic width of the name's column. */
 const NAME_MOST_PX = 420;
 const TEXT_MOST_PX = 220;
-/** Event numbers of a cell; further ones are in what is exported. */
+/** Maximum number of event ids in a cell; exports contain all. */
 const MOST_EVENTS = 3;
-/** Columns of sentences. */
+/** Columns that contain sentences. */
 const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
 const SENTENCE_MOST_PX = 560;
-/** Rows that are looked at for the width of a column. */
+/** Number of rows in the sample for the width of a column. */
 const SAMPLE = 200;
 
-/** As wide as its words need. */
+/** Returns the width that a column's text needs. */
 function widthOf(table: Data, column: ReportColumn): number {
   const title = column.title.length * LETTER_PX + 28;
   if (column.unit === 'event') {
@@ -99,7 +99,7 @@ function widthOf(table: Data, column: ReportColumn): number {
   return Math.max(title, Math.min(most, letters * LETTER_PX + 20));
 }
 
-/** As wide as nine of ten names need. */
+/** Returns the width that nine of ten names need. */
 function nameWidth(table: Data, name: ReportColumn, leastPx: number): number {
   const letters = table.rows.slice(0, SAMPLE).map((row) => (labelAt(table, row, name.key) ?? '').length);
   letters.sort((a, b) => a - b);
@@ -114,7 +114,7 @@ export const parseSort = (text: string | undefined): SortOrder | undefined => {
 
 export const formatSort = (sort: SortOrder): string => `${sort.column}:${sort.descending ? 'desc' : 'asc'}`;
 
-/** What a filter looks at in a row; each is put together once. */
+/** Returns the searchable text of a row; computed once per row. */
 export function wordsOf(table: Data): (row: ReportRow) => string {
   const words = table.columns.filter((column) => isText(column.unit)).map((column) => column.key);
   const made = new WeakMap<ReportRow, string>();
@@ -128,7 +128,7 @@ export function wordsOf(table: Data): (row: ReportRow) => string {
   };
 }
 
-/** The rows whose words pass the filter. Pure. */
+/** Returns the rows that match the filter. Pure. */
 export function filterRows(table: Data, filter: string, words = wordsOf(table)): readonly ReportRow[] {
   const { matches } = parseFilter(filter);
   return matches === undefined ? table.rows : table.rows.filter((row) => matches(words(row)));
@@ -143,7 +143,7 @@ export function Share({ share }: { readonly share: number }): JSX.Element {
   );
 }
 
-/** Where the texts of each column may be cut; worked out when a column is first drawn. */
+/** Returns the cut positions of each column's texts; computed when a column is first drawn. */
 function useCuts(table: Data): (column: ReportColumn) => Cuts {
   return useMemo(() => {
     const known = new Map<string, Cuts>();
@@ -186,7 +186,7 @@ function drawn(
   return <span title={cellExact(cell, column.unit)}>{text}</span>;
 }
 
-/** Names are sorted as they are read; exported whole. */
+/** Names are sorted by their displayed text and exported in full. */
 function sortedBy(table: Data, column: TableColumn<ReportRow> | undefined): TableColumn<ReportRow> | undefined {
   const short = column === undefined ? undefined : shortColumn(table, column.id);
   if (column === undefined || short === undefined) return column;

@@ -1,4 +1,4 @@
-// scatter.tsx: dots on two logarithmic axes. Arrow keys go from dot to dot, Enter chooses.
+// scatter.tsx: dots on two logarithmic axes. Arrow keys move between dots, Enter chooses.
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { powersBetween } from '../model/scale.ts';
@@ -8,10 +8,10 @@ export interface Dot {
   readonly key: string;
   readonly x: number;
   readonly y: number;
-  /** The dot's area stands for it. */
+  /** Value that determines the dot's area. */
   readonly weight: number;
   readonly colour: string;
-  /** What it says when pointed at, and to screen readers. */
+  /** Tooltip, also for screen readers. */
   readonly title: string;
 }
 
@@ -27,13 +27,13 @@ export function Scatter(props: {
   readonly xTitle: string;
   readonly formatX: (value: number) => string;
   readonly formatY: (value: number) => string;
-  /** Axes in powers of two, for bytes. */
+  /** Axes use powers of two, for bytes. */
   readonly binary?: boolean;
   readonly onChoose?: ((key: string) => void) | undefined;
 }): JSX.Element {
   const [box, widthPx] = useWidth<HTMLDivElement>();
   const [active, setActive] = useState(0);
-  // From left to right: that is how the arrow keys go.
+  // From left to right: the order of the arrow keys.
   const dots = [...props.dots].sort((a, b) => a.x - b.x || a.y - b.y);
   const base = props.binary === true ? 2 : 10;
   const xs = powersBetween(

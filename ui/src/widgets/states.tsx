@@ -1,4 +1,4 @@
-// states.tsx: what a page shows when there is nothing, something wrong, or something on its way.
+// states.tsx: the states of a page without content: empty, failed, or loading.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { copyText } from './download.ts';
@@ -20,11 +20,11 @@ export function EmptyState(props: {
   );
 }
 
-/** The server's texts begin small, as clauses do. A path keeps its letters. */
+/** Capitalises a text of the server, except for a path. */
 const sentence = (text: string): string =>
   /^[a-z]+\b(?![/.:=])/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
 
-/** Hints for those who speak to the server themselves; they are in the details that can be copied. */
+/** Matches hints for HTTP clients; they are only in the copied details. */
 const FOR_PROGRAMS = /^(GET|POST|PUT|DELETE) \//;
 
 export function ErrorState(props: {
@@ -52,7 +52,7 @@ export function ErrorState(props: {
   );
 }
 
-/** What went wrong, as the server tells it. */
+/** A displayed problem of the server. */
 export interface ShownProblem {
   readonly title: string;
   readonly detail: string;
@@ -79,12 +79,12 @@ export const ProblemState = ({
   </ErrorState>
 );
 
-/** Nothing for 150 ms, then a line; after 2 s the phase as well. */
+/** Shows nothing for 150 ms, then a line; after 2 s also the phase. */
 export function Loading(props: {
   readonly what: string;
   readonly phase?: string | undefined;
   readonly progress?: number | undefined;
-  /** Shown with the phase: a way out. */
+  /** Shown with the phase: for example a cancel button. */
   readonly children?: ComponentChildren;
 }): JSX.Element | undefined {
   const [age, setAge] = useState<'new' | 'short' | 'long'>('new');

@@ -1,4 +1,4 @@
-// table.tsx: the one table. Draws only the rows in view, sorts by click or key, exports what it holds as CSV.
+// table.tsx: the base of all tables. Draws only visible rows, sorts by click or key, exports CSV.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { compareValues } from '../model/cell.ts';
@@ -11,19 +11,19 @@ export interface TableColumn<R> {
   readonly id: string;
   readonly title: string;
   readonly numeric?: boolean;
-  /** Exact value for the export. */
+  /** Exact value for sorting and export. */
   readonly value: (row: R) => string | number;
   readonly cell?: (row: R) => ComponentChildren;
   readonly sortable?: boolean;
   /** CSS width. */
   readonly width?: string;
-  /** Width that its words need; of the pinned column the least one: it takes what is left. */
+  /** Width that its text needs; for the pinned column the minimum: it gets the remaining width. */
   readonly widthPx?: number;
-  /** Heading in exported files, where it is not the title. */
+  /** Heading in exported files, if it differs from the title. */
   readonly exportTitle?: string;
-  /** What the heading says when pointed at. */
+  /** Tooltip of the heading. */
   readonly hint?: string;
-  /** Stays in sight while the others scroll sideways: what a row is called. */
+  /** Stays visible while the others scroll sideways: the column that names the row. */
   readonly pinned?: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface TableProps<R> {
   readonly keyOf: (row: R) => string;
   readonly onRow?: ((row: R) => void) | undefined;
   readonly isCurrent?: ((row: R) => boolean) | undefined;
-  /** Name of the row that {@link isCurrent} is true of: without one it is looked for at every drawing. */
+  /** Key of the row for which {@link isCurrent} is true; without it, every drawing searches for the row. */
   readonly currentKey?: string | undefined;
   readonly sort?: SortOrder | undefined;
   readonly onSort?: ((sort: SortOrder) => void) | undefined;
@@ -47,20 +47,20 @@ export interface TableProps<R> {
   readonly exportName?: string;
   readonly tools?: ComponentChildren;
   readonly note?: string | undefined;
-  /** Below this width the table scrolls sideways. */
+  /** Minimum width; a narrower table scrolls sideways. */
   readonly minWidthPx?: number;
-  /** Shows only the columns that fit, and a list to choose others from. */
+  /** Show only the columns that fit, and a list to choose others. */
   readonly choosable?: boolean;
-  /** Only as high as its rows need; else it fills its place. */
+  /** Only as high as its rows need; else it fills its container. */
   readonly fit?: boolean | undefined;
 }
 
 const ROW_PX = 26;
 const OVERSCAN = 12;
-/** One press of Shift with an arrow key on a heading. */
+/** Change of width per Shift and arrow key on a heading, pixels. */
 const RESIZE_STEP_PX = 16;
 
-/** Orders rows by a column's value; text by locale, numbers by size, what is empty last. Pure and stable. */
+/** Sorts rows by a column's value; text by locale, numbers by size, empty values last. Pure and stable. */
 export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
   if (column === undefined) return rows;
   const keyed = rows.map((row) => ({ row, value: column.value(row) }));
@@ -71,7 +71,7 @@ export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefin
 const cellClass = <R,>(column: TableColumn<R>): string =>
   `${column.numeric === true ? 'ss-num' : ''} ${column.pinned === true ? 'ss-pinned' : ''}`.trim();
 
-/** The widths and columns that the user chose for this table. */
+/** Returns the user's widths and columns of this table. */
 function useLayout(id: string): readonly [TableLayout, (layout: TableLayout | undefined) => void] {
   const layout = tableLayouts.value[id] ?? NO_LAYOUT;
   const change = (next: TableLayout | undefined) => {
@@ -81,7 +81,10 @@ function useLayout(id: string): readonly [TableLayout, (layout: TableLayout | un
   return [layout, change];
 }
 
-/** So wide that, scrolled to its end, the table begins with a whole column beside the pinned one. */
+/**
+ * Returns the extra width at the end with which the table, scrolled to its end, starts with a whole column after the
+ * pinned one.
+ */
 function endGapPx(widths: readonly number[], pinnedPx: number, roomPx: number): number {
   const hidden = pinnedPx + widths.reduce((sum, width) => sum + width, 0) - roomPx;
   if (roomPx === 0 || hidden <= 0) return 0;
@@ -133,7 +136,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   const columns = inSight === undefined ? props.columns : props.columns.filter(({ id }) => inSight.has(id));
   const pinned = columns.find((column) => column.pinned === true);
   const widthOf = (column: TableColumn<R>): number | undefined => widthOfColumn(column, layout);
-  // The pinned column takes what is left, unless its width was dragged; then an empty column does.
+  // The pinned column gets the remaining width, unless its width was dragged; then an empty column gets it.
   const isFilled = pinned !== undefined && layout.widths[pinned.id] !== undefined;
   const cssWidth = (column: TableColumn<R>): string | undefined => {
     const px = column === pinned ? layout.widths[column.id] : widthOf(column);
@@ -167,7 +170,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     resize(column, head.offsetWidth + by);
   };
 
-  // The chosen row is in sight when the page opens, and when it was chosen elsewhere.
+  // Scrolls to the chosen row when the page opens, and when another part of the page chose it.
   const found = () => (props.isCurrent === undefined ? -1 : rows.findIndex((row) => props.isCurrent?.(row) === true));
   const lasting = useMemo(found, [rows, props.currentKey]);
   const current = props.currentKey === undefined && props.isCurrent !== undefined ? found() : lasting;
@@ -224,7 +227,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
               isFixed: column.pinned === true || column.id === sort?.column,
             }))}
             onShow={(id, isShown) => {
-              // What is shown stays, also where one more column leaves no room for it.
+              // Visible columns stay, even if an additional one leaves no room for them.
               const now = props.columns.map((column) => [column.id, columns.includes(column)] as const);
               setLayout({ ...layout, shown: { ...Object.fromEntries(now), [id]: isShown } });
             }}

@@ -1,4 +1,4 @@
-// tabs.tsx: a row of tabs; arrow keys move, the panel is the page's own.
+// tabs.tsx: a row of tabs; arrow keys move. The page provides the panel.
 import type { JSX } from 'preact';
 
 export interface Tab {

@@ -1,4 +1,4 @@
-// mode.ts: how the call tree is shown, as the address has it: `tab=inverted`, `tab=sandwich`, `tab=tree-merged`.
+// mode.ts: the shape of the call tree in the address: `tab=inverted`, `tab=sandwich`, `tab=tree-merged`.
 import type { Store } from '../../state/store.ts';
 
 export const SHAPES = [
@@ -17,7 +17,7 @@ export type Shape = (typeof SHAPES)[number]['id'];
 
 export interface Mode {
   readonly shape: Shape;
-  /** A function that calls itself is one node. */
+  /** Merge a function that calls itself into one node. */
   readonly merged: boolean;
 }
 
@@ -37,7 +37,7 @@ export function setMode(store: Store, mode: Mode): void {
   store.view.row.value = undefined;
 }
 
-/** What the nodes are, for people. */
+/** Labels of the sources of nodes. */
 export const BY_LABELS: Readonly<Record<string, { readonly label: string; readonly nodes: string }>> = {
   python: { label: 'Python functions', nodes: 'Python calls' },
   sample: { label: 'Python functions (sampled)', nodes: 'sampled Python stacks' },

@@ -1,4 +1,4 @@
-// page.tsx: the call tree of Python functions, labels and stacks; inverted; or as a flame graph of the whole page.
+// page.tsx: the call tree of Python functions, labels and stacks; inverted; or as a flame graph that fills the page.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type CallsAnswer, type CallsBy, type CallsQuery, callsPath, fetchCalls } from '../../api/calls.ts';
@@ -35,7 +35,7 @@ import { CallSide, type ChosenCall } from './side.tsx';
 import { CallTable } from './table.tsx';
 import { threadsOf, wantedTracks } from './tracks.ts';
 
-/** More nodes are left out, the narrowest first. */
+/** Maximum number of nodes; the narrowest ones are omitted. */
 const MOST_NODES = 100_000;
 const FILTER_MS = 120;
 
@@ -301,7 +301,7 @@ function NoNodes({ page, why }: { readonly page: PageProps; readonly why: string
   );
 }
 
-/** A text that changes as somebody types, taken once they rest. */
+/** Returns the text after a pause in typing. */
 function useRested(text: string): string {
   const [rested, setRested] = useState(text);
   useEffect(() => {
@@ -341,11 +341,11 @@ function Calls({
   );
   const isFlame = mode.shape === 'flame' || mode.shape === 'inverted_flame';
   const inverted = mode.shape === 'inverted' || mode.shape === 'inverted_flame';
-  /** What a flame graph draws. */
+  /** The tree of the flame graph. */
   const drawn = useMemo(() => (mode.shape === 'inverted_flame' ? invertedTree(tree) : tree), [tree, mode.shape]);
   const rows = useMemo(() => rowsById(drawn), [drawn]);
   const theme = useMemo(() => themeOfStore(store), [store]);
-  // What was clicked; an address names a row of the tree, or a function of the inverted one.
+  // The clicked node. An address has a row of the tree, or a function of the inverted tree.
   const [clicked, setClicked] = useState<CallNode | undefined>(undefined);
   const id = view.row.value;
   const chosen = useMemo<ChosenCall | undefined>(() => {
@@ -445,22 +445,22 @@ function Calls({
   );
 }
 
-/** What is known of a bar whose width is the self time of the function at the top. */
+/** Describes a bar whose width is the self time of the function at the top. */
 const selfText = (tree: CallTree, row: number): string => {
   const ns = tree.total[row] ?? 0;
   const share = tree.wholeNs > 0 ? ` (${formatShare(ns / tree.wholeNs)})` : '';
   return `self ${formatDuration(ns)}${share}, ${formatCount(tree.count[row] ?? 0)}×`;
 };
 
-/** So many files tell functions apart by their colour; with fewer their names do. */
+/** Number of files from which colours show the file of a function; with fewer files they show its name. */
 const SEVERAL_FILES = 4;
 
-/** Host slices have the colours of the timeline; functions those of their file, labels those of their name. */
+/** Returns the colours: host slices as on the timeline, functions by file, labels by name. */
 function colouring(tree: CallTree, by: string): (row: number, theme: Theme) => string {
   if (by === 'host' || by === 'stack') return (row, theme) => theme.kinds[tree.kind[row] ?? 0] ?? theme.muted;
   const files = tree.names.map((name) => fileOf(name));
   const byFile = new Set(files).size >= SEVERAL_FILES;
   const hues = tree.names.map((name, at) => hashOf((byFile ? files[at] : undefined) ?? name));
-  // The first colour is that of what is nothing special.
+  // Skips the first colour, which means "other".
   return (row, theme) => theme.kinds[1 + ((hues[tree.name[row] ?? 0] ?? 0) % (theme.kinds.length - 1))] ?? theme.muted;
 }

@@ -1,4 +1,4 @@
-// sandwich.tsx: one function between its callers and what it calls, beside the list of all functions.
+// sandwich.tsx: one function between its callers and its callees, with the list of all functions.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
@@ -34,7 +34,7 @@ export function Sandwich({
   readonly page: PageProps;
   readonly tree: CallTree;
   readonly theme: ReadonlySignal<Theme>;
-  /** Whether the nodes are made of events of the timeline. */
+  /** Whether the nodes consist of events of the timeline. */
   readonly isTimed: boolean;
   readonly colourOf: (tree: CallTree) => (row: number, theme: Theme) => string;
 }): JSX.Element {

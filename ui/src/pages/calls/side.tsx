@@ -1,4 +1,4 @@
-// side.tsx: one function of the call tree: what it comes to, and the ways to look closer.
+// side.tsx: one function of the call tree: its sums, and links to details.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, formatShare } from '../../base/format.ts';
@@ -6,7 +6,7 @@ import { type CallTree, callName, sumsOf } from '../../model/call-nodes.ts';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
-/** The node that was chosen, as far as both shapes know it. */
+/** The chosen node, with the fields that both shapes have. */
 export interface ChosenCall {
   readonly name: number;
   readonly totalNs: number;
@@ -25,7 +25,7 @@ export function CallSide({
   readonly page: PageProps;
   readonly tree: CallTree;
   readonly chosen: ChosenCall;
-  /** Whether the nodes are made of events of the timeline. */
+  /** Whether the nodes consist of events of the timeline. */
   readonly isTimed: boolean;
   readonly inverted: boolean;
 }): JSX.Element {

@@ -1,4 +1,4 @@
-// table.tsx: the call tree, or the inverted one, as a table whose rows open.
+// table.tsx: the call tree, or the inverted tree, as a table with expandable rows.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, formatShare } from '../../base/format.ts';
@@ -16,9 +16,9 @@ import { Icon } from '../../widgets/icon.tsx';
 import { type SortOrder, Table, type TableColumn } from '../../widgets/table.tsx';
 
 const INDENT_PX = 12;
-/** Deeper rows are not moved further to the right. */
+/** Maximum indent; deeper rows are not indented further. */
 const MOST_INDENTS = 60;
-/** Of the whole: nodes that take more are open when the page opens. */
+/** Share of the whole above which nodes are initially expanded. */
 const HOT_SHARE = 1 / 3;
 
 const sortOf = (text: string | undefined): SortOrder => {
@@ -48,7 +48,7 @@ export function CallTable(props: {
   readonly tree: CallTree;
   readonly inverted: boolean;
   readonly exportName: string;
-  /** Whether a filter found this name. */
+  /** Whether a filter matches this name. */
   readonly isLit: ((name: number) => boolean) | undefined;
   readonly onChoose: (node: CallNode) => void;
 }): JSX.Element {
@@ -164,7 +164,7 @@ export function CallTable(props: {
     const open = event.key === 'ArrowRight';
     if (placed.node.opens && placed.isOpen !== open) toggle(placed.node, open);
     else {
-      // Into the open node, or back to the one above.
+      // Moves into the expanded node, or back to its parent.
       const at = rows.indexOf(placed);
       const next = open
         ? placed.isOpen

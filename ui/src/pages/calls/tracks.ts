@@ -1,18 +1,18 @@
-// tracks.ts: the threads that a call tree can be of, and which of them are asked for. Pure.
+// tracks.ts: the threads that a call tree can cover, and the requested ones. Pure.
 import type { Track } from '../../model/track.ts';
 
-/** The server takes so many in one request. */
+/** Maximum number of tracks in one request. */
 const MOST_TRACKS = 1000;
 
 export interface TrackLimits {
   readonly threads: readonly string[];
   readonly hosts: readonly string[];
   readonly rank: number | undefined;
-  /** Of the selected area. */
+  /** Tracks of the selected area. */
   readonly area: readonly number[];
 }
 
-/** Threads with events, in the order of the timeline. */
+/** Returns the threads with events, in the order of the timeline. */
 export const threadsOf = (tracks: readonly Track[], { hosts, rank }: Pick<TrackLimits, 'hosts' | 'rank'>) =>
   tracks.filter(
     (track) =>
@@ -23,7 +23,7 @@ export const threadsOf = (tracks: readonly Track[], { hosts, rank }: Pick<TrackL
       (rank === undefined || track.rank === undefined || track.rank === rank),
   );
 
-/** Ids to ask for: `undefined` for all, none for nothing. */
+/** Returns the requested track ids: `undefined` for all, an empty list for none. */
 export function wantedTracks(tracks: readonly Track[], limits: TrackLimits): readonly number[] | undefined {
   const isLimited = limits.threads.length > 0 || limits.hosts.length > 0 || limits.rank !== undefined;
   if (!isLimited) return limits.area.length === 0 ? undefined : limits.area;

@@ -1,4 +1,4 @@
-// page.tsx: whether the program waits for its input: by step, by stage, and what to do about it.
+// page.tsx: time that the program waits for input: by step, by stage, and advice.
 import type { JSX } from 'preact';
 import { formatDuration, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
@@ -20,11 +20,11 @@ import { TabbedTables, tabsOf } from '../shared/tables.tsx';
 const TOP = 2000;
 const MOST_STAGES = 12;
 
-/** Whether a note is about input: it has the line that would mark an input stage. */
+/** Returns whether a note is about input: it contains the line of code that marks an input stage. */
 const isAboutInput = (note: Sentence): boolean =>
   isAbout(note, (link) => link.kind === 'scalar' && link.key === 'input_share');
 
-/** The line that would mark an input stage, where the report knows none. */
+/** Returns the line that marks an input stage, if the report has no stages. */
 export const markerOf = (notes: readonly Sentence[]): string | undefined => {
   const note = notes.find(isAboutInput);
   return note === undefined ? undefined : codeIn(note)?.code;
@@ -68,7 +68,7 @@ export default function InputPage(page: PageProps): JSX.Element {
   );
 }
 
-/** Of each step what waited for input: all of the step is on the Overview. */
+/** The input wait of each step; the Overview shows full steps. */
 function WaitBars({
   page,
   steps,
@@ -101,7 +101,7 @@ const derivedFrom = (report: Report): string | undefined => {
   return typeof value === 'string' ? value : undefined;
 };
 
-/** What the findings say about input; where no stage is known, the line that would mark one. */
+/** The findings about input; without known stages, the line that marks one. */
 function Advice({
   report,
   findings,
@@ -131,11 +131,11 @@ function Advice({
   );
 }
 
-/** The stages by the time that they delay a step; those of other threads by their total time. */
+/** The stages by the time that they delay a step; those of other threads by total time. */
 function Stages({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element | undefined {
   const { store, run } = page;
   const stages = report.table.rows.filter((row) => (numberAt(row, 'total_ns') ?? 0) > 0);
-  // One bar alone would say what the table says.
+  // A chart with a single bar repeats the table.
   if (stages.length < 2) return undefined;
   const longest = [...stages]
     .sort((a, b) => (numberAt(b, 'per_step_ns') ?? 0) - (numberAt(a, 'per_step_ns') ?? 0))

@@ -1,4 +1,4 @@
-// copies.tsx: the rate of copies against their size: small ones never get fast, and some directions never do.
+// copies.tsx: the rate of copies against their size.
 import type { JSX } from 'preact';
 import { plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
@@ -15,7 +15,7 @@ export interface CopyDot extends Dot {
   readonly event: number | undefined;
 }
 
-/** One dot for each size of each direction; and what the colours mean, the directions by their time. Pure. */
+/** Returns one dot per size and direction, and the legend with the directions by time. Pure. */
 export function copyDots(table: ReportTable): {
   readonly dots: readonly CopyDot[];
   readonly directions: readonly string[];

@@ -1,4 +1,4 @@
-// kernels.tsx: the kernels by their short names; the chosen one with its whole name and all that is known of it.
+// kernels.tsx: the kernels by their short names; the chosen one with its full name and details.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { cellText } from '../../model/cell.ts';
@@ -17,7 +17,7 @@ import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
 
-/** In the details of the chosen row. */
+/** Columns that only the details show. */
 const HIDDEN = ['min_ns', 'max_ns', 'deviation_ns', 'p50_ns', 'event_name'];
 
 const nameOf = (row: ReportRow): string => textAt(row, 'name') ?? '';

@@ -1,4 +1,4 @@
-// page.tsx: what ran on the devices: kernels, launch latency, streams, copies.
+// page.tsx: device work: kernels, launch latency, streams, copies.
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
@@ -12,9 +12,9 @@ import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/
 import { CopyRates } from './copies.tsx';
 import { KernelTable } from './kernels.tsx';
 
-/** Rows beyond these are counted; the table draws those in view alone. */
+/** Maximum number of rows; further rows are counted. The table only draws visible rows. */
 const TOP = 50_000;
-/** Engines and queues that are drawn: the busiest of more; all are in the table. */
+/** Maximum number of drawn engines and queues, busiest first; the table has all. */
 const MOST_BARS = 10;
 
 /** Busy share of each engine or stream. */
@@ -26,7 +26,7 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
   const said = table.columns.filter(
     (column, at) =>
       (column.unit === 'text' || column.unit === 'number') &&
-      // A host that is the same everywhere tells nothing apart.
+      // A host that all rows share distinguishes nothing.
       (at > 0 || table.rows.some((row) => row[column.key] !== table.rows[0]?.[column.key])),
   );
   const shareAt = (row: Data['rows'][number]): number => numberAt(row, share.key) ?? 0;
@@ -69,7 +69,7 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
   );
 }
 
-/** In the order in which people ask; what is new comes last. */
+/** Order of the tabs; unknown sections come last. */
 const ORDER = ['rows', 'delays', 'engines', 'copies', 'streams', 'graphs'];
 
 const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.indexOf(tab.id) : ORDER.length);
@@ -88,12 +88,15 @@ const EMPTY: Readonly<Record<string, { readonly reason: string }>> = {
   },
 };
 
-/** What a chart counts. */
+/** Captions of charts. */
 const NOTES: Readonly<Record<string, string>> = {
   delays: 'Time from launch to start; each bar covers up to the next label.',
 };
 
-/** The sizes of copies are drawn above the table of copies; a tab that people look for is there, empty or not. */
+/**
+ * Returns the tabs. The chart of copy sizes is above the table of copies. Tabs that users look for exist even when
+ * empty.
+ */
 function kernelTabs(report: Report): readonly TabTable[] {
   const found = tabsOf(report, 'Kernels').filter((tab) => tab.id !== 'copy_sizes');
   const delays = found.some((tab) => tab.id === 'delays')

@@ -1,4 +1,4 @@
-// alive.tsx: what is in memory at the cursor, in groups (operator, purpose, layer, line) and piece by piece.
+// alive.tsx: the memory alive at the cursor: in groups (operator, category, layer, line) and as single allocations.
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { fetchAlive } from '../../api/memory.ts';
@@ -16,7 +16,7 @@ import { type LayerColours, PROGRAMS_KIND } from './stack.ts';
 
 const TOP = 5000;
 const BARS = 12;
-/** The cursor moves often: ask once it rests. */
+/** The cursor moves often: send the request after a pause. */
 const REST_MS = 80;
 
 export function Alive({
@@ -80,7 +80,7 @@ export function Alive({
   );
 }
 
-/** Sums by what is known of the allocations; of all of them, also those that the table leaves out. */
+/** Sums over all allocations by one property, independent of the table's row limit. */
 function Groups({
   page,
   alive,
@@ -169,7 +169,7 @@ function Groups({
         ]}
         onChoose={(name) => {
           if (name === '' || name.startsWith('\0')) return;
-          // A comma would mean "or".
+          // A comma separates alternatives in the filter.
           const wanted = name.split(',')[0] ?? name;
           filter.value = filter.peek() === wanted ? '' : wanted;
         }}

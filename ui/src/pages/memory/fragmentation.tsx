@@ -1,4 +1,4 @@
-// fragmentation.tsx: memory that is held and not in use, over time, and what allocators say of their free memory.
+// fragmentation.tsx: reserved but unused memory over time, and the allocators' statistics of free memory.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
@@ -12,7 +12,7 @@ import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { NotRecorded, type PageProps } from '../shared/report.tsx';
 
-/** What PyTorch needs to record it; XLA and TensorFlow record it by themselves, on devices only. */
+/** Option with which PyTorch records it; XLA and TensorFlow always record it, for devices only. */
 const TORCH = 'torch.profiler.profile(profile_memory=True)  # with tensors on a GPU';
 
 const missingOf = (kinds: readonly string[]) => ({

@@ -1,4 +1,4 @@
-// page.tsx: memory over time, what is alive at the cursor, the largest, the never freed, the churn.
+// page.tsx: memory over time, memory alive at the cursor, largest allocations, never freed ones, allocation traffic.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -37,7 +37,7 @@ const ALL_FREED = {
   why: 'All memory that was allocated during the recording was freed before its end.',
 };
 
-/** The tabs of the page: what is alive, what is held without use, and the report's tables. */
+/** Returns the tabs: memory alive, fragmentation, and the report's tables. */
 export function memoryTabs(report: Report): readonly TabTable[] {
   const known: Readonly<Record<string, readonly [number, string]>> = {
     largest: [1, 'Largest'],
@@ -70,7 +70,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'memory', top: TOP, range: scope.range } : undefined);
   const resource = useMemo(() => createResource<MemoryCurves>(), [run.id, run.contentHash]);
-  // The curve shows what the timeline shows: its window, within what the figures are limited to.
+  // The curve shows the timeline's window, within the limits of the figures.
   const shown = store.view.range.value ?? scope.range;
   const key = JSON.stringify([run.contentHash, shown]);
   useEffect(() => {
@@ -127,7 +127,10 @@ const fullest = (curves: readonly MemoryCurve[]): MemoryCurve | undefined =>
     undefined,
   );
 
-/** Where the cursor is: where it was put, else at the peak, else, where that is out of sight, at the highest in sight. */
+/**
+ * Returns the cursor: as placed by the user, else at the peak, else (if the peak is not visible) at the highest visible
+ * point.
+ */
 function cursorOf({ store }: MemoryProps, curve: MemoryCurve): number {
   const put = store.view.at.value;
   if (put !== undefined) return put;
@@ -148,7 +151,7 @@ const LAYER_LABELS: Readonly<Record<StackLayer['kind'], string>> = {
   programs: 'reserved for running programs',
 };
 
-/** Each layer up to its upper edge, the highest first: those below are drawn over it. */
+/** Returns the area of each layer up to its upper edge, highest first: later areas are drawn over earlier ones. */
 function layerLines(stack: MemoryStack): readonly Line[] {
   const edges = edgesOf(stack);
   const colours = layerColours(stack);
@@ -173,7 +176,7 @@ function linesOf(curve: MemoryCurve, stack: MemoryStack | undefined): readonly L
     ...(curve.reservedBytes === undefined
       ? []
       : [{ label: 'reserved', values: curve.reservedBytes, colour: (theme: Theme) => theme.muted }]),
-    // A limit far above what is used would press the curve to the floor.
+    // A limit far above the peak would flatten the curve.
     ...(curve.capacityBytes === undefined || curve.capacityBytes > 4 * curve.peakBytes
       ? []
       : [
@@ -187,7 +190,7 @@ function linesOf(curve: MemoryCurve, stack: MemoryStack | undefined): readonly L
   ];
 }
 
-/** A tenth of what is in sight, around a moment. */
+/** Returns a tenth of the visible range around a time. */
 const around = (at: number, first: number, last: number) => {
   const half = Math.max(1, (last - first) / 20);
   return { startNs: Math.max(0, at - half), endNs: at + half };
@@ -202,7 +205,7 @@ function Curve({
   readonly page: MemoryProps;
   readonly curves: readonly MemoryCurve[];
   readonly curve: MemoryCurve;
-  /** What the memory in use consists of. */
+  /** The memory in use by layer. */
   readonly stack: MemoryStack | undefined;
 }): JSX.Element {
   const { store, theme } = page;

@@ -1,4 +1,4 @@
-// stack.ts: what was alive at many points of the curve, for its layers.
+// stack.ts: samples of the memory alive along the curve, for its layers.
 import { useEffect, useMemo } from 'preact/hooks';
 import { fetchAlive } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
@@ -7,10 +7,10 @@ import { type MemoryStack, sampleTimes, stackOf } from '../../model/memory-stack
 import { seriesColour, seriesKind } from '../../model/step-buckets.ts';
 import type { PageProps } from '../shared/report.tsx';
 
-/** Enough for the steps of a picture as wide as a page; each asks for the sums of one moment. */
+/** Enough for the steps of a curve as wide as a page; each sample is one time in the request. */
 const MOST_SAMPLES = 240;
 
-/** The layers by the chosen grouping. `undefined` until they are there, and where nothing is known of allocations. */
+/** Returns the layers of the chosen grouping. `undefined` while they load, or if allocations are unknown. */
 export function useStack(
   { store, run }: PageProps,
   curves: MemoryCurves['curves'],
@@ -44,10 +44,10 @@ export function useStack(
   }, [value, curve, by]);
 }
 
-/** Memory of running programs has the colour of compilation, which no group has while there are few. */
+/** Memory of running programs has the colour of compilation, which no group uses while there are few groups. */
 export const PROGRAMS_KIND = 9;
 
-/** Kinds of slices whose colours the layers have, so that they are the same in the curve and in the list of groups. */
+/** Slice kinds whose colours the layers use, the same in the curve and in the list of groups. */
 export interface LayerColours {
   readonly kindOf: (name: string) => number;
   readonly cssOf: (name: string) => string | undefined;

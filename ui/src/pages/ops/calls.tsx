@@ -1,4 +1,4 @@
-// calls.tsx: the call tree around one function: who called it, and what it called. A click goes on to that one.
+// calls.tsx: the callers and callees of one function. A click moves to that function.
 import type { ComponentChildren, JSX } from 'preact';
 import { cellText } from '../../model/cell.ts';
 import { numberAt, type Report, type ReportTable, textAt } from '../../model/report.ts';
@@ -8,7 +8,7 @@ import { NotRecorded } from '../shared/report.tsx';
 
 const MOST = 12;
 
-/** The functions on one side of it, the costliest first. Pure. */
+/** Returns the functions on one side, most expensive first. Pure. */
 export function neighbours(calls: ReportTable, name: string, side: 'callers' | 'callees'): readonly BarRow[] {
   const [own, other] = side === 'callers' ? ['function', 'caller'] : ['caller', 'function'];
   return calls.rows
@@ -57,7 +57,7 @@ export function CallTree({
   );
 }
 
-/** In place of a tree that nobody recorded. */
+/** Placeholder of a tree without recorded callers. */
 export function NoCallTree({
   report,
   tools,

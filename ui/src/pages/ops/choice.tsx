@@ -1,10 +1,10 @@
-// choice.tsx: what the rows are, and how they are laid out.
+// choice.tsx: selection of the row type and the layout.
 import type { JSX } from 'preact';
 import { goTo } from '../../state/store.ts';
 import type { PageProps } from '../shared/report.tsx';
 import { modeOf, setMode } from './mode.ts';
 
-/** How the rows' kinds are called in the switch. */
+/** Labels of the row types. */
 const BY_LABELS: Readonly<Record<string, string>> = {
   auto: 'Auto',
   framework: 'Framework op',
@@ -36,7 +36,7 @@ export function ByChoice({
 }): JSX.Element | undefined {
   const { store } = page;
   const now = modeOf(store).by ?? choices[0]?.by ?? '';
-  // What the address asks for stays in the list, so that the field shows it.
+  // A row type of the address stays in the list, so that the field shows it.
   const listed = choices.some(({ by }) => by === now) ? choices : [...choices, { by: now, label: byLabel(now) }];
   if (listed.length < 2) return undefined;
   return (
@@ -63,7 +63,7 @@ export function ByChoice({
   );
 }
 
-/** Table or tree; and whether what differs in its number alone stands together. */
+/** Selects table or tree, and whether rows that differ only in their number are merged. */
 export function Layout({
   page,
   canGroup,
@@ -71,7 +71,7 @@ export function Layout({
 }: {
   readonly page: PageProps;
   readonly canGroup: boolean;
-  /** What the rows are in the page Call tree, which has their tree; `undefined`: the tree is here. */
+  /** Source in the page Call tree, which shows this tree; `undefined`: the tree is on this page. */
   readonly callsBy?: string | undefined;
 }): JSX.Element {
   const { store } = page;

@@ -1,4 +1,4 @@
-// chosen.tsx: everything that is known of the chosen row, and the way to its events.
+// chosen.tsx: details of the chosen row, and links to its events.
 import type { JSX } from 'preact';
 import type { TrendQuery } from '../../api/reports.ts';
 import { cellText } from '../../model/cell.ts';
@@ -20,10 +20,10 @@ import { CallTree } from './calls.tsx';
 import { InsideList, type InsideOf } from './inside.tsx';
 import { OpTrend } from './trend.tsx';
 
-/** Most names that one search looks for. */
+/** Maximum number of names in one search. */
 const MOST_NAMES = 32;
 
-/** What the trend of a row is asked with; `undefined` for sums, and for the branches of a tree. Pure. */
+/** Returns the request for the trend of a row; `undefined` for statistics and for branches of a tree. Pure. */
 export function trendOfRow(report: Report, row: ReportRow, by: string | undefined): TrendQuery | undefined {
   const kind = scalarOf(report, 'by');
   const name = textAt(row, 'name');
@@ -37,7 +37,7 @@ export function trendOfRow(report: Report, row: ReportRow, by: string | undefine
   };
 }
 
-/** What the events of a row are called in the timeline. Pure. */
+/** Returns the names of a row's events in the timeline. Pure. */
 export function eventNames(row: ReportRow): readonly string[] {
   const names = row['event_names'];
   if (Array.isArray(names)) return names.filter((name): name is string => typeof name === 'string');
@@ -45,7 +45,7 @@ export function eventNames(row: ReportRow): readonly string[] {
   return name === undefined ? [] : [name];
 }
 
-/** The names below a node, each once. */
+/** Returns the distinct names below a node. */
 function namesBelow(node: TreeNode): readonly string[] {
   if (node.level === 'op') return eventNames(node.row);
   const names = new Set<string>();

@@ -1,4 +1,4 @@
-// inside.tsx: what compiled operations are made of, asked when one is opened or chosen.
+// inside.tsx: the instructions of compiled operations, fetched when one is expanded or chosen.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { toProblem } from '../../api/client.ts';
@@ -11,12 +11,12 @@ import { NotRecorded, type PageProps } from '../shared/report.tsx';
 import { idOf } from './mode.ts';
 
 export interface InsideOf {
-  /** Grows with every answer. */
+  /** Grows with every response. */
   readonly version: number;
-  /** Rows below an operation, as far as they are known; asks for what is open and was not asked for yet. */
+  /** Returns the known rows below an operation; fetches those of expanded operations. */
   kidsOf(node: TreeNode): readonly TreeNode[] | undefined;
   ask(node: TreeNode): void;
-  /** What is known of a row's instructions; asks for it. */
+  /** Returns the known instructions of a row; fetches them if necessary. */
   of(row: ReportRow): Inside | undefined;
 }
 
@@ -61,7 +61,7 @@ export function useInside({ run }: PageProps): InsideOf {
     kidsOf: (node) => {
       const known = answers.get(keyOf(node.row));
       if (known === undefined) {
-        // Open by the address: nobody has clicked.
+        // Expanded by the address, without a click.
         ask(node.row);
         return undefined;
       }
@@ -78,10 +78,10 @@ export function useInside({ run }: PageProps): InsideOf {
   };
 }
 
-/** Shown beside the table; all of them are in the tree. */
+/** Maximum number of instructions in the details; the tree has all. */
 const MOST = 60;
 
-/** What the chosen operation is made of. */
+/** The instructions of the chosen operation. */
 export function InsideList({
   inside,
   row,

@@ -1,17 +1,17 @@
-// mode.ts: how the operations are laid out, as the address says it.
+// mode.ts: the layout of the operations in the address.
 import { hashOf } from '../../base/hash.ts';
 import type { IdOf } from '../../model/tree.ts';
 import type { Store } from '../../state/store.ts';
 
 export interface Mode {
-  /** What rows are; `undefined`: what fits the run. */
+  /** Row type; `undefined`: chosen automatically. */
   readonly by: string | undefined;
   readonly tree: boolean;
-  /** Rows that differ in their number alone stand together. */
+  /** Merge rows that differ only in their number. */
   readonly groups: boolean;
 }
 
-/** `tab=tree`, `tab=groups`, `tab=tree-groups`; `by=tree` is the tree of what fits the run. */
+/** Parses `tab=tree`, `tab=groups`, `tab=tree-groups`; `by=tree` is the tree of the automatic row type. */
 export function modeOf(store: Store): Mode {
   const by = store.view.by.value;
   const words = (store.view.tab.value ?? '').split('-');
@@ -28,5 +28,5 @@ export function setMode(store: Store, tree: boolean, groups: boolean): void {
   store.view.tab.value = words.length === 0 ? undefined : words.join('-');
 }
 
-/** Short names of rows that hold others: addresses keep which of them are open. Two hashes: one alone may repeat. */
+/** Returns a short id of an expandable row, for addresses. Two hashes: a single one may collide. */
 export const idOf: IdOf = (path) => `o${hashOf(path).toString(36)}${hashOf(`1${path}`).toString(36)}`;

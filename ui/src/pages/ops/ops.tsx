@@ -1,4 +1,4 @@
-// ops.tsx: the operations themselves: rows or a tree of them, the longest as bars, and the chosen one beside them.
+// ops.tsx: the operations: a table or a tree, the longest as bars, and details of the chosen one.
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatDuration } from '../../base/format.ts';
@@ -36,19 +36,19 @@ import { useInside } from './inside.tsx';
 import { modeOf } from './mode.ts';
 
 const BARS = 10;
-/** From this width of the page on there is room for the bars beside the table. */
+/** Page width from which the bars fit next to the table. */
 const BARS_FROM_PX = 1720;
-/** Shown in the details alone, or as the tree's shape. */
+/** Columns that only the details or the tree's shape show. */
 const HIDDEN = ['depth', 'parent', 'level', 'kind', 'max_ns', 'event_names'];
 const LEVELS = ['program', 'category'];
-/** What the file does not say for each caller. */
+/** Columns that the file lacks for callers. */
 const OF_FUNCTIONS = ['primitive_count'];
 const INDENT_PX = 16;
 
-/** Times beside the host's: in sight before means and percentiles. */
+/** Columns before means and percentiles: host times and device times. */
 const LEAD = ['count', 'outermost_ns', 'self_ns', 'share', 'device_self_ns', 'device_total_ns'];
 
-/** The column that the bars show, and by which the table is sorted at first: work of devices, where there was any. */
+/** Returns the column of the bars and of the initial sort order: device time if there is any. */
 export function costColumn(table: Data): ReportColumn | undefined {
   const device = table.columns.find((column) => column.key === 'device_self_ns');
   if (device !== undefined && table.rows.some((row) => (numberAt(row, device.key) ?? 0) > 0)) return device;
@@ -59,14 +59,14 @@ export function costColumn(table: Data): ReportColumn | undefined {
   return table.columns.find((column) => column.unit === 'ns' || column.unit === 'us');
 }
 
-/** What the shares are shares of: the measure by which the table is sorted, else its cost. */
+/** The measure of the shares: the sort column, else the cost. */
 export interface Measure {
   readonly column: ReportColumn;
-  /** Sum over all rows; `undefined`: the report's own share is of this measure. */
+  /** Sum over all rows; `undefined`: the report's own share uses this measure. */
   readonly whole: number | undefined;
 }
 
-/** Measures that add up to a whole, each with the column whose sum is the whole. */
+/** Measures that add up, each with the column whose sum is the whole. */
 const WHOLES: Readonly<Record<string, string>> = {
   self_ns: 'self_ns',
   total_ns: 'self_ns',
@@ -76,7 +76,7 @@ const WHOLES: Readonly<Record<string, string>> = {
   wasted_ns: 'wasted_ns',
 };
 
-/** The measure whose share is shown when the table is sorted by `sortedBy`. Pure. */
+/** Returns the measure of the share column when the table is sorted by `sortedBy`. Pure. */
 export function measureOf(
   table: Data,
   sortedBy: string | undefined,
@@ -92,7 +92,7 @@ export function measureOf(
   return { column, whole: whole > 0 ? whole : undefined };
 }
 
-/** What a file's rounding leaves of a time is not nothing. */
+/** Formats times that the file rounded to zero as small instead of 0. */
 function roundedCell(report: Report): (row: ReportRow, column: ReportColumn) => string | undefined {
   const rounded = scalarOf(report, 'rounded_to_ns');
   if (typeof rounded !== 'number') return () => undefined;
@@ -100,14 +100,14 @@ function roundedCell(report: Report): (row: ReportRow, column: ReportColumn) => 
   return (row, column) => (column.unit === 'ns' && row[column.key] === 0 ? text : undefined);
 }
 
-/** Stacks are long: in the table only where nothing else tells the rows apart. */
+/** Returns the hidden columns. Stacks are long: they are shown only if nothing else distinguishes the rows. */
 const hiddenColumns = (isTree: boolean, isTraced: boolean, telling: ReportColumn | undefined): readonly string[] => [
   ...HIDDEN,
   ...(telling?.key === 'stack' ? [] : ['stack']),
   ...(isTree ? (isTraced ? LEVELS : OF_FUNCTIONS) : []),
 ];
 
-/** What can be known of who called whom. */
+/** Whether the file records calls between functions. */
 export type CallTreeState = 'none' | 'functions' | 'callers';
 
 export function Ops({
@@ -123,12 +123,12 @@ export function Ops({
   readonly page: PageProps;
   readonly report: Report;
   readonly keys: ReadonlyMap<ReportRow, string>;
-  /** As a tree; `undefined`: as a table. */
+  /** Roots of the tree; `undefined`: a table. */
   readonly roots: readonly TreeNode[] | undefined;
   readonly choices: readonly Choice[];
-  /** Who called whom, of profiles that know it. */
+  /** Callers and callees, of profiles that record them. */
   readonly calls?: Data | undefined;
-  /** Of profiles of sums. */
+  /** For statistics only. */
   readonly callTree?: CallTreeState;
   readonly canGroup?: boolean;
 }): JSX.Element {
@@ -144,7 +144,7 @@ export function Ops({
     () => (isTraced ? [...(telling === undefined ? [] : [telling.key]), ...LEAD] : []),
     [telling, isTraced],
   );
-  // Sums come in the order of their file; calls by all that they took.
+  // Statistics keep the order of their file; calls are sorted by total time.
   const atFirst = roots !== undefined && !isTraced ? 'total_ns' : cost?.key;
   const firstSort = atFirst === undefined ? undefined : `${atFirst}:desc`;
   const sort = store.view.sort.value ?? firstSort;
@@ -220,7 +220,7 @@ export function Ops({
   );
   const cuts = useMemo(() => cutsOf(placed?.map(({ node }) => nameOf(node)) ?? []), [placed]);
   const [frame, widthPx] = useWidth<HTMLDivElement>();
-  // The bars repeat two columns of the table: they stand beside it only where nothing else needs the room.
+  // The bars repeat two columns of the table: they are shown only if there is room.
   const hasBars = widthPx >= BARS_FROM_PX;
   const notes = (
     <Notes
@@ -247,7 +247,7 @@ export function Ops({
               eventLink={eventLinkOf(store, page.run)}
               sort={sort}
               onSort={(next) => {
-                // A share is sorted by what it is a share of.
+                // A share is sorted by its measure.
                 const isShare = measure?.whole !== undefined && next.startsWith('share:');
                 store.view.sort.value = isShare ? next.replace('share', measure.column.key) : next;
               }}
@@ -317,13 +317,13 @@ export function Ops({
   );
 }
 
-/** Functions and labels call each other: their tree is the page Call tree. */
+/** Returns the source of functions and labels in the page Call tree, which shows their tree. */
 function callsOf(report: Report): string | undefined {
   const by = scalarOf(report, 'by');
   return by === 'python' || by === 'label' ? by : undefined;
 }
 
-/** What a reader of a tree of calls must know. */
+/** Returns notes about a tree of calls. */
 function treeNotes(state: CallTreeState | undefined, isTree: boolean): readonly string[] {
   if (!isTree || state === undefined || state === 'none') return [];
   return state === 'callers'
@@ -345,7 +345,7 @@ const withShareTitle = (table: Data, of: ReportColumn): Data => ({
   ),
 });
 
-/** The rows in sight. Trees of calls have the columns of functions, whatever their first level is. */
+/** Returns the visible rows. Trees of calls have the columns of functions, independent of their first level. */
 function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Data {
   const rows = placed.map(({ node }) => node.row);
   const has = (key: string) => table.columns.some((column) => column.key === key);
@@ -357,7 +357,7 @@ function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Dat
   };
 }
 
-/** A stack by its first frame of the program; all of it to the pointer. */
+/** A stack by its first frame of the program; the tooltip has all frames. */
 const Frames = ({ row, column }: { readonly row: ReportRow; readonly column: ReportColumn }): JSX.Element => {
   const cell = row[column.key];
   return (

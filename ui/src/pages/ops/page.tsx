@@ -1,4 +1,4 @@
-// page.tsx: which operations cost most: a table (or a tree), its ten longest as bars, and the chosen row.
+// page.tsx: the most expensive operations: a table or a tree, the ten longest as bars, and the chosen row.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { fetchOpKinds } from '../../api/reports.ts';
@@ -20,17 +20,17 @@ import { byLabel, type Choice } from './choice.tsx';
 import { idOf, modeOf } from './mode.ts';
 import { Ops } from './ops.tsx';
 
-/** Rows beyond these are counted; the table draws those in view alone. */
+/** Maximum number of rows; further rows are counted. The table only draws visible rows. */
 const TOP = 50_000;
 const TOP_CALLS = 100_000;
 
-/** Profiles of sums, for runs without a timeline: what their rows are called, and the report that has them. */
+/** Row types of runs without a timeline, and the report of each. */
 const SUMS: readonly Choice[] = [
   { by: 'lightning', label: 'Lightning action' },
   { by: 'cprofile', label: 'Python function' },
 ];
 
-/** What the rows can be in this run: what fits it, and every class that has rows. */
+/** Returns the row types of this run: the automatic one, and every class that has rows. */
 function useChoices({ run }: PageProps): readonly Choice[] {
   const [kinds, setKinds] = useState<readonly string[]>([]);
   useEffect(() => {
@@ -85,7 +85,7 @@ function Frame({
   );
 }
 
-/** A way out of a choice that this run has nothing for. */
+/** Links to other row types if the chosen one has no data in this run. */
 function Others({ page }: { readonly page: PageProps }): JSX.Element | undefined {
   const { by } = page.store.view;
   if (by.value === undefined) return undefined;
@@ -134,7 +134,7 @@ function Traced({
   return <Ops page={page} report={report} keys={keys} roots={roots} choices={choices} canGroup />;
 }
 
-/** What other profilers added up: no times, so nothing to limit or to show in a timeline. */
+/** Statistics of other profilers: without timestamps, so there is no range and no link to the timeline. */
 function SummedOps(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope: Scope = { ready: true, range: undefined, label: undefined, markedOnly: false };
@@ -142,7 +142,7 @@ function SummedOps(page: PageProps): JSX.Element {
   const functions = useReport(run, { kind: 'cprofile', top: TOP });
   const callers = useReport(run, { kind: 'cprofile', by: 'caller', top: TOP_CALLS });
   const has = (asked: Asked) => asked.report !== undefined && asked.report.missing === undefined;
-  // While both are on their way, or when neither is there, the first one says so.
+  // If both are loading, or neither has data, the first one shows the state.
   const present = SUMS.filter(({ by }) => has(by === 'lightning' ? actions : functions));
   const by = present.find((item) => item.by === store.view.by.value)?.by ?? present[0]?.by ?? 'lightning';
   const profiles = useMemo(

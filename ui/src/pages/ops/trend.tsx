@@ -1,4 +1,4 @@
-// trend.tsx: the chosen operation over the steps. A click opens that step in the timeline, with its occurrences lit.
+// trend.tsx: the chosen operation by step. A click opens that step in the timeline and highlights its events.
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { fetchTrend, type TrendQuery, trendPath } from '../../api/reports.ts';
@@ -11,13 +11,13 @@ import { Figure } from '../../widgets/figure.tsx';
 import { namesView } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
-/** Less is no trend. */
+/** A smaller change is no trend. */
 const STEADY = 0.05;
 
 const stepsText = (bar: TrendBar): string =>
   bar.steps > 1 ? `steps ${bar.from} to ${bar.to}, each` : `step ${bar.from}`;
 
-/** In words: whether it grows. Pure. */
+/** Describes whether the operation gets slower. Pure. */
 export function driftText(trend: Trend): string {
   const drift = driftOf(trend);
   if (drift === undefined) return '';
@@ -32,7 +32,7 @@ export function OpTrend({
 }: {
   readonly page: PageProps;
   readonly ask: TrendQuery;
-  /** What its events are called. */
+  /** Names of its events. */
   readonly lit: readonly string[];
 }): JSX.Element | undefined {
   const { store, run } = page;

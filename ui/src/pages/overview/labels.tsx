@@ -1,4 +1,4 @@
-// labels.tsx: of a run without devices: its steps by the labels that the program gave.
+// labels.tsx: the steps of a run without devices by the program's labels.
 import { useEffect, useMemo } from 'preact/hooks';
 import { fetchTrend, trendPath } from '../../api/reports.ts';
 import { createResource } from '../../api/resource.ts';
@@ -9,13 +9,15 @@ import { type PageProps, type Scope, useReport } from '../shared/report.tsx';
 const TOP = 100;
 
 export interface ByLabel {
-  /** Parts of an average step; empty where the usual parts say more. */
+  /** Parts of a mean step; empty if the buckets have more information. */
   readonly shares: ReturnType<typeof labelShares>;
   /** Layers of the bars of the steps. */
   readonly layers: readonly Layer[] | undefined;
 }
 
-/** Asks for the labels of the steps, and for the course of the largest; nothing where devices worked or steps are derived. */
+/**
+ * Fetches the labels of the steps, and the trend of the largest ones; nothing if devices worked or steps are derived.
+ */
 export function useLabels(
   { run }: PageProps,
   scope: Scope,

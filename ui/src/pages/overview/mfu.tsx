@@ -1,4 +1,4 @@
-// mfu.tsx: the card that says what part of the devices' arithmetic is used, or what is missing to say it.
+// mfu.tsx: the card with the MFU, or with the data that is missing to compute it.
 import type { JSX } from 'preact';
 import { formatShare, formatValue, plural } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
@@ -10,18 +10,18 @@ import type { PageProps } from '../shared/report.tsx';
 import { pageOfScalar } from '../shared/sentence.tsx';
 
 export interface MfuTold {
-  /** Part of what the devices can do; `undefined`: their peak is not known. */
+  /** Share of the devices' peak; `undefined`: the peak is unknown. */
   readonly share: number | undefined;
-  /** The peak was typed by the user. */
+  /** The user entered the peak. */
   readonly isOwnPeak: boolean;
   readonly rate: number;
-  /** Of one device, TFLOP/s. */
+  /** Peak of one device, TFLOP/s. */
   readonly peak: number | undefined;
   readonly devices: number;
   readonly counted: string;
 }
 
-/** What the report says, with the user's own peak of a device (TFLOP/s) in place of the report's. Pure. */
+/** Returns the report's figures; the user's peak per device (TFLOP/s) replaces the report's. Pure. */
 export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | undefined {
   const number = (key: string) => {
     const value = scalarOf(report, key);
@@ -42,10 +42,10 @@ export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | un
   };
 }
 
-/** `1.81 TFLOP/s` of a number of them in TFLOP/s. */
+/** Formats a rate in TFLOP/s: `1.81 TFLOP/s`. */
 const rateText = (rate: number): string => formatValue(rate * 1e12, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
 
-/** Why the MFU is unknown, from the figures of the report. Pure. */
+/** Returns why the MFU is unknown, from the figures of the report. Pure. */
 export function whyUnknown(report: Report): string {
   const covered = scalarOf(report, 'covered_share');
   const uncounted = scalarOf(report, 'uncounted_calls');

@@ -1,4 +1,4 @@
-// page.tsx: how long steps take, what to look at first, and where the time goes.
+// page.tsx: step times, findings, and where the time goes.
 import type { JSX } from 'preact';
 import { OVERVIEW } from '../../api/reports.ts';
 import { formatCount } from '../../base/format.ts';
@@ -15,16 +15,16 @@ import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, SliceNames, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
-/** Of fewer steps a percentile says nothing. */
+/** Minimum number of steps for a percentile. */
 const LEAST_FOR_P90 = 10;
 
 interface CardOf {
   readonly scalar: ReportScalar;
-  /** A smaller line below the figure. */
+  /** Second line, below the figure. */
   readonly beside: string | undefined;
 }
 
-/** Figures that explain another one stand below it, in words. */
+/** Figures that are shown as text below another figure. */
 const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string) => string])[]>> = {
   step_p50_ns: [
     ['step_p90_ns', (text) => `p90 ${text}`],
@@ -33,9 +33,9 @@ const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string)
   peak_memory_bytes: [['memory_bytes', (text) => `of ${text}`]],
 };
 
-/** The figures of the report that say something, the most telling first. Pure. */
+/** Returns the cards of figures with a value, most important first. Pure. */
 export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
-  // What is not there is no card: a zero would only look like a figure.
+  // A missing value has no card: a zero would look like a measurement.
   const told = summary.filter(
     (scalar) => scalar.value !== undefined && scalar.value !== 0 && scalar.unit !== 'text' && scalar.unit !== 'event',
   );
@@ -75,7 +75,7 @@ function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): 
   );
 }
 
-/** The lines of code that mark steps, and the notes about other things than missing steps. */
+/** Returns the lines of code that mark steps, and the notes about other topics. Pure. */
 export function markersOf(notes: readonly Sentence[]): {
   readonly lines: readonly MarkerLine[];
   readonly rest: readonly Sentence[];
@@ -98,7 +98,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
     scope.ready ? { ...OVERVIEW, range: scope.range, markedOnly: scope.markedOnly } : undefined,
   );
   const { report } = asked;
-  // Counting reads the arguments of every operation: the page does not wait for it.
+  // Computed from the args of every operation: the page does not wait for it.
   const counted = useReport(
     run,
     report === undefined || report.missing !== undefined || sectionOf(report, 'slices') !== undefined || !scope.ready
@@ -124,7 +124,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
             const steps = sectionOf(found, 'steps');
             const slices = sectionOf(found, 'slices');
             const markers = markersOf(found.notes);
-            // Hosts without steps, as worker processes, are no ranks.
+            // Hosts without steps, such as worker processes, are not ranks.
             const ranks = scalarOf(found, 'ranks');
             return (
               <>
@@ -134,7 +134,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                       <Card
                         key={card.scalar.key}
                         {...card}
-                        // Each rank's steps are counted on their own.
+                        // Each rank's steps are counted separately.
                         beside={
                           card.scalar.key === 'steps' && typeof ranks === 'number'
                             ? `of ${formatCount(ranks)} ranks`
@@ -149,7 +149,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                 {slices === undefined ? (
                   <>
                     {steps === undefined || steps.rows.length === 0 ? (
-                      // Where nobody marks steps, notes say how.
+                      // Without marked steps, notes show how to mark them.
                       scope.range !== undefined &&
                       (markers.lines.length === 0 || wordOf(scalarOf(found, 'derived_from')) !== undefined) ? (
                         <NoWholeStep />

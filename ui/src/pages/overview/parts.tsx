@@ -1,4 +1,4 @@
-// parts.tsx: findings, where the time goes, the costliest operations, and what the run ran on.
+// parts.tsx: findings, where the time goes, the most expensive operations, and the environment.
 import type { JSX } from 'preact';
 import { formatBytes, formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
@@ -34,7 +34,7 @@ import type { ByLabel } from './labels.tsx';
 const isFilled = (run: RunDetail, id: string): boolean =>
   run.tools.find((tool) => tool.id === id)?.state !== 'unavailable';
 
-/** The page that tells more of a part of the time. */
+/** The page with details of a bucket. */
 const PAGES: Readonly<Record<string, readonly [string, Partial<View>]>> = {
   compute: ['ops', {}],
   exposed_communication: ['ranks', {}],
@@ -84,7 +84,7 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
   );
 }
 
-/** What removing the cause would save; `undefined` where that is nothing, or where the title says it. Pure. */
+/** Returns the potential saving; `undefined` if it is zero, or if the title states it. Pure. */
 export function savingOf(row: ReportRow, title: Sentence): string | undefined {
   const perStep = numberAt(row, 'saving_per_step_ns') ?? numberAt(row, 'per_step_ns');
   const saving = perStep ?? numberAt(row, 'saving_ns') ?? numberAt(row, 'stake_ns');
@@ -98,7 +98,7 @@ export function savingOf(row: ReportRow, title: Sentence): string | undefined {
   ].join(' · ');
 }
 
-/** What to look at first, by what it would save. */
+/** Findings, by potential saving. */
 export function Findings({ table, ...page }: PageProps & { readonly table: ReportTable }): JSX.Element {
   return (
     <section class="ss-panel" aria-label="What to look at first" data-testid="findings">
@@ -116,14 +116,14 @@ export function Findings({ table, ...page }: PageProps & { readonly table: Repor
   );
 }
 
-/** Rows with a word and a length of time, as one bar. */
+/** Rows of a label and a duration, as one bar. */
 export function TimeParts({
   section,
   labels,
   ...page
 }: PageProps & {
   readonly section: ReportSection | undefined;
-  /** Labels of the program in place of the usual parts. */
+  /** Labels of the program, in place of the buckets. */
   readonly labels: ByLabel['shares'];
 }): JSX.Element | undefined {
   if (labels.length > 0)
@@ -217,7 +217,7 @@ function LabelParts({
   );
 }
 
-/** A run without ML activity, by what its slices are called and where they lie. */
+/** The slices of a run without ML activity, by name and track. */
 export function SliceNames({ section, ...page }: PageProps & { readonly section: ReportSection }): JSX.Element {
   return (
     <section class="ss-panel ss-slice-names" aria-label={section.title} data-testid="slice-names">
@@ -240,7 +240,7 @@ export function SliceNames({ section, ...page }: PageProps & { readonly section:
   );
 }
 
-/** The time by which the rows are ordered: what they launched on the device, else their own. */
+/** Returns the column that orders the rows: device time if launched, else self time. */
 export const rankedBy = (table: ReportTable): ReportColumn | undefined =>
   ['device_self_ns', 'self_ns', 'total_ns']
     .flatMap((key) => table.columns.find((column) => column.key === key) ?? [])
@@ -289,19 +289,19 @@ export function TopOps({
   );
 }
 
-/** Files that are named; of thousands of ranks the first are enough. */
+/** Maximum number of named files; a run can have thousands of ranks. */
 const MOST_SOURCES = 16;
-/** Hosts that are named where they differ. */
+/** Maximum number of named hosts if they differ. */
 const MOST_NAMED = 4;
 
 export interface Fact {
   readonly label: string;
   readonly value: string;
-  /** The key in the file, and the hosts that say so where not all do. */
+  /** The key in the file, and the hosts that have it if not all do. */
   readonly detail: string;
 }
 
-/** A fact as it is read; where not all hosts share it, with the hosts that say so. Pure. */
+/** Formats a fact; adds its hosts if not all share it. Pure. */
 export function factOf(row: ReportRow): Fact {
   const key = textAt(row, 'key') ?? '';
   const label = textAt(row, 'label') ?? key;

@@ -1,4 +1,4 @@
-// page.tsx: which rank is the straggler: a measure for each rank and step, and the collectives.
+// page.tsx: the straggler: a measure for each rank and step, and the collectives.
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
@@ -18,18 +18,18 @@ import { Notes, SentenceText, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { measured, Pair } from './pair.tsx';
 
-/** Tables of another profiler's figures: the page shows neither them nor the notes about them. */
+/** Tables for comparison with another profiler: the page omits them and their notes. */
 const COMPARISONS: ReadonlySet<string> = new Set(['hta_stragglers']);
 const isHidden = (link: SentenceLink): boolean => link.kind === 'section' && COMPARISONS.has(link.name);
 
 const TOP = 100_000;
 const COLLECTIVES = 5000;
-/** Rows in sight at once; of more ranks each row is some neighbours. */
+/** Maximum number of rows; with more ranks, neighbours are merged. */
 const MOST_ROWS = 64;
-/** Columns in sight at once, where there is room; of more steps each column is some neighbours. */
+/** Maximum number of columns if they fit; with more steps, neighbours are merged. */
 const MOST_COLUMNS = 200;
 const LEAST_COLUMNS = 20;
-/** Of a column, at least; and what stands beside the columns. */
+/** Minimum width of a column; the width outside of the columns follows. */
 const COLUMN_PX = 4;
 const BESIDE_PX = 224;
 
@@ -41,7 +41,7 @@ interface Grid {
 
 const idOf = (row: ReportRow, key: string): string => String(row[key] ?? '');
 
-/** Names with numbers in them by the numbers. */
+/** Compares names with numbers numerically. */
 const byNumber = (a: string, b: string): number => a.localeCompare(b, 'en', { numeric: true });
 
 export function gridOf(rows: readonly ReportRow[]): Grid {
@@ -50,7 +50,9 @@ export function gridOf(rows: readonly ReportRow[]): Grid {
   return { ranks, steps, at: new Map(rows.map((row) => [`${idOf(row, 'rank')}/${idOf(row, 'step')}`, row])) };
 }
 
-/** What limits the timeline to a rank: its number, or the host that its name begins with. Pure. */
+/**
+ * Returns the view that limits the timeline to a rank: by its number, or by the host at the start of its name. Pure.
+ */
 export function rankView(name: string, hosts: readonly string[]): Partial<View> {
   const number = /^rank (\d+)$/.exec(name)?.[1];
   if (number !== undefined) return { rank: Number(number) };
@@ -58,7 +60,7 @@ export function rankView(name: string, hosts: readonly string[]): Partial<View> 
   return host === undefined ? {} : { hosts: [host] };
 }
 
-/** The report names in each row the measures in which it is unlike the other ranks. */
+/** Returns whether the report marks this measure of the row as an outlier. */
 const standsOut = (row: ReportRow | undefined, measure: ReportColumn): boolean =>
   (row === undefined ? '' : (textAt(row, 'outlier') ?? '')).split(', ').includes(measure.title);
 
@@ -77,7 +79,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
     scope.ready ? { kind: 'collectives', by: 'collective', top: COLLECTIVES, range } : undefined,
   );
   const kinds = useReport(run, scope.ready ? { kind: 'collectives', top: COLLECTIVES, range } : undefined);
-  // Devices of one process communicate, too; then there is no rank to compare, but who of them was late.
+  // Devices of one process also communicate; the page then compares their arrivals instead of ranks.
   const isAlone =
     measured.report?.missing !== undefined && one.report !== undefined && one.report.missing === undefined;
   const told = isAlone ? one.report : measured.report;
@@ -122,7 +124,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   );
   const measure = measures.find((column) => column.key === store.view.by.value) ?? measures[0];
   const grid = useMemo(() => gridOf(table.rows), [table]);
-  /** The first of two ranks that are to be compared. */
+  /** The first of two ranks to compare. */
   const [anchor, setAnchor] = useState<string | undefined>(undefined);
   const [box, widthPx] = useWidth<HTMLDivElement>();
   if (measure === undefined || grid.ranks.length === 0) return <div ref={box} />;

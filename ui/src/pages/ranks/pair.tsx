@@ -1,4 +1,4 @@
-// pair.tsx: two ranks side by side: the median of each measure over the steps, and by how much they differ.
+// pair.tsx: comparison of two ranks: the median of each measure over the steps, and the difference.
 import type { JSX } from 'preact';
 import { formatShare } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
@@ -12,11 +12,11 @@ export interface Measured {
   readonly title: string;
   readonly a: number | undefined;
   readonly b: number | undefined;
-  /** The largest difference within one step, and which. */
+  /** The largest difference within one step, and that step. */
   readonly most: { readonly step: string; readonly change: number } | undefined;
 }
 
-/** Medians of two ranks' rows (by step) for each measure. Pure. */
+/** Returns the medians of two ranks' rows (by step) for each measure. Pure. */
 export function measured(
   measures: readonly ReportColumn[],
   titleOf: (measure: ReportColumn) => string,

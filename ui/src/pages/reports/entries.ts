@@ -1,4 +1,4 @@
-// entries.ts: what can be made of a run, in groups, and what of it the run cannot fill. Pure.
+// entries.ts: the available reports and exports of a run, in groups, and the ones without data. Pure.
 import { REPORT_KINDS, type ReportKind } from '../../model/generated.ts';
 import type { RunDetail } from '../../model/run.ts';
 
@@ -9,17 +9,17 @@ export const GROUPS = [
 ] as const;
 
 export interface Entry {
-  /** A report's name, or `summary` and `html`. */
+  /** Name of a report, `summary` or `html`. */
   readonly id: string;
   readonly title: string;
   readonly question: string;
   readonly group: (typeof GROUPS)[number]['id'];
   readonly kind: ReportKind | undefined;
-  /** Why the run cannot fill it. */
+  /** Why the run has no data for it. */
   readonly missing: string | undefined;
 }
 
-/** Everything that can be chosen, in the order of the groups. */
+/** Returns all entries, in the order of the groups. */
 export function entriesOf(run: Pick<RunDetail, 'reports'>): readonly Entry[] {
   const reasonOf = (name: string): string | undefined => {
     const answer = run.reports.find(({ id }) => id === name);
@@ -56,7 +56,7 @@ export function entriesOf(run: Pick<RunDetail, 'reports'>): readonly Entry[] {
   return GROUPS.flatMap(({ id }) => [...whole, ...all].filter((entry) => entry.group === id));
 }
 
-/** What the page begins with: the first that has something to say; of runs without times, their text. */
+/** Returns the initial entry: the first with data; for runs without timestamps, their text report. */
 export const firstOf = (entries: readonly Entry[]): Entry | undefined =>
   entries.find((entry) => entry.missing === undefined && entry.id !== 'html') ??
   entries.find((entry) => entry.missing === undefined) ??

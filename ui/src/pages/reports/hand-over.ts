@@ -1,16 +1,16 @@
-// hand-over.ts: gives a trace to Perfetto's page in another tab, from browser tab to browser tab: the page is asked until
-// it answers, then gets the bytes. This works from any port and through tunnels, and the server opens nothing to others.
+// hand-over.ts: sends a trace to Perfetto's page in another tab with `postMessage`: pings the page until it answers,
+// then sends the bytes. This works from any port and through tunnels, and the server allows no other origin.
 
 const ASK_MS = 100;
 const PATIENCE_MS = 30_000;
 
-/** The other tab, as far as it is needed here. */
+/** The used members of the other tab. */
 export interface OtherTab {
   postMessage(message: unknown, origin: string, transfer?: Transferable[]): void;
   readonly closed?: boolean;
 }
 
-/** The parts of a window that are needed here. */
+/** The used members of a window. */
 export interface Opener {
   open(url: string): OtherTab | null;
   addEventListener(type: 'message', listener: (event: MessageEvent) => void): void;
@@ -26,7 +26,7 @@ export interface HandedOver {
   readonly patienceMs?: number;
 }
 
-/** Waits until the tab answers; whoever waits hears first of a failed read, of a closed tab, and of a cancel. */
+/** Waits until the tab answers. Rejects on a failed read, a closed tab, a timeout, or a cancel. */
 function answerOf(
   opener: Opener,
   tab: OtherTab,
@@ -45,7 +45,7 @@ function answerOf(
       reject(new Error(why));
     };
     const onMessage = (event: MessageEvent) => {
-      // Only this tab, while it shows that site: anybody can send messages.
+      // Accepts only this tab, and only while it shows that site: any page can send messages.
       if (event.origin !== site || event.data !== 'PONG' || event.source !== tab) return;
       stop();
       resolve();
@@ -68,7 +68,7 @@ function answerOf(
   });
 }
 
-/** Fails with a sentence when the tab may not be opened, does not answer, or the trace cannot be read. */
+/** Rejects with a sentence if the tab is blocked, does not answer, or the trace cannot be read. */
 export async function handOver(opener: Opener, what: HandedOver): Promise<void> {
   const tab = opener.open(what.site);
   if (tab === null) throw new Error('The browser did not allow another tab. Download the file and open it there.');
@@ -80,7 +80,7 @@ export async function handOver(opener: Opener, what: HandedOver): Promise<void> 
     const buffer = await reading;
     if (what.signal?.aborted) throw new Error('Cancelled: nothing was handed over.');
     const { title, fileName } = what;
-    // Not shareable: the page offers no upload.
+    // Not shareable: Perfetto's page then offers no upload.
     const perfetto = { buffer, title, fileName, shareable: false, downloadable: true };
     tab.postMessage({ perfetto }, what.site, [buffer]);
   } catch (error) {
@@ -89,7 +89,7 @@ export async function handOver(opener: Opener, what: HandedOver): Promise<void> 
   }
 }
 
-/** The whole answer, with word of how far it is; an answer that is no file, or breaks off, fails. */
+/** Reads the whole response and reports progress; rejects if it is not a file, or is truncated. */
 export async function readAll(
   response: Response,
   onBytes: (bytes: number) => void,

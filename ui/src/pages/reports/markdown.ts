@@ -1,4 +1,4 @@
-// markdown.ts: reports as text for mails, issues and notebooks. Pure.
+// markdown.ts: reports as text for mail, issues and notebooks. Pure.
 import { formatCount } from '../../base/format.ts';
 import { cellText, isNumeric } from '../../model/cell.ts';
 import {
@@ -13,12 +13,12 @@ import {
 } from '../../model/report.ts';
 import { plainText } from '../../model/sentence.ts';
 
-/** Rows of a table in a text. */
+/** Maximum number of table rows in a text. */
 const TEXT_ROWS = 40;
-/** Rows of a table in the summary. */
+/** Maximum number of table rows in the summary. */
 const SUMMARY_ROWS = 10;
 
-/** A table as markdown; cells keep their units. */
+/** Formats a table as Markdown; cells keep their units. */
 export function markdownTable(table: Data, most = TEXT_ROWS): string {
   const columns = filledColumns(table).filter((column) => column.unit !== 'event');
   if (columns.length === 0) return '';
@@ -36,7 +36,7 @@ export function markdownTable(table: Data, most = TEXT_ROWS): string {
   ].join('\n');
 }
 
-/** The whole report as markdown. */
+/** Formats a whole report as Markdown. */
 export function markdownOf(report: Report, title: string): string {
   const parts = [`# ${title}`, plainText(report.sentence)];
   parts.push(figuresOf(report));
@@ -49,7 +49,7 @@ export function markdownOf(report: Report, title: string): string {
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
 }
 
-/** One line for each figure; what is written small (`of`) stands behind the figure that it explains. */
+/** Formats one line per figure; a figure with the title `of` is appended to the previous one. */
 function figuresOf(report: Report): string {
   const lines: string[] = [];
   for (const { title, value, unit } of report.summary) {
@@ -61,7 +61,7 @@ function figuresOf(report: Report): string {
   return lines.join('\n');
 }
 
-/** Without what is nothing everywhere: columns and rows of zeros. */
+/** Converts sentences to text, and removes columns and rows of zeros. */
 function withSentencesAsText(table: Data): Data {
   const isTold = (cell: Cell) => cell !== undefined && cell !== 0 && cell !== false && cell !== '';
   const columns = table.columns.filter((column) => table.rows.some((row) => isTold(row[column.key])));
@@ -70,10 +70,10 @@ function withSentencesAsText(table: Data): Data {
   return { columns, rows, leftOut: table.leftOut };
 }
 
-/** Columns that explain how figures compare with another tool's; a summary has none of them. */
+/** Columns for comparison with another tool; a summary omits them. */
 const COMPARISONS: ReadonlySet<string> = new Set(['xprof_step_ns', 'device_step_ns']);
 
-/** Of many steps the longest, in the order of the run. */
+/** Returns the longest steps, in the order of the run. */
 function shortened(section: ReportSection): Data {
   const columns = section.columns.filter(({ key }) => !COMPARISONS.has(key));
   if (section.name !== 'steps' || section.rows.length <= SUMMARY_ROWS) return { ...section, columns };
@@ -84,7 +84,7 @@ function shortened(section: ReportSection): Data {
   return { ...section, columns, rows: section.rows.filter((row) => chosen.has(row)) };
 }
 
-/** The overview as a page of markdown: figures, what to look at first, and the shorter tables. */
+/** Formats the overview as Markdown: figures, findings, and the shorter tables. */
 export function summaryMarkdown(overview: Report, title: string): string {
   const findings = overview.table.rows.map((row, at) => {
     const sure = textAt(row, 'confidence');

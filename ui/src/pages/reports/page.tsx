@@ -19,7 +19,7 @@ const TOP = 5000;
 export default function ReportsPage(page: PageProps): JSX.Element {
   const { store } = page;
   const scope = useScope(page);
-  // `by` of this page is which report; a report's own rows are its default.
+  // On this page `by` is the report; the report uses its default row type.
   const { run } = page;
   const entries = entriesOf(run);
   const first = firstOf(entries);

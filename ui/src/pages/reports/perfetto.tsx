@@ -1,4 +1,4 @@
-// perfetto.tsx: the trace for Perfetto: as a file first; on its own site only after saying what that means.
+// perfetto.tsx: exports the trace for Perfetto: as a file, or to its own site after an explanation.
 import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../../api/server.ts';
@@ -10,7 +10,7 @@ import { handOver, readAll } from './hand-over.ts';
 const SITE = 'https://ui.perfetto.dev';
 const HOST = 'ui.perfetto.dev';
 
-/** Hosts that Perfetto opens traces of without a question. */
+/** Hosts whose traces Perfetto opens without confirmation. */
 const TRUSTED = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 export function PerfettoPanel({ run, scope }: { readonly run: RunDetail; readonly scope: Scope }): JSX.Element {

@@ -1,4 +1,4 @@
-// whole.tsx: the whole run as one text, and as one page: looked at here, copied, or taken away.
+// whole.tsx: the whole run as one text or as one page, with preview, copy and download.
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { getText } from '../../api/client.ts';
@@ -14,7 +14,7 @@ interface Props {
   readonly scope: Scope;
 }
 
-/** The overview as markdown. */
+/** The overview as Markdown. */
 export function Summary({ page: { run }, scope }: Props): JSX.Element {
   const asked = useReport(
     run,
@@ -52,10 +52,10 @@ export function Summary({ page: { run }, scope }: Props): JSX.Element {
   );
 }
 
-/** The page without its script, which would not run here: tables do not sort in the preview. */
+/** Removes the page's script, which the preview blocks: tables do not sort there. */
 export const withoutScripts = (html: string): string => html.replaceAll(/<script\b[^>]*>[\s\S]*?<\/script>/gi, '');
 
-/** Every report in one HTML file, looked at in a frame that can do nothing. */
+/** Every report in one HTML file, previewed in a sandboxed frame. */
 export function WholePage({ page: { run }, scope }: Props): JSX.Element {
   const resource = useMemo(() => createResource<string>(), [run.id, run.contentHash]);
   const path = exportPath(run.id, 'html', scope.range);

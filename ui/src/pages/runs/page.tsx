@@ -1,4 +1,4 @@
-// page.tsx: the run list: what do I have, and how do I get more?
+// page.tsx: the run list, and how to add runs.
 
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -17,7 +17,7 @@ import { PageHead } from '../shared/page-head.tsx';
 import { SNIPPETS } from './snippets.ts';
 import { RunTable } from './table.tsx';
 
-/** Folders that are named; more are counted. */
+/** Maximum number of named folders; further ones are counted. */
 const MOST_DIRS = 3;
 
 const openCapture = () => {
@@ -40,7 +40,7 @@ export function RunsPage({
   const dismissed = dismissedRuns.value;
 
   const listed = runs.filter((run) => !dismissed.has(run.id));
-  // While the pointer or the focus is in the list, rows stay where they are; what is new waits behind a bar.
+  // While the pointer or the focus is in the list, rows keep their positions; new runs wait behind a bar.
   const fresh = held === undefined ? [] : listed.filter((run) => !held.includes(run.id));
   const ordered = held === undefined ? listed : [...held.flatMap((id) => listed.find((run) => run.id === id) ?? [])];
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,4 +1,4 @@
-// snippets.ts: how to record with each framework into the watched directory.
+// snippets.ts: lines of code of each framework that record into the watched directory.
 
 export interface Snippet {
   readonly id: string;

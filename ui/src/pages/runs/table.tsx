@@ -1,4 +1,4 @@
-// table.tsx: the rows of the run list: sorted by a click on a heading, jobs of several runs in one row that opens.
+// table.tsx: the rows of the run list: sortable, with several runs of one job in one expandable row.
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatBytes, formatCount, formatDuration, formatRecorded, plural } from '../../base/format.ts';
@@ -41,7 +41,7 @@ export function RunTable({
   readonly latest: string | undefined;
   readonly sort: RunSort;
   readonly onSort: (sort: RunSort) => void;
-  /** Every run is in sight: a filter found it. */
+  /** All jobs are expanded, because a filter is active. */
   readonly unfolded: boolean;
   readonly chosen: ReadonlySet<string>;
   readonly onChoose: (id: string) => void;
@@ -144,7 +144,7 @@ function JobRow({
 }: {
   readonly job: Job;
   readonly cut: number;
-  /** Length of what its name shares with the most similar other one. */
+  /** Length of the prefix that its name shares with the most similar other name. */
   readonly shared: number;
   readonly isOpen: boolean;
   readonly onToggle: () => void;
@@ -195,7 +195,7 @@ const Kinds = ({ kinds }: { readonly kinds: readonly string[] }): JSX.Element =>
   </td>
 );
 
-/** Aggregates alone: Lightning's report texts, cProfile. */
+/** Returns whether a run has statistics only: Lightning's report texts, cProfile. */
 export const isWithoutTimeline = (run: RunSummary): boolean => run.durationNs === undefined && (run.profiles ?? 0) > 0;
 
 function RunRow({
@@ -209,11 +209,11 @@ function RunRow({
   onOpen,
 }: {
   readonly run: RunSummary;
-  /** Length of the folders that the row does not repeat. */
+  /** Length of the folder prefix that the row omits. */
   readonly cut: number;
-  /** Length of what its name shares with the most similar other one. */
+  /** Length of the prefix that its name shares with the most similar other name. */
   readonly shared: number;
-  /** It stands below its job. */
+  /** The row is below its job. */
   readonly isPart: boolean;
   readonly latest: boolean;
   readonly chosen: boolean;

@@ -1,4 +1,5 @@
-// links.tsx: from any page to what is behind a number: events, steps, names and ranges in the timeline, other pages.
+// links.tsx: links from any page to the evidence of a value: events, steps, names and ranges in the timeline, other
+// pages.
 import type { ComponentChildren, JSX } from 'preact';
 import { toProblem } from '../../api/client.ts';
 import { fetchEvent } from '../../api/server.ts';
@@ -13,7 +14,7 @@ import type { EventLink } from '../../widgets/report-table.tsx';
 const plainClick = (event: MouseEvent): boolean =>
   !(event.ctrlKey || event.metaKey || event.shiftKey) && event.button === 0;
 
-/** A page of the run with just this view. */
+/** A link to a page of the run with only this view. */
 export function PageLink(props: {
   readonly store: Store;
   readonly run: RunDetail;
@@ -41,7 +42,7 @@ export function PageLink(props: {
   );
 }
 
-/** The timeline around one event, which is selected. */
+/** Opens the timeline around an event and selects it. */
 export async function openEvent(store: Store, run: RunDetail, id: number): Promise<void> {
   try {
     const event = await fetchEvent(run.id, id, run.contentHash);
@@ -77,7 +78,7 @@ export const eventLinkOf =
     </a>
   );
 
-/** The timeline with every event of this name lit. */
+/** Returns the timeline view that highlights every event of this name. */
 export const nameView = (name: string): Partial<View> => ({
   query: `"${name}"`,
   match: undefined,
@@ -87,7 +88,7 @@ export const nameView = (name: string): Partial<View> => ({
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
 
-/** The timeline with every event of these names lit. */
+/** Returns the timeline view that highlights every event of these names. */
 export const namesView = (names: readonly string[]): Partial<View> => {
   const [only] = names;
   return names.length === 1 && only !== undefined
@@ -95,7 +96,7 @@ export const namesView = (names: readonly string[]): Partial<View> => {
     : { ...nameView(''), query: `/^(${names.map(escaped).join('|')})$/` };
 };
 
-/** The timeline limited to a step. */
+/** Returns the timeline view that is limited to a step. */
 export const stepView = (step: number): Partial<View> => ({
   steps: { from: step, to: step },
   range: undefined,

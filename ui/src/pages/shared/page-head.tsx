@@ -1,4 +1,4 @@
-// page-head.tsx: title, one sentence, and what is limited right now.
+// page-head.tsx: title, one sentence, and the current limits.
 import type { ComponentChildren, JSX } from 'preact';
 
 export function PageHead(props: {

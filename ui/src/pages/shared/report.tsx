@@ -1,4 +1,4 @@
-// report.tsx: how pages get their reports: limited to the chosen range, with the states in which there is none.
+// report.tsx: fetches the reports of pages for the chosen range, and shows their states.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Problem } from '../../api/client.ts';
@@ -18,16 +18,16 @@ export interface PageProps {
   readonly run: RunDetail;
 }
 
-/** What limits every figure of the page. */
+/** Limits of every figure of the page. */
 export interface Scope {
-  /** `false` while it is not known yet which range a step is. */
+  /** `false` until the range of a step is known. */
   readonly ready: boolean;
   readonly range: TimeRange | undefined;
   readonly label: string | undefined;
   readonly markedOnly: boolean;
 }
 
-/** The area, else the step, that was chosen in the timeline or in the address. */
+/** Returns the area, else the step, from the timeline or the address. */
 export function useScope({ store, run }: PageProps): Scope {
   const area = store.view.area.value;
   const markedOnly = store.view.markedOnly.value;
@@ -83,7 +83,7 @@ function Chip(props: {
   );
 }
 
-/** Says what the figures are limited to; a click lifts it. */
+/** Shows the limits of the figures; a click removes them. */
 export function RangeChip({
   store,
   scope,
@@ -132,23 +132,23 @@ export function RangeChip({
 }
 
 export interface Asked {
-  /** May belong to an older question while `loading`. */
+  /** May belong to a previous request while `loading`. */
   readonly report: Report | undefined;
   readonly problem: Problem | undefined;
   readonly loading: boolean;
-  /** What takes its time, with numbers. */
+  /** Description of the work with its size. */
   readonly phase: string;
   again(): void;
   cancel(): void;
 }
 
-/** How much a report looks through. */
+/** Describes how much data a report reads. */
 function phaseOf({ sources }: RunDetail): string {
   const events = sources.reduce((sum, source) => sum + source.events, 0);
   return `${plural(events, 'event')} of ${plural(sources.length, 'file')}`;
 }
 
-/** A report, asked when something in the question changes. `undefined`: not yet. */
+/** Fetches a report; repeats when the request changes. `undefined`: not yet. */
 export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
   const resource = useMemo(() => createResource<Report>(), [run.id, run.contentHash]);
   const key = ask === undefined ? undefined : reportPath(run.id, run.contentHash, ask);
@@ -158,7 +158,7 @@ export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
   }, [resource, key]);
   useEffect(() => () => resource.clear(), [resource]);
   const { key: at, value, problem, loading } = resource.state.value;
-  // What was asked before is drawn at once.
+  // A cached response is drawn at once.
   const kept =
     ask === undefined || (at === key && value !== undefined) ? undefined : keptReport(run.id, run.contentHash, ask);
   return {
@@ -171,7 +171,7 @@ export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
   };
 }
 
-/** Why there is nothing, and the line that would record it. */
+/** Why there is no data, and the line of code that records it. */
 export function NotRecorded({
   missing,
   children,
@@ -196,7 +196,7 @@ export function NotRecorded({
   );
 }
 
-/** The page's content once the report is there; before that, or without it, what to show instead. */
+/** The page's content once the report has arrived; otherwise its state. */
 export function WithReport({
   asked,
   what,
@@ -207,9 +207,9 @@ export function WithReport({
   readonly asked: Asked;
   readonly what: string;
   readonly children: (report: Report) => ComponentChildren;
-  /** Below the reason, when nothing was recorded. */
+  /** Content below the reason if nothing was recorded. */
   readonly missing?: (report: Report) => ComponentChildren;
-  /** Beside "Try again": a way on when the question itself was wrong. */
+  /** Content next to "Try again", for requests that were invalid. */
   readonly otherwise?: ComponentChildren;
 }): JSX.Element {
   const { report, problem, loading } = asked;

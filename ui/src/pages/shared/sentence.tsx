@@ -1,4 +1,4 @@
-// sentence.tsx: sentences whose values are links to what stands behind them.
+// sentence.tsx: sentences whose values link to their evidence.
 import type { JSX } from 'preact';
 import { type Report, rowKeys, textAt } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -8,7 +8,7 @@ import type { View } from '../../state/address.ts';
 import { eventLinkOf, nameView, PageLink, stepView } from './links.tsx';
 import type { PageProps } from './report.tsx';
 
-/** The pages that explain figures of reports, by their keys; the timeline explains the others. */
+/** Pages that explain figures of reports, by key; the timeline explains the others. */
 const SCALAR_PAGES: Readonly<Record<string, readonly string[]>> = {
   input: ['input_share', 'input_per_step_ns', 'input_ns'],
   memory: [
@@ -64,22 +64,22 @@ const PAGE_OF_SCALAR: ReadonlyMap<string, string> = new Map(
   Object.entries(SCALAR_PAGES).flatMap(([page, keys]) => keys.map((key) => [key, page] as const)),
 );
 
-/** A page of the run; the timeline where the run has nothing for it. */
+/** Returns a page of the run; the timeline if the page has no data. */
 function filledPage(run: RunDetail, id: string | undefined): string {
   const wanted = toolOf(id ?? '')?.id ?? 'timeline';
   return run.tools.find((tool) => tool.id === wanted)?.state === 'unavailable' ? 'timeline' : wanted;
 }
 
-/** The page that explains a figure; the timeline where the run has nothing for that page. */
+/** Returns the page that explains a figure; the timeline if that page has no data. */
 export const pageOfScalar = (run: RunDetail, key: string): string => filledPage(run, PAGE_OF_SCALAR.get(key));
 
 const hasTimeline = (run: RunDetail): boolean =>
   run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
 
-/** Reports whose rows Ops shows; rows of other reports are looked up in the timeline, by name. */
+/** Reports whose rows are on the page Ops; rows of other reports are searched in the timeline by name. */
 const OPS_REPORTS: ReadonlySet<string> = new Set(['ops', 'lightning', 'cprofile']);
 
-/** Where a link leads: a page with a view. */
+/** Target of a link: a page with a view. */
 export interface LinkTarget {
   readonly tool: string;
   readonly view: Partial<View>;
@@ -113,7 +113,7 @@ function rowTarget(
   return key === undefined ? undefined : { tool: 'ops', view: { row: key, by }, title: `Show ${name} in the table` };
 }
 
-/** Where a link of a sentence leads; `undefined` where it leads nowhere, or to an event. Pure. */
+/** Returns the target of a sentence's link; `undefined` without a target, or for an event. Pure. */
 export function targetOf(
   run: RunDetail,
   report: Report | undefined,
@@ -143,14 +143,14 @@ export function targetOf(
   }
 }
 
-/** A sentence with its values as links. */
+/** A sentence with links. */
 export function SentenceText({
   page,
   report,
   sentence,
 }: {
   readonly page: PageProps;
-  /** The report whose rows the links name. */
+  /** The report whose rows are the targets of links. */
   readonly report?: Report | undefined;
   readonly sentence: Sentence;
 }): JSX.Element {
@@ -159,7 +159,7 @@ export function SentenceText({
   return (
     <>
       {sentence.parts.map(({ text, value, link }, at) => {
-        // The link of a text names its subject.
+        // A link on text without a value names the subject of the sentence.
         if (value === undefined || link === undefined) return text;
         if (link.kind === 'event')
           return (
@@ -181,11 +181,11 @@ export function SentenceText({
   );
 }
 
-/** The sentence that a page opens with; before it is known, the page's question. */
+/** Returns the first sentence of a page; until the report has arrived, the page's question. */
 export const summaryOf = (page: PageProps, report: Report | undefined, question: string): JSX.Element | string =>
   report === undefined ? question : <SentenceText page={page} report={report} sentence={report.sentence} />;
 
-/** What a reader of the figures must know; `notes` where the page shows only some of them. */
+/** Notes that qualify the figures; `notes` if the page shows only some of them. */
 export function Notes({
   page,
   report,

@@ -1,4 +1,4 @@
-// steps.tsx: one bar a step, stacked by what the time went to. A click opens the step in the timeline.
+// steps.tsx: one stacked bar per step. A click opens the step in the timeline.
 import type { JSX } from 'preact';
 import { formatDuration, plural } from '../../base/format.ts';
 import type { Layer } from '../../model/label-stack.ts';
@@ -14,16 +14,16 @@ import { PageLink, stepView } from './links.tsx';
 import type { PageProps } from './report.tsx';
 
 const MOST_BARS = 240;
-/** Bars whose labels have room for more than a number. */
+/** Maximum number of bars whose labels have room for more than a number. */
 const NAMED_BARS = 16;
 
-/** A rank in few letters: `rank 3` is `r3`, a host its own name's last part, or its position. */
+/** Returns a short name of a rank: `rank 3` is `r3`; for a host the last part of its name, or its position. */
 function rankOf(host: string, at: number): string {
   const number = /(?:^|\D)(\d+)$/.exec(host)?.[1];
   return /rank/i.test(host) && number !== undefined ? `r${number}` : host.length <= 8 ? host : `#${at}`;
 }
 
-/** The usual parts of a step. */
+/** Returns the buckets of a step as layers. */
 const partLayers = (table: ReportTable): readonly Layer[] =>
   partColumns(table.columns).map(({ column, part }) => ({
     label: part.label,
@@ -33,7 +33,7 @@ const partLayers = (table: ReportTable): readonly Layer[] =>
 
 const durationOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
 
-/** A bar for each step; of too many steps each bar is the slowest of some neighbours. Pure. */
+/** Returns a bar per step; with too many steps each bar is the slowest of several neighbours. Pure. */
 export function stepColumns(
   table: ReportTable,
   most = MOST_BARS,
@@ -56,7 +56,7 @@ export function stepColumns(
   const groups = bucketed(rows, most);
   let told: number | undefined;
   const bars = groups.map((group, at) => {
-    // What is out of line stays in sight.
+    // Outliers stay visible.
     const row = group.reduce((slowest, other) => (durationOf(other) > durationOf(slowest) ? other : slowest));
     const step = numberAt(row, 'step') ?? at;
     const host = textAt(row, 'host');
@@ -64,7 +64,7 @@ export function stepColumns(
       value(row) > 0 ? [{ label, colour, text: formatDuration(value(row)) }] : [],
     );
     const where = hosts.size > 1 && host !== undefined ? `, ${host}` : '';
-    // Where there is room, each rank of a step is named; else the ranks share the step's label.
+    // If there is room, each rank of a step has a label; else the ranks share the step's label.
     const rank = hosts.size > 1 && groups.length <= NAMED_BARS ? rankOf(host ?? '', [...hosts].indexOf(host)) : '';
     const label = rank === '' ? (step === told ? '' : String(step)) : `${step} · ${rank}`;
     told = step;
@@ -79,7 +79,7 @@ export function stepColumns(
       ].join(', '),
       lines,
       parts:
-        // A step whose parts are not known is drawn whole; given layers of nothing are nothing.
+        // A step with unknown buckets is drawn as one part, unless given layers are empty.
         lines.length === 0 && given === undefined
           ? [{ value: durationOf(row), colour: 'var(--ss-kind-11)' }]
           : layers.map(({ value, colour }) => ({ value: value(row), colour })),
@@ -100,10 +100,10 @@ export function StepBars({
 }: PageProps & {
   readonly table: ReportTable;
   readonly derivedFrom: string | undefined;
-  /** What the bars consist of, in place of the usual parts. */
+  /** Layers that replace the buckets. */
   readonly layers?: readonly Layer[] | undefined;
   readonly title?: string;
-  /** The layers are a part of the step: that a step is an outlier says nothing of it. */
+  /** The layers are only a part of the step: an outlier step is not highlighted. */
   readonly isPart?: boolean;
 }): JSX.Element {
   const layers = given ?? partLayers(table);
@@ -164,7 +164,7 @@ export function StepBars({
           const start = numberAt(row, 'start_ns') ?? 0;
           const ranked = hosts.size > 1 && host !== undefined ? { hosts: [host] } : {};
           const exact = { startNs: start, endNs: start + durationOf(row) };
-          // Derived steps have no number in the timeline: the range itself says which it is.
+          // Derived steps have no number in the timeline: uses their range.
           const view =
             derivedFrom === undefined && step !== undefined && step >= 0
               ? stepView(step)
@@ -181,13 +181,13 @@ export function StepBars({
   );
 }
 
-/** A line of code that marks steps, and the framework that it is for. */
+/** A line of code that marks steps, and its framework. */
 export interface MarkerLine {
   readonly before: string;
   readonly code: string;
 }
 
-/** Which marker would make steps, and what works without one. */
+/** The lines of code that mark steps, and the pages that work without them. */
 export function NoSteps({
   store,
   run,
@@ -195,7 +195,7 @@ export function NoSteps({
   pattern,
 }: PageProps & {
   readonly lines: readonly MarkerLine[];
-  /** What repeats and could stand for steps. */
+  /** A repeating name that could define steps. */
   readonly pattern: string | undefined;
 }): JSX.Element {
   return (
@@ -236,7 +236,7 @@ export function NoSteps({
   );
 }
 
-/** The run has steps, and none of them lies in the chosen range as a whole. */
+/** The run has steps, but none is fully inside the chosen range. */
 export function NoWholeStep(): JSX.Element {
   return (
     <section class="ss-panel" role="note" aria-label="Step times" data-testid="no-whole-step">
@@ -248,7 +248,7 @@ export function NoWholeStep(): JSX.Element {
   );
 }
 
-/** Steps began, and none of them ended before the recording did. */
+/** Steps started, but none ended before the recording did. */
 export function ShorterThanStep({
   store,
   run,

@@ -1,4 +1,4 @@
-// tables.tsx: a report's tables, one behind each tab; tables of a known shape get their chart above them.
+// tables.tsx: a report's tables as tabs; tables of known shapes have a chart above them.
 import type { ComponentChildren, JSX } from 'preact';
 import { cellText } from '../../model/cell.ts';
 import { type ReportTable as Data, numberAt, type Report, type ReportRow } from '../../model/report.ts';
@@ -15,13 +15,13 @@ export interface TabTable {
   readonly id: string;
   readonly title: string;
   readonly table: Data;
-  /** In place of an empty table. */
+  /** Text in place of an empty table. */
   readonly empty?: string;
-  /** That the table is empty is an answer: what it says. */
+  /** Text if an empty table is a valid result. */
   readonly none?: { readonly title: string; readonly why: string } | undefined;
 }
 
-/** How a table is sorted and filtered, as the address has it. */
+/** Returns the sort order and filter of a table from the address. */
 export const arrangedBy = ({
   view,
 }: Store): Required<Pick<ReportTableProps, 'onSort' | 'onFilter'>> & Pick<ReportTableProps, 'sort' | 'filter'> => ({
@@ -35,13 +35,13 @@ export const arrangedBy = ({
   },
 });
 
-/** The report's own table and its sections, as tabs. */
+/** Returns the report's own table and its sections as tabs. */
 export const tabsOf = (report: Report, title: string): readonly TabTable[] => [
   ...(report.table.columns.length === 0 ? [] : [{ id: 'rows', title, table: report.table }]),
   ...report.sections.map((section) => ({ id: section.name, title: section.title, table: section })),
 ];
 
-/** Whether the rows are the bins of a histogram: from, to, count. */
+/** Returns the columns of a histogram (from, to, count), if the rows are its bins. */
 export function binColumns(
   table: Data,
 ): { readonly from: string; readonly to: string; readonly count: string } | undefined {
@@ -61,7 +61,7 @@ export function HistogramFigure({
   readonly title: string;
   readonly testId: string;
   readonly table: Data;
-  /** What is counted. */
+  /** Description of the counted items. */
   readonly note?: string | undefined;
 }): JSX.Element | undefined {
   const bins = binColumns(table);
@@ -98,12 +98,12 @@ export function TabbedTables({
   readonly page: PageProps;
   readonly label: string;
   readonly tabs: readonly TabTable[];
-  /** What stands above the table of a tab. */
+  /** Content above the table of a tab. */
   readonly above?: (tab: TabTable) => ComponentChildren;
-  /** In place of the table of a tab. */
+  /** Content in place of the table of a tab. */
   readonly body?: (tab: TabTable) => JSX.Element | undefined;
   readonly table?: (tab: TabTable) => Partial<ReportTableProps>;
-  /** The chosen row belongs to something else on the page. */
+  /** The address's row belongs to another part of the page. */
   readonly keepsRow?: boolean;
 }): JSX.Element | undefined {
   const { store, run } = page;

@@ -1,4 +1,4 @@
-// theme-signal.ts: the theme that is shown: from the address, else as chosen, else the system's.
+// theme-signal.ts: the current theme: from the address, else the user's choice, else the system's.
 import { computed, type ReadonlySignal, signal } from '@preact/signals';
 import { type Theme, themeOf } from '../../base/theme.ts';
 import { themeChoice } from '../../state/preferences.ts';

@@ -1,4 +1,4 @@
-// commands.ts: what keys and the palette can do on the timeline.
+// commands.ts: commands of the timeline for keys and the palette.
 import { exactTime } from '../../base/format.ts';
 import { lengthOf } from '../../model/viewport.ts';
 import { announce, type Command, type PaletteEntry } from '../../state/commands.ts';
@@ -136,7 +136,7 @@ export function timelineCommands(session: Session): readonly Command[] {
   ];
 }
 
-/** Tracks for the palette and for "go to track". */
+/** Returns the tracks for the palette and for "go to track". */
 export function trackEntries(session: Session): readonly PaletteEntry[] {
   return session.tracks
     .filter((track) => track.kind !== 'group')

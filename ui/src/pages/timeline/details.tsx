@@ -1,4 +1,4 @@
-// details.tsx: the selected event, whole.
+// details.tsx: all details of the selected event.
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, plural, significant } from '../../base/format.ts';
@@ -168,7 +168,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
   );
 }
 
-/** Whether an argument holds nothing. */
+/** Returns whether an arg is empty. */
 const isBlank = (value: unknown): boolean =>
   value === null || (typeof value === 'string' && value.trim() === '') || (Array.isArray(value) && value.length === 0);
 
@@ -178,7 +178,7 @@ const linksText = ({ flowIn, flowOut }: EventDetail): string =>
     ...(flowOut > 0 ? [`leads to ${plural(flowOut, 'event')}`] : []),
   ].join(', ');
 
-/** What the event belongs to, by its links and the slices around it. */
+/** The context of the event: its flows and enclosing slices. */
 function ContextTerms({
   session,
   context,
@@ -233,7 +233,7 @@ function Term({ name, children }: { readonly name: string; readonly children: Co
   );
 }
 
-/** A value as text; long ones open on demand. Always a text node. */
+/** A value as text; long ones expand on demand. Always a text node. */
 function Value({ value }: { readonly value: unknown }): JSX.Element {
   const [whole, setWhole] = useState(false);
   const text =

@@ -1,24 +1,23 @@
-// drawer-area.ts: which events the tabs of the drawer are about: those of the selected area, else of the chosen step,
-// else of the window.
+// drawer-area.ts: the area of the drawer's tabs: the selected area, else the chosen step, else the window.
 import { useEffect, useState } from 'preact/hooks';
 import type { TimeRange } from '../../model/viewport.ts';
 import type { Session } from './session.ts';
 
-/** The server takes so many tracks in one request; of more, all are asked for. */
+/** Maximum number of tracks in one request; with more, all tracks are requested. */
 const MOST_TRACKS = 1000;
-/** A window that moves is asked for once it rests. */
+/** Delay after the window stops moving, milliseconds. */
 const REST_MS = 150;
 
 export interface DrawerArea {
   readonly range: TimeRange;
-  /** `undefined`: all. */
+  /** Track ids; `undefined`: all tracks. */
   readonly tracks: readonly number[] | undefined;
-  /** `in the selected area`. */
+  /** Text such as `in the selected area`. */
   readonly where: string;
   readonly isArea: boolean;
 }
 
-/** Tracks that are on the page, where something limits them. */
+/** Returns the visible tracks if something limits them. */
 function shownTracks({ layout, store }: Session): readonly number[] | undefined {
   const { filter, only, hosts, rank, hides } = store.view;
   const isLimited =
@@ -32,7 +31,7 @@ function shownTracks({ layout, store }: Session): readonly number[] | undefined 
   return [...new Set([...pinned, ...lanes].flatMap((lane) => lane.tracks))].sort((a, b) => a - b);
 }
 
-/** The area as the store and the window have it now. */
+/** Returns the current area of the store and the window. */
 function areaNow(session: Session): DrawerArea {
   const { store, scope, engine } = session;
   const area = store.view.area.value;
@@ -49,7 +48,7 @@ function areaNow(session: Session): DrawerArea {
   return { range: store.view.range.value ?? engine.fit, tracks, where: 'in view', isArea: false };
 }
 
-/** The area that the drawer is about, followed as it changes, once it rests. */
+/** Returns the drawer's area; updates after a pause. */
 export function useDrawerArea(session: Session): DrawerArea {
   const now = areaNow(session);
   const tracks =

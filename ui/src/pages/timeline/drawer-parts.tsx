@@ -1,10 +1,10 @@
-// drawer-parts.tsx: what several tabs of the drawer show in the same way.
+// drawer-parts.tsx: common parts of the drawer's tabs.
 import type { ComponentChildren, JSX } from 'preact';
 import { exactTime, formatDuration } from '../../base/format.ts';
 import type { EmptyReason } from '../../widgets/states.tsx';
 import type { TableColumn } from '../../widgets/table.tsx';
 
-/** Why a tab has nothing to show, and what to do. */
+/** Why a tab is empty, and what to do. */
 export function DrawerEmpty(props: {
   readonly reason: EmptyReason;
   readonly title: string;
@@ -19,7 +19,7 @@ export function DrawerEmpty(props: {
   );
 }
 
-/** A duration, rounded; exact when pointed at. */
+/** A rounded duration; its tooltip is exact. */
 export function Exact({ ns }: { readonly ns: number }): JSX.Element {
   return (
     <span title={exactTime(ns)} data-ns={ns}>
@@ -30,7 +30,7 @@ export function Exact({ ns }: { readonly ns: number }): JSX.Element {
 
 type Width = { readonly width?: string };
 
-/** A column of exact begins. */
+/** Returns a column of exact start times. */
 export const startColumn = <Row,>(startNs: (row: Row) => number, width: Width = {}): TableColumn<Row> => ({
   id: 'start',
   title: 'Start',
@@ -40,7 +40,7 @@ export const startColumn = <Row,>(startNs: (row: Row) => number, width: Width = 
   cell: (row) => exactTime(startNs(row)),
 });
 
-/** A column of lengths; what has none is an instant. */
+/** Returns a column of durations; instants have none. */
 export const durationColumn = <Row,>(durNs: (row: Row) => number, width: Width = {}): TableColumn<Row> => ({
   id: 'duration',
   title: 'Duration',
@@ -50,7 +50,7 @@ export const durationColumn = <Row,>(durNs: (row: Row) => number, width: Width =
   cell: (row) => (durNs(row) === 0 ? 'instant' : <Exact ns={durNs(row)} />),
 });
 
-/** A column of tracks by name. */
+/** Returns a column of track names. */
 export const trackColumn = <Row,>(name: (row: Row) => string, width: Width = {}): TableColumn<Row> => ({
   id: 'track',
   title: 'Track',

@@ -1,4 +1,4 @@
-// drawer-state.ts: whether the drawer is open and which tab it shows, as the address says. It opens with a selection.
+// drawer-state.ts: whether the drawer is open and its tab, from the address. It opens with a selection.
 import { CLOSED_DRAWER, DRAWER_TABS, type DrawerTab, type View } from '../../state/address.ts';
 import type { Store } from '../../state/store.ts';
 
@@ -24,7 +24,7 @@ export const readDrawer = (store: Store): { readonly isOpen: boolean; readonly t
   return { isOpen: isDrawerOpen(view), tab: drawerTab(view) };
 };
 
-/** The tab that the address holds after the drawer was opened or closed by hand. Pure. */
+/** Returns the tab for the address after the user opens or closes the drawer. Pure. */
 export function toggledTab(view: Selection): string | undefined {
   if (isDrawerOpen(view)) return hasSelection(view) ? CLOSED_DRAWER : undefined;
   return hasSelection(view) ? undefined : 'details';

@@ -34,13 +34,13 @@ export function Drawer({
 }: {
   readonly session: Session;
   readonly theme: ReadonlySignal<Theme>;
-  /** What stands in the bar of tabs, after them. */
+  /** Content of the tab bar after the tabs. */
   readonly children: ComponentChildren;
 }): JSX.Element {
   const { store } = session;
   const { isOpen, tab } = readDrawer(store);
   const wasOpen = useRef(isOpen);
-  // It does not open below a pointer that draws an area.
+  // The drawer does not open while the pointer draws an area.
   const open = isOpen && (wasOpen.current || !session.dragging.value);
   wasOpen.current = open;
   const drag = useRef<{ y: number; height: number } | undefined>(undefined);

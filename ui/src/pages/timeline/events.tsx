@@ -1,4 +1,4 @@
-// events.tsx: the events of the selected area, or of the window, page by page.
+// events.tsx: the events of the selected area or of the window, in pages.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type EventsPage, fetchEvents } from '../../api/events.ts';
@@ -15,11 +15,11 @@ import { type Session, selectById } from './session.ts';
 
 const PAGE = 500;
 
-/** The server's word for how a table of events is sorted: by start as they come, or by duration. Pure. */
+/** Returns the server's name of a sort order: by start, or by duration. Pure. */
 export const orderOf = (sort: SortOrder): 'start' | 'longest' | 'shortest' =>
   sort.column !== 'duration' ? 'start' : sort.descending ? 'longest' : 'shortest';
 
-/** What the events in view are, as a table: also what a screen reader has in place of the canvas. */
+/** The visible events as a table; screen readers use it in place of the canvas. */
 export function EventsTab({ session }: { readonly session: Session }): JSX.Element {
   const { run, store } = session;
   const area = useDrawerArea(session);
@@ -109,7 +109,7 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
         onRow={(row) => void selectById(session, row.id, true)}
         sort={sort}
         onSort={(next) => {
-          // Starts come in one order only: the first page is the earliest.
+          // Start times have one order only: the first page is the earliest.
           setSort(next.column === 'start' ? { column: 'start', descending: false } : next);
         }}
         tools={

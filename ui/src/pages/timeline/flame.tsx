@@ -1,4 +1,4 @@
-// flame.tsx: time by stack in the selected area, or in the window, as nested bars.
+// flame.tsx: time by stack in the selected area or in the window, as nested bars.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -27,7 +27,7 @@ export function FlameTab({
   const resource = useMemo(() => createResource<CallsAnswer>(), []);
   const [zoom, setZoom] = useState<number | undefined>(undefined);
   const [onlyTrack, setOnlyTrack] = useState(true);
-  // An area says which tracks; without one, a selected event may.
+  // An area defines the tracks; without one, a selected event does.
   const own = area.isArea ? undefined : selected.value?.track;
   const ask = {
     by: 'stack',

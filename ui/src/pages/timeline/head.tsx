@@ -1,4 +1,4 @@
-// head.tsx: minimap, ruler and the lane of steps above the canvas.
+// head.tsx: minimap, ruler and step lanes above the canvas.
 
 import type { ReadonlySignal } from '@preact/signals';
 import { useSignalEffect } from '@preact/signals';
@@ -20,10 +20,10 @@ const MINIMAP_BINS = 800;
 const MINIMAP_PX = 28;
 const RULER_PX = 22;
 
-/** `MINIMAP_BINS` shares of 255 for each top track. */
+/** `MINIMAP_BINS` values of 0..255 for each top-level track. */
 type Busy = readonly Uint8Array[];
 
-/** Rows in the order in which the tracks below stand, without quiet ones. */
+/** Returns the rows in the order of the tracks below, without quiet ones. */
 function inTreeOrder(session: Session, rows: ReadonlyMap<number, Uint8Array>): Busy {
   const tops = trackTree(session.tracks, 'host').flatMap(({ track }) => (track === undefined ? [] : [track]));
   const shown = tops.filter((track) => !track.hidden).flatMap((track) => rows.get(track.id) ?? []);
@@ -121,7 +121,7 @@ export function Minimap({
     }
   });
   useEffect(() => {
-    // The signal effect draws again when the data is there.
+    // The signal effect draws again when the data arrives.
     engine.size.value = { ...engine.size.peek() };
   }, [busy, engine]);
 
@@ -183,7 +183,7 @@ interface StepPaint {
   readonly scope: { readonly from: number; readonly to: number } | undefined;
 }
 
-/** One lane of steps. A number stands on its own step only. */
+/** Draws one lane of steps. A number is drawn only if it fits its step. */
 function paintStepLane({ context, view, colours, scope }: StepPaint, placed: PlacedStepLane): void {
   const top = RULER_PX + placed.topPx;
   const base = rgbOf(colours.background);
@@ -227,7 +227,7 @@ export function StepLaneNames({ session }: { readonly session: Session }): JSX.E
   );
 }
 
-/** Ticks, notes, steps, search ticks. Drag pans; a click on a step limits everything to it. */
+/** Ticks, notes, steps, search matches. A drag pans; a click on a step limits everything to it. */
 export function Ruler({
   session,
   theme,

@@ -1,4 +1,4 @@
-// legend.tsx: what the colours mean, in a strip above the tracks. A kind that is pressed stays at full strength alone.
+// legend.tsx: the legend of colours above the tracks. A selected kind stays at full strength; others are dimmed.
 import { useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
@@ -26,7 +26,10 @@ interface NamedColour {
   readonly colour: string;
 }
 
-/** The names in view that take most time, with their colours. Names that differ in digits alone are one. */
+/**
+ * Returns the visible names with the largest total time, with their colours. Names that differ only in digits are
+ * merged.
+ */
 function namesInView(session: Session, theme: Theme): readonly NamedColour[] {
   const palette = makePalette(theme);
   const totals = new Map<string, { name: string; ns: number }>();
@@ -59,7 +62,7 @@ export function Legend(props: {
     [session, theme, colouring, session.engine.stats.value.loading],
   );
   useEffect(() => {
-    // After the click: the strip must not move the tracks between press and release.
+    // After the click: the legend must not move the tracks between press and release.
     const onClick = (event: MouseEvent) => {
       const { target } = event;
       if (!(target instanceof Element) || root.current?.contains(target) || target.closest('.ss-legend-button')) return;

@@ -1,4 +1,4 @@
-// lists.tsx: the tabs that are lists: flows, similar events, notes.
+// lists.tsx: the tabs with lists: flows, similar events, notes.
 import { useComputed } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -19,7 +19,7 @@ interface FlowRow {
   readonly delayNs: number;
 }
 
-/** What is linked on one side of the selected event, nearest first. Pure. */
+/** Returns the flows on one side of the selected event, nearest first. Pure. */
 export function flowRows(graph: FlowGraph, side: 'in' | 'out'): readonly FlowRow[] {
   const rows = graph.edges.flatMap((edge) => {
     if (side === 'in' ? edge.hop >= 0 : edge.hop <= 0) return [];
@@ -145,7 +145,7 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
   );
   const columns: readonly TableColumn<EventRef>[] = [
     startColumn((row) => row.startNs),
-    // Exact, since they are all alike.
+    // Exact: the durations are similar.
     { ...durationColumn((row) => row.durNs), cell: (row) => exactTime(row.durNs) },
     trackColumn((row) => session.trackById.get(row.track)?.name ?? ''),
   ];

@@ -1,4 +1,4 @@
-// no-timeline.tsx: a run without events: what it holds instead, and what would record times.
+// no-timeline.tsx: a run without events: its other data, and how to record timestamps.
 import type { JSX } from 'preact';
 import type { RunDetail } from '../../model/run.ts';
 import type { Store } from '../../state/store.ts';

@@ -111,7 +111,7 @@ function TimelineView({
     };
   }, [session]);
   useSignalEffect(() => {
-    // A shorter list moves the browser's own scroll position without an event that we would hear in time.
+    // A shorter list changes the browser's scroll position without a timely event.
     void layout.value;
     queueMicrotask(() => {
       if (scroller.current !== null) engine.scrollTop.value = scroller.current.scrollTop;
@@ -229,7 +229,7 @@ function TimelineView({
   );
 }
 
-/** The keys, in one line, until it is closed for good. */
+/** One line with the main keys, until the user closes it permanently. */
 function Hint(): JSX.Element {
   return (
     <div class="ss-hint">

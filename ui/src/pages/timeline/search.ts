@@ -1,4 +1,4 @@
-// search.ts: search over the whole run: totals, ticks, and the match that search stands on.
+// search.ts: search over the whole run: totals, matches, and the current match.
 import { computed, effect, type ReadonlySignal, signal } from '@preact/signals';
 import { toProblem } from '../../api/client.ts';
 import { isAbort } from '../../api/gate.ts';
@@ -18,7 +18,7 @@ export interface ParsedQuery {
   readonly mode: 'text' | 'exact' | 'regex';
 }
 
-/** `/…/` is a regular expression, `"…"` a whole name, anything else a text. Pure. */
+/** Parses a query: `/…/` is a regular expression, `"…"` a full name, anything else a substring. Pure. */
 export function parseQuery(text: string): ParsedQuery | undefined {
   const whole = /^"(.+)"$/.exec(text.trim());
   if (whole?.[1] !== undefined) return { q: whole[1], mode: 'exact' };
@@ -27,7 +27,7 @@ export function parseQuery(text: string): ParsedQuery | undefined {
   return text === '' ? undefined : { q: text, mode: 'text' };
 }
 
-/** The same rule as the server's, for dimming what is drawn. */
+/** Returns a matcher with the server's rules, for dimming. */
 export function matcherOf(text: string): NameMatch | undefined {
   const parsed = parseQuery(text);
   if (parsed === undefined) return undefined;
@@ -48,7 +48,7 @@ export function matcherOf(text: string): NameMatch | undefined {
 export interface Search {
   readonly answer: ReadonlySignal<SearchAnswer | undefined>;
   readonly matcher: ReadonlySignal<NameMatch | undefined>;
-  /** Steps to another match; from nowhere to the first one in or after the window. */
+  /** Moves to another match; without a current match to the first one in or after the window. */
   go(step: 1 | -1): Promise<EventRef | undefined>;
   goTo(index: number): Promise<EventRef | undefined>;
   dispose(): void;

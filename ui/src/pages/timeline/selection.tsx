@@ -14,7 +14,7 @@ import { addNote, type Session, selectById, setArea } from './session.ts';
 
 type By = 'name' | 'track' | 'kind' | 'category';
 
-/** The columns of numbers, and room for names. */
+/** Minimum width of the table: numbers, and room for names. */
 const MIN_TABLE_PX = 800;
 
 const COLUMNS: readonly TableColumn<AggregateRow>[] = [
@@ -97,7 +97,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
       resource.clear();
       return;
     }
-    // Dragging changes the area with every move: ask once it rests for a moment.
+    // Dragging changes the area with every move: sends the request after a pause.
     const timer = setTimeout(() => {
       resource.load(key, (signal) =>
         fetchAggregate(

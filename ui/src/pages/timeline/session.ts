@@ -1,4 +1,4 @@
-// session.ts: everything the timeline of one opened run holds together: layout, engine, search, selection.
+// session.ts: the state of one opened timeline: layout, engine, search, selection.
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import { type Problem, toProblem } from '../../api/client.ts';
 import { createResource, type Resource } from '../../api/resource.ts';
@@ -36,7 +36,7 @@ export interface Session {
   readonly steps: readonly Step[];
   /** The lanes of steps below the ruler. */
   readonly stepLanes: ReadonlySignal<readonly PlacedStepLane[]>;
-  /** The steps to go through, of the ranks that are shown. */
+  /** Steps for navigation, of the visible ranks. */
   readonly stepSpans: ReadonlySignal<readonly StepSpan[]>;
   readonly colouring: ReadonlySignal<Colouring>;
   /** An area is being drawn: nothing may move below the pointer. */
@@ -47,7 +47,7 @@ export interface Session {
   readonly search: Search;
   readonly detail: Resource<EventDetail>;
   readonly flows: Resource<FlowGraph>;
-  /** The selected event as far as it is known. */
+  /** The known fields of the selected event. */
   readonly selected: ReadonlySignal<EventRef | undefined>;
   /** The range that limits every statistic, from `step=`. */
   readonly scope: ReadonlySignal<TimeRange | undefined>;
@@ -57,9 +57,9 @@ export interface Session {
   readonly scroller: { element: HTMLElement | undefined };
   select(event: EventRef, reveal: boolean): void;
   clearSelection(): void;
-  /** Scrolls and unfolds until the track is on the screen. */
+  /** Scrolls and expands until the track is visible. */
   revealTrack(track: number, row: number): void;
-  /** Another grouping of the tracks; what was folded, hidden or pinned stays so. */
+  /** Changes the grouping of the tracks; keeps folded, hidden and pinned tracks. */
   setGrouping(grouping: Grouping): void;
   dispose(): void;
 }
@@ -104,7 +104,7 @@ export function createSession(
   const layout = computed<RowLayout>(() => {
     const { matches } = parsedFilter.value;
     const folds = view.folds.value;
-    // With a word to find, the list is flat and holds only what matches; with exclusions alone the tree stays.
+    // With a word to match, the list is flat and contains matches only; with exclusions only, the tree stays.
     const flat = view.filter.value.split(',').some((part) => part.trim() !== '' && !part.trim().startsWith('!'));
     return layoutRows({
       nodes: tree.value,
@@ -165,7 +165,7 @@ export function createSession(
 
   const stops = [
     effect(() => {
-      // A search without any match dims nothing: it would only take the picture away.
+      // A search without a match dims nothing: a dimmed picture has no information.
       matcher.value =
         search.answer.value !== undefined && search.answer.value.total > 0 ? search.matcher.value : undefined;
     }),
@@ -258,11 +258,11 @@ export function createSession(
       if (tab === CLOSED_DRAWER || (tab === 'selection' && view.area.peek() !== undefined)) view.tab.value = undefined;
     });
     if (reveal) engine.show(revealRange(engine.target, event.startNs, event.startNs + event.durNs, engine.bounds));
-    // The drawer may just have opened: what height is left is known one frame later.
+    // The drawer may have opened just now: the remaining height is known one frame later.
     requestAnimationFrame(() => requestAnimationFrame(() => revealTrack(event.track, event.row)));
   };
 
-  // A link with a selection: scroll to it once it is known.
+  // A link with a selection: scrolls to it once it is known.
   let revealed = false;
   stops.push(
     effect(() => {
@@ -342,7 +342,7 @@ export async function selectNeighbour(session: Session, step: 'prev' | 'next'): 
   else await selectById(session, next, true);
 }
 
-/** Follows a link of the selected event; the nearest end in time first. */
+/** Follows a flow of the selected event; prefers the end that is nearest in time. */
 export async function followFlow(session: Session, direction: 'back' | 'forward'): Promise<void> {
   const id = session.store.view.selected.peek();
   if (id === undefined) {
@@ -365,7 +365,7 @@ interface Focus {
 
 const lastFocus = new WeakMap<Session, Focus>();
 
-/** First centres the selection, then fits it. */
+/** Centres the selection; a second call fits it. */
 export function focusSelection(session: Session): void {
   const event = session.selected.peek();
   const { engine } = session;
@@ -399,12 +399,12 @@ export function selectionToArea(session: Session): void {
   else setArea(session, { startNs: event.startNs, endNs: event.startNs + event.durNs, tracks: [] });
 }
 
-/** The step that everything is limited to, else the one in the middle of the window. */
+/** Returns the step that limits everything, else the one in the middle of the window. */
 export function currentStep(session: Session, range: TimeRange): StepSpan | undefined {
   const spans = session.stepSpans.value;
   const limit = session.store.view.steps.value;
   const middle = (range.startNs + range.endNs) / 2;
-  // A number may be there twice.
+  // A number may occur twice.
   const limited = limit === undefined ? [] : spans.filter((span) => span.n >= limit.from && span.n <= limit.to);
   return stepAt(limited, middle) ?? stepAt(spans, middle);
 }

@@ -1,4 +1,4 @@
-// stage.tsx: the canvas with its overlays (selection, area, cursor) and everything the pointer does on it.
+// stage.tsx: the canvas with its overlays (selection, area, cursor), and all pointer actions on it.
 import { batch, useComputed, useSignal, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -31,7 +31,7 @@ interface Tip {
   readonly lines: readonly string[];
 }
 
-/** The last click on an event, for a second one on what has opened below the pointer since. */
+/** The latest click on an event: a second click may hit an element that has opened below the pointer since. */
 interface LastClick {
   readonly x: number;
   readonly y: number;
@@ -39,7 +39,7 @@ interface LastClick {
   readonly hit: Hit;
 }
 
-/** Keys held with the pointer; only Space matters here. */
+/** State of the Space key, which changes pointer actions. */
 let spaceDown = false;
 
 export function Stage({ session }: { readonly session: Session }): JSX.Element {
@@ -108,7 +108,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     };
   }, [engine]);
 
-  // State attributes make the canvas observable; written past the virtual DOM because they change every frame.
+  // Attributes make the canvas state observable; set without the virtual DOM because they change every frame.
   useSignalEffect(() => {
     const { frame, items, loading } = engine.stats.value;
     const { startNs, endNs } = engine.shown.value;
@@ -121,7 +121,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     element.dataset['loading'] = String(loading);
     element.setAttribute('aria-busy', String(loading));
   });
-  // What lies under the pointer is another event after a zoom, a pan or a scroll: the pointer asks again when it moves.
+  // After a zoom, a pan or a scroll another event is below the pointer: recomputed when the pointer moves.
   useSignalEffect(() => {
     void engine.shown.value;
     void engine.scrollTop.value;
@@ -141,7 +141,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
   };
   const timeAt = (x: number) => timeFromPx(engine.viewport.peek(), x);
 
-  /** The nearest begin or end of an event within reach, when Shift is held. */
+  /** Returns the nearest start or end of an event within reach, if Shift is held. */
   const snapped = (x: number, y: number, snap: boolean): number => {
     const timeNs = timeAt(x);
     if (!snap) return timeNs;
@@ -162,7 +162,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     return best;
   };
 
-  /** A drag over several lanes is about these; along one lane it is about time, on all tracks. */
+  /** A drag over several lanes selects their tracks; a drag along one lane selects a time range on all tracks. */
   const tracksBetween = (y0: number, y1: number): readonly number[] => {
     const ids = new Set<number>();
     const lanes = new Set<string>();
@@ -326,7 +326,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
 }
 
 function areaOf(a: number, b: number, tracks: readonly number[]): Area {
-  // Picoseconds are what the server keeps.
+  // Rounds to picoseconds, the server's resolution.
   const exact = (ns: number) => Math.round(ns * 1000) / 1000;
   return { startNs: exact(Math.min(a, b)), endNs: exact(Math.max(a, b)), tracks };
 }

@@ -1,4 +1,4 @@
-// summary.ts: the timeline's one sentence. It says the same whatever pages were seen before. Pure.
+// summary.ts: the timeline's sentence. It does not depend on the pages seen before. Pure.
 import { formatDuration, plural } from '../../base/format.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import { median } from '../../model/scale.ts';

@@ -1,4 +1,4 @@
-// toolbar.tsx: zoom buttons, grouping, colouring, track filter, steps, and what is limited right now.
+// toolbar.tsx: zoom buttons, grouping, colouring, track filter, steps, and the current limits.
 
 import type { JSX } from 'preact';
 import { formatCount, formatDuration, formatRange, plural } from '../../base/format.ts';
@@ -116,7 +116,7 @@ function Chip(props: {
   );
 }
 
-/** Chips for everything that is left out of the picture; each takes its limit away. */
+/** Chips for every limit of the picture; a click removes the limit. */
 function Limits({ session }: { readonly session: Session }): JSX.Element {
   const { store, run, engine } = session;
   const { view } = store;

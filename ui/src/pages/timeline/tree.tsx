@@ -1,4 +1,4 @@
-// tree.tsx: the track tree in the label column. Only the rows in view are in the document.
+// tree.tsx: the track tree in the label column. Only visible rows are in the document.
 import { useComputed } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
@@ -79,7 +79,7 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
   );
 }
 
-/** Words beside the name that are not part of it: drawn by the style sheet, so that the row is named by its track alone. */
+/** Secondary text next to the name: drawn by the style sheet, so that the row's accessible name is the track alone. */
 const Aside = ({ text }: { readonly text: string }): JSX.Element => <small data-text={text} aria-hidden="true" />;
 
 export function scrollToLane(session: Session, lane: Lane): void {

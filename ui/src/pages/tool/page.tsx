@@ -1,4 +1,4 @@
-// page.tsx: what a tool shows that this run cannot fill: why, and what works instead.
+// page.tsx: the page of a tool without data in this run: the reason, and pages that work.
 import type { JSX } from 'preact';
 import type { Tool } from '../../model/generated.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -57,12 +57,12 @@ export function ToolPage({
   );
 }
 
-/** What the run can show in any case: of profiles without times, their sums. Pure. */
+/** Returns the pages that work in any case: for profiles without timestamps, their statistics. Pure. */
 export const instead = (run: Pick<RunDetail, 'tools'>): string =>
   ['timeline', 'ops', 'reports'].find((id) => run.tools.find((tool) => tool.id === id)?.state !== 'unavailable') ??
   'reports';
 
-/** Why a tool is not available for a run, in a sentence. */
+/** Returns why a tool has no data for a run, as a sentence. */
 export function reasonOf(
   tool: Tool,
   run: RunDetail | undefined,
