@@ -1,5 +1,5 @@
-//! Finds what the binary carries: the built viewer (`ui/dist`) and the example recording
-//! (`tests/data/example/*.xplane.pb`). Both may be absent: the crate then compiles without them.
+//! Embeds files in the binary: the built viewer (`ui/dist`) and the example recording
+//! (`tests/data/example/*.xplane.pb`). Both are optional: the crate also compiles without them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ fn main() {
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     println!("cargo:rerun-if-changed=build.rs");
 
-    // An empty folder is made in a checkout, so that cargo has something to watch: it would
-    // otherwise build this crate again every time.
+    // Creates an empty folder in a fresh checkout, so that cargo has a path to watch; otherwise it
+    // rebuilds this crate every time.
     let ui = crate_dir.join("../../ui");
     if ui.join("package.json").is_file() {
         let _ = std::fs::create_dir_all(ui.join("dist"));
@@ -29,7 +29,7 @@ fn main() {
     }
 }
 
-/// Name and absolute path (UTF-8 only) of the recording that comes first by name.
+/// Returns name and absolute path (UTF-8 only) of the first recording by name.
 fn first_recording(folder: &Path) -> Option<(String, String)> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .ok()?

@@ -1,5 +1,5 @@
-// Repository law: base <- model <- api, state <- timeline, widgets <- pages <- app.
-// A folder imports only from folders on lower floors; siblings never import each other; pages never import pages.
+// Import rules: base <- model <- api, state <- timeline, widgets <- pages <- app. A folder imports only from lower
+// layers; siblings never import each other; pages never import pages.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 

@@ -1,5 +1,5 @@
-// Writes FILE.gz and FILE.br beside every text file of the build, so that the server never compresses at run time.
-// Prints what the first load costs and fails above the budget of 120 KB gzip.
+// Writes FILE.gz and FILE.br next to every text file of the build, so that the server never compresses at run time.
+// Prints the size of the first load and fails above the budget of 120 KB gzip.
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
@@ -16,13 +16,13 @@ function* filesBelow(folder) {
   }
 }
 
-// What the page asks for by itself; the other chunks come when a page needs them.
+// Chunks of the first load; pages load the others on demand.
 const first = new Set(
   [...readFileSync(join(DIST, 'index.html'), 'utf8').matchAll(/(?:src|href)="\.?\/(assets\/[^"]+)"/g)].map(
     (match) => match[1],
   ),
 );
-/** A chunk and all that it imports at once. */
+/** Adds a chunk and its static imports. */
 const follow = (path) => {
   for (const [, name] of readFileSync(join(DIST, path), 'utf8').matchAll(/(?:from|import)\s*"\.\/([^"]+\.js)"/g)) {
     const next = `assets/${name}`;

@@ -1,5 +1,5 @@
-// lazy-page.tsx: pages made of reports, each in a chunk of its own. Once the first page stands, the others are fetched
-// while nothing else happens, so that going to one waits for nothing.
+// lazy-page.tsx: report pages, each in a separate chunk. After the first page is drawn, the others are fetched while
+// idle, so that they open without a wait.
 import type { ReadonlySignal } from '@preact/signals';
 import type { ComponentType, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -34,7 +34,7 @@ export type LazyTool = keyof typeof LOADERS;
 
 export const isLazyPage = (tool: string): tool is LazyTool => tool in LOADERS;
 
-/** Whether the run has something to show there; the others get the page that explains why not. */
+/** Returns whether the run has data for a page; other pages show the reason. */
 export const isFillable = (run: RunDetail, tool: string): boolean =>
   run.tools.find((item) => item.id === tool)?.state !== 'unavailable';
 
@@ -48,7 +48,7 @@ async function load(tool: LazyTool): Promise<Page> {
 
 let warmed = false;
 
-/** Fetches the pages that are not there yet, one after the other. */
+/** Fetches the pages that are not loaded yet, one after the other. */
 function warm(): void {
   if (warmed) return;
   warmed = true;

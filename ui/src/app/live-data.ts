@@ -19,7 +19,7 @@ const POLL_MS = 400;
 export function bindLiveData(store: Store): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let opening: AbortController | undefined;
-  /** The last run that failed to open did so because the server did not answer. */
+  /** Whether the last run failed to open because the server did not answer. */
   let isUnanswered = false;
 
   const refreshRuns = () => {
@@ -28,13 +28,13 @@ export function bindLiveData(store: Store): () => void {
       try {
         runList.value = { ...(await fetchRuns({ urgency: 'soon' })), loaded: true };
       } catch {
-        // The lost-connection bar says so; the list stays as it was.
+        // The connection bar shows the error; the list stays unchanged.
       }
     }, GATHER_MS);
   };
 
   /**
-   * Opens a run. `quietly`: the current content stays until the new one arrives, also while a restarted server imports.
+   * Opens a run. `quietly`: the current content stays until the new one arrives, even while a restarted server imports.
    */
   const open = async (id: string, quietly: boolean) => {
     opening?.abort();

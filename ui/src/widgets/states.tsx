@@ -106,7 +106,7 @@ export function Loading(props: {
       <span>
         {props.what}
         {age === 'long' && props.phase !== undefined ? ` · ${props.phase}${share}` : ''} …
-        {/* Told once, shown as it grows. */}
+        {/* Announced once, updated as it grows. */}
         {age === 'long' ? (
           <span class="ss-quiet ss-tabular" aria-hidden="true">
             {' '}
