@@ -1,5 +1,5 @@
-//! Demangled names of C++ kernels and functions: `_ZN2ck4gemmIfEEvPT_` is `void
-//! ck::gemm<float>(float*)`.
+//! Demangled names of C++ kernels and functions: `_ZN2ck4gemmIfEEvPT_` is
+//! `void ck::gemm<float>(float*)`.
 //!
 //! AMD's runtimes record mangled names; NVIDIA's mostly record demangled ones. A name that is not
 //! mangled or cannot be parsed stays unchanged. Names come from untrusted files, and a short

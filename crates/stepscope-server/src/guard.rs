@@ -1,9 +1,9 @@
 //! Access checks before every route, and the headers of every response.
 //!
 //! * `Host` must be one of ours: a page of another site whose name resolves to this machine (DNS
-//! rebinding) still sends its own name.
+//!   rebinding) still sends its own name.
 //! * Pages of other origins may neither read nor write: browsers send `Sec-Fetch-Site` and
-//! `Origin`.
+//!   `Origin`.
 //! * Writes carry the session token, which only our own page can read.
 //! * Beyond loopback every request carries the server's token.
 //!

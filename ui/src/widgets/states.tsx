@@ -106,7 +106,7 @@ export function Loading(props: {
       <span>
         {props.what}
         {age === 'long' && props.phase !== undefined ? ` · ${props.phase}${share}` : ''} …
-        {/* Announced once, updated as it grows. */}
+        {/* Hidden from screen readers: it changes every second. */}
         {age === 'long' ? (
           <span class="ss-quiet ss-tabular" aria-hidden="true">
             {' '}
