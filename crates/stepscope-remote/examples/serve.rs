@@ -1,4 +1,4 @@
-//! A small program that trains, so to speak, while it can be captured from outside:
+//! A small synthetic training program that clients can capture:
 //!
 //! ```text
 //! serve [--port N] [--port-file F] [--host ADDR] [--allow DIR]… [--worker ADDR]…
@@ -7,15 +7,15 @@
 //!       [--request-timeout-ms N]
 //! ```
 //!
-//! One thread loads batches, one trains on them. The checksum that it prints at the end depends on
-//! the number of steps alone, whatever was captured meanwhile.
+//! One thread loads batches, one trains on them. The checksum at the end depends only on the number
+//! of steps, not on captures.
 //!
-//! `--port-file` gets the port once the server listens. `--keep-last` keeps the last moments for
-//! whoever asks, `--log-dir` has them written there on SIGUSR2 and when a step takes twice the median.
-//! `--trace` has the program record itself. `--until-eof` ends the training when standard input ends,
-//! `--pause-ms` rests before each step, `--extra-spans` adds tiny spans to each step, `--idle` trains
-//! nothing. `--request-timeout-ms` is how long a request may take to arrive. `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it
-//! took.
+//! `--port-file` gets the port once the server listens. `--keep-last` keeps the last seconds for
+//! clients; `--log-dir` saves them on SIGUSR2 and when a step takes twice the median. `--trace`
+//! makes the program record itself. `--until-eof` ends the training at the end of standard input,
+//! `--pause-ms` sleeps before each step, `--extra-spans` adds tiny spans to each step, `--idle`
+//! disables the training. `--request-timeout-ms` is the timeout of an incoming request.
+//! `--step-times` gets a line per step: Unix nanoseconds at its start and its CPU nanoseconds.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -38,7 +38,7 @@ use stepscope_remote::{ServerOptions, start_server_with};
 /// Rows and columns of the one layer.
 const WIDTH: usize = 96;
 
-/// What was asked for on the command line.
+/// Parsed command line.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     server: ServerOptions,
@@ -105,7 +105,7 @@ fn option(wanted: &mut Arguments, name: &str, value: String) -> Result<(), Strin
     Ok(())
 }
 
-/// The options of the flight recorder, which is on from now on.
+/// Enables the flight recorder and returns its options.
 fn flight(wanted: &mut Arguments) -> &mut FlightOptions {
     wanted.server.flight.get_or_insert_default()
 }
@@ -133,7 +133,7 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
     if let Some(server) = &server {
         println!("listening on {}", server.address());
         if let Some(path) = &wanted.port_file {
-            // Whoever waits for the file finds it whole, and the program as it was asked to be.
+            // Readers find the file complete, and the program with the requested options.
             let temporary = path.with_extension("tmp");
             std::fs::write(&temporary, server.port().to_string())
                 .and_then(|()| std::fs::rename(&temporary, path))
@@ -199,7 +199,7 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The same numbers in every run.
+/// Deterministic random numbers.
 struct Numbers(u64);
 
 impl Numbers {

@@ -113,7 +113,7 @@ const MODULE_PREFIX = 'nn.Module: ';
 
 /**
  * Returns, per item, the index in `strings` of its layer: the innermost enclosing slice of its track that is a module;
- * -1 without one. Linear: scans the rows of a track in parallel.
+ * -1 without one. Linear: one pass over all rows of a track together.
  */
 export function layersOf(batch: ItemBatch): Int32Array {
   const { t0, t1, row, track, name, strings } = batch;
