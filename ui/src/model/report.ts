@@ -1,11 +1,17 @@
 // report.ts: the common shape of every report: a sentence, figures, tables with typed columns, notes, and why it is
 // empty.
 import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
-import { UNITS } from './generated.ts';
+import { type REPORT_KEYS, UNITS } from './generated.ts';
 import { plainText, type Sentence, sentenceOf } from './sentence.ts';
 
 /** Unit of a column's values. */
 export type Unit = (typeof UNITS)[number];
+
+/** Key of a column or a figure that the server makes, with its unit: `total_ns`. */
+export type ReportKey = (typeof REPORT_KEYS)[number];
+
+/** A key as callers pass it: a literal must be a {@link ReportKey}, a column's own key is any string. */
+type AnyKey<K extends string> = string extends K ? K : K & ReportKey;
 
 /** A value; `undefined` is unknown or not applicable. */
 export type Cell = undefined | string | number | boolean | readonly Cell[] | Sentence;
@@ -108,35 +114,41 @@ export function reportOf(body: Json): Report {
   };
 }
 
-export const numberAt = (row: ReportRow, key: string): number | undefined => {
+export const numberAt = <K extends string>(row: ReportRow, key: AnyKey<K>): number | undefined => {
   const cell = row[key];
   return typeof cell === 'number' ? cell : undefined;
 };
 
-export const textAt = (row: ReportRow, key: string): string | undefined => {
+export const textAt = <K extends string>(row: ReportRow, key: AnyKey<K>): string | undefined => {
   const cell = row[key];
   if (isSentence(cell)) return plainText(cell);
   return typeof cell === 'string' ? cell : undefined;
 };
 
 /** Returns the column with the short names of this column. */
-export const shortColumn = (table: Pick<ReportTable, 'columns'>, key: string): ReportColumn | undefined =>
-  table.columns.find((column) => column.shortOf === key);
+export const shortColumn = <K extends string>(
+  table: Pick<ReportTable, 'columns'>,
+  key: AnyKey<K>,
+): ReportColumn | undefined => table.columns.find((column) => column.shortOf === key);
 
 /** Returns the displayed name in a cell: the short one if it exists. */
-export function labelAt(table: Pick<ReportTable, 'columns'>, row: ReportRow, key: string): string | undefined {
+export function labelAt<K extends string>(
+  table: Pick<ReportTable, 'columns'>,
+  row: ReportRow,
+  key: AnyKey<K>,
+): string | undefined {
   const short = shortColumn(table, key);
   return (short === undefined ? undefined : textAt(row, short.key)) ?? textAt(row, key);
 }
 
 /** Returns the event ids of a cell: one, or a list. */
-export function eventsAt(row: ReportRow, key: string): readonly number[] {
+export function eventsAt<K extends string>(row: ReportRow, key: AnyKey<K>): readonly number[] {
   const cell = row[key];
   if (typeof cell === 'number') return [cell];
   return Array.isArray(cell) ? cell.flatMap((item) => (typeof item === 'number' ? [item] : [])) : [];
 }
 
-export const scalarOf = (report: Report | undefined, key: string): Cell =>
+export const scalarOf = <K extends string>(report: Report | undefined, key: AnyKey<K>): Cell =>
   report?.summary.find((scalar) => scalar.key === key)?.value;
 
 export const sectionOf = (report: Report | undefined, name: string): ReportSection | undefined =>

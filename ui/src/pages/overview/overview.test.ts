@@ -99,5 +99,5 @@ it('names what a finding saves once, and nothing where it saves nothing', () => 
   };
   expect(savingOf(row, title)).toBeUndefined();
   expect(savingOf({ saving_per_step_ns: 0, share: 0 }, textSentence('Memory is nearly full'))).toBeUndefined();
-  expect(savingOf({ stake_ns: 2_000_000_000 }, textSentence('Compilation'))).toBe('2.00 s');
+  expect(savingOf({ saving_ns: 2_000_000_000 }, textSentence('Compilation'))).toBe('2.00 s');
 });

@@ -87,7 +87,7 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
 /** Returns the potential saving; `undefined` if it is zero, or if the title states it. Pure. */
 export function savingOf(row: ReportRow, title: Sentence): string | undefined {
   const perStep = numberAt(row, 'saving_per_step_ns') ?? numberAt(row, 'per_step_ns');
-  const saving = perStep ?? numberAt(row, 'saving_ns') ?? numberAt(row, 'stake_ns');
+  const saving = perStep ?? numberAt(row, 'saving_ns');
   if (saving === undefined || saving <= 0) return undefined;
   if (title.parts.some(({ value, unit }) => unit === 'ns' && value === saving)) return undefined;
   const text = formatDuration(saving);
