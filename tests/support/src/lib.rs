@@ -5,6 +5,9 @@
 //! ignored by default; `cargo xtask test` runs it where the folder exists and lists it as *not run*
 //! elsewhere.
 
+#[cfg(feature = "runs")]
+pub mod runs;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

@@ -7,18 +7,7 @@
     reason = "tests say where they cannot go on, and when they were not run; they read figures of peers"
 )]
 
-mod definitions;
-mod device;
-mod hta;
-mod known_causes;
-mod memory;
-mod mfu;
-mod ops;
-mod reports;
 mod structured;
-mod torch_tables;
-mod traces;
-mod xprof;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ fn corpus_files_pass_every_report_and_export() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         files += 1;
-        for run in crate::traces::open(&path) {
+        for run in stepscope_test_data::runs::open(&path) {
             failed.extend(failures(&path.display().to_string(), &run.trace));
         }
     }

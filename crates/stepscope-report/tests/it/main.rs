@@ -1,11 +1,19 @@
-//! Reports of small traces with known figures.
+//! Reports of small traces with known figures, and of real traces with the figures of peers.
 
 #![allow(
     clippy::unwrap_used,
     clippy::similar_names,
-    reason = "tests fail loudly; a trace and its tracks are called what they are"
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "tests fail loudly, and print what they compared; they read figures of peers"
 )]
 
 mod collectives;
+mod every_report;
+mod known_causes;
+mod memory;
+mod mfu;
+mod ops;
 mod ranges;
 mod sentences;
+mod xprof;

@@ -1,8 +1,6 @@
 //! Memory, compared with the figures of torch and XProf for the same files.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
-use std::path::Path;
 use stepscope_test_data::Corpus;
 
 use serde_json::Value;
@@ -14,24 +12,11 @@ use stepscope_model::Time;
 use stepscope_report::report::Cell;
 use stepscope_report::reports::{self, Options};
 
-use crate::traces::{below, open};
+use stepscope_test_data::below;
+use stepscope_test_data::runs::{figures, open};
 
 fn memory(run: &Run) -> Memory {
     Memory::read(&run.trace, &Cancel::default()).unwrap()
-}
-
-/// Reads JSON, compressed or not.
-fn json(path: &Path) -> Value {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).unwrap();
-    flate2::read::MultiGzDecoder::new(file)
-        .read_to_end(&mut bytes)
-        .or_else(|_| {
-            bytes = std::fs::read_to_string(path)?.into_bytes();
-            Ok::<_, std::io::Error>(0)
-        })
-        .unwrap();
-    serde_json::from_slice(&bytes).unwrap()
 }
 
 #[test]
@@ -44,7 +29,7 @@ fn curve_equals_the_memory_timeline_of_torch() {
     assert_eq!(memory.allocators.len(), 1);
     let cpu = &memory.allocators[0];
     assert!(cpu.absolute && cpu.addressed);
-    let truth = json(&traces.join("torch_cpu/cpu_memstack.truth/memory_timeline.json"));
+    let truth = figures(&traces.join("torch_cpu/cpu_memstack.truth/memory_timeline.json"));
     let sums: Vec<i64> = truth[1]
         .as_array()
         .unwrap()
@@ -89,7 +74,7 @@ fn memory_peaks_equal_xprof() {
     for truth in truths {
         let logs = truth.parent().unwrap().with_extension("");
         let memory = memory(&open(&logs).remove(0));
-        let truth = json(&truth);
+        let truth = figures(&truth);
         for (name, reference) in truth["memoryProfilePerAllocator"].as_object().unwrap() {
             let ours = memory
                 .allocators

@@ -1,9 +1,6 @@
 //! Reports over the folder of real traces: completeness of each, and `XProf`'s figures.
 
-use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use stepscope_test_data::{Corpus, corpus_tests};
 
 use serde_json::Value;
 use stepscope_engine::Run;
@@ -11,51 +8,11 @@ use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::reports::{self, KINDS, Options};
 use stepscope_model::Dur;
 
-use crate::traces::{below, open};
-
-/// The plain text of a sentence: its parts joined.
-pub(crate) fn plain(sentence: &Value) -> String {
-    let parts = sentence.as_array().into_iter().flatten();
-    parts.filter_map(|part| part["text"].as_str()).collect()
-}
-
-pub(crate) fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
-    let options = Options {
-        by: by.map(str::to_owned),
-        ..Options::default()
-    };
-    let report = reports::make(&run.trace, kind, &options, &Cancel::default()).unwrap();
-    serde_json::to_value(&report).unwrap()
-}
-
-pub(crate) fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or(0.0)
-}
+use stepscope_test_data::runs::{figures, number, open, plain, report, spaces, table};
+use stepscope_test_data::{Corpus, below, corpus_tests, files};
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
-}
-
-/// Lists every file that may be a trace, including broken ones.
-pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
-    below(folder, |path| {
-        let name = path.to_string_lossy();
-        path.is_file()
-            && !name.contains(".truth")
-            && !name.contains("/generators/")
-            && [
-                ".json",
-                ".gz",
-                ".pb",
-                ".pftrace",
-                ".perfetto-trace",
-                ".et",
-                ".prof",
-                "fit-report.txt",
-            ]
-            .iter()
-            .any(|end| name.ends_with(end))
-    })
 }
 
 /// Checks that a run of one framework has no hint for another.
@@ -269,40 +226,6 @@ fn every_report_of_any_range_is_whole(corpus: &Corpus) {
     );
 }
 
-/// Reads a file of figures, inflated if it is compressed.
-pub(crate) fn figures(path: &Path) -> Value {
-    let bytes = std::fs::read(path).unwrap();
-    let text = if path.extension().is_some_and(|end| end == "gz") {
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(&*bytes)
-            .read_to_string(&mut text)
-            .unwrap();
-        text
-    } else {
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    serde_json::from_str(&text).unwrap()
-}
-
-/// Returns the rows of one of XProf's tables, by the ids of its columns.
-pub(crate) fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
-    let ids: Vec<&str> = table["cols"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|column| column["id"].as_str().unwrap_or_default())
-        .collect();
-    let rows = table["rows"].as_array().into_iter().flatten();
-    rows.map(|row| {
-        let cells = row["c"].as_array().into_iter().flatten();
-        ids.iter()
-            .zip(cells)
-            .map(|(id, cell)| ((*id).to_owned(), cell["v"].clone()))
-            .collect()
-    })
-    .collect()
-}
-
 /// Lists runs of XSpace files with XProf's figures: the run, and the path of a tool's figures.
 fn with_xprof(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
@@ -321,14 +244,6 @@ fn tool(truth: &Path, name: &str) -> Option<Value> {
         .map(|end| truth.join(format!("xprof_{name}.{end}")))
         .find(|path| path.is_file())
         .map(|path| figures(&path))
-}
-
-/// Opens the runs of a log folder that consist of XSpace files.
-pub(crate) fn spaces(path: &Path) -> Vec<Run> {
-    below(path, |file| file.to_string_lossy().ends_with(".xplane.pb"))
-        .iter()
-        .flat_map(|file| open(file))
-        .collect()
 }
 
 /// Compares XProf's time in microseconds with ours in nanoseconds.

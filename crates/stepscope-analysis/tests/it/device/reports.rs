@@ -21,10 +21,10 @@ use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::Run;
 
 use super::times::truths;
-use crate::traces;
+use stepscope_test_data::runs;
 
 fn one(path: &Path) -> Run {
-    let mut runs = traces::open(path);
+    let mut runs = runs::open(path);
     assert_eq!(runs.len(), 1, "{}", path.display());
     runs.remove(0)
 }
@@ -70,7 +70,7 @@ fn kernels_equal_tracelens_where_it_links_them() {
         }
         let ours = by_name(&one(&trace));
         let mut expected: BTreeMap<String, (u64, f64)> = BTreeMap::new();
-        for row in traces::csv(&truth) {
+        for row in runs::csv(&truth) {
             let sum = expected.entry(row["Kernel name"].clone()).or_default();
             sum.0 += number(&row["Kernel duration (µs)_count"]) as u64;
             sum.1 += number(&row["Kernel duration (µs)_sum"]);
@@ -109,13 +109,13 @@ fn kernels_of_rocprofv3_equal_tracelens() {
     let times = devices
         .times_in(device, device.span.clone(), &cancel)
         .unwrap();
-    let timeline = traces::csv(&truth.join("gpu_timeline.csv"));
+    let timeline = runs::csv(&truth.join("gpu_timeline.csv"));
     let busy = timeline.iter().find(|row| row["type"] == "busy_time");
     let off = times.busy().as_ns_f64() / 1e6 - number(&busy.unwrap()["time ms"]);
     assert!(off.abs() < 1e-3, "{off} ms");
     // `TraceLens` truncates names before their templates and arguments.
     let ours = by_name(&run);
-    for row in traces::csv(&truth.join("kernel_summary.csv")) {
+    for row in runs::csv(&truth.join("kernel_summary.csv")) {
         let name = row["name"].trim_end_matches(".kd");
         let same = |full: &str| {
             let at = full.find(name);
@@ -242,7 +242,7 @@ fn collectives_equal_tracelens() {
             sum.0 += 1;
             sum.1 += part.dur().as_ns_f64() / 1e3;
         }
-        for row in traces::csv(&truth) {
+        for row in runs::csv(&truth) {
             let kind = CollectiveOp::from_name(&row["Collective name"]);
             let bytes = (number(&row["In msg size (MB)_first"]) * 1_048_576.0).round() as u64;
             let key = (kind, row["dtype"].clone(), bytes);

@@ -9,7 +9,7 @@ use stepscope_analysis::device::{Devices, Times, Work};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Dur;
 
-use crate::traces;
+use stepscope_test_data::runs;
 
 /// Traces for which `TraceLens` leaves out kernels, because they have no CPU operator.
 const NOT_ALL_LINKED: &[&str] = &[
@@ -32,7 +32,7 @@ pub(super) fn is_not_all_linked(name: &str) -> bool {
 
 /// Computes the times of the one device of a trace, from its first work to its last.
 fn whole(path: &Path) -> Option<(Times, [u64; 4])> {
-    let runs = traces::open(path);
+    let runs = runs::open(path);
     let run = runs.first().unwrap_or_else(|| panic!("{}", path.display()));
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
@@ -47,13 +47,13 @@ fn us(dur: Dur) -> f64 {
 }
 
 pub(super) fn truths(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
-    traces::below(folder, |path| path.ends_with(file))
+    stepscope_test_data::below(folder, |path| path.ends_with(file))
         .into_iter()
         .filter_map(|path| {
             let truth = path
                 .ancestors()
                 .find(|here| here.extension().is_some_and(|end| end == "truth"))?;
-            Some((traces::trace_of(truth)?, path))
+            Some((runs::trace_of(truth)?, path))
         })
         .collect()
 }
@@ -146,7 +146,7 @@ fn the_timeline_equals_tracelens_where_it_links_every_kernel() {
             "total_memcpy_time" => times.any(&[Work::Memcpy]),
             other => panic!("{other}"),
         };
-        for row in traces::csv(&truth) {
+        for row in runs::csv(&truth) {
             let expected = row["time ms"].parse::<f64>().unwrap() * 1e3;
             let actual = us(ours(&row["type"]));
             // `TraceLens` reads times as floating point too, up to 2^51 microseconds.

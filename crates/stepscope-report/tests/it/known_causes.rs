@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::reports::{plain, report};
-use crate::traces::open;
+use stepscope_test_data::runs::open;
+use stepscope_test_data::runs::{plain, report};
 
 /// Result of one scenario.
 struct Score {

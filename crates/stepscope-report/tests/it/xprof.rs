@@ -13,8 +13,9 @@ use stepscope_test_data::{Corpus, corpus_tests};
 use serde_json::Value;
 use stepscope_engine::Run;
 
-use crate::reports::{figures, number, report, spaces, table};
-use crate::traces::{below, open};
+use stepscope_test_data::below;
+use stepscope_test_data::runs::open;
+use stepscope_test_data::runs::{figures, number, report, spaces, table};
 
 /// A run, and the location of the figures of XProf's tools.
 struct Pair {

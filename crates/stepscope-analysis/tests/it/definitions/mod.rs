@@ -45,8 +45,9 @@ use stepscope_report::reports::{self, Options};
 use stepscope_store::Trace;
 use stepscope_test_data::Corpus;
 
-use crate::reports::files;
-use crate::traces::{below, open};
+use stepscope_test_data::below;
+use stepscope_test_data::files;
+use stepscope_test_data::runs::open;
 
 /// One run, and data that several sections share.
 struct Case<'a> {

@@ -1,6 +1,5 @@
 //! `key_averages` from files alone, compared with the output of torch in the run that wrote them.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -11,16 +10,7 @@ use stepscope_engine::Run;
 
 /// Opens the run in this file.
 fn open(path: &Path) -> Run {
-    crate::traces::open(path).remove(0)
-}
-
-fn gunzipped(path: &Path) -> Vec<u8> {
-    let file = std::fs::File::open(path).unwrap();
-    let mut out = Vec::new();
-    flate2::read::GzDecoder::new(file)
-        .read_to_end(&mut out)
-        .unwrap();
-    out
+    stepscope_test_data::runs::open(path).remove(0)
 }
 
 const BY_NAME: Grouping = Grouping {
@@ -107,8 +97,7 @@ fn averages_equal_torch(corpus: &Corpus) {
     let traces = corpus.folder();
     for (path, truth) in with_truth(traces) {
         let run = open(&path);
-        let json = gunzipped(&truth.join("key_averages.json.gz"));
-        let truth: Value = serde_json::from_slice(&json).unwrap();
+        let truth = stepscope_test_data::runs::figures(&truth.join("key_averages.json.gz"));
         for (key, by) in [
             ("key_averages", BY_NAME),
             (

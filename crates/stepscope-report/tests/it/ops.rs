@@ -6,8 +6,9 @@ use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::reports::{self, Options};
 use stepscope_test_data::Corpus;
 
-use crate::reports::{number, report};
-use crate::traces::{below, open};
+use stepscope_test_data::below;
+use stepscope_test_data::runs::open;
+use stepscope_test_data::runs::{number, report};
 
 #[test]
 #[ignore = "needs the collected traces: STEPSCOPE_TRACES"]

@@ -6,8 +6,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
-use std::path::Path;
 use stepscope_test_data::Corpus;
 
 use stepscope_analysis::mfu::{flops_of_call, mfu};
@@ -15,23 +13,8 @@ use stepscope_analysis::run_profile::RunProfile;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::reports::Options;
 
-use crate::reports::{figures, number};
-use crate::traces;
-
-fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
-    if path.extension().is_none_or(|end| end != "gz") {
-        return traces::csv(path);
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).unwrap();
-    flate2::read::GzDecoder::new(file)
-        .read_to_string(&mut text)
-        .unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let plain = dir.path().join("rows.csv");
-    std::fs::write(&plain, text).unwrap();
-    traces::csv(&plain)
-}
+use stepscope_test_data::runs;
+use stepscope_test_data::runs::{figures, number};
 
 fn value(row: &BTreeMap<String, String>, key: &str) -> f64 {
     row.get(key)
@@ -74,13 +57,13 @@ fn operations_of_each_shape_equal_tracelens() {
         "CONV_bwd.csv.gz",
         "SDPA_fwd.csv",
     ];
-    let found = traces::below(folder, |path| {
+    let found = stepscope_test_data::below(folder, |path| {
         path.to_string_lossy().contains("tracelens")
             && tables.iter().any(|table| path.ends_with(table))
     });
     let (mut compared, mut off) = (BTreeMap::<String, u64>::new(), Vec::new());
     for path in found {
-        for row in rows(&path) {
+        for row in runs::csv(&path) {
             // Python's format of lists.
             let dims = row["Input Dims_first"].replace('(', "[").replace(')', "]");
             let concrete = row["Concrete Inputs_first"].replace('\'', "\"");
@@ -121,7 +104,7 @@ fn operations_of_each_shape_equal_tracelens() {
 fn operations_and_peak_of_a_tpu_equal_xprof() {
     let corpus = Corpus::collected();
     let folder = corpus.folder();
-    let run = traces::open(&folder.join("xplane_real/tpu_v6e_inference"));
+    let run = runs::open(&folder.join("xplane_real/tpu_v6e_inference"));
     let options = Options {
         // Steps are derived here: use the whole recording.
         marked_only: true,

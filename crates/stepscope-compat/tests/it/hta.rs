@@ -20,8 +20,8 @@ use stepscope_compat::hta::{self, Kind as HtaKind};
 use stepscope_engine::Run;
 use stepscope_model::{ArgValue, Dur, TrackId};
 
-use crate::reports::{number, report};
-use crate::traces;
+use stepscope_test_data::runs;
+use stepscope_test_data::runs::{number, report};
 
 fn value(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
@@ -33,7 +33,7 @@ fn of_one_rank(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
         path.file_name()
             .map(|name| name.to_string_lossy().into_owned())
     };
-    traces::below(folder, |path| {
+    stepscope_test_data::below(folder, |path| {
         name(path).is_some_and(|name| name.starts_with(file))
     })
     .into_iter()
@@ -45,13 +45,13 @@ fn of_one_rank(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
                 .ends_with("_rank0.csv")
                 .then_some((trace, path));
         }
-        Some((traces::trace_of(truth)?, path))
+        Some((runs::trace_of(truth)?, path))
     })
     .collect()
 }
 
 fn first(path: &Path) -> Run {
-    let mut runs = traces::open(path);
+    let mut runs = runs::open(path);
     assert_eq!(runs.len(), 1, "{}", path.display());
     runs.remove(0)
 }
@@ -73,7 +73,7 @@ fn launch_statistics_equal_hta() {
     let folder = corpus.folder();
     let (mut compared, mut files) = (0, 0);
     for (path, figures) in of_one_rank(folder, "hta_kernel_launch_stats_rank") {
-        let rows = traces::csv(&figures);
+        let rows = runs::csv(&figures);
         // HTA's times of MTIA are no launches of kernels.
         if rows.is_empty() || path.to_string_lossy().contains("mtia") {
             continue;
@@ -169,7 +169,7 @@ fn kernel_kinds_and_their_overlaps_equal_hta() {
         }
     }
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_gpu_kernel_breakdown_0.csv");
-    let rows = traces::csv(&path);
+    let rows = runs::csv(&path);
     let all: f64 = rows.iter().map(|row| value(&row["sum"])).sum();
     for row in &rows {
         let actual = sums[row["kernel_type"].as_str()].as_ns_f64() / 1e3;
@@ -189,7 +189,7 @@ fn kernels_of_each_rank_equal_hta() {
     let corpus = Corpus::collected();
     let folder = corpus.folder();
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_gpu_kernel_breakdown_1.csv");
-    let figures = traces::csv(&path);
+    let figures = runs::csv(&path);
     let mut compared = 0;
     for rank in 0..8 {
         let run = first(&folder.join(format!(
@@ -295,8 +295,8 @@ fn the_temporal_breakdown_equals_hta() {
     let cancel = Cancel::default();
     let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let truth = folder.join("torch_multirank/dlrm8.truth/hta");
-    let rows = traces::csv(&truth.join("hta_temporal_breakdown.csv"));
-    let overlaps = traces::csv(&truth.join("hta_comm_comp_overlap.csv"));
+    let rows = runs::csv(&truth.join("hta_temporal_breakdown.csv"));
+    let overlaps = runs::csv(&truth.join("hta_comm_comp_overlap.csv"));
     assert_eq!((rows.len(), overlaps.len(), devices.list.len()), (8, 8, 8));
     for ((device, row), overlap) in devices.list.iter().zip(&rows).zip(&overlaps) {
         let times = devices
@@ -330,7 +330,7 @@ fn the_temporal_breakdown_equals_hta() {
 /// Traces with HTA's figures in this table, and HTA's columns. Two traces have operators of the host that name a
 /// stream, which HTA counts among the kernels as long as it leaves out no step.
 fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
-    let found = traces::below(folder, |path| {
+    let found = stepscope_test_data::below(folder, |path| {
         path.ends_with(format!("hta/hta_{table}.csv"))
     });
     let find_traces = found.into_iter().filter_map(|figures| {
@@ -338,7 +338,7 @@ fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
         let trace = if truth.ends_with("dlrm8.truth") {
             folder.join("torch_multirank/dlrm8")
         } else {
-            traces::trace_of(truth)?
+            runs::trace_of(truth)?
         };
         Some((trace, figures))
     });
@@ -371,7 +371,7 @@ fn temporal_breakdowns_of_all_traces_equal_hta() {
     let (mut ranks, mut cut, mut off) = (0, 0, Vec::new());
     for (path, figures) in with_hta(folder, "temporal_breakdown") {
         let found = by_hta(&first(&path));
-        let rows = traces::csv(&figures);
+        let rows = runs::csv(&figures);
         assert_eq!(found.len(), rows.len(), "{}", path.display());
         for (actual, row) in found.iter().zip(&rows) {
             off.extend(temporal_off(actual, |key| value(&row[key])).map(|key| (path.clone(), key)));
@@ -411,7 +411,7 @@ fn overlaps_of_all_traces_equal_hta() {
     let (mut compared, mut off) = (0, Vec::new());
     for (path, figures) in with_hta(folder, "comm_comp_overlap") {
         let found = by_hta(&first(&path));
-        for (actual, row) in found.iter().zip(traces::csv(&figures)) {
+        for (actual, row) in found.iter().zip(runs::csv(&figures)) {
             let expected =
                 Some(value(&row["comp_comm_overlap_pctg"])).filter(|share| share.is_finite());
             let ours = actual.overlap_percent();
@@ -451,7 +451,7 @@ fn idle_times_of_all_streams_equal_hta() {
     for (path, figures) in with_hta(folder, "idle_time_breakdown_0") {
         let run = first(&path);
         let found = by_hta(&run);
-        for row in traces::csv(&figures) {
+        for row in runs::csv(&figures) {
             let (rank, stream) = (value(&row["rank"]) as u32, value(&row["stream"]) as i64);
             let many = run.trace.files().len() > 1;
             let own = found
@@ -495,7 +495,7 @@ fn the_stragglers_of_one_step_equal_hta() {
     let folder = corpus.folder();
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let rows =
-        traces::csv(&folder.join("torch_multirank/dlrm8.truth/hta/hta_potential_stragglers.csv"));
+        runs::csv(&folder.join("torch_multirank/dlrm8.truth/hta/hta_potential_stragglers.csv"));
     let expected: Vec<usize> = rows
         .iter()
         .map(|row| value(&row["rank"]) as usize)
@@ -517,7 +517,7 @@ fn straggling(run: &Run) -> Vec<usize> {
 #[test]
 fn a_job_of_several_ranks_and_steps_equals_hta() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hta");
-    let expected = crate::reports::figures(&folder.join("figures.json"));
+    let expected = runs::figures(&folder.join("figures.json"));
     let dir = tempfile::tempdir().unwrap();
     for rank in 0..4 {
         let name = format!("rank{rank}.json");
