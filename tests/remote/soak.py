@@ -236,6 +236,10 @@ class Client:
     def open(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
 
+    def reopen(self) -> None:
+        self.connection.close()
+        self.connection = self.open()
+
     def ask(self, method: str, path: str, body: str = "", headers: dict[str, str] | None = None) -> tuple[int, bytes]:
         for attempt in range(2):
             try:
@@ -244,10 +248,13 @@ class Client:
                 return answer.status, answer.read()
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 # The server closes idle connections.
-                self.connection.close()
-                self.connection = self.open()
+                self.reopen()
                 if attempt:
                     raise
+            except TimeoutError as error:
+                # The late answer must not be read as that of the next request.
+                self.reopen()
+                raise TimeoutError(f"{method} {path}: no answer within {WAIT_S} s") from error
         raise AssertionError
 
 
