@@ -43,13 +43,13 @@ class Columns(unittest.TestCase):
         self.assertFalse(first.flags.writeable)
         types = {
             name: numpy.asarray(getattr(self.slices, name)).dtype
-            for name in ("start_ps", "dur_ps", "name", "depth", "parent", "category", "start_ns")
+            for name in ("start_ps", "duration_ps", "name", "depth", "parent", "category", "start_ns")
         }
         self.assertEqual(
             {name: str(kind) for name, kind in types.items()},
             {
                 "start_ps": "int64",
-                "dur_ps": "int64",
+                "duration_ps": "int64",
                 "name": "int32",
                 "depth": "uint16",
                 "parent": "int32",
@@ -61,8 +61,10 @@ class Columns(unittest.TestCase):
     def test_pyarrow_sees_the_same_memory(self):
         table = pyarrow.table(self.slices)
         table.validate(full=True)
-        self.assertEqual(table.column_names, ["start_ps", "dur_ps", "name", "depth", "parent", "category"])
-        for name in ("start_ps", "dur_ps", "depth", "parent"):
+        self.assertEqual(
+            table.column_names, ["start_ps", "duration_ps", "name", "depth", "parent", "category"]
+        )
+        for name in ("start_ps", "duration_ps", "depth", "parent"):
             chunk = table[name].chunk(0)
             ours = numpy.asarray(getattr(self.slices, name))
             self.assertEqual(chunk.buffers()[1].address, ours.ctypes.data, name)
@@ -73,8 +75,8 @@ class Columns(unittest.TestCase):
         self.assertEqual(table.schema.field("start_ps").metadata, {b"unit": b"ps"})
 
     def test_column_and_names_are_arrow_arrays(self):
-        column = pyarrow.array(self.slices.dur_ps)
-        self.assertEqual(column.buffers()[1].address, numpy.asarray(self.slices.dur_ps).ctypes.data)
+        column = pyarrow.array(self.slices.duration_ps)
+        self.assertEqual(column.buffers()[1].address, numpy.asarray(self.slices.duration_ps).ctypes.data)
         self.assertEqual(pyarrow.array(self.slices.names).to_pylist(), list(self.slices.names))
 
     def test_arrays_outlive_the_trace(self):
@@ -106,8 +108,10 @@ class Columns(unittest.TestCase):
     def test_group_by_of_arrow_equals_aggregate(self):
         table = pyarrow.table(self.slices)
         theirs = {
-            row["name"]: (row["dur_ps_sum"], row["dur_ps_count"])
-            for row in table.group_by("name").aggregate([("dur_ps", "sum"), ("dur_ps", "count")]).to_pylist()
+            row["name"]: (row["duration_ps_sum"], row["duration_ps_count"])
+            for row in table.group_by("name")
+            .aggregate([("duration_ps", "sum"), ("duration_ps", "count")])
+            .to_pylist()
         }
         run = stepscope.open(self.path, use_cache=False).run
         track = run.track(self.track.key)

@@ -117,15 +117,15 @@ class Tracks(Recorded):
         )
         self.assertEqual([slices.names[code] for code in slices.name], [event.name for event in expected])
         first = expected[0].start_ns
-        for start, dur, event in zip(slices.start_ps, slices.dur_ps, expected, strict=True):
+        for start, dur, event in zip(slices.start_ps, slices.duration_ps, expected, strict=True):
             self.assertAlmostEqual((start - slices.start_ps[0]) / 1000, event.start_ns - first, places=2)
             self.assertAlmostEqual(dur / 1000, event.duration_ns, places=2)
         self.assertEqual(slices.depth.tolist(), [0, 1, 1] * 5)
         self.assertEqual(slices.parent.tolist()[:6], [-1, 0, 0, -1, 3, 3])
         self.assertEqual([ps / 1000 for ps in slices.start_ps], slices.start_ns.tolist())
-        self.assertEqual([ps / 1000 for ps in slices.dur_ps], slices.duration_ns.tolist())
-        inner = slices.dur_ps[1] + slices.dur_ps[2]
-        self.assertEqual(slices.self_ps[0], slices.dur_ps[0] - inner)
+        self.assertEqual([ps / 1000 for ps in slices.duration_ps], slices.duration_ns.tolist())
+        inner = slices.duration_ps[1] + slices.duration_ps[2]
+        self.assertEqual(slices.self_ps[0], slices.duration_ps[0] - inner)
 
     def test_arguments_are_decoded_on_access(self):
         self.assertEqual(self.track.slices.args(1)["rows"], 32)
@@ -142,7 +142,7 @@ class Tracks(Recorded):
         self.assertEqual(slices[3:5], records[3:5])
         forward = records[1]
         self.assertEqual((forward.name, forward.parent, forward.depth), ("forward", records[0], 1))
-        self.assertEqual(forward.end_ps, forward.start_ps + forward.dur_ps)
+        self.assertEqual(forward.end_ps, forward.start_ps + forward.duration_ps)
         self.assertEqual(forward.kind, "user label")
         self.assertFalse(forward.is_unfinished)
         self.assertIn("'forward'", repr(forward))
@@ -199,7 +199,7 @@ class Columns(Recorded):
 
     def test_columns_have_their_types(self):
         slices = self.track.slices
-        formats = [column.format for column in (slices.dur_ps, slices.name, slices.depth, slices.parent)]
+        formats = [column.format for column in (slices.duration_ps, slices.name, slices.depth, slices.parent)]
         self.assertEqual(formats, ["q", "i", "H", "i"])
         self.assertEqual(len(slices.category), 15)
 
@@ -248,8 +248,8 @@ class Questions(Recorded):
         rows = {row["name"]: row for row in self.run_.aggregate("name", tracks=[self.track])}
         forward = [one for one in self.track.slices if one.name == "forward"]
         self.assertEqual(rows["forward"]["count"], 5)
-        self.assertEqual(rows["forward"]["total_ns"], sum(one.dur_ps for one in forward) / 1000)
-        self.assertEqual(rows["forward"]["longest"], max(forward, key=lambda one: one.dur_ps))
+        self.assertEqual(rows["forward"]["total_ns"], sum(one.duration_ps for one in forward) / 1000)
+        self.assertEqual(rows["forward"]["longest"], max(forward, key=lambda one: one.duration_ps))
         self.assertLess(rows["train"]["self_ns"], rows["train"]["total_ns"])
         tracks = self.run_.aggregate(["track", "kind"]).rows
         self.assertTrue(any(row["track"] == self.track.key for row in tracks))
@@ -417,7 +417,7 @@ class Patience(unittest.TestCase):
             print(run._content.from_cache)
             for track in run.tracks:
                 s = track.slices
-                for column in (s.start_ps, s.dur_ps, s.name, s.depth, s.parent):
+                for column in (s.start_ps, s.duration_ps, s.name, s.depth, s.parent):
                     print(track.key, len(s), hashlib.sha256(column).hexdigest())
                 print([s[n].name for n in range(0, len(s), 10_000)])
         """

@@ -79,7 +79,7 @@ def seconds_of(track):
     total = {}
     for event in track.slices:
         name = event.name.split()[-1]
-        total[name] = total.get(name, 0.0) + event.dur_ps / 1e12
+        total[name] = total.get(name, 0.0) + event.duration_ps / 1e12
     return total
 
 

@@ -94,7 +94,7 @@ def open(path: StrPath, *, use_cache: bool = True, progress: bool | None = None)
     >>> run = stepscope.open("logs").run
     >>> for track in run.tracks:
     ...     print(track.kind, track.name, len(track.slices))
-    >>> numpy.asarray(run.track("python").slices.dur_ps).max()
+    >>> numpy.asarray(run.track("python").slices.duration_ps).max()
     """
     traces = Traces(os.fspath(path), use_cache=use_cache, progress=progress)
     if len(traces.runs) == 1:
@@ -185,7 +185,7 @@ class Step:
     """Key of the track that its marker lies on."""
     start_ps: int
     """Begin on the run's clock, picoseconds."""
-    dur_ps: int
+    duration_ps: int
     """Length, picoseconds."""
     is_unfinished: bool
     """It was open when the recording ended."""
@@ -198,7 +198,7 @@ class Step:
     @property
     def duration_ns(self) -> float:
         """Length, nanoseconds."""
-        return self.dur_ps / _PS_PER_NS
+        return self.duration_ps / _PS_PER_NS
 
 
 class Run:

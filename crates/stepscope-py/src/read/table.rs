@@ -35,7 +35,7 @@ impl EventType {
         match self {
             Self::Slices => &[
                 (c"start_ps", Some("ps"), false),
-                (c"dur_ps", Some("ps"), false),
+                (c"duration_ps", Some("ps"), false),
                 (c"name", None, true),
                 (c"depth", None, false),
                 (c"parent", None, false),
@@ -87,7 +87,7 @@ impl View<'_> {
                 let slices = trace.slices(self.track);
                 match name {
                     "start_ps" => Some(self.times(slices.start)),
-                    "dur_ps" => Some(self.durs(slices.dur)),
+                    "duration_ps" => Some(self.durs(slices.dur)),
                     "name" => Some(self.names(slices.name)),
                     "depth" => {
                         // SAFETY: see `times`.

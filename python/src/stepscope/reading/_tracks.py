@@ -319,7 +319,7 @@ class Slices(_Named["Slice"]):
     """Slices of one track, sorted by start, outer ones before the ones they enclose. See `EventTable`."""
 
     _event_type = "slices"
-    _record_columns = ("start_ps", "dur_ps", "name", "depth", "parent")
+    _record_columns = ("start_ps", "duration_ps", "name", "depth", "parent")
 
     @property
     def start_ps(self) -> _core.Column:
@@ -327,9 +327,9 @@ class Slices(_Named["Slice"]):
         return self._column("start_ps")
 
     @property
-    def dur_ps(self) -> _core.Column:
+    def duration_ps(self) -> _core.Column:
         """Durations, picoseconds, int64."""
-        return self._column("dur_ps")
+        return self._column("duration_ps")
 
     @property
     def self_ps(self) -> _core.Column:
@@ -439,27 +439,34 @@ class Slice(_Event):
         Its place among the track's slices.
     name
         What it is called.
-    start_ps, dur_ps
+    start_ps, duration_ps
         Begin on the run's clock and length, picoseconds.
     depth
         Level of nesting.
     """
 
-    __slots__ = ("_parent", "depth", "dur_ps", "start_ps")
+    __slots__ = ("_parent", "depth", "duration_ps", "start_ps")
 
     def __init__(
-        self, track: Track, index: int, start_ps: int, dur_ps: int, name_number: int, depth: int, parent: int
+        self,
+        track: Track,
+        index: int,
+        start_ps: int,
+        duration_ps: int,
+        name_number: int,
+        depth: int,
+        parent: int,
     ) -> None:
         super().__init__(track, index, name_number)
         self.start_ps = start_ps
-        self.dur_ps = dur_ps
+        self.duration_ps = duration_ps
         self.depth = depth
         self._parent = parent
 
     @property
     def end_ps(self) -> int:
         """End on the run's clock, picoseconds."""
-        return self.start_ps + self.dur_ps
+        return self.start_ps + self.duration_ps
 
     @property
     def start_ns(self) -> float:
@@ -469,7 +476,7 @@ class Slice(_Event):
     @property
     def duration_ns(self) -> float:
         """Length, nanoseconds."""
-        return self.dur_ps / _PS_PER_NS
+        return self.duration_ps / _PS_PER_NS
 
     @property
     def end_ns(self) -> float:
