@@ -10,18 +10,18 @@
 //! ```
 //!
 //! A line is `track | drawing`. A slice begins with its name and lasts as long as its name and the
-//! dashes after it; a blank, another name's first letter after a dash, or the line's end ends it.
-//! A line without a track goes on with the track above it, so that nesting and overlaps are drawn
-//! one below the other. A name alone is as long as its letters. Marks after a name:
+//! dashes after it. A blank, the first letter of another name after a dash, or the end of the line
+//! ends it. A line without a track continues the track above it, so that nesting and overlaps are
+//! drawn one below the other. A name alone is as long as its letters. Marks after a name:
 //!
 //! * `!name` (one character wide with its name) is an instant at the mark;
 //! * `name>7` starts flow 7, `name<7` ends it (these characters count for the length);
 //! * a name `step0`, `step1`, ... is a step marker of that number.
 //!
-//! A track's words after a blank set its kind: `#device`, `#async`, `#steps`, `#counter` (whose
-//! drawing holds numbers), `#derived`. Otherwise it is a thread. `#device=1` is a queue of device 1,
-//! `#pid=7` a track of process 7, `#tid=8` one of thread 8. `a/b` lies in group `a`.
-//! What follows a second `|` is a remark.
+//! Words after the track's name set its kind: `#device`, `#async`, `#steps`, `#counter` (its
+//! drawing holds numbers), `#derived`. The default is a thread. `#device=1` is a queue of device 1,
+//! `#pid=7` a track of process 7, `#tid=8` one of thread 8. `a/b` lies in group `a`. Text after a
+//! second `|` is a comment.
 //!
 //! The first character after `| ` is time zero.
 
@@ -36,11 +36,11 @@ use crate::read::trace::Trace;
 
 const US: i64 = 1_000_000;
 
-/// The trace of one file that holds what is drawn.
+/// Builds a trace of one file from the drawing.
 ///
 /// # Panics
 ///
-/// On a drawing that makes no sense: this is for tests.
+/// Panics if the drawing is invalid: this function is for tests.
 pub fn trace(drawing: &str) -> Trace {
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
@@ -49,11 +49,11 @@ pub fn trace(drawing: &str) -> Trace {
     builder.finish()
 }
 
-/// Pours a drawing into any sink.
+/// Emits the events of a drawing into any sink.
 ///
 /// # Panics
 ///
-/// As [`trace`].
+/// Panics if the drawing is invalid, as [`trace`] does.
 pub fn emit<S: EventSink>(drawing: &str, sink: &mut S) {
     sink.epoch(Epoch::default());
     let mut current = None;
@@ -215,7 +215,7 @@ fn length(letters: usize) -> i64 {
     i64::try_from(letters).unwrap_or(i64::MAX)
 }
 
-/// Writes the slices of a trace down, a line each: for comparing with what a test expects.
+/// Lists the slices of a trace, one per line, to compare them with what a test expects.
 pub fn listing(trace: &Trace) -> String {
     let mut lines = Vec::new();
     for track in trace.tracks().iter().filter(|track| track.slices > 0) {

@@ -1,17 +1,17 @@
-//! The immutable columnar trace: built once, read forever.
+//! The immutable columnar trace: built once, then read-only.
 //!
-//! A reader emits a file's events to a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
-//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the folders, lowest first: `columns`
-//! (the tables), `read` (the trace and its queries), `lod` (levels of detail), `build` (from events to a
-//! trace), `image` (the cache).
+//! A reader emits a file's events to a [`FileSink`]; a [`TraceBuilder`] combines the files of a
+//! run, sorts, nests and links them, and seals a [`Trace`]. Reading order of the folders, lowest
+//! first: `columns` (the tables), `read` (the trace and its queries), `lod` (levels of detail),
+//! `build` (from events to a trace), `image` (the cache).
 //!
 //! **Invariant:** the store never reads files and never knows a format's name.
 //! **Invariant:** a finished trace has sorted tracks and complete `depth` and `parent`
 //! ([`Trace::debug_validate`]).
-//! **Invariant:** the same content gives the same trace, whatever the order of emitting, the number
-//! of forks and threads.
-//! **Invariant:** no lock in a finished trace, except that the first use of a column of a large cache
-//! image waits until the column is verified.
+//! **Invariant:** the same content gives the same trace, independent of the order of emitting and
+//! of the number of forks and threads.
+//! **Invariant:** a finished trace has no lock, except that the first use of a column of a large
+//! cache image waits until the column is verified.
 
 #[cfg(feature = "drawing")]
 pub mod ascii_trace;

@@ -1,14 +1,15 @@
-//! Events of one track that are not sorted yet.
+//! Unsorted events of one track.
 //!
-//! Where a reader has said how many slices are coming, room for all of them is made at once, and
-//! what forks emit is copied there as they are merged, while it is still in the processor's cache:
-//! the columns of the finished track are these very columns. Where nothing is known, a track's
-//! slices lie in pieces, one per fork that has events of it: merging moves pieces and copies nothing
-//! (small ones are joined, so that a thousand forks do not leave a thousand crumbs). Names of such
-//! a piece are translated when the track is finished, on the thread that finishes it.
+//! If a reader announces the number of slices, memory for all of them is reserved at once. The
+//! slices that forks emit are then copied there during the merge, while they are still in the
+//! processor's cache, and these columns become the columns of the finished track. Without an
+//! announced number, a track's slices are stored in pieces, one per fork that emitted events for
+//! it: a merge moves pieces and copies nothing. Only small pieces are joined, so that a thousand
+//! forks do not leave a thousand tiny pieces. The names of such a piece are translated when the
+//! track is finished, on the thread that finishes it.
 //!
-//! Memory per slice: start 8, length 8, name 4 bytes; category 4, flags 1 and arguments 4 or 8
-//! only from the first slice on that needs them.
+//! Memory per slice: start 8, length 8, name 4 bytes. Category (4), flags (1) and arguments (4 or
+//! 8) use memory only from the first slice that needs them.
 
 mod columns;
 
@@ -23,7 +24,7 @@ use crate::columns::pages;
 
 pub(crate) use columns::{ArgBuf, UniformBuf};
 
-/// A flow end that is attached to a slice, named by its position among the piece's slices.
+/// A flow end that is attached to a slice. The slice is identified by its position in the piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnFlow {
     pub(crate) slice: u32,
@@ -31,7 +32,7 @@ pub(crate) struct OwnFlow {
     pub(crate) direction: FlowDirection,
 }
 
-/// A flow end that is given by place and time.
+/// A flow end that is given by track and time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LooseFlow {
     pub(crate) at: Time,
@@ -40,12 +41,12 @@ pub(crate) struct LooseFlow {
     pub(crate) bind: FlowBind,
 }
 
-/// How a fork's ids become the parent's.
+/// A translation of a fork's ids to the parent's ids.
 #[derive(Clone, Copy)]
 pub(crate) struct IdMap<'a> {
-    /// Ids below this are the parent's already.
+    /// Ids below this one are the parent's and stay the same.
     pub(crate) shared: u32,
-    /// The parent's ids of the others.
+    /// The parent's ids for the remaining ids of the fork.
     pub(crate) new_ids: &'a [u32],
 }
 
@@ -62,7 +63,7 @@ impl IdMap<'_> {
     }
 }
 
-/// An [`IdMap`] to be applied later.
+/// An [`IdMap`] that is applied later.
 #[derive(Clone, Debug)]
 pub(crate) struct LaterMap {
     pub(crate) shared: u32,
@@ -90,14 +91,14 @@ pub(crate) struct SliceBuf {
     /// Position of a step marker and its number.
     pub(crate) steps: Vec<(u32, i64)>,
     pub(crate) flows: Vec<OwnFlow>,
-    /// Translations that names and categories still need, first one first.
+    /// Translations still to apply to names and categories, in order.
     pub(crate) later: Vec<LaterMap>,
-    /// How many slices there will be, as far as is known.
+    /// Expected number of slices, 0 if unknown.
     room: usize,
 }
 
 impl SliceBuf {
-    /// Makes room for so many more slices.
+    /// Reserves memory for `count` more slices.
     fn expect(&mut self, count: usize) {
         self.room = self.room.max(self.len()).saturating_add(count);
         pages::reserve(&mut self.start, self.room);
@@ -105,7 +106,7 @@ impl SliceBuf {
         pages::reserve(&mut self.name, self.room);
     }
 
-    /// Whether a merged piece of this length is copied here.
+    /// Returns whether a merged piece of this length is copied into this buffer.
     fn has_room(&self, more_len: usize) -> bool {
         self.later.is_empty() && self.len() + more_len <= self.room
     }
@@ -136,7 +137,7 @@ impl SliceBuf {
         }
     }
 
-    /// As [`push`](Self::push) for each of those that have all columns.
+    /// Appends many slices, as [`push`](Self::push) does for one.
     pub(crate) fn extend(&mut self, slices: &SliceColumns<'_>) {
         let len = self.start.len();
         let more = [
@@ -149,7 +150,7 @@ impl SliceBuf {
         let more = more.into_iter().min().unwrap_or(0);
         self.category
             .extend(len, self.room, &slices.category[..more]);
-        // No slice has flags: see `SliceColumns`.
+        // `SliceColumns` carries no flags.
         self.flags
             .append(len, self.room, UniformBuf::default(), more);
         self.args.extend(len, self.room, &slices.args[..more]);
@@ -159,7 +160,7 @@ impl SliceBuf {
         self.name.extend_from_slice(&slices.name[..more]);
     }
 
-    /// Applies the translations that were put off.
+    /// Applies the deferred translations.
     pub(crate) fn translate(&mut self) {
         for later in std::mem::take(&mut self.later) {
             let ids = later.view();
@@ -176,7 +177,8 @@ impl SliceBuf {
         }
     }
 
-    /// Takes over what is in `more`, which is empty afterwards; both are translated already.
+    /// Moves the slices of `more` to the end, which leaves `more` empty. Both are already
+    /// translated.
     fn append(&mut self, more: &mut Self) {
         let (len, more_len) = (self.len(), more.len());
         let shift = position(len);
@@ -205,7 +207,8 @@ impl SliceBuf {
     }
 }
 
-/// Appends and empties; an empty vector without room takes the other's memory.
+/// Moves all values of `from` to the end of `to`. An empty `to` without capacity takes over the
+/// memory of `from`.
 fn append<T: Copy>(to: &mut Vec<T>, from: &mut Vec<T>) {
     if to.capacity() < from.len() && to.is_empty() {
         *to = std::mem::take(from);
@@ -259,14 +262,14 @@ pub(crate) struct SampleBuf {
     pub(crate) value: Vec<f64>,
 }
 
-/// Emptied pieces, shared by a sink and its forks: the next fork fills memory that the last one
-/// has touched before.
+/// Emptied pieces that a sink and its forks share, so that the next fork reuses memory that was
+/// touched recently.
 #[derive(Clone, Default)]
 pub(crate) struct Spare {
     pieces: Arc<Mutex<Vec<SliceBuf>>>,
 }
 
-/// Pieces that are kept: more than this many are not on their way at once.
+/// Number of pieces to keep. More are not in use at the same time.
 const SPARE_PIECES: usize = 16;
 
 impl Spare {
@@ -283,7 +286,7 @@ impl Spare {
         }
     }
 
-    /// Frees them all.
+    /// Frees all pieces.
     pub(crate) fn clear(&self) {
         if let Ok(mut all) = self.pieces.lock() {
             *all = Vec::new();
@@ -291,13 +294,13 @@ impl Spare {
     }
 }
 
-/// Below this, a merged piece is joined to the one before it.
+/// A merged piece with fewer slices is joined to the one before it.
 const SMALL_PIECE: usize = 4_096;
 
 /// All events of one track.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventBuf {
-    /// In the order of arrival; events go into the last one.
+    /// Pieces in order of arrival. New events go into the last one.
     pub(crate) slices: Vec<SliceBuf>,
     pub(crate) instants: Option<Box<InstantBuf>>,
     pub(crate) samples: Option<Box<SampleBuf>>,
@@ -305,7 +308,7 @@ pub(crate) struct EventBuf {
 }
 
 impl EventBuf {
-    /// The piece that takes the next events.
+    /// Returns the piece that takes the next events.
     fn piece(&mut self) -> &mut SliceBuf {
         if self
             .slices
@@ -326,7 +329,7 @@ impl EventBuf {
         self.piece().extend(slices);
     }
 
-    /// Makes room for so many more slices.
+    /// Reserves memory for `count` more slices.
     pub(crate) fn expect_slices(&mut self, count: usize, spare: &Spare) {
         if count < SMALL_PIECE {
             return;
@@ -353,7 +356,7 @@ impl EventBuf {
             && self.samples.is_none()
     }
 
-    /// The earliest time, `None` if there is no event.
+    /// Returns the earliest time, or `None` if there is no event.
     pub(crate) fn first_time(&self) -> Option<Time> {
         let slices = self.slices.iter().flat_map(|piece| &piece.start);
         let instants = self.instants.iter().flat_map(|instants| &instants.at);
@@ -361,7 +364,7 @@ impl EventBuf {
         slices.chain(instants).chain(samples).min().copied()
     }
 
-    /// Takes over what a fork emitted, after what is here.
+    /// Appends the events that a fork emitted.
     pub(crate) fn merge(
         &mut self,
         fork: Self,
@@ -413,7 +416,7 @@ impl EventBuf {
         }));
     }
 
-    /// Moves all events in time.
+    /// Adds `by` to the times of all events.
     pub(crate) fn shift(&mut self, by: Dur) {
         if by == Dur::ZERO {
             return;
@@ -430,7 +433,7 @@ impl EventBuf {
         }
     }
 
-    /// Translates all names, those of slices when they are taken.
+    /// Translates all names. Names of slices are translated when the slices are taken.
     pub(crate) fn translate(&mut self, names: &LaterMap) {
         if names.new_ids.is_empty() {
             return;
@@ -446,8 +449,8 @@ impl EventBuf {
         }
     }
 
-    /// All slices in emit order, translated: one buffer. Times are joined on one thread, all
-    /// else on another; pieces are freed as they are copied.
+    /// Returns all slices in emit order, translated, in one buffer. One thread joins the times,
+    /// another all other columns. Pieces are freed as they are copied.
     pub(crate) fn take_slices(&mut self) -> SliceBuf {
         let mut pieces = std::mem::take(&mut self.slices);
         if pieces.len() < 2 {
@@ -468,7 +471,7 @@ impl EventBuf {
     }
 }
 
-/// Everything but the times.
+/// Joins all columns except the times.
 fn join_rest(mut pieces: Vec<SliceBuf>, lens: &[usize], len: usize) -> SliceBuf {
     for piece in &mut pieces {
         piece.translate();
@@ -495,7 +498,7 @@ fn join_rest(mut pieces: Vec<SliceBuf>, lens: &[usize], len: usize) -> SliceBuf 
     all
 }
 
-/// One column of all pieces, taken out of them.
+/// Takes one column out of every piece.
 fn take<T>(pieces: &mut [SliceBuf], column: impl Fn(&mut SliceBuf) -> &mut Vec<T>) -> Vec<Vec<T>> {
     pieces
         .iter_mut()
@@ -512,7 +515,7 @@ fn join<T: Copy>(columns: Vec<Vec<T>>, len: usize) -> Vec<T> {
     all
 }
 
-/// Whether a slice counts as computed rather than recorded.
+/// Returns whether a slice was computed by a tool instead of recorded.
 pub(crate) fn is_derived(flags: u8) -> bool {
     SliceFlags(flags).contains(SliceFlags::DERIVED)
 }

@@ -1,7 +1,7 @@
-//! [`TraceBuilder`]: puts files together, then sorts, nests, links and seals.
+//! [`TraceBuilder`]: combines files, then sorts, nests, links and seals them.
 //!
-//! Phases of [`TraceBuilder::finish`]: put files on one clock, unite names, arrange tracks, finish
-//! each track (in parallel, the columns are moved), link flows and make levels of detail, count.
+//! Phases of [`TraceBuilder::finish`]: put files on one clock, merge names, arrange tracks, finish
+//! each track (in parallel; columns are moved), link flows, build levels of detail, count.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,12 +55,12 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// Without files.
+    /// Creates a builder without files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A sink for one file; readers may fill the sinks of several files on several threads.
+    /// Creates a sink for one file. Readers may fill the sinks of several files on several threads.
     #[allow(
         clippy::unused_self,
         reason = "a sink belongs to the builder that it is handed back to"
@@ -69,15 +69,15 @@ impl TraceBuilder {
         FileSink::new(spec)
     }
 
-    /// Takes a sink back. Files are numbered in the order in which they are added.
+    /// Adds a filled sink. Files are numbered in the order in which they are added.
     pub fn add(&mut self, sink: FileSink) {
         sink.spare.clear();
         self.files.push(sink);
     }
 
-    /// Sorts, nests, links and seals. Files are put on one clock by their Unix time; if one of
-    /// several has none, all are lined up at their beginnings and
-    /// [`Diagnostic::UnalignedClock`] is given.
+    /// Sorts, nests, links and seals the trace. Files are put on one clock by their Unix time. If
+    /// one of several files has no Unix time, all files are aligned at their beginnings and
+    /// [`Diagnostic::UnalignedClock`] is reported.
     pub fn finish(self) -> Trace {
         let mut files = self.files;
         let mut diagnostics = Vec::new();
@@ -151,7 +151,7 @@ impl TraceBuilder {
     }
 }
 
-/// How each file's times move onto the run's clock, and the run's epoch.
+/// Computes the shift from each file's clock to the run's clock, and the run's epoch.
 fn align(files: &[FileSink], diagnostics: &mut Vec<DiagnosticCount>) -> (Vec<Dur>, Epoch) {
     let epochs: Vec<Epoch> = files
         .iter()
@@ -200,7 +200,7 @@ fn align(files: &[FileSink], diagnostics: &mut Vec<DiagnosticCount>) -> (Vec<Dur
     (shifts, epochs[0])
 }
 
-/// Takes over a file's names. The first file's keep their ids.
+/// Merges a file's names. The first file's names keep their ids.
 fn unite(names: &mut Interner, theirs: Interner, first: bool) -> LaterMap {
     let new_ids: Vec<u32> = if first {
         *names = theirs;
@@ -216,7 +216,7 @@ fn unite(names: &mut Interner, theirs: Interner, first: bool) -> LaterMap {
     }
 }
 
-/// What tells the files of a run apart; empty for a single file.
+/// Returns the labels that distinguish the files of a run; empty for a single file.
 fn labels(files: &[FileSink]) -> Vec<String> {
     if files.len() < 2 {
         return Vec::new();
@@ -248,7 +248,7 @@ fn labels(files: &[FileSink]) -> Vec<String> {
         .collect()
 }
 
-/// Makes drafts of a file's tracks; below a group of its own if the run has several files.
+/// Creates drafts of a file's tracks. If the run has several files, they go into a group per file.
 fn collect_drafts(
     file: &mut FileSink,
     index: usize,
@@ -300,7 +300,7 @@ fn collect_drafts(
         }
     }
     if let Some(label) = label {
-        // Without a name of its own a track is shown under the key that the file gave it.
+        // A track without a name is shown under the key that the file gave it.
         for draft in &mut drafts[first..] {
             if draft.description.name.is_none() {
                 draft.description.name = draft.key.get(label.len() + 1..).map(Into::into);
@@ -309,7 +309,7 @@ fn collect_drafts(
     }
 }
 
-/// A finished track and what is counted of it.
+/// A finished track and its counts.
 struct Done {
     track: Track,
     table: TrackTable,
@@ -323,7 +323,7 @@ struct Done {
     impossible: u64,
 }
 
-/// What finishing a track needs to know of its file.
+/// Facts about the file that finishing a track needs.
 #[derive(Clone, Copy)]
 struct FileContext<'a> {
     names: &'a LaterMap,
@@ -422,7 +422,7 @@ fn fill_category(categories: &mut Uniform<NameId>, category: NameId) {
     }
 }
 
-/// First and last time of all events of a track.
+/// Returns the first and last time of all events of a track.
 fn span_of(table: &TrackTable, slices: Option<(Time, Time)>) -> Option<(Time, Time)> {
     let ends = |at: &[Time]| at.first().copied().zip(at.last().copied());
     let instants = table.instants.as_ref().and_then(|table| ends(&table.at));
@@ -437,7 +437,7 @@ fn join(a: (Time, Time), b: (Time, Time)) -> (Time, Time) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// Numbers everything, links flows and adds up what was counted.
+/// Numbers events, links flows and sums the counts.
 fn seal(
     finished: Vec<Done>,
     mut files: Vec<FileFacts>,
@@ -479,7 +479,7 @@ fn seal(
         tables.push(done.table);
     }
     let file_of: Vec<usize> = tracks.iter().map(|track| track.file).collect();
-    // Links need the slices and no levels, levels need no links.
+    // Links need the slices but no levels; levels need no links.
     let mut levels: Vec<Vec<Level>> = Vec::new();
     let (linked, ()) = rayon::join(
         || flows::link(ends, &tables, &file_of),
@@ -549,7 +549,7 @@ fn merge_span(a: Option<(Time, Time)>, b: Option<(Time, Time)>) -> Option<(Time,
     a.into_iter().chain(b).reduce(join)
 }
 
-/// All of a trace that is not derived from the rest; what a cache image holds.
+/// All data of a trace that cannot be computed from the rest; a cache image holds the same.
 pub(crate) struct TraceParts {
     pub(crate) files: Vec<FileFacts>,
     pub(crate) epoch: Epoch,
@@ -646,8 +646,8 @@ impl Trace {
     }
 }
 
-/// Categories to remember kinds for. Looking at some of a mixed column is enough: a category that
-/// is missed costs time only.
+/// Returns categories to cache kinds for. A sample of a mixed column is enough: a missed category
+/// only costs time.
 fn categories(categories: &Uniform<NameId>, any: bool) -> Vec<NameId> {
     match categories {
         Uniform::One(category) if any => vec![*category],

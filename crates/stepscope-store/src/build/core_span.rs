@@ -1,7 +1,7 @@
-//! The part of a trace in which its events lie, without a few whose times are damaged.
+//! The time range that holds a trace's events, except a few with damaged times.
 //!
 //! One event with a broken time stretches a recording of a second to years. Such *stray* events are
-//! few, and lie away from all others by far more than those span:
+//! few, and their distance from all others is far longer than the range of the others:
 //!
 //! ```text
 //! core  = from the first to the last of the events, a few at each end left out
@@ -15,17 +15,17 @@ use stepscope_model::{Dur, Time};
 
 use crate::columns::table::TrackTable;
 
-/// Slices that are looked at.
+/// Number of slices to sample.
 const SAMPLE: usize = 1 << 14;
-/// Events that may be stray at each end: a two-hundredth, or these, whichever is more.
+/// Maximum number of stray events at each end: this many, or one in two hundred if that is more.
 const FEW: usize = 8;
-/// Fewer events than this have no core.
+/// Fewer events than this have no core span.
 const FEWEST: usize = 50;
 const DAY_PS: i128 = 86_400 * 1_000_000_000_000;
 const TIMES_CORE: i128 = 1_000;
 const MARGIN_CORES: i64 = 10;
 
-/// The span without stray events; `None` where there are none.
+/// Returns the span without stray events, or `None` if there are none.
 pub(crate) fn core_span(tables: &[TrackTable], span: &Range<Time>) -> Option<Range<Time>> {
     let length = i128::from(span.end.ps()) - i128::from(span.start.ps());
     if length <= DAY_PS {
@@ -63,7 +63,7 @@ pub(crate) fn core_span(tables: &[TrackTable], span: &Range<Time>) -> Option<Ran
     found.map(|(first, last)| first..last)
 }
 
-/// How many slices and instants lie outside the core.
+/// Counts the slices and instants outside the core span.
 pub(crate) fn count_stray(tables: &[TrackTable], core: &Range<Time>) -> u64 {
     let mut count = 0;
     for table in tables {

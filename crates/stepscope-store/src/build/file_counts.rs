@@ -1,4 +1,4 @@
-//! Counts what a build finds: slices by what they are, anomalies by file.
+//! Counts of a build: slices by class, anomalies by file.
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -9,7 +9,7 @@ use crate::columns::column::Uniform;
 use crate::columns::table::TrackTable;
 use crate::read::facts::DiagnosticCount;
 
-/// Slices of one track by what they count as.
+/// Slices of one track by class.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) recorded: u64,
@@ -60,7 +60,7 @@ pub(crate) fn count(table: &TrackTable, kind: TrackKind, derived: bool) -> Count
     counted
 }
 
-/// A count and the tracks that gave most of it.
+/// A count and the tracks that contribute most of it.
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
     count: u64,

@@ -1,9 +1,9 @@
-//! Finishes the columns of one track from what was emitted.
+//! Builds the finished columns of one track from its emitted events.
 //!
-//! A track whose slices came in order is not sorted again: its columns are moved. Else an index
-//! is sorted by (start, longest first, emit order) and each column is rearranged by it, one after
-//! the other, so that no more than one column exists twice. Memory while doing so: 8 bytes a slice
-//! for the index, then 4 and the widest column.
+//! A track whose slices arrived in order is not sorted: its columns are moved. Otherwise an index
+//! is sorted by (start, longest first, emit order) and each column is rearranged by the index, one
+//! after the other, so that at most one column exists twice. Temporary memory: 8 bytes a slice for
+//! the index, later 4 bytes a slice plus the widest column.
 
 use std::cmp::Reverse;
 
@@ -19,43 +19,43 @@ use crate::columns::column::{ArgColumn, Uniform};
 use crate::columns::plain::Plain;
 use crate::columns::table::{InstantTable, SampleTable, SliceTable, TOP, TrackTable};
 
-/// From here on both cores sort one track together.
+/// Minimum length of a track that several threads sort together.
 const PARALLEL_SORT: usize = 1 << 17;
-/// What is in order but for so many places is merged: recorders write one sort of event after the
-/// other, each in order.
+/// Maximum number of sorted runs to merge instead of sorting: recorders write one class of events
+/// after the other, each in order.
 const FEW_RUNS: usize = 64;
 
-/// A flow end that is given by time, and the slice that it belongs to, if there is one.
+/// A flow end that is given by time, and the slice that it is bound to, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundFlow {
-    /// Position among the track's slices, [`TOP`] if none was found.
+    /// Position among the track's slices, [`TOP`] if the end is bound to none.
     pub(crate) slice: u32,
-    /// When the flow passes.
+    /// Time of the flow end.
     pub(crate) at: Time,
     pub(crate) key: FlowKey,
     pub(crate) direction: FlowDirection,
     pub(crate) bind: FlowBind,
-    /// Whether `at` is more than the slice tells.
+    /// Whether `at` differs from the start of the slice.
     pub(crate) by_time: bool,
 }
 
-/// What finishing one track yields.
+/// Result of finishing one track.
 pub(crate) struct FinishedTrack {
     pub(crate) table: TrackTable,
-    /// Ends at the beginning of slices.
+    /// Flow ends at the start of slices.
     pub(crate) flows: Vec<OwnFlow>,
-    /// Ends that the file gives by time.
+    /// Flow ends that the file gives by time.
     pub(crate) loose_flows: Vec<BoundFlow>,
     pub(crate) rows: u16,
     pub(crate) overflow_rows: u16,
     pub(crate) overlapping: u64,
     pub(crate) clipped: u64,
     pub(crate) busy: Dur,
-    /// First begin and last end of its slices.
+    /// First start and last end of its slices.
     pub(crate) slice_span: Option<(Time, Time)>,
 }
 
-/// Sorts and nests.
+/// Sorts and nests the events of a track.
 pub(crate) fn finish(mut events: EventBuf) -> FinishedTrack {
     let slices = events.take_slices();
     let loose = std::mem::take(&mut events.flows);
@@ -87,7 +87,7 @@ pub(crate) fn finish(mut events: EventBuf) -> FinishedTrack {
     }
 }
 
-/// The slice that an end given by time belongs to.
+/// Finds the slice of a flow end that is given by time.
 fn bind(table: &SliceTable, flow: &LooseFlow) -> BoundFlow {
     let slice = match flow.bind {
         FlowBind::Enclosing => enclosing(table, flow.at),
@@ -108,7 +108,7 @@ fn bind(table: &SliceTable, flow: &LooseFlow) -> BoundFlow {
     }
 }
 
-/// The innermost slice that is open at `at`; failing that, the one that ended at this moment.
+/// Returns the innermost slice that is open at `at`, or else the one that ends exactly then.
 pub(crate) fn enclosing(table: &SliceTable, at: Time) -> Option<usize> {
     let begun = table.start.partition_point(|start| *start <= at);
     let last = begun.checked_sub(1)?;
@@ -185,12 +185,11 @@ fn sort(slices: &mut SliceBuf) {
     }
 }
 
-/// Positions in order of (time, longest first, position).
+/// Computes the positions in order of (time, longest first, position).
 ///
-/// Most tracks that are out of order come from recorders that write slices when they end, millions
-/// of them on one thread. So what is sorted is one word per slice: as many high bits of its time
-/// as there is room for beside its position. Times that share these bits are compared in full
-/// afterwards; they are few.
+/// Most tracks out of order come from recorders that write slices when they end, millions of them
+/// on one thread. The sort therefore uses one word per slice: the position, and as many high bits
+/// of the time as fit. The few times that share these bits are compared in full afterwards.
 fn sorted_order(at: &[Time], dur: Option<&[Dur]>) -> Vec<u32> {
     let (Some(first), Some(last)) = (at.iter().min(), at.iter().max()) else {
         return Vec::new();
@@ -232,7 +231,7 @@ fn sorted_order(at: &[Time], dur: Option<&[Dur]>) -> Vec<u32> {
         .collect()
 }
 
-/// Puts `values[order[i]]` at `i`; an empty column stays empty.
+/// Moves `values[order[i]]` to `i`; an empty column stays empty.
 fn rearrange<T: Copy>(values: &mut Vec<T>, order: &[u32]) {
     if !values.is_empty() {
         *values = order.iter().map(|index| values[*index as usize]).collect();

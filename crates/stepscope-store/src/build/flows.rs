@@ -1,16 +1,17 @@
 //! Flows: directed links between slices, made of ends that share a key.
 //!
-//! The ends of one key are taken in time order (at one moment: out, through, in). An `Out` or
-//! `Through` is what later ends link to until the next one comes, so several `In`s of one `Out`
-//! all link to it, and a key that is used a million times is a million short links, not a square.
-//! Where clocks disagree an `In` can lie before its `Out`; if its key has exactly one `Out`, it
-//! links to that all the same.
+//! The ends of one key are processed in time order (at equal times: out, through, in). Later ends
+//! link to the last `Out` or `Through`, so several `In`s of one `Out` all link to it, and a key
+//! that is used a million times yields a million short links instead of quadratically many. Where
+//! clocks disagree, an `In` can lie before its `Out`; if its key has exactly one `Out`, the `In` is
+//! linked to it nevertheless.
 //!
-//! Keys are numbers that one program counted: those of different files are different keys.
+//! A key is a number that one program assigned, so equal numbers in different files are different
+//! keys.
 //!
-//! Ends that take part in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
+//! Ends that are in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
 //!
-//! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice.
+//! Cost: ends are grouped by hashing and sorted within their key; links are sorted twice.
 
 use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
@@ -23,7 +24,7 @@ use crate::columns::column::Column;
 use crate::columns::table::{TOP, TrackTable};
 use crate::read::flow_table::FlowTable;
 
-/// An end in search of its partners.
+/// A flow end to be linked.
 #[derive(Clone, Copy)]
 struct End {
     at: Time,
@@ -33,11 +34,11 @@ struct End {
     bind: FlowBind,
 }
 
-/// The flow ends of one track: the id of its first slice, ends that lie at slices, and others.
+/// The flow ends of one track: the id of its first slice, ends at slices, and ends given by time.
 pub(crate) type TrackFlows = (u32, Vec<OwnFlow>, Vec<BoundFlow>);
 
-/// Links the ends of all tracks; `files` says which file each track is of. Also answers how many
-/// ends of each track stayed open.
+/// Links the ends of all tracks; `files` holds the file of each track. Also returns the number of
+/// unlinked ends of each track.
 pub(crate) fn link(
     tracks: Vec<TrackFlows>,
     tables: &[TrackTable],
@@ -56,7 +57,7 @@ pub(crate) fn link(
     let mut complete = 0;
     for (key, members) in (0..).zip(groups.windows(2)) {
         let group = &mut ends[members[0] as usize..members[1] as usize];
-        // The ends of each track come in time order, mostly: a merge sort takes them as they are.
+        // The ends of each track are mostly in time order; a stable sort merges the existing runs.
         group.sort_by_key(|end| (end.at, end.direction, end.slice, end.track, end.bind as u8));
         let has =
             |direction: FlowDirection| group.iter().any(|end| end.direction == direction as u8);
@@ -101,8 +102,8 @@ pub(crate) fn link(
     (table, open)
 }
 
-/// Positions in the order of (`first`, `then`, position). Most values of `first` differ, so what is
-/// sorted is one word for each; `then` decides among the few that are left.
+/// Computes the positions in order of (`first`, `then`, position). Most values of `first` differ,
+/// so one word is sorted for each; `then` decides between the few equal ones.
 fn in_order_of<T: Ord>(
     links: &[Link],
     first: impl Fn(&Link) -> u32,
@@ -129,13 +130,13 @@ fn low_half(word: u64) -> u32 {
 struct Keyed {
     category: Vec<NameId>,
     id: Vec<u64>,
-    /// Key after key, in the order of the tracks.
+    /// Ends grouped by key, each group in the order of the tracks.
     ends: Vec<End>,
-    /// Where each key begins in `ends`, and their number at the end.
+    /// Start of each key's group in `ends`, and the length of `ends` at the end.
     groups: Vec<u32>,
-    /// Ends at slices: the slice and the key in one word, and the direction.
+    /// Ends at slices: one word with the slice and the key, and the direction.
     kept: Vec<(u64, u8)>,
-    /// All others, and their keys.
+    /// All other ends and their keys.
     loose: Vec<(End, u32)>,
 }
 
@@ -255,13 +256,13 @@ struct Link {
     to_at: Time,
 }
 
-/// Links the ends of one key, which come in time order.
+/// Links the ends of one key, which are in time order.
 fn link_group(group: &[End], key: u32, links: &mut Vec<Link>, open: &mut [u64]) {
     const OUT: u8 = FlowDirection::Out as u8;
     const IN: u8 = FlowDirection::In as u8;
     let mut outs = group.iter().filter(|end| end.direction == OUT);
     let only_out = outs.next().filter(|_| outs.next().is_none());
-    // What later ends link to, and whether it takes part in a link yet.
+    // The end that later ends link to, and whether it is already in a link.
     let mut current: Option<(&End, bool)> = None;
     let mut early: Vec<&End> = Vec::new();
     for end in group {
@@ -305,7 +306,7 @@ fn count_open(open: &mut [u64], end: &End) {
     }
 }
 
-/// An end that starts and ends at one slice is no link.
+/// Adds a link, unless both ends are at the same slice.
 fn push_link(links: &mut Vec<Link>, from: &End, to: &End, key: u32) {
     if from.slice != to.slice {
         links.push(Link {

@@ -1,8 +1,8 @@
 //! From emitted events to a finished trace.
 //!
-//! Reading order: `sink` (one file) with `names` and `buffer`, then `builder` and its phases: `order`
-//! (tracks), `finish_track` with `nest` and `split_points` (sorted columns, depth, parent, rows), `flows`,
-//! `core_span`, `suspicious`, `file_counts`.
+//! Reading order: `sink` (one file) with `names` and `buffer`, then `builder` and its phases:
+//! `order` (tracks), `finish_track` with `nest` and `split_points` (sorted columns, depth, parent,
+//! rows), `flows`, `core_span`, `suspicious`, `file_counts`.
 
 pub(crate) mod buffer;
 pub(crate) mod builder;

@@ -1,13 +1,14 @@
-//! Interned texts: names, categories and track keys.
+//! Interned strings: names, categories and track keys.
 //!
-//! A [`Texts`] is one byte arena, the ends of its texts, and a hash table of ids. An [`Interner`]
-//! is a pile of them: the lower layers are shared, read-only, with whoever forked us, and the top
-//! layer is our own. Ids number through the pile, so that a fork's own texts begin where the
-//! parent's ended when it forked; [`Interner::absorb`] translates them on merge.
+//! [`Texts`] is one byte arena, the ends of its strings, and a hash table of ids. An [`Interner`]
+//! is a stack of them: the lower layers are read-only and shared with the parent of the fork; the
+//! top layer is its own. Ids are numbered through all layers, so the ids of a fork's own strings
+//! begin where the parent's ended when it was forked. [`Interner::absorb`] translates them on
+//! merge.
 //!
-//! Cost: a fork clones a few `Arc`s, whatever the number of texts. Looking up costs one hash and
-//! one probe per layer; one fork of one parent has two layers. The first new text that a parent
-//! takes while forks of it live copies its own layer once.
+//! Cost: a fork clones a few `Arc`s, however many strings there are. A lookup costs one hash and
+//! one probe per layer; a direct fork has two layers. The first new string that a parent interns
+//! while forks of it exist copies its own layer once.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl Texts {
     }
 }
 
-/// See the module's text.
+/// A stack of string layers; see the module documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Interner {
     /// Shared layers, lowest first, with the number of texts below each.
@@ -74,7 +75,7 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
-    /// The id of `text`, which is made if it is new.
+    /// Returns the id of `text`, adding it if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         let hash_of_text = hash(text);
         if let Some(id) = self.find_hashed(text, hash_of_text) {
@@ -84,7 +85,7 @@ impl Interner {
             .saturating_add(Arc::make_mut(&mut self.own).push(text, hash_of_text))
     }
 
-    /// The id of `text`, if it is known.
+    /// Returns the id of `text` if it is known.
     pub(crate) fn find(&self, text: &str) -> Option<u32> {
         self.find_hashed(text, hash(text))
     }
@@ -99,7 +100,7 @@ impl Interner {
             .find_map(|(first, texts)| texts.find(text, hash).map(|id| first + id))
     }
 
-    /// The text of an id; empty if the id is not ours.
+    /// Returns the text of an id, or an empty string for an unknown id.
     pub(crate) fn get(&self, id: u32) -> &str {
         if let Some(own) = id.checked_sub(self.below_count) {
             return self.own.get(own);
@@ -111,17 +112,17 @@ impl Interner {
             .map_or("", |(first, texts)| texts.get(id - first))
     }
 
-    /// Number of texts, those of the parent included.
+    /// Returns the number of strings, including the parent's.
     pub(crate) fn len(&self) -> u32 {
         self.below_count + u32::try_from(self.own.ends.len()).unwrap_or(u32::MAX)
     }
 
-    /// Number of texts that are the parent's.
+    /// Returns the number of strings that belong to the parent.
     pub(crate) fn shared_len(&self) -> u32 {
         self.below_count
     }
 
-    /// An interner that knows all of our texts and keeps its own apart.
+    /// Creates an interner that shares these strings and stores its new ones separately.
     pub(crate) fn fork(&self) -> Self {
         let mut below = self.below.clone();
         if !self.own.ends.is_empty() {
@@ -134,19 +135,19 @@ impl Interner {
         }
     }
 
-    /// Takes over the texts of a fork of ours. The answer translates the fork's own ids: the
-    /// fork's `shared_len() + i` is our `answer[i]`.
+    /// Merges the strings of a fork. The result translates the fork's own ids: the fork's
+    /// `shared_len() + i` becomes `result[i]`.
     pub(crate) fn absorb(&mut self, fork: Self) -> Vec<u32> {
         let Self { below, own, .. } = fork;
-        // Let go of our own layer before it is written to, lest it be copied.
+        // Release the shared reference to our own layer first, or writing to it would copy it.
         drop(below);
         (0..u32::try_from(own.ends.len()).unwrap_or(u32::MAX))
             .map(|id| self.intern(own.get(id)))
             .collect()
     }
 
-    /// The texts in order of their ids. Meant for an interner without lower layers; the texts of
-    /// lower layers are copied.
+    /// Returns the strings in order of their ids. Intended for an interner without lower layers:
+    /// strings of lower layers are copied.
     pub(crate) fn into_column(mut self) -> TextColumn {
         if !self.below.is_empty() {
             let mut all = Texts::default();

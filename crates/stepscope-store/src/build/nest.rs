@@ -1,26 +1,26 @@
 //! Nesting: turns a sorted track into a forest by filling `depth` and `parent`.
 //!
-//! Why here and not in the readers: formats disagree on whether nesting is stored (begin/end
-//! pairs) or implied (lines of intervals). Doing it once keeps `depth` comparable.
+//! The store does this once for all readers, because formats store nesting differently (explicitly
+//! as begin/end pairs, or implied by intervals on a line). This keeps `depth` comparable.
 //!
-//! Slices come sorted by (start, longest first, emit order), so a slice's parent is the innermost
-//! slice that is still open. Intervals are half-open: a slice that begins where another ends is
-//! its neighbour. Of equal slices the first emitted holds the others, zero-length ones too, so each
-//! has a row of its own.
+//! Slices are sorted by (start, longest first, emit order), so the parent of a slice is the
+//! innermost slice that is still open. Intervals are half-open: a slice that begins where another
+//! ends is its sibling. Of equal slices, zero-length ones included, the first one emitted encloses
+//! the others, so each has its own row.
 //!
-//! A slice that outlasts the open one cannot nest. It goes to the first *overflow lane* in which
-//! it nests; each lane is a forest of its own, drawn below the lanes before it. Nothing is
-//! dropped, and each such slice is counted. One that sticks out by at most [`TOLERANCE`] is
-//! counted too but stays where it is: clocks that are rounded to whole nanoseconds make such
-//! children by the thousand, and a row of their own would tear them from their parents. Their
-//! times stay exact; what is blurred is that neighbours within a row may overlap by as much.
+//! A slice that ends after the open slice cannot nest. It goes to the first *overflow lane* in
+//! which it nests; each lane is a separate forest, drawn below the lanes before it. Nothing is
+//! dropped, and each such slice is counted. A slice that exceeds its parent by at most
+//! [`TOLERANCE`] is counted too but stays nested: clocks rounded to whole nanoseconds produce
+//! thousands of such children, and a separate row would separate them from their parents. Their
+//! times stay exact; neighbours within a row may overlap by up to the tolerance.
 //!
-//! Rows past [`MAX_DEPTH`] share the last one. Levels in memory are not limited, so a nest of a
-//! million is linear.
+//! Rows past [`MAX_DEPTH`] share the last one. Nesting levels in memory are not limited, so a
+//! million nested slices take linear time.
 //!
 //! Cost: O(n) without overlaps; O(log lanes) for each slice that overlaps, at most 4,096 lanes. A
-//! long track is nested in pieces, on several threads (`split_points` finds where); the
-//! result is that of nesting it as a whole.
+//! long track is nested in pieces, on several threads (`split_points` finds the boundaries); the
+//! result is the same as for the whole track.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +33,7 @@ use crate::build::split_points::{Open, SplitPoint};
 use crate::columns::pages;
 use crate::columns::table::{TOLERANCE, TOP};
 
-/// What nesting finds out about one track.
+/// Result of nesting one track.
 #[derive(Default)]
 pub(crate) struct Nest {
     /// Level within its lane, at most `MAX_DEPTH - 1`.
@@ -44,11 +44,11 @@ pub(crate) struct Nest {
     pub(crate) row: Vec<u16>,
     /// Rows in use, at most `MAX_DEPTH`.
     pub(crate) rows: u16,
-    /// How many of them belong to overflow lanes.
+    /// Rows that belong to overflow lanes.
     pub(crate) overflow_rows: u16,
     /// Slices that overlap the one before them without nesting.
     pub(crate) overlapping: u64,
-    /// Slices drawn on a row that is not theirs alone.
+    /// Slices drawn on a row that they share with other levels.
     pub(crate) clipped: u64,
     /// Union of all slices.
     pub(crate) busy: Dur,
@@ -56,8 +56,8 @@ pub(crate) struct Nest {
     pub(crate) last_end: Time,
 }
 
-/// Nests slices sorted by (start, longest first, emit order); a long track in pieces, on several
-/// threads. The walk before finds `pieces` (see `split_points`).
+/// Nests slices sorted by (start, longest first, emit order). A long track is nested in pieces on
+/// several threads; `split_points` finds the `pieces`.
 pub(crate) fn nest(start: &[Time], dur: &[Dur], pieces: &[SplitPoint]) -> Nest {
     let count = start.len().min(dur.len());
     let mut depth = pages::zeroed::<u16>(count);
@@ -100,12 +100,12 @@ pub(crate) fn nest(start: &[Time], dur: &[Dur], pieces: &[SplitPoint]) -> Nest {
     found
 }
 
-/// What nesting one piece finds out.
+/// Result of nesting one piece.
 #[derive(Default)]
 struct NestedRange {
     at: usize,
     len: usize,
-    /// Lane of each slice, 0 for the main one; empty when all are there.
+    /// Lane of each slice, 0 for the main one; empty while all slices are on the main lane.
     lane: Vec<u16>,
     /// Depth of each overflow lane.
     lanes: Vec<usize>,
@@ -116,7 +116,7 @@ struct NestedRange {
     last_end: Time,
 }
 
-/// Nests the slices from a cut on, as many as there is room for.
+/// Nests the slices that follow a split point, as many as the output slices hold.
 fn nest_piece(
     start: &[Time],
     dur: &[Dur],
@@ -190,7 +190,7 @@ fn clip(depth: usize) -> u16 {
     u16::try_from(depth).unwrap_or(MAX_DEPTH).min(MAX_DEPTH - 1)
 }
 
-/// Turns lane numbers into rows: each lane begins below the lanes before it.
+/// Converts lane numbers to rows: each lane begins below the lanes before it.
 fn lanes_to_rows(found: &mut Nest, pieces: &[NestedRange]) {
     let lanes = pieces.iter().map(|piece| piece.lanes.len()).max();
     let mut first_row = Vec::with_capacity(lanes.unwrap_or(0) + 1);
@@ -241,7 +241,7 @@ fn lanes_to_rows(found: &mut Nest, pieces: &[NestedRange]) {
     found.rows = rows;
 }
 
-/// Where an overlapping slice goes.
+/// Place of an overlapping slice.
 struct OverflowSlot {
     lane: u16,
     depth: usize,
@@ -256,15 +256,15 @@ struct Lane {
 
 /// The overflow lanes of a track.
 ///
-/// `room` is a maximum tree over lanes: the latest end that a slice may have to nest in the lane
-/// now. `ends` says when a lane's innermost slice ends, so that its room can be looked at again.
+/// `room` is a maximum tree over lanes: the latest end at which a slice still nests in the lane.
+/// `ends` holds the time at which a lane's innermost slice ends, when its entry in `room` changes.
 struct Lanes {
     all: Vec<Lane>,
     room: Vec<Time>,
     ends: BinaryHeap<Reverse<(Time, u16)>>,
 }
 
-/// Lanes at most: more rows are not drawn.
+/// Maximum number of lanes: further rows are not drawn.
 const MAX_LANES: usize = MAX_DEPTH as usize;
 
 impl Default for Lanes {
@@ -291,7 +291,7 @@ impl Lanes {
                 self.all.push(Lane::default());
                 self.all.len() - 1
             }
-            // Every lane is taken: share the last row.
+            // Every lane is occupied: share the last row.
             None => {
                 return OverflowSlot {
                     lane: u16::try_from(MAX_LANES).unwrap_or(u16::MAX) + 1,
@@ -300,7 +300,7 @@ impl Lanes {
                 };
             }
         };
-        // No zero-length slice comes here: it nests in whatever is open.
+        // Zero-length slices never reach this point: they nest in any open slice.
         let open = &mut self.all[lane].open;
         let place = OverflowSlot {
             lane: u16::try_from(lane).unwrap_or(u16::MAX),
@@ -333,7 +333,7 @@ impl Lanes {
         }
     }
 
-    /// The first lane in which a slice with this end nests.
+    /// Returns the first lane in which a slice with this end nests.
     fn first_with_room(&self, end: Time) -> Option<usize> {
         let mut node = 1;
         if self.room[node] < end {

@@ -1,9 +1,9 @@
-//! Which tracks a run has, and in which order.
+//! Selection and order of a run's tracks.
 //!
-//! Order: files as they were added; within a file each group is followed by its members, and
-//! siblings come by sort index (those without one last), then by name and key in natural order
-//! (`stream 9` before `stream 10`). Groups without an event anywhere below them are left out;
-//! other tracks stay even when they are empty. Parents in a ring are cut apart.
+//! Order: files as they were added. Within a file each group is followed by its members, and
+//! siblings are ordered by sort index (those without one last), then by name and key in natural
+//! order (`stream 9` before `stream 10`). Groups without an event in any member are left out; other
+//! tracks stay even when they are empty. Cycles of parents are broken.
 //!
 //! Cost: O(n log n) for n tracks, no recursion.
 
@@ -29,7 +29,7 @@ impl Draft {
     }
 }
 
-/// Drafts in their final order; `parent` is translated to ids of that order.
+/// Sorts drafts into their final order; `parent` is translated to ids in that order.
 pub(crate) fn arrange(mut drafts: Vec<Draft>) -> Vec<(Draft, TrackKind, Option<TrackId>)> {
     cut_rings(&mut drafts);
     let live = with_events_below(&drafts);
@@ -40,7 +40,7 @@ pub(crate) fn arrange(mut drafts: Vec<Draft>) -> Vec<(Draft, TrackKind, Option<T
         .map(|(kind, live)| *kind != TrackKind::Group || *live)
         .collect();
 
-    // Children of each draft, and the roots; a left-out group passes its members up.
+    // Children of each draft, and the roots; an omitted group passes its members to its own parent.
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
     let mut roots = Vec::new();
     for index in (0..drafts.len()).filter(|index| kept[*index]) {
@@ -81,7 +81,7 @@ pub(crate) fn arrange(mut drafts: Vec<Draft>) -> Vec<(Draft, TrackKind, Option<T
         .collect()
 }
 
-/// What nobody described: samples make a counter, members make a group.
+/// Infers the kinds of tracks without a description: samples make a counter, members a group.
 fn kinds(drafts: &[Draft]) -> Vec<TrackKind> {
     let mut has_members = vec![false; drafts.len()];
     for parent in drafts.iter().filter_map(|draft| draft.parent) {
@@ -123,7 +123,7 @@ fn cut_rings(drafts: &mut [Draft]) {
                     }
                 }
                 ON_PATH => {
-                    // `at` is reached from itself: it becomes a root.
+                    // `at` is its own ancestor: make it a root.
                     drafts[at].parent = None;
                     break;
                 }
@@ -142,7 +142,7 @@ fn with_events_below(drafts: &[Draft]) -> Vec<bool> {
         if draft.events.is_empty() {
             continue;
         }
-        // Stops where somebody was before, so all walks together are linear.
+        // Stops at a draft that was already visited, so all walks together are linear.
         let mut at = Some(index);
         while let Some(index) = at.filter(|index| !live[*index]) {
             live[index] = true;
@@ -163,7 +163,7 @@ fn siblings(a: &Draft, b: &Draft) -> Ordering {
         .then_with(|| natural(&a.key, &b.key))
 }
 
-/// Compares texts with runs of digits as numbers.
+/// Compares strings, treating runs of digits as numbers.
 pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     let (mut a_rest, mut b_rest) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -186,7 +186,7 @@ pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Digits at the beginning without leading zeros, and the rest.
+/// Splits off the leading digits, without leading zeros, from the rest.
 fn number(text: &[u8]) -> (&[u8], &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = text.split_at(digits);

@@ -1,11 +1,10 @@
-//! [`FileSink`]: where a reader emits one file.
+//! [`FileSink`]: the sink for the events of one file.
 //!
-//! A fork shares the parent's texts and track keys and starts with no buffers, so forking costs
-//! the same with two tracks and with two hundred thousand. Ids go on numbering where the parent's
-//! end; [`EventSink::merge`] translates those that the fork made. Forks of forks work the same
-//! way.
+//! A fork shares the parent's strings and track keys and starts with empty buffers, so the cost of
+//! a fork does not depend on the number of tracks. Its ids continue after the parent's;
+//! [`EventSink::merge`] translates the ids that the fork created. Forks of forks work the same way.
 //!
-//! **Invariant:** the outcome depends on the order of merges only, never on timing.
+//! **Invariant:** the result depends only on the order of merges, never on timing.
 
 use std::sync::Arc;
 
@@ -20,12 +19,12 @@ use crate::build::buffer::{EventBuf, IdMap, LaterMap, LooseFlow, Spare};
 use crate::build::names::Interner;
 use crate::read::facts::{DiagnosticCount, FactValue, FileSpec};
 
-/// Details kept of each diagnostic of a file.
+/// Maximum number of details stored for each diagnostic of a file.
 const MAX_DETAILS: usize = 8;
-/// Bytes kept of one detail.
+/// Maximum length of one detail in bytes.
 const MAX_DETAIL_BYTES: usize = 2_000;
 
-/// A track that this sink touched.
+/// A track that this sink has written to.
 #[derive(Clone, Debug)]
 pub(crate) struct TouchedTrack {
     pub(crate) id: u32,
@@ -33,8 +32,9 @@ pub(crate) struct TouchedTrack {
     pub(crate) events: EventBuf,
 }
 
-/// The store's [`EventSink`]: takes one file. Made by [`TraceBuilder::file`](crate::TraceBuilder::file)
-/// and handed back with [`TraceBuilder::add`](crate::TraceBuilder::add).
+/// The store's [`EventSink`] for one file. Created by
+/// [`TraceBuilder::file`](crate::TraceBuilder::file) and returned with
+/// [`TraceBuilder::add`](crate::TraceBuilder::add).
 pub struct FileSink {
     pub(crate) spec: FileSpec,
     pub(crate) epoch: Option<Epoch>,
@@ -42,7 +42,7 @@ pub struct FileSink {
     pub(crate) keys: Interner,
     pub(crate) touched: Vec<TouchedTrack>,
     slot_of: HashMap<u32, u32, FxBuildHasher>,
-    /// The track of the last event, and its place in `touched`.
+    /// The track of the last event, and its position in `touched`.
     last: (u32, u32),
     pub(crate) spare: Spare,
     shared_sources: usize,
@@ -75,23 +75,23 @@ impl FileSink {
         }
     }
 
-    /// The reader failed: what was emitted stays, and the reason is kept as
+    /// Records that the reader failed. Events emitted so far stay, and the reason is stored as
     /// [`Diagnostic::FileUnreadable`].
     pub fn fail(&mut self, reason: &str) {
         self.diagnose(Diagnostic::FileUnreadable, 1, reason);
     }
 
-    /// The file's description, to be corrected by what its content says.
+    /// Returns the file's description, so that the reader can correct it from the file's content.
     pub fn spec_mut(&mut self) -> &mut FileSpec {
         &mut self.spec
     }
 
-    /// Facts emitted so far, in the order of their first mention.
+    /// Returns the facts emitted so far, in the order of their first mention.
     pub fn facts(&self) -> &[(String, FactValue)] {
         &self.facts
     }
 
-    /// Whether anything was emitted that can be drawn.
+    /// Returns whether any drawable event was emitted.
     pub fn has_events(&self) -> bool {
         self.touched.iter().any(|track| !track.events.is_empty())
     }
@@ -269,7 +269,7 @@ impl EventSink for FileSink {
     }
 }
 
-/// Counts one more; keeps the first few distinct details.
+/// Adds to the count of a diagnostic; stores the first few distinct details.
 pub(crate) fn add_diagnostic(
     all: &mut Vec<DiagnosticCount>,
     what: Diagnostic,

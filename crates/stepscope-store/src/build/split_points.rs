@@ -1,8 +1,8 @@
-//! Where a long track may be cut, so that its pieces can be nested at the same time.
+//! Split points of a long track, so that its pieces can be nested in parallel.
 //!
-//! One walk over a track's times, on several threads, tells whether they are in order, the latest
-//! ends that [`max_end_index`] keeps, and the cuts. Nesting the pieces gives what nesting the whole
-//! gives: `nest` has tests of that.
+//! One pass over a track's times, on several threads, finds whether they are in order, the latest
+//! ends that [`max_end_index`] stores, and the split points. Nesting the pieces gives the same
+//! result as nesting the whole track; tests in `nest` check this.
 
 use std::ops::Range;
 
@@ -16,33 +16,34 @@ use crate::columns::max_end_index;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) start: Time,
-    /// Never after the end of the slice that holds it.
+    /// End, clamped to the end of the enclosing slice.
     pub(crate) end: Time,
     pub(crate) index: u32,
 }
 
 impl Open {
-    /// Whether it is over when a slice begins at `start`. A zero-length slice is still open for
-    /// those that begin with it: they come after it only if they are zero-length, too.
+    /// Returns whether the slice is closed when another slice begins at `start`. A zero-length
+    /// slice is still open for slices that begin at the same time: those sorted after it are
+    /// zero-length too.
     pub(crate) fn is_over(&self, start: Time) -> bool {
         self.end <= start && self.start != start
     }
 }
 
-/// Where a track may be cut for nesting: at a slice before which nothing is open but slices whose
-/// place is known.
+/// A point where a track may be split for nesting: every slice that is open there has a known lane
+/// and depth.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitPoint {
     /// Index of the first slice of the piece.
     pub(crate) at: usize,
-    /// What is open there, outermost first.
+    /// The slices open there, outermost first.
     pub(crate) open: Vec<Open>,
-    /// Latest end of all slices before.
+    /// Latest end of all earlier slices.
     pub(crate) last_end: Time,
 }
 
 impl SplitPoint {
-    /// Where a track begins.
+    /// The start of a track.
     pub(crate) const BEGIN: Self = Self {
         at: 0,
         open: Vec::new(),
@@ -50,26 +51,26 @@ impl SplitPoint {
     };
 }
 
-/// What one walk over a track's times finds out before it is nested.
+/// Results of one pass over a track's times before nesting.
 pub(crate) struct Walk {
-    /// Whether the slices come in the order that nesting wants. If not, the rest means nothing.
+    /// Whether the slices are in nesting order. If not, the other fields are meaningless.
     pub(crate) in_order: bool,
     /// See [`max_end_index`].
     pub(crate) max_end: Vec<Time>,
-    /// Where pieces begin; at least two, or none for a track that is nested as a whole.
+    /// Starts of the pieces: at least two, or none for a track that is nested as a whole.
     pub(crate) cuts: Vec<SplitPoint>,
 }
 
-/// Pieces have at least so many slices.
+/// Minimum number of slices in a piece.
 const PIECE: usize = 1 << 16;
-/// A track has about so many pieces at most.
+/// Approximate maximum number of pieces of a track.
 const PIECES: usize = 32;
-/// A slice that lasts this part of its track's time may be open at a cut.
+/// A slice that lasts at least 1/256 of its track's time may be open at a split point.
 const LONG: i64 = 256;
-/// Long slices that are looked at; those beyond count as short ones.
+/// Maximum number of long slices to consider; further ones count as short.
 const MAX_LONG: usize = 4_096;
 
-/// Walks over a track's times.
+/// Computes the split points and latest ends of a track.
 pub(crate) fn walk(start: &[Time], dur: &[Dur]) -> Walk {
     walk_for_pieces(start, dur, PIECE.max(start.len() / PIECES))
 }
@@ -102,19 +103,20 @@ pub(crate) fn walk_for_pieces(start: &[Time], dur: &[Dur], piece: usize) -> Walk
     }
 }
 
-/// Whether nesting wants `a` before `b`; equal ones stay as they are.
+/// Returns whether `a` must precede `b` for nesting; equal slices keep their order.
 fn comes_before(a: (Time, Dur), b: (Time, Dur)) -> bool {
     a.0 < b.0 || (a.0 == b.0 && a.1 >= b.1)
 }
 
-/// A stretch of slices, walked over.
+/// Results of the pass over one range of slices.
 struct Block {
     in_order: bool,
     first: (Time, Dur),
     last: (Time, Dur),
     /// Latest end of every [`max_end_index::FAN`] slices.
     max_end: Vec<Time>,
-    /// Long slices, by their position in the block, and the latest end of the short ones before.
+    /// Long slices by their position in the block, each with the latest end of the short slices
+    /// before.
     long: Vec<(usize, Time)>,
     /// Latest end of the short slices.
     short_end: Time,
@@ -159,16 +161,17 @@ impl Block {
     }
 }
 
-/// Finds a cut near the beginning of each block but the first.
+/// Finds a split point near the beginning of each block except the first.
 ///
-/// A long slice is *known* to lie on the main lane, below the known ones around it, when nothing
-/// else is open as it begins and it ends within them. Everything else is unknown, and a cut is
-/// where no unknown slice is open. There, nesting depends on the known slices alone: lanes without
+/// A long slice is *known* to lie on the main lane, nested in the known slices around it, if
+/// nothing else is open when it begins and it ends within them. All other slices are unknown, and a
+/// split point is a position at which no unknown slice is open. There, nesting depends on the known
+/// slices alone, because lanes without an open slice behave like new ones.
 /// an open slice are as good as new.
 fn cuts(start: &[Time], dur: &[Dur], long: Dur, piece: usize, blocks: &[Block]) -> Vec<SplitPoint> {
     let mut known: Vec<Open> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
-    // Latest ends of all that is unknown, and of all, before the block at hand.
+    // Latest end of the unknown slices, and of all slices, before the current block.
     let mut unknown_end = Time::MIN;
     let mut last_end = Time::MIN;
     let mut found = vec![SplitPoint::BEGIN];
@@ -225,7 +228,7 @@ fn cuts(start: &[Time], dur: &[Dur], long: Dur, piece: usize, blocks: &[Block]) 
     found
 }
 
-/// The first cut in a range of slices.
+/// Finds the first split point in a range of slices.
 fn cut_in(
     start: &[Time],
     dur: &[Dur],

@@ -1,18 +1,19 @@
-//! Durations that cannot be true.
+//! Detection of impossible durations.
 //!
-//! A damaged record of a device's clock makes a slice that is far too long, and a few of them can
-//! be most of a trace's device time. On a host thread a long slice proves nothing. A device queue,
-//! though, runs one thing after another, so there a slice is *impossible* when all of this holds:
+//! A damaged record of a device's clock makes a slice far too long, and a few such slices can make
+//! up most of a trace's device time. On a host thread a long slice proves nothing. A device queue,
+//! however, runs one operation after another, so a slice there is *impossible* if all of these
+//! hold:
 //!
-//! * the queue is serial: at most one slice in a hundred overlaps what follows it;
+//! * the queue is serial: at most one slice in a hundred overlaps the next one;
 //! * the slice lasts more than ten times as long as the queue's 99th percentile;
-//! * it runs over the beginning of the next slice of its queue, and ends in the middle of another
-//!   slice, or after everything else on the queue by more than that limit;
-//! * its category does not make it a label: annotations span work, and may overlap some of it.
+//! * it extends over the beginning of the next slice of its queue, and ends in the middle of
+//!   another slice, or later than the end of all others on the queue by more than that limit;
+//! * its category is not an annotation: annotations span kernels and may overlap some of them.
 //!
-//! Whatever nests properly (a `while` and its body on an XLA line, an annotation around kernels)
-//! is therefore never flagged. The
-//! flag is a diagnostic; no number changes. Queues of fewer than 100 slices are not judged.
+//! Slices that nest properly (a `while` and its body on an XLA line, an annotation around kernels)
+//! are therefore never flagged. The flag is a diagnostic and changes no number. Queues of fewer
+//! than 100 slices are not checked.
 
 use stepscope_model::{Dur, NameId, TrackKind};
 
@@ -21,7 +22,8 @@ use crate::columns::table::SliceTable;
 const FEWEST: usize = 100;
 const TIMES_P99: i64 = 10;
 
-/// Impossible slices of one finished track. `labels` are the ids of kineto's annotation categories.
+/// Counts the impossible slices of one finished track. `labels` are the ids of kineto's annotation
+/// categories.
 pub(crate) fn count(slices: &SliceTable, kind: TrackKind, labels: &[NameId]) -> u64 {
     let count = slices.start.len();
     if kind != TrackKind::DeviceQueue || count < FEWEST {
@@ -43,7 +45,7 @@ pub(crate) fn count(slices: &SliceTable, kind: TrackKind, labels: &[NameId]) -> 
         .count() as u64
 }
 
-/// Whether the slice runs over others that do not lie within it, or far past all others.
+/// Returns whether the slice partly overlaps others, or ends far after all others.
 fn breaks_order(slices: &SliceTable, index: usize, limit: i64) -> bool {
     let end = slices.end(index);
     let after = slices.start.partition_point(|start| *start < end);
@@ -53,7 +55,7 @@ fn breaks_order(slices: &SliceTable, index: usize, limit: i64) -> bool {
     if slices.end(after - 1) > end {
         return true;
     }
-    // Past all: how far back do the others end?
+    // The slice ends last: compare with the latest end of the others.
     let others = slices
         .open()
         .last_open_at(end.saturating_sub(Dur::from_ps(limit)), slices.start.len());

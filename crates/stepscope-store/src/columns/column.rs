@@ -1,7 +1,7 @@
-//! Columns: typed vectors that we own, or typed views of a cache image.
+//! Columns: owned typed vectors, or typed views of a cache image.
 //!
-//! Layout is that of Arrow's primitive arrays: values one after the other, 8-aligned, in this
-//! machine's byte order (an image of another order is refused when it is opened).
+//! The layout is that of Arrow's primitive arrays: contiguous values, 8-byte aligned, in the
+//! machine's byte order (an image of another byte order is refused when it is opened).
 
 use std::ops::Deref;
 
@@ -39,7 +39,7 @@ impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Column<T> {
 }
 
 impl<T: Plain> Column<T> {
-    /// Number of values. Unlike the slice's, it does not have a mapped column verified.
+    /// Returns the number of values. Unlike `len` of the slice, it does not verify a mapped column.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Owned(values) => values.len(),
@@ -47,12 +47,12 @@ impl<T: Plain> Column<T> {
         }
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes on the heap; a view of an image has none.
+    /// Returns the number of bytes on the heap; 0 for a view of an image.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::Owned(values) => values.capacity() * size_of::<T>(),
@@ -91,20 +91,20 @@ impl<T: Plain + std::fmt::Debug + Default> Uniform<T> {
     }
 }
 
-/// Where the arguments of each event are: bits of [`ArgRef`](stepscope_model::ArgRef).
+/// References to the arguments of each event: bits of [`ArgRef`](stepscope_model::ArgRef).
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ArgColumn {
-    /// No event has any.
+    /// No event has arguments.
     #[default]
     None,
-    /// All within 4 GiB: `base + value`, 0 for none.
+    /// All references within 4 GiB: `base + value`, 0 for none.
     Near {
-        /// Bits that a value is added to.
+        /// The base that each value is added to.
         base: u64,
-        /// Distances.
+        /// Distances from the base.
         from_base: Column<u32>,
     },
-    /// Spread wider.
+    /// References over a wider range.
     Far(Column<u64>),
 }
 

@@ -1,4 +1,4 @@
-//! One kept level of detail of a track; `lod` builds it and answers from it.
+//! One stored level of detail of a track; `lod` builds it and queries it.
 
 use stepscope_model::{Dur, Time};
 
@@ -8,7 +8,7 @@ use crate::columns::column::Column;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     pub(crate) width: Dur,
-    /// Where each row begins, and the number of cells at the end.
+    /// Start of each row, and the number of cells at the end.
     pub(crate) first: Column<u32>,
     pub(crate) t0: Column<Time>,
     pub(crate) t1: Column<Time>,

@@ -1,7 +1,7 @@
-//! A typed view of aligned bytes that somebody else owns.
+//! A typed view of aligned bytes with another owner.
 //!
-//! Length, bounds and alignment are checked each time the view is taken, since nothing forces an
-//! `AsRef` to answer the same bytes twice.
+//! Length, bounds and alignment are checked on every access, since an `AsRef` may return different
+//! bytes each time.
 
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ pub(crate) struct Mapped<T> {
     bytes: SharedBytes,
     offset: usize,
     len: usize,
-    /// Where the bytes are verified; `None` when they were as a whole.
+    /// The section that verifies the bytes; `None` if the image was verified as a whole.
     section: Option<SectionRef>,
     of: PhantomData<fn() -> T>,
 }
@@ -33,7 +33,7 @@ impl<T> Clone for Mapped<T> {
 }
 
 impl<T: Plain> Mapped<T> {
-    /// `None` when the range lies outside the bytes or is not aligned for the type.
+    /// Creates a view, or returns `None` if the range is out of bounds or misaligned for the type.
     pub(crate) fn new(
         bytes: &SharedBytes,
         offset: usize,
@@ -50,12 +50,12 @@ impl<T: Plain> Mapped<T> {
         (view.as_slice().len() == len).then_some(view)
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The values; none at all should the bytes no longer hold them.
+    /// Returns the values, or an empty slice if the bytes no longer contain them.
     pub(crate) fn as_slice(&self) -> &[T] {
         let all: &[u8] = (*self.bytes).as_ref();
         let Some(bytes) = self

@@ -1,19 +1,18 @@
 //! Finds slices that are still open at a time, among slices sorted by their start.
 //!
-//! A tree of latest ends: the first level holds the latest end of each block of 64 slices, the
-//! next one that of 64 blocks, and so on. Levels lie one after the other in one column of about
-//! n / 63 values. A search descends only where an end is late enough, so it costs
-//! O(hits · log n), and nothing is assumed about nesting: overflow and clipped rows are found
-//! like any other.
+//! A tree of latest ends: the first level holds the latest end of each block of 64 slices, the next
+//! one that of 64 blocks, and so on. All levels are stored consecutively in one column of about n /
+//! 63 values. A search descends only where an end is late enough, so it costs O(hits · log n). It
+//! assumes nothing about nesting, so it finds slices of overflow and clipped rows too.
 
 use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
 
-/// Slices below a node of the first level, nodes below one of the next.
+/// Number of children of a node: slices at the first level, nodes at the others.
 pub(crate) const FAN: usize = 64;
 
-/// Grows the tree from its first level: the latest end of every [`FAN`] slices.
+/// Builds the tree from its first level: the latest end of every [`FAN`] slices.
 pub(crate) fn grow(first_level: impl Iterator<Item = Time>) -> Vec<Time> {
     let mut levels: Vec<Time> = first_level.collect();
     let mut level = 0..levels.len();
@@ -28,7 +27,7 @@ pub(crate) fn grow(first_level: impl Iterator<Item = Time>) -> Vec<Time> {
     levels
 }
 
-/// The tree of these slices.
+/// Builds the tree of these slices.
 pub(crate) fn tree(start: &[Time], dur: &[Dur]) -> Vec<Time> {
     let blocks = start.chunks(FAN).zip(dur.chunks(FAN));
     grow(blocks.filter_map(|(start, dur)| {
@@ -57,7 +56,7 @@ impl MaxEnd<'_> {
         }
     }
 
-    /// Where each level lies in the tree, lowest first.
+    /// Returns the range of each level in the tree, lowest first.
     fn levels(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + ExactSizeIterator {
         let mut levels: Vec<Range<usize>> = Vec::new();
         let mut count = self.len();
@@ -70,7 +69,7 @@ impl MaxEnd<'_> {
         levels.into_iter()
     }
 
-    /// Calls `hit` with each slice below `before` that ends after `at`, in order.
+    /// Calls `hit` with the index of each slice below `before` that ends after `at`, in order.
     pub(crate) fn open_at(&self, at: Time, before: usize, hit: &mut dyn FnMut(usize)) {
         let levels: Vec<_> = self.levels().collect();
         let Some(top) = levels.len().checked_sub(1) else {
@@ -79,7 +78,8 @@ impl MaxEnd<'_> {
         self.descend(&levels, top, 0, at, before.min(self.len()), hit);
     }
 
-    /// Depth of the recursion is the tree's height, at most six.
+    /// Visits the children of a range of nodes. The recursion depth is the tree's height, at most
+    /// six.
     fn descend(
         &self,
         levels: &[Range<usize>],
@@ -104,7 +104,7 @@ impl MaxEnd<'_> {
             }
             return;
         }
-        // Slices below one child.
+        // Number of slices below one child.
         let covers = FAN.saturating_pow(u32::try_from(level).unwrap_or(u32::MAX));
         let children = levels[level - 1].len();
         for child in node * FAN..children.min((node + 1) * FAN) {
@@ -115,7 +115,7 @@ impl MaxEnd<'_> {
         }
     }
 
-    /// The first slice that ends after `at`.
+    /// Returns the index of the first slice that ends after `at`.
     pub(crate) fn first_open_at(&self, at: Time) -> Option<usize> {
         let levels: Vec<_> = self.levels().collect();
         let mut node = 0;
@@ -128,10 +128,11 @@ impl MaxEnd<'_> {
         (node..self.len().min(node.saturating_add(FAN))).find(|index| self.end(*index) > at)
     }
 
-    /// The last slice below `before` that ends after `at`: of those that have begun, the innermost.
+    /// Returns the last slice below `before` that ends after `at`: the innermost one that has
+    /// begun.
     pub(crate) fn last_open_at(&self, at: Time, before: usize) -> Option<usize> {
         let before = before.min(self.len());
-        // The neighbourhood answers nearly always.
+        // The nearest slices nearly always contain the result.
         let near = before.saturating_sub(FAN);
         if let Some(found) = (near..before).rev().find(|index| self.end(*index) > at) {
             return Some(found);

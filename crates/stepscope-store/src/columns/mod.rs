@@ -1,8 +1,9 @@
 //! The columns of a trace: in memory, or mapped from a cache image.
 //!
-//! Reading order: `plain` (values as bytes), `sections` (verifies the columns of an image), `mapped` (views
-//! of an image), `column`, then what is made of columns: `level`, `table`, `text_column`. `max_end_index`
-//! finds the slices that are open at a moment, `pages` reserves large pages.
+//! Reading order: `plain` (values as bytes), `sections` (verifies the columns of an image),
+//! `mapped` (views of an image), `column`, then the types made of columns: `level`, `table`,
+//! `text_column`. `max_end_index` finds the slices that are open at a time, `pages` reserves large
+//! pages.
 
 pub(crate) mod column;
 pub(crate) mod level;

@@ -1,9 +1,8 @@
-//! Room for long columns on large pages.
+//! Memory for long columns on large pages.
 //!
-//! A column of megabytes is touched page by page as it fills. With pages of 4 KiB the kernel's work
-//! for them is a quarter of the time that a large trace takes to open; on systems that give
-//! large pages (2 MiB) to those who ask, it is next to nothing. Whoever does not give them, or is
-//! no Linux, loses nothing by being asked.
+//! A column of megabytes causes page faults as it fills. With pages of 4 KiB, the kernel's work for
+//! them is a quarter of the time to open a large trace; on systems that grant large pages (2 MiB)
+//! on request, it is almost none. The request has no effect on other systems.
 #![allow(
     unsafe_code,
     reason = "the system is told how memory will be used, see the module's text"
@@ -11,11 +10,11 @@
 
 use crate::columns::plain::Plain;
 
-/// Columns of fewer bytes are left to the allocator: they would not hold a whole large page.
+/// Columns with fewer bytes are left to the allocator: they would not fill one large page.
 const LONG_BYTES: usize = 4 << 20;
 
-/// Makes room for `len` values in all, on large pages when they are many. Makes none when there is
-/// not so much memory: then the column grows as it fills.
+/// Reserves memory for `len` values in total, on large pages if they are many. Reserves nothing if
+/// there is not enough memory: the column then grows as it fills.
 pub(crate) fn reserve<T>(column: &mut Vec<T>, len: usize) {
     let more = len.saturating_sub(column.len());
     if more == 0 || len <= column.capacity() || column.try_reserve_exact(more).is_err() {
@@ -26,7 +25,7 @@ pub(crate) fn reserve<T>(column: &mut Vec<T>, len: usize) {
     }
 }
 
-/// A column of zeros, on large pages when it is long.
+/// Creates a column of zeros, on large pages if it is long.
 pub(crate) fn zeroed<T: Plain + Default>(len: usize) -> Vec<T> {
     let mut column = vec![T::default(); len];
     if len.saturating_mul(size_of::<T>()) >= LONG_BYTES {
@@ -35,10 +34,10 @@ pub(crate) fn zeroed<T: Plain + Default>(len: usize) -> Vec<T> {
     column
 }
 
-/// Asks for large pages below memory that has hardly been touched yet.
+/// Requests large pages for memory that is mostly untouched.
 #[cfg(target_os = "linux")]
 fn advise<T>(memory: &mut [T]) {
-    // Only whole pages may be named; this is a multiple of every page size in use.
+    // `madvise` takes whole pages only; this is a multiple of every page size in use.
     const PAGE: usize = 64 << 10;
     let begin = memory.as_mut_ptr().cast::<u8>();
     let skip = begin.align_offset(PAGE);
@@ -46,8 +45,9 @@ fn advise<T>(memory: &mut [T]) {
     if bytes == 0 {
         return;
     }
-    // SAFETY: the range lies within `memory`, which we borrow exclusively. The advice changes no
-    // byte and no permission: it says which page size suits. An error means that nothing changed.
+    // SAFETY: the range lies within `memory`, which is exclusively borrowed. `madvise` with this
+    // advice changes neither contents nor permissions: it is a hint about the page size. On an
+    // error nothing has changed.
     unsafe {
         libc::madvise(begin.add(skip).cast(), bytes, libc::MADV_HUGEPAGE);
     }

@@ -1,7 +1,7 @@
-//! Plain values as bytes, and aligned bytes as values: with `pages`, where this crate is unsafe.
+//! Plain values as bytes, and aligned bytes as values. With `pages`, the unsafe code of this crate.
 //!
-//! A cache image is used in place: opening it must not copy hundreds of megabytes. The bytes may
-//! be damaged, so only types for which every bit pattern is a value are viewed ([`Plain`]).
+//! A cache image is used in place: opening it must not copy hundreds of megabytes. The bytes may be
+//! damaged, so they are viewed only as types for which every bit pattern is valid ([`Plain`]).
 #![allow(
     unsafe_code,
     reason = "cache images are viewed in place, see the module's text"
@@ -9,7 +9,7 @@
 
 use stepscope_model::{Dur, NameId, Time};
 
-/// Types that can be read off any aligned bytes.
+/// Types that can be read from any aligned bytes.
 ///
 /// # Safety
 ///
@@ -36,20 +36,20 @@ unsafe impl Plain for Dur {}
 // SAFETY: `NameId` is `repr(transparent)` over `u32` and has no invariant.
 unsafe impl Plain for NameId {}
 
-/// The values that these bytes are; none if they are not aligned for the type.
+/// Views bytes as values; empty if the bytes are not aligned for the type.
 pub(crate) fn values_of<T: Plain>(bytes: &[u8]) -> &[T] {
     if !bytes.as_ptr().cast::<T>().is_aligned() {
         return &[];
     }
     // SAFETY: the pointer is non-null and aligned (checked above), the bytes are initialised and
     // borrowed for the result's lifetime, the length is rounded down to whole values, and `Plain`
-    // promises that any bits are a value.
+    // guarantees that every bit pattern is valid.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), bytes.len() / size_of::<T>()) }
 }
 
-/// The bytes that these values are.
+/// Views values as bytes.
 pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
-    // SAFETY: `Plain` promises that there is no padding, so every byte is initialised; a `u8` has
-    // no alignment, and the bytes are borrowed for as long as the values.
+    // SAFETY: `Plain` guarantees that there is no padding, so every byte is initialised; `u8` has
+    // alignment 1, and the bytes are borrowed for as long as the values.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
 }

@@ -1,9 +1,9 @@
 //! Verification of a large cache image, section by section.
 //!
-//! A section is one column. Its checksum is compared when the column is first used, so opening reads
-//! no column. A section that differs is rebuilt, provided that the rebuilt bytes have the expected
-//! checksum. Otherwise the image counts as damaged ([`Sections::is_damaged`]), and every answer from it
-//! must be an error.
+//! A section is one column. Its checksum is compared when the column is first used, so opening an
+//! image reads no column. A section with a wrong checksum is rebuilt and used if the rebuilt bytes
+//! have the expected checksum. Otherwise the image counts as damaged ([`Sections::is_damaged`]),
+//! and every query of it must fail.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,18 +13,18 @@ use rustc_hash::FxHasher;
 
 use crate::columns::plain::bytes_of;
 
-/// Rebuilds the column with this number of an image; `None` when that fails. Called once for each damaged
-/// column.
+/// Rebuilds the column with this number of an image; returns `None` on failure. Called once for
+/// each damaged column.
 pub(crate) type RebuildColumn = Box<dyn Fn(usize) -> Option<RebuiltColumn> + Send + Sync>;
 
-/// Longer bytes are hashed in chunks of this length, and their hashes are.
+/// Longer inputs are hashed in chunks of this length; the checksum is the hash of the chunk hashes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// From this number of chunks on, several threads hash them.
+/// Number of chunks from which several threads hash them.
 const SHARED_CHUNKS: usize = 4;
-/// Most threads that hash one column: memory is not faster than a few.
+/// Maximum number of threads that hash one column: a few saturate the memory bandwidth.
 const MAX_THREADS: usize = 4;
 
-/// Checksum of bytes, on several threads if they are many; not cryptographic.
+/// Computes the checksum of bytes, on several threads if they are many. Not cryptographic.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     if bytes.len() <= CHUNK_BYTES {
         return hash(bytes);
@@ -47,7 +47,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
         let own = shares.next();
         for (chunks, hashes) in shares {
             let thread = std::thread::Builder::new().name("stepscope-verify".to_owned());
-            // What a thread that cannot start leaves is hashed below.
+            // If a thread cannot start, its chunks are hashed below.
             let _ = thread.spawn_scoped(scope, move || fill(chunks, hashes));
         }
         if let Some((chunks, hashes)) = own {
@@ -74,7 +74,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The sections of one image, in the order of its table of contents.
 pub(crate) struct Sections {
-    /// Set once the table of contents is read; nothing is verified before.
+    /// Set once the table of contents is read; nothing is verified earlier.
     list: OnceLock<Vec<Section>>,
     rebuild: RebuildColumn,
     repairs: AtomicUsize,
@@ -83,11 +83,11 @@ pub(crate) struct Sections {
 
 struct Section {
     checksum: u64,
-    /// Set at the first use: `None` when the image's bytes are right, else those that replace them.
+    /// Set at the first use: `None` if the image's bytes are correct, otherwise their replacement.
     replaced: OnceLock<Option<RebuiltColumn>>,
 }
 
-/// The bytes of a rebuilt column, aligned as those of an image are.
+/// The bytes of a rebuilt column, aligned like those of an image.
 pub(crate) struct RebuiltColumn {
     words: Box<[u64]>,
     len: usize,
@@ -122,17 +122,17 @@ impl Sections {
         }
     }
 
-    /// Begins to verify against these checksums.
+    /// Sets the expected checksums and begins verification.
     pub(crate) fn expect(&self, checksums: Vec<u64>) {
         let sections = checksums.into_iter().map(|checksum| Section {
             checksum,
             replaced: OnceLock::new(),
         });
-        // Once for each image.
+        // Set once for each image.
         let _ = self.list.set(sections.collect());
     }
 
-    /// The right bytes of a section, of which the image holds `found`.
+    /// Returns the correct bytes of a section; `found` are the bytes in the image.
     pub(crate) fn verified<'a>(&'a self, number: usize, found: &'a [u8]) -> &'a [u8] {
         let Some(section) = self.list.get().and_then(|list| list.get(number)) else {
             return found;
@@ -161,12 +161,12 @@ impl Sections {
         rebuilt
     }
 
-    /// Number of columns that were damaged and rebuilt.
+    /// Returns the number of columns that were damaged and rebuilt.
     pub(crate) fn repairs(&self) -> usize {
         self.repairs.load(Ordering::Relaxed)
     }
 
-    /// Whether a column is damaged and could not be rebuilt.
+    /// Returns whether a column is damaged and could not be rebuilt.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Acquire)
     }
@@ -181,7 +181,7 @@ impl std::fmt::Debug for Sections {
     }
 }
 
-/// The sections of one image, of which a column is one.
+/// The section of one column, and the sections of its image.
 #[derive(Clone, Debug)]
 pub(crate) struct SectionRef {
     pub(crate) sections: Arc<Sections>,

@@ -6,7 +6,7 @@ use crate::columns::column::{ArgColumn, Column, Uniform};
 use crate::columns::level::Level;
 use crate::columns::max_end_index::MaxEnd;
 
-/// How far a child may stick out of its parent and still be drawn within it.
+/// Maximum time by which a child may exceed its parent and still be drawn within it.
 pub(crate) const TOLERANCE: Dur = Dur::from_ps(1_000);
 
 /// Parent of a slice that no other slice encloses.
@@ -50,12 +50,12 @@ impl SliceTable {
         }
     }
 
-    /// Number of slices that begin before `end`.
+    /// Returns the number of slices that begin before `end`.
     pub(crate) fn begun_before(&self, end: Time) -> usize {
         self.start.partition_point(|start| *start < end)
     }
 
-    /// Display row of each slice.
+    /// Returns the display row of each slice.
     pub(crate) fn rows(&self) -> &[u16] {
         if self.row.is_empty() {
             &self.depth
@@ -68,7 +68,8 @@ impl SliceTable {
         self.rows().get(index).copied().unwrap_or(0)
     }
 
-    /// The enclosing slice. In a damaged image it may be anything; callers use `get`.
+    /// Returns the enclosing slice. In a damaged image the index may be arbitrary; callers use
+    /// `get`.
     pub(crate) fn parent(&self, index: usize) -> Option<usize> {
         self.parent
             .get(index)

@@ -2,7 +2,7 @@
 
 use crate::columns::column::Column;
 
-/// Texts one after the other, without a way to look one up.
+/// Consecutive strings without a lookup table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextColumn {
     pub(crate) bytes: Column<u8>,
@@ -15,7 +15,8 @@ impl TextColumn {
         self.ends.len()
     }
 
-    /// The text; empty for a number that is out of range or, in a damaged image, not UTF-8.
+    /// Returns the text, or an empty string if the index is out of range or a damaged image holds
+    /// invalid UTF-8.
     pub(crate) fn get(&self, index: usize) -> &str {
         let begin = match index.checked_sub(1) {
             Some(before) => self.ends.get(before).copied().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! The cache image: a finished trace as one stretch of bytes that is used in place.
+//! The cache image: a finished trace as one contiguous block of bytes that is used in place.
 //!
 //! ```text
 //! 0   "SSCIMAGE" | u32 version | u32 byte-order mark | u64 layout | u64 meta bytes
@@ -7,14 +7,13 @@
 //! …   columns, each beginning at a multiple of 8
 //! ```
 //!
-//! Numbers are in the machine's own byte order, and an image of another order is refused; so is
-//! one whose version or layout differs. It is a cache: whoever cannot read it builds it again.
+//! Numbers are in the machine's byte order, and an image of another byte order is refused; so is
+//! one with another version or layout. It is a cache: a program that cannot read it rebuilds it.
 //!
-//! Opening verifies the header and the table of contents and touches no column. The table holds a
-//! checksum of each column: [`Trace::load_sections`] has a column verified when it is first used and
-//! replaced when it is damaged, [`Trace::load`] leaves that to a caller who verifies the whole image.
-//! A damaged column can do no more than show wrong values: each index that a column holds is looked
-//! up with a check.
+//! Opening verifies the header and the table of contents and reads no column. The table holds a
+//! checksum of each column. [`Trace::load_sections`] verifies a column when it is first used and
+//! replaces it if it is damaged; callers of [`Trace::load`] must verify the whole image themselves.
+//! A damaged column can only show wrong values: each index from a column is bounds-checked.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -29,19 +28,19 @@ use crate::image::rebuild::{Rebuild, column_rebuilder};
 use crate::image::trace_contents::{put_trace, take_trace};
 use crate::read::trace::Trace;
 
-/// Raise it with every change of what is written here and in `trace_contents`.
+/// Increment it with every change of the format here and in `trace_contents`.
 const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"SSCIMAGE";
 const BYTE_ORDER: u32 = 0x0102_0304;
 const HEADER: usize = 56;
-/// Sizes of the types that columns hold, so that a change of one of them is noticed.
+/// Sizes of the types that columns hold, to detect a change of one of them.
 const LAYOUT: u64 = (size_of::<Time>() as u64)
     | (size_of::<Dur>() as u64) << 8
     | (size_of::<NameId>() as u64) << 16
     | (Diagnostic::ALL.len() as u64) << 24;
 
 impl Trace {
-    /// Writes the cache image, column after column; needs no memory beyond the table of contents.
+    /// Writes the cache image column by column. Needs memory for the table of contents only.
     pub fn save(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut contents = Contents::default();
         put_trace(&mut contents, self);
@@ -78,16 +77,16 @@ impl Trace {
     /// Opens a cache image; columns are used in place. The image must begin at a multiple of 8 in
     /// memory, as a file mapping does.
     ///
-    /// `sources` are where arguments are fetched: those of the first file (as many as
-    /// [`FileFacts::sources`](crate::FileFacts::sources) says), then those of the next. Where they
-    /// are missing, [`Trace::args`] answers [`BadToken`](stepscope_model::ArgError::BadToken).
+    /// `sources` provide the arguments: those of the first file (as many as
+    /// [`FileFacts::sources`](crate::FileFacts::sources)), then those of the next. If they are
+    /// missing, [`Trace::args`] returns [`BadToken`](stepscope_model::ArgError::BadToken).
     pub fn load(image: SharedBytes, sources: Vec<Arc<dyn ArgSource>>) -> Result<Self, CacheError> {
         Self::load_image(image, sources, None)
     }
 
-    /// Opens a cache image as [`load`](Self::load) does and verifies each column when it is first used.
-    /// A damaged one is replaced by that of the trace that `rebuild` makes, on a thread of its own,
-    /// while the first use waits.
+    /// Opens a cache image as [`load`](Self::load) does and verifies each column when it is first
+    /// used. A damaged column is replaced from the trace that `rebuild` builds, on a separate
+    /// thread, while the first use waits.
     pub fn load_sections(
         image: SharedBytes,
         sources: Vec<Arc<dyn ArgSource>>,
@@ -169,7 +168,7 @@ impl Trace {
     }
 }
 
-/// What tables of contents can get wrong although each part is well-formed.
+/// Checks consistency between well-formed entries of the table of contents.
 fn check(parts: &TraceParts) -> Result<(), CacheError> {
     let events: u64 = parts
         .tracks

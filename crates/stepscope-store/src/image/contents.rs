@@ -1,8 +1,8 @@
-//! The two halves of a cache image's table of contents: writing it and reading it.
+//! Writer and reader of a cache image's table of contents.
 //!
-//! Small numbers take one byte, texts are counted, columns are named by where they lie. Nothing
-//! read here is trusted: every length is checked against what is left, and a column that does not
-//! lie within the image is an error.
+//! Small numbers take one byte, texts are length-prefixed, columns are given by their offset. The
+//! reader does not trust its input: every length is checked against the remaining bytes, and a
+//! column outside the image is an error.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) const ALIGN: usize = 8;
 pub(crate) struct Contents<'t> {
     pub(crate) meta: Vec<u8>,
     pub(crate) columns: Vec<&'t [u8]>,
-    /// Where the next column lies, from the first one.
+    /// Offset of the next column, relative to the first one.
     next: usize,
 }
 
@@ -39,7 +39,7 @@ impl<'t> Contents<'t> {
         self.number(value as u64);
     }
 
-    /// Small negative numbers stay short, too.
+    /// Writes a signed number; small negative numbers take few bytes as well.
     pub(crate) fn signed(&mut self, value: i64) {
         self.number((value.wrapping_shl(1) ^ (value >> 63)).cast_unsigned());
     }
@@ -72,11 +72,11 @@ impl<'t> Contents<'t> {
     }
 }
 
-/// Reads what [`Contents`] wrote.
+/// Reader of the table of contents that [`Contents`] writes.
 pub(crate) struct ContentsReader<'i> {
     pub(crate) image: &'i SharedBytes,
     pub(crate) meta: &'i [u8],
-    /// Where the first column lies.
+    /// Offset of the first column.
     pub(crate) base: usize,
     /// Verifies the columns; `None` when the image was verified as a whole.
     pub(crate) sections: Option<Arc<Sections>>,
@@ -106,7 +106,7 @@ impl ContentsReader<'_> {
         usize::try_from(self.number()?).map_err(|_range| CUT)
     }
 
-    /// A number of entries that each take at least one byte, so that it can be reserved.
+    /// Reads a number of entries. Each takes at least one byte, so the number is safe to reserve.
     pub(crate) fn entries(&mut self) -> Result<usize, CacheError> {
         let count = self.count()?;
         if count > self.meta.len() {
@@ -172,7 +172,7 @@ impl ContentsReader<'_> {
             })
     }
 
-    /// A column that must have this length.
+    /// Reads a column that must have this length.
     pub(crate) fn column_of<T: Plain>(&mut self, count: usize) -> Result<Column<T>, CacheError> {
         let column = self.column()?;
         if column.len() == count {

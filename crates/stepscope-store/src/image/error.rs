@@ -1,21 +1,21 @@
-//! Why a cache image cannot be used.
+//! Errors of opening a cache image.
 
-/// Why a cache image cannot be used. The remedy is always to build it again.
+/// The reason why a cache image cannot be used. The solution is always to rebuild it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// Another version, or another machine's byte order.
     #[error("cache version {found}, this program writes {supported}; it will be rebuilt")]
     Version {
-        /// The image's.
+        /// The version of the image.
         found: u32,
-        /// Ours.
+        /// The version that this program supports.
         supported: u32,
     },
-    /// The image is cut short or changed.
+    /// The image is truncated or modified.
     #[error("cache image is damaged: {what}")]
     Damaged {
-        /// Which part.
+        /// The damaged part.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! Profiles without a timeline in a trace and in its cache image.
+//! Statistics without a timeline in a trace and in its cache image.
 
 use stepscope_model::{Profile, ProfileCaller, ProfileKind, ProfileRow};
 
@@ -8,14 +8,15 @@ use crate::read::facts::FileFacts;
 use crate::read::trace::{Trace, Track};
 
 impl Trace {
-    /// Profiles without a timeline, file by file in the file's order.
+    /// Returns the statistics without a timeline, file by file in the file's order.
     pub fn profiles(&self) -> impl Iterator<Item = (&FileFacts, &Profile)> {
         self.files()
             .iter()
             .flat_map(|file| file.profiles.iter().map(move |profile| (file, profile)))
     }
 
-    /// Whether there is nothing but sums: profiles, and no event that has a place in time.
+    /// Returns whether the trace holds statistics only: at least one profile and no event with a
+    /// time.
     pub fn is_without_timeline(&self) -> bool {
         let is_empty =
             |track: &Track| track.slices == 0 && track.instants == 0 && track.samples == 0;
@@ -65,7 +66,7 @@ pub(crate) fn put(to: &mut Contents<'_>, profile: &Profile) {
     }
 }
 
-/// Reads what [`put`] wrote.
+/// Reads a profile that [`put`] wrote.
 pub(crate) fn take(from: &mut ContentsReader<'_>) -> Result<Profile, CacheError> {
     let number = ContentsReader::number;
     let kind = from.count()?;

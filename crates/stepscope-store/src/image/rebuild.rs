@@ -6,10 +6,11 @@ use crate::columns::sections::{RebuildColumn, RebuiltColumn};
 use crate::image::trace_contents::columns_of;
 use crate::read::trace::Trace;
 
-/// Builds the trace of an image anew from the files of its run; `None` when that fails.
+/// Rebuilds the trace of an image from the files of its run; returns `None` on failure.
 pub type Rebuild = Box<dyn Fn() -> Option<Trace> + Send + Sync>;
 
-/// Takes columns from the trace that `rebuild` makes, which is called once, for the first of them.
+/// Returns a function that takes columns from a rebuilt trace. It calls `rebuild` once, for the
+/// first damaged column.
 pub(crate) fn column_rebuilder(rebuild: Rebuild) -> RebuildColumn {
     let trace = OnceLock::new();
     Box::new(move |number| {
@@ -19,8 +20,8 @@ pub(crate) fn column_rebuilder(rebuild: Rebuild) -> RebuildColumn {
     })
 }
 
-/// Runs on a thread and a pool of its own: the caller may be one of many workers of the common pool
-/// that wait for the same section.
+/// Rebuilds the trace on a separate thread with its own pool: the caller may be one of many workers
+/// of the common pool that wait for the same section.
 fn build_apart(rebuild: &Rebuild) -> Option<Trace> {
     std::thread::scope(|scope| {
         let work = || {
@@ -33,14 +34,14 @@ fn build_apart(rebuild: &Rebuild) -> Option<Trace> {
 }
 
 impl Trace {
-    /// Number of columns of the cache image that were damaged and taken from the run's files instead.
+    /// Returns the number of damaged columns that were rebuilt from the run's files.
     pub fn repaired_columns(&self) -> usize {
         let sections = self.sections.as_ref();
         sections.map_or(0, |sections| sections.repairs())
     }
 
-    /// Whether a column of the cache image is damaged and could not be rebuilt from the run's files.
-    /// Nothing computed from this trace may be shown then.
+    /// Returns whether a column of the cache image is damaged and could not be rebuilt from the
+    /// run's files. Results computed from this trace must not be shown then.
     pub fn is_damaged(&self) -> bool {
         let sections = self.sections.as_ref();
         sections.is_some_and(|sections| sections.is_damaged())

@@ -1,7 +1,7 @@
-//! What the table of contents of a cache image holds: a trace, field by field.
+//! A trace in the table of contents of a cache image, field by field.
 //!
-//! Each `put_` function writes what the `take_` function of the same name reads. Raise the version in `cache`
-//! with every change here.
+//! Each `take_` function reads the data that the `put_` function of the same name writes. Increment
+//! the version in `cache` with every change here.
 
 use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackKind};
 
@@ -18,14 +18,14 @@ use crate::read::facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
 use crate::read::flow_table::FlowTable;
 use crate::read::trace::{Trace, Track};
 
-/// The bytes of a trace's columns, in the order of the table of contents.
+/// Returns the bytes of a trace's columns, in the order of the table of contents.
 pub(crate) fn columns_of(trace: &Trace) -> Vec<&[u8]> {
     let mut contents = Contents::default();
     put_trace(&mut contents, trace);
     contents.columns
 }
 
-/// Writes a trace, all but what is derived from the rest.
+/// Writes a trace, except data that is computed from the rest.
 pub(crate) fn put_trace<'t>(to: &mut Contents<'t>, trace: &'t Trace) {
     put_epoch(to, trace.epoch);
     to.optional(trace.slice_span.as_ref(), |to, span| {
@@ -64,7 +64,7 @@ pub(crate) fn put_trace<'t>(to: &mut Contents<'t>, trace: &'t Trace) {
     }
 }
 
-/// Reads what [`put_trace`] wrote.
+/// Reads a trace that [`put_trace`] wrote.
 pub(crate) fn take_trace(from: &mut ContentsReader<'_>) -> Result<TraceParts, CacheError> {
     let epoch = take_epoch(from)?;
     let slice_span = from.optional(|from| {

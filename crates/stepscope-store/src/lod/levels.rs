@@ -1,14 +1,14 @@
-//! Kept levels of detail: what makes a wide window of a large track cheap.
+//! Stored levels of detail, which make queries of a wide window of a large track cheap.
 //!
 //! A level holds the cells of a whole track for one bin width, a power of two in nanoseconds. The
-//! finest one is as wide as it takes to hold an eighth as many cells as there are slices; each
-//! further one is four times as wide. An answer whose bins are multiples of a level's is the very
-//! same whether it is gathered from slices or from cells, so levels change the time that it takes
-//! and nothing else: the wanted width is rounded to such a multiple, by an eighth at most.
+//! finest level is wide enough to hold an eighth as many cells as there are slices; each further
+//! one is four times as wide. If the bins of a query are multiples of a level's bins, the result is
+//! the same from slices and from cells, so levels only change the time that the query takes. For
+//! this, the requested width is rounded to such a multiple, by an eighth at most.
 //!
 //! Memory: 40 bytes a cell, so at most about 7 bytes a slice, for tracks of [`FEWEST`] slices or
-//! more. Built when a track is finished; saved in the cache image, so that a reopened trace draws
-//! its first picture without reading its slices.
+//! more. Levels are built when a track is finished and saved in the cache image, so that a reopened
+//! trace draws its first picture without reading its slices.
 
 use std::ops::Range;
 
@@ -21,19 +21,19 @@ use crate::columns::pages;
 use crate::columns::table::SliceTable;
 use crate::lod::merge_bins::{BinMerger, Cell, bin_end};
 
-/// Smaller tracks are gathered from slices always.
+/// Smaller tracks are always binned from slices.
 const FEWEST: usize = 1 << 13;
-/// A level this small needs none above it.
+/// A level with at most this many cells needs no coarser one.
 const SMALLEST: usize = 1 << 10;
 /// Slices per cell of the finest level.
 const SHRINK: usize = 8;
-/// Bins of an answer are at least this many times as wide as those of the level.
+/// Minimum ratio of a query's bin width to that of the level.
 const FINER: i64 = 4;
 /// 2^50 ns are 13 days.
 const WIDEST: u32 = 50;
 
 impl Level {
-    /// From the cells of each part of the track, row by row; frees the parts.
+    /// Concatenates the cells of each part of the track, row by row; frees the parts.
     fn new(width: Dur, parts: Vec<Vec<Vec<Cell>>>) -> Self {
         let rows = parts.iter().map(Vec::len).max().unwrap_or(0);
         let mut first = Vec::with_capacity(rows + 1);
@@ -90,7 +90,7 @@ impl Level {
         self.t0.len()
     }
 
-    /// Passes the cells that begin in the window on, row by row.
+    /// Merges the cells that begin in the window, row by row.
     pub(crate) fn merge_into_bins(&self, window: &Range<Time>, into: &mut BinMerger) {
         let (t0, t1) = (&*self.t0, &*self.t1);
         let (covered, longest) = (&*self.covered, &*self.longest);
@@ -131,10 +131,10 @@ fn position(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Slices of a part that a thread gathers.
+/// Number of slices that a thread merges at a time.
 const PART: usize = 1 << 17;
 
-/// Makes the levels of a sorted and nested track of `rows` rows.
+/// Builds the levels of a sorted and nested track of `rows` rows.
 pub(crate) fn build(table: &SliceTable, rows: u16) -> Vec<Level> {
     build_in_parts(&table.start, &table.dur, table.rows(), rows, PART)
 }
@@ -198,8 +198,8 @@ fn build_in_parts(
     }
 }
 
-/// The first slice from `from` on that begins a bin; before `until`, or there is none. The cells of
-/// what comes before and after do not touch.
+/// Finds the first slice in `from..until` that begins a bin. Cells before and after it are
+/// independent.
 fn first_of_bin(start: &[Time], width: Dur, from: usize, until: usize) -> Option<usize> {
     let before = *start.get(from.checked_sub(1)?)?;
     let bin_end = bin_end(before, width);
@@ -208,7 +208,8 @@ fn first_of_bin(start: &[Time], width: Dur, from: usize, until: usize) -> Option
     (at < until.min(start.len())).then_some(at)
 }
 
-/// The bin width at which cells are an eighth of slices, if they spread evenly over time.
+/// Returns the bin width at which there is one cell per eight slices if they spread evenly over
+/// time.
 fn first_width(start: &[Time], row_of: &[u16], rows: u16) -> Option<Dur> {
     let count = start.len();
     if count < FEWEST {
@@ -245,7 +246,7 @@ fn first_width(start: &[Time], row_of: &[u16], rows: u16) -> Option<Dur> {
         })
 }
 
-/// The level for bins of about this width, and the width to use instead.
+/// Chooses the level for bins of about this width, and the rounded width to use.
 pub(crate) fn choose(levels: &[Level], width: Dur) -> Option<(&Level, Dur)> {
     let level = levels
         .iter()

@@ -1,26 +1,26 @@
-//! Gathers slices into bins, row by row.
+//! Merges slices into bins, row by row.
 //!
-//! The same step makes levels of detail out of slices, coarser levels out of finer ones, and
-//! answers out of either: cells in start order go in, fewer cells in start order come out. A cell
-//! that stands for one slice at least as long as a bin passes unchanged; shorter ones are joined
-//! by the bin they begin in.
+//! The same step builds levels of detail from slices, coarser levels from finer ones, and query
+//! results from either. Its input is cells in start order, its output fewer cells in start order. A
+//! cell for one slice at least as long as a bin passes unchanged; shorter ones are merged by the
+//! bin in which they begin.
 
 use stepscope_model::{Dur, Time};
 
-/// One slice, or several short ones of one row that begin in one bin.
+/// One slice, or several short slices of one row that begin in one bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Begin of the first.
+    /// Start of the first slice.
     pub(crate) t0: Time,
     /// Latest end.
     pub(crate) t1: Time,
     /// Sum of their lengths.
     pub(crate) covered: Dur,
-    /// Length of the longest.
+    /// Length of the longest slice.
     pub(crate) longest: Dur,
-    /// The longest, the first of equals: position among the track's slices.
+    /// Position of the longest slice (the first of equals) among the track's slices.
     pub(crate) index: u32,
-    /// How many.
+    /// Number of slices.
     pub(crate) count: u32,
 }
 
@@ -36,7 +36,7 @@ impl Cell {
         }
     }
 
-    /// Covered share of `t0..t1` x 255.
+    /// Returns the covered share of `t0..t1` x 255.
     pub(crate) fn busy(&self) -> u8 {
         if self.count == 1 {
             255
@@ -46,7 +46,7 @@ impl Cell {
     }
 }
 
-/// `covered / whole` x 255, rounded, at least 1 if anything is covered.
+/// Returns `covered / whole` x 255, rounded, at least 1 if anything is covered.
 pub(crate) fn share(covered: i64, whole: i64) -> u8 {
     if whole <= 0 {
         return 255;
@@ -56,19 +56,20 @@ pub(crate) fn share(covered: i64, whole: i64) -> u8 {
     share.max(u8::from(covered > 0))
 }
 
-/// End of the bin of this width that holds `at`; bins begin at multiples of their width.
+/// Returns the end of the bin of this width that holds `at`. Bins begin at multiples of their
+/// width.
 pub(crate) fn bin_end(at: Time, width: Dur) -> Time {
     let width = width.ps().max(1);
     let within = at.ps().rem_euclid(width);
     Time::from_ps(at.ps().saturating_add(width - within))
 }
 
-/// Begin of the bin of this width that holds `at`.
+/// Returns the start of the bin of this width that holds `at`.
 pub(crate) fn bin_begin(at: Time, width: Dur) -> Time {
     at.saturating_sub(Dur::from_ps(at.ps().rem_euclid(width.ps().max(1))))
 }
 
-/// A row and the cell that it has begun.
+/// A row and its unfinished cell.
 struct Row {
     bin_end: Time,
     open: Cell,
@@ -84,7 +85,7 @@ const NO_CELL: Cell = Cell {
     count: 0,
 };
 
-/// See the module's text.
+/// Merges cells into bins; see the module documentation.
 pub(crate) struct BinMerger {
     width: Dur,
     rows: Vec<Row>,
@@ -103,7 +104,7 @@ impl BinMerger {
         }
     }
 
-    /// Takes the next slice of its row.
+    /// Adds the next slice of its row.
     #[inline]
     pub(crate) fn slice(&mut self, row: u16, index: usize, start: Time, dur: Dur) {
         let Some(row) = self.rows.get_mut(usize::from(row)) else {
@@ -123,7 +124,7 @@ impl BinMerger {
         }
     }
 
-    /// Takes the next cell of its row, one slice or several.
+    /// Adds the next cell of its row, which stands for one slice or several.
     #[inline]
     pub(crate) fn cell(&mut self, row: usize, cell: Cell) {
         let Some(row) = self.rows.get_mut(row) else {
@@ -156,7 +157,7 @@ impl BinMerger {
 }
 
 impl Row {
-    /// Begins a cell; one that is a bin long stays alone.
+    /// Starts a new cell. A cell at least as long as a bin is not merged.
     fn begin(&mut self, cell: Cell, width: Dur) {
         self.close();
         if cell.count == 1 && cell.longest >= width {

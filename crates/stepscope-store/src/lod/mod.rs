@@ -1,15 +1,15 @@
-//! Levels of detail: any window of a track at any zoom, with nothing missed.
+//! Levels of detail: any window of a track at any zoom, with no event omitted.
 //!
 //! See `docs/reference/levels-of-detail.md` for the rules as users of the HTTP interface see them.
 //!
-//! A bin is a stretch of time about as wide as two pixels, beginning at a multiple of its width,
-//! so that panning does not move bins under the events. Per row, events shorter than a bin are
-//! gathered by the bin they begin in; a lone one is given exactly, several become one item.
-//! Events at least as long as a bin are given exactly, always.
+//! A bin is a time range about as wide as two pixels that begins at a multiple of its width, so
+//! that panning does not move bins relative to events. Events shorter than a bin are merged per row
+//! by the bin in which they begin; a single one is returned exactly, several become one item.
+//! Events at least as long as a bin are always returned exactly.
 //!
-//! Cost: one pass over the slices that begin in the window, about 6 ns each, or over the cells of
-//! a kept level (`levels`) where there are so many slices that one serves; plus a search for the
-//! slices that began before the window and are still open.
+//! Cost: one pass over the slices that begin in the window, about 6 ns each, or over the cells of a
+//! stored level (`levels`) if there are many slices; plus a search for the slices that began before
+//! the window and are still open.
 
 pub(crate) mod levels;
 pub(crate) mod merge_bins;
@@ -24,18 +24,18 @@ use crate::read::event::EventId;
 use crate::read::kinds;
 use crate::read::trace::{Categories, Trace};
 
-/// Answer of [`Trace::items`]: columns of equal length, sorted by (row, start).
+/// Result of [`Trace::items`]: columns of equal length, sorted by (row, start).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Items {
-    /// Begin of the event, or of the first one merged.
+    /// Start of the event, or of the first merged event.
     pub t0: Vec<Time>,
-    /// End of the event, or of the last of those merged.
+    /// End of the event, or the last end of the merged events.
     pub t1: Vec<Time>,
-    /// The event itself (count 1), or the longest of those merged (the first of equals).
+    /// The event itself (count 1), or the longest merged event (the first of equals).
     pub id: Vec<EventId>,
     /// Name of the event in `id`.
     pub name: Vec<NameId>,
-    /// How many events the item stands for.
+    /// Number of events that the item stands for.
     pub count: Vec<u32>,
     /// Display row on the track.
     pub row: Vec<u16>,
@@ -46,12 +46,12 @@ pub struct Items {
 }
 
 impl Items {
-    /// Number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.t0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.t0.is_empty()
     }
@@ -70,7 +70,7 @@ impl Items {
     }
 }
 
-/// Answer of [`Trace::counter_bins`]: columns of equal length, one entry per bin that holds
+/// Result of [`Trace::counter_bins`]: columns of equal length, one entry per bin that holds
 /// samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterBins {
@@ -84,7 +84,7 @@ pub struct CounterBins {
     pub last: Vec<f64>,
 }
 
-/// Width of about `bins` bins in the window, at least 1 ps.
+/// Returns the bin width for about `bins` bins in the window, at least 1 ps.
 fn bin_width(window: &Range<Time>, bins: u32) -> Dur {
     let length = window.end.since(window.start).ps().max(0);
     let bins = i64::from(bins.max(1));
@@ -93,14 +93,13 @@ fn bin_width(window: &Range<Time>, bins: u32) -> Dur {
 }
 
 impl Trace {
-    /// The track's slices in the window: at most about `bins` merged items per row, plus one for
-    /// every slice that lasts a bin or longer (of which there are at most `bins` per row).
+    /// Returns the track's slices in the window: at most about `bins` merged items per row, plus
+    /// one for every slice that lasts a bin or longer (at most `bins` per row).
     ///
-    /// A bin is the window's length divided by `bins`; on large tracks rounded, by an eighth at
-    /// most, to a multiple of a kept level's bins. Slices that began before the window and
-    /// reach into it are given, with their true times. The sum of `count` over a row is the
-    /// number of its slices that intersect the window (for a slice without length: that lie in
-    /// it).
+    /// A bin is the window's length divided by `bins`. On large tracks it is rounded, by an eighth
+    /// at most, to a multiple of a stored level's bins. Slices that began before the window and
+    /// reach into it are included with their exact times. The sum of `count` over a row is the
+    /// number of its slices that intersect the window (zero-length slices: that lie in it).
     pub fn items(&self, track: TrackId, window: Range<Time>, bins: u32) -> Items {
         let Some(table) = self.table(track).map(|table| &table.slices) else {
             return Items::default();
@@ -114,8 +113,8 @@ impl Trace {
         self.resolve(track, rows, slices.first_id, slices.name, slices.category)
     }
 
-    /// The track's instants in the window, as items of row 0 in which `t0 == t1` unless several
-    /// were merged.
+    /// Returns the track's instants in the window, as items of row 0. `t0 == t1` unless several
+    /// instants were merged.
     pub fn instant_items(&self, track: TrackId, window: Range<Time>, bins: u32) -> Items {
         let instants = self.instants(track);
         let width = bin_width(&window, bins);
@@ -175,9 +174,9 @@ impl Trace {
         items
     }
 
-    /// The collapsed row: share of each bin, x 255, that the union of these tracks' slices covers.
-    /// Bins divide the window evenly, beginning at its start; the answer has `bins` entries. A bin
-    /// in which anything lies is at least 1.
+    /// Computes the collapsed row: the share of each bin, x 255, that the union of these tracks'
+    /// slices covers. Bins divide the window evenly, beginning at its start; the result has `bins`
+    /// entries. A bin that holds any event is at least 1.
     pub fn busy_strip(&self, tracks: &[TrackId], window: Range<Time>, bins: u32) -> Vec<u8> {
         let count = bins as usize;
         let length = window.end.since(window.start).ps();
@@ -201,9 +200,8 @@ impl Trace {
         strip.shares()
     }
 
-    /// The counter's samples in the window, binned as [`Trace::items`] bins. The last sample before
-    /// the window comes first, as an entry of its own, since its value still holds when the window
-    /// begins.
+    /// Returns the counter's samples in the window, binned as in [`Trace::items`]. The last sample
+    /// before the window is the first entry, since its value still applies when the window begins.
     pub fn counter_bins(&self, track: TrackId, window: Range<Time>, bins: u32) -> CounterBins {
         let samples = self.samples(track);
         let width = bin_width(&window, bins);
@@ -241,7 +239,7 @@ impl Trace {
         answer
     }
 
-    /// Union of the track's slices within the window.
+    /// Returns the length of the union of the track's slices within the window.
     pub fn busy(&self, track: TrackId, window: Range<Time>) -> Dur {
         let Some(table) = self.table(track).map(|table| &table.slices) else {
             return Dur::ZERO;
@@ -253,8 +251,8 @@ impl Trace {
         Dur::from_ps(busy)
     }
 
-    /// Calls `visit` with each stretch of the window that the track's slices cover, in order;
-    /// stretches neither touch nor overlap.
+    /// Calls `visit` with each range of the window that the track's slices cover, in order; ranges
+    /// neither touch nor overlap.
     pub fn busy_stretches(
         &self,
         track: TrackId,
@@ -267,7 +265,7 @@ impl Trace {
     }
 }
 
-/// Gathers the slices of the window by row.
+/// Merges the slices of the window by row.
 fn merge_into_bins(
     table: &SliceTable,
     window: &Range<Time>,
@@ -282,7 +280,7 @@ fn merge_into_bins(
         .open_at(window.start, slices.begun(window.start), &mut |index| {
             slices.merge_into_bins(index..index + 1, &mut bins);
         });
-    // Whole bins of the level that lie within the window; the edges are gathered from slices.
+    // Whole bins of the level within the window; the edges are merged from slices.
     let inner = level.and_then(|(level, _)| {
         let begin = bin_end(window.start.saturating_sub(Dur::from_ps(1)), level.width);
         let end = bin_begin(window.end, level.width);
@@ -301,7 +299,7 @@ fn merge_into_bins(
     bins.finish()
 }
 
-/// Columns that gathering reads.
+/// Columns that binning reads.
 struct RowedSlices<'t> {
     start: &'t [Time],
     dur: &'t [Dur],
@@ -317,7 +315,7 @@ impl<'t> RowedSlices<'t> {
         }
     }
 
-    /// Number of slices that begin before `at`.
+    /// Returns the number of slices that begin before `at`.
     fn begun(&self, at: Time) -> usize {
         self.start.partition_point(|start| *start < at)
     }
@@ -336,7 +334,7 @@ impl<'t> RowedSlices<'t> {
     }
 }
 
-/// Calls `visit` with the stretches of the window that the slices cover.
+/// Calls `visit` with the ranges of the window that the slices cover.
 fn union(table: &SliceTable, window: &Range<Time>, visit: &mut dyn FnMut(Time, Time)) {
     if window.end <= window.start {
         return;
@@ -370,9 +368,9 @@ fn union(table: &SliceTable, window: &Range<Time>, visit: &mut dyn FnMut(Time, T
     }
 }
 
-/// Unites stretches of several tracks and adds them to the strip.
+/// Merges covered ranges of several tracks and adds them to the strip.
 fn add_union(mut stretches: Vec<(Time, Time)>, strip: &mut Strip) {
-    // Runs of sorted stretches, one per track: a merge sort takes them as they are.
+    // The ranges are concatenated sorted runs, one per track, which a stable sort merges.
     stretches.sort();
     let mut current: Option<(Time, Time)> = None;
     for (begin, end) in stretches {
@@ -406,7 +404,7 @@ impl Strip {
         }
     }
 
-    /// Begin of a bin, from the window's start.
+    /// Returns the start of a bin, relative to the window's start.
     fn edge(&self, bin: usize) -> i64 {
         let edge = i128::from(self.length) * bin as i128 / self.covered.len().max(1) as i128;
         i64::try_from(edge).unwrap_or(self.length)

@@ -10,7 +10,7 @@ use stepscope_model::{
 #[repr(transparent)]
 pub struct EventId(pub u32);
 
-/// One event, whole.
+/// All data of one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
     /// Its id.
@@ -21,13 +21,13 @@ pub struct Event {
     pub index: usize,
     /// Whether it is an instant.
     pub instant: bool,
-    /// When it began.
+    /// Start time.
     pub start: Time,
-    /// How long it took; zero for an instant.
+    /// Duration; zero for an instant.
     pub dur: Dur,
-    /// `dur` less what its direct children cover.
+    /// `dur` minus the time that its direct children cover.
     pub self_time: Dur,
-    /// What it is called.
+    /// Name.
     pub name: NameId,
     /// The file's own category.
     pub category: NameId,
@@ -37,31 +37,31 @@ pub struct Event {
     pub row: u16,
     /// The enclosing slice.
     pub parent: Option<EventId>,
-    /// What it is about.
+    /// Kind, computed from name and category.
     pub kind: SliceKind,
     /// See [`SliceFlags`].
     pub flags: SliceFlags,
-    /// Set on step markers only.
+    /// Step number; step markers only.
     pub step: Option<StepNumber>,
-    /// Where its arguments are; [`Trace::args`](crate::Trace::args) reads them.
+    /// Reference to its arguments; [`Trace::args`](crate::Trace::args) reads them.
     pub args: ArgRef,
 }
 
 /// One directed link between two slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEdge {
-    /// Where it leaves.
+    /// The event at which the link starts.
     pub from: EventId,
-    /// Where it arrives.
+    /// The event at which the link ends.
     pub to: EventId,
-    /// The flow that it is a part of.
+    /// Key of the flow that contains the link.
     pub key: FlowKey,
 }
 
 /// One step marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepMark {
-    /// The step's number, as the program counts.
+    /// The step's number, as the program counts it.
     pub number: StepNumber,
     /// The slice that marks it.
     pub event: EventId,

@@ -1,4 +1,4 @@
-//! What is known of a run besides its events: files, facts, modules, diagnostics.
+//! Metadata of a run: files, facts, modules, diagnostics.
 
 use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch, Profile};
 
@@ -9,42 +9,42 @@ pub struct FileSpec {
     pub path: String,
     /// Code of the file's format, e.g. `xplane`.
     pub format: String,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Host name, from the file's name or its content. Prefixed to track keys when a run has
-    /// several files.
+    /// Host name, from the file's name or its content. It becomes a prefix of track keys when a run
+    /// has several files.
     pub host: String,
     /// Global rank of the process that wrote the file.
     pub rank: Option<u32>,
 }
 
-/// What is known of one file after building.
+/// Metadata of one file after building.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileFacts {
-    /// As given to the builder.
+    /// The description given to the builder.
     pub spec: FileSpec,
-    /// As the reader gave it.
+    /// The epoch that the reader emitted.
     pub epoch: Epoch,
-    /// This file's own `Time::ZERO` on the run's clock: what was added to all of its times.
+    /// This file's own `Time::ZERO` on the run's clock: the offset added to all of its times.
     pub shift: Dur,
     /// Facts in the order of their first mention.
     pub facts: Vec<(String, FactValue)>,
     /// Compiled programs.
     pub modules: Vec<(String, Option<u64>)>,
-    /// Profiles without a timeline, in the file's order.
+    /// Statistics without a timeline, in the file's order.
     pub profiles: Vec<Profile>,
-    /// Slices as the file holds them: neither async nor derived.
+    /// Slices that the file holds: neither async nor derived.
     pub slices: u64,
     /// Slices of async tracks that are not derived.
     pub async_slices: u64,
     /// Slices that a tool computed.
     pub derived_slices: u64,
-    /// How many [`ArgSource`](stepscope_model::ArgSource)s its reader registered.
+    /// Number of [`ArgSource`](stepscope_model::ArgSource)s that its reader registered.
     pub sources: u16,
 }
 
 impl FileFacts {
-    /// The value of a fact.
+    /// Returns the value of a fact.
     pub fn fact(&self, key: &str) -> Option<&FactValue> {
         self.facts
             .iter()
@@ -58,13 +58,13 @@ impl FileFacts {
 pub enum FactValue {
     /// A whole number.
     Int(i64),
-    /// A whole number past `i64::MAX`.
+    /// A whole number above `i64::MAX`.
     Uint(u64),
     /// A number with a fraction.
     Double(f64),
     /// True or false.
     Bool(bool),
-    /// Text; JSON text and bytes are kept as text too.
+    /// Text; JSON text and bytes are stored as text too.
     Text(String),
 }
 
@@ -105,12 +105,12 @@ impl std::fmt::Display for FactValue {
     }
 }
 
-/// How often something was diagnosed.
+/// A diagnostic and its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosticCount {
-    /// What.
+    /// The diagnostic.
     pub what: Diagnostic,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
     /// The first few distinct details.
     pub details: Vec<String>,

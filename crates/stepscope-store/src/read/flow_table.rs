@@ -1,6 +1,6 @@
-//! The links and flow ends of a trace, and those of one slice.
+//! The links and flow ends of a trace, and queries for those of one slice.
 //!
-//! 16 bytes a link and 9 an end in memory. A slice's links are found by binary search.
+//! Memory: 16 bytes a link and 9 an end. A binary search finds a slice's links.
 
 use stepscope_model::{FlowKey, NameId, Time, TrackId};
 
@@ -19,11 +19,11 @@ pub(crate) struct FlowTable {
     pub(crate) key: Column<u32>,
     /// Positions of links in order of (to, time of departure, from).
     pub(crate) by_to: Column<u32>,
-    /// Ends that lie at the beginning of a slice, in order of slices.
+    /// Ends at the start of a slice, in order of slices.
     pub(crate) end_slice: Column<u32>,
     pub(crate) end_key: Column<u32>,
     pub(crate) end_direction: Column<u8>,
-    /// All others: ends that belong to no slice, or lie at a time of their own.
+    /// All other ends: those without a slice, or with a time that differs from the slice's start.
     pub(crate) loose_track: Column<u32>,
     pub(crate) loose_at: Column<Time>,
     pub(crate) loose_key: Column<u32>,
@@ -50,7 +50,7 @@ impl FlowTable {
         })
     }
 
-    /// Links that leave the slice, in order of arrival.
+    /// Returns the links that leave the slice, in order of arrival.
     pub(crate) fn leaving(&self, slice: EventId) -> Vec<FlowEdge> {
         let first = self.from.partition_point(|from| *from < slice.0);
         self.from[first..]
@@ -61,8 +61,9 @@ impl FlowTable {
             .collect()
     }
 
-    /// Where the links that arrive at the slice come from, in order of departure. Allocates nothing.
-    /// `near` is where the last such search ended: one for a slice not far behind looks at few links.
+    /// Returns the sources of the links that arrive at the slice, in order of departure. Allocates
+    /// nothing. `near` is the position at which the previous search ended, which shortens a search
+    /// for a slice shortly after it.
     pub(crate) fn sources(
         &self,
         slice: EventId,
@@ -78,7 +79,7 @@ impl FlowTable {
             .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
     }
 
-    /// Links that arrive at the slice, in order of departure.
+    /// Returns the links that arrive at the slice, in order of departure.
     pub(crate) fn arriving(&self, slice: EventId) -> Vec<FlowEdge> {
         let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
         let first = self.by_to.partition_point(|link| to(link) < slice.0);
@@ -89,7 +90,7 @@ impl FlowTable {
             .collect()
     }
 
-    /// Ends at the slice's beginning: positions in the `end_` columns.
+    /// Returns the ends at the slice's start: positions in the `end_` columns.
     pub(crate) fn ends_of(&self, slice: EventId) -> std::ops::Range<usize> {
         let first = self.end_slice.partition_point(|end| *end < slice.0);
         let count = self.end_slice[first..]
@@ -99,7 +100,7 @@ impl FlowTable {
         first..first + count
     }
 
-    /// Other ends on the track: positions in the `loose_` columns.
+    /// Returns the other ends on the track: positions in the `loose_` columns.
     pub(crate) fn loose_of(&self, track: TrackId) -> std::ops::Range<usize> {
         let first = self.loose_track.partition_point(|on| *on < track.0);
         let end = self.loose_track.partition_point(|on| *on <= track.0);

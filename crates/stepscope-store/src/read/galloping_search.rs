@@ -1,11 +1,11 @@
-//! Searches that begin near where the last one ended.
+//! Galloping search from the previous position.
 
-/// The first of `count` sorted things that is not before what is looked for, or `count`. `near` is where
-/// it may be: the search looks at as many things as the logarithm of the distance.
+/// Returns the first of `count` sorted items for which `is_before` is false, or `count`. `near` is
+/// a guess of the result: the number of calls is logarithmic in the distance to it.
 #[inline]
 pub fn galloping_search(count: usize, near: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let near = near.min(count);
-    // Borders of the answer.
+    // Bounds of the result.
     let (mut from, mut to) = (near, near);
     let mut step = 1;
     while to < count && is_before(to) {

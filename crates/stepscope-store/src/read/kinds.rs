@@ -1,8 +1,8 @@
-//! Remembers the kind of each (name, category, kind of track).
+//! Caches the kind of each (name, category, kind of track).
 //!
-//! A page of bytes per pair of category and kind of track, one byte per name, made when the pair
-//! is first asked for and filled name by name. No lock: a byte that two threads compute at once
-//! gets the same value from both.
+//! Each pair of category and kind of track has a page with one byte per name. The page is allocated
+//! on the first request for the pair and filled name by name. It needs no lock: two threads that
+//! compute a byte at the same time store the same value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,10 +11,10 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{NameId, SliceKind, TrackKind};
 
-/// Pairs that are remembered; a file with more categories than this is read afresh each time.
+/// Maximum number of cached pairs; for further categories the kind is computed each time.
 const MAX_PAGES: usize = 256;
 
-/// One byte per name: 0 unknown, else the kind's number plus one.
+/// One byte per name: 0 for unknown, otherwise the kind's number plus one.
 type Page = OnceLock<Box<[AtomicU8]>>;
 
 pub(crate) struct KindMemo {
@@ -23,7 +23,7 @@ pub(crate) struct KindMemo {
 }
 
 impl KindMemo {
-    /// For the pairs that occur in a trace with this many names.
+    /// Creates a cache for the pairs that occur in a trace with this many names.
     pub(crate) fn new(names: usize, pairs: impl Iterator<Item = (NameId, TrackKind)>) -> Self {
         let mut pages = HashMap::default();
         for pair in pairs {
@@ -35,7 +35,7 @@ impl KindMemo {
         Self { names, pages }
     }
 
-    /// What this pair of category and track knows; ask it for many names at once.
+    /// Returns the page of this category and kind of track; get it once for many names.
     pub(crate) fn page(&self, category: NameId, track: TrackKind) -> &[AtomicU8] {
         self.pages.get(&(category, track)).map_or(&[], |page| {
             page.get_or_init(|| (0..self.names).map(|_| AtomicU8::new(0)).collect())
@@ -50,7 +50,7 @@ impl KindMemo {
     }
 }
 
-/// Looks a name up in its page, or reads its kind with `read` and remembers it.
+/// Looks a name up in its page, or computes its kind with `read` and stores it.
 pub(crate) fn look_up(
     page: &[AtomicU8],
     name: NameId,

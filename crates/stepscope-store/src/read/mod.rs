@@ -1,5 +1,6 @@
-//! What a finished trace answers: `event` (single events), `trace` (tracks and their columns),
-//! `query` (ranges), `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and `validate`.
+//! Queries of a finished trace: `event` (single events), `trace` (tracks and their columns),
+//! `query` (ranges), `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and
+//! `validate`.
 
 pub(crate) mod event;
 pub(crate) mod facts;

@@ -15,27 +15,27 @@ use crate::read::galloping_search::galloping_search;
 use crate::read::kinds;
 use crate::read::trace::{Categories, Instants, Samples, Slices, Trace, Track};
 
-/// Slices of a track that were moved to rows of their own, since they overlap others without nesting.
+/// Slices of a track that were moved to overflow rows, since they overlap others without nesting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlapping {
-    /// Index of each, and the latest end of those until there.
+    /// Index of each, and the latest end of the moved slices up to it.
     moved: Vec<(u32, Time)>,
 }
 
-/// Index of the slice that holds this one.
+/// Returns the index of the enclosing slice.
 #[inline]
 fn above(slices: &Slices<'_>, index: usize) -> Option<usize> {
     let parent = *slices.parent.get(index)?;
     (parent != TOP).then_some(parent as usize)
 }
 
-/// Of the slices that have begun, those that end at a moment or later, the one that began last first.
+/// Iterator over the slices that have begun and end at a given time or later, latest start first.
 struct Around<'a> {
     slices: Slices<'a>,
     at: Time,
-    /// The next one that was not moved.
+    /// The next slice that was not moved.
     next: Option<usize>,
-    /// The next ones that were, the last first.
+    /// The remaining moved slices; the last one is the next.
     moved: &'a [(u32, Time)],
 }
 
@@ -48,7 +48,7 @@ impl<'a> Around<'a> {
                 .partition_point(|(index, _)| (*index as usize) < begun);
             &others.moved[..left]
         });
-        // The last that was not moved.
+        // The last slice that was not moved.
         let mut next = begun.checked_sub(1);
         for (index, _) in moved.iter().rev() {
             if next != Some(*index as usize) {
@@ -102,45 +102,45 @@ impl Iterator for Around<'_> {
 
 /// The run as a whole.
 impl Trace {
-    /// Files in the order in which they were added.
+    /// Returns the files in the order in which they were added.
     pub fn files(&self) -> &[FileFacts] {
         &self.files
     }
 
-    /// Clock of the run: the origin of the file that begins first, and the Unix time of
+    /// Returns the clock of the run: the origin of the file that begins first, and the Unix time of
     /// [`Time::ZERO`].
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// First begin and last end of the slices that files hold (neither async nor derived); `None`
-    /// when there are none.
+    /// Returns the first start and last end of the slices that files hold (neither async nor
+    /// derived), or `None` if there are none.
     pub fn slice_span(&self) -> Option<Range<Time>> {
         self.slice_span.clone()
     }
 
-    /// First and last time of everything. Empty for an empty trace.
+    /// Returns the first and last time of all events; empty for an empty trace.
     pub fn span(&self) -> Range<Time> {
         self.span.clone()
     }
 
-    /// The [`span`](Self::span) without a few events whose times are damaged and lie far from all
-    /// others: what the recording lasted, and what a first look should show.
+    /// Returns the [`span`](Self::span) without a few events whose times are damaged and far from
+    /// all others: the duration of the recording, and the range to show first.
     pub fn core_span(&self) -> Range<Time> {
         self.core.clone()
     }
 
-    /// The text of a name; empty if there is no such name.
+    /// Returns the text of a name, or an empty string for an unknown id.
     pub fn name(&self, id: NameId) -> &str {
         self.names.get(id.index())
     }
 
-    /// Number of distinct names. Categories and arguments' texts may be among them.
+    /// Returns the number of distinct names, which may include categories and texts of arguments.
     pub fn name_count(&self) -> usize {
         self.names.len()
     }
 
-    /// Ids of all names for which `matches` is true. Each distinct name is asked once.
+    /// Returns the ids of all names for which `matches` is true. Calls it once per distinct name.
     pub fn find_names(&self, matches: &mut dyn FnMut(&str) -> bool) -> Vec<NameId> {
         (0..self.names.len())
             .filter(|index| matches(self.names.get(*index)))
@@ -148,33 +148,34 @@ impl Trace {
             .collect()
     }
 
-    /// Step markers in time order.
+    /// Returns the step markers in time order.
     pub fn step_marks(&self) -> &[StepMark] {
         &self.steps
     }
 
-    /// What the user should know.
+    /// Returns the diagnostics to show to the user.
     pub fn diagnostics(&self) -> &[DiagnosticCount] {
         &self.diagnostics
     }
 
-    /// Slices by category, over all files, in the order of the categories' ids: those that files
-    /// hold, neither async nor derived.
+    /// Counts slices by category over all files, in the order of the categories' ids. Async and
+    /// derived slices are excluded.
     pub fn by_category(&self) -> Vec<(NameId, u64)> {
         self.by_category.clone()
     }
 
-    /// All slices, async and derived ones included.
+    /// Returns the number of slices, async and derived ones included.
     pub fn slice_count(&self) -> u64 {
         u64::from(self.first_slice.last().copied().unwrap_or(0))
     }
 
-    /// All slices and instants: ids are below this.
+    /// Returns the number of slices and instants; every id is below it.
     pub fn event_count(&self) -> u32 {
         self.first_instant.last().copied().unwrap_or(0)
     }
 
-    /// Bytes held in memory by columns, names and links. Views of a cache image cost none.
+    /// Returns the memory used by columns, names and links in bytes, without views of a cache
+    /// image.
     pub fn heap_bytes(&self) -> usize {
         let tables: usize = self.tables.iter().map(TrackTable::heap_bytes).sum();
         let texts: usize = self
@@ -196,12 +197,12 @@ impl Trace {
 
 /// Tracks and their columns.
 impl Trace {
-    /// All tracks: groups before their members, siblings in display order.
+    /// Returns all tracks: groups before their members, siblings in display order.
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
     }
 
-    /// The track with this key.
+    /// Returns the track with this key.
     pub fn track_by_key(&self, key: &str) -> Option<TrackId> {
         let key_of = |id: &u32| {
             self.tracks
@@ -217,7 +218,7 @@ impl Trace {
         self.tables.get(track.index())
     }
 
-    /// Slices of a track; none for a track that does not exist.
+    /// Returns the slices of a track; none for an unknown track.
     pub fn slices(&self, track: TrackId) -> Slices<'_> {
         let first = self.first_slice.get(track.index()).copied();
         let Some(slices) = self.table(track).map(|table| &table.slices) else {
@@ -242,7 +243,7 @@ impl Trace {
         }
     }
 
-    /// Instants of a track.
+    /// Returns the instants of a track.
     pub fn instants(&self, track: TrackId) -> Instants<'_> {
         let first = self.first_instant.get(track.index()).copied();
         match self.table(track).and_then(|table| table.instants.as_ref()) {
@@ -261,7 +262,7 @@ impl Trace {
         }
     }
 
-    /// Samples of a counter.
+    /// Returns the samples of a counter.
     pub fn samples(&self, track: TrackId) -> Samples<'_> {
         match self.table(track).and_then(|table| table.samples.as_ref()) {
             Some(samples) => Samples {
@@ -275,15 +276,15 @@ impl Trace {
         }
     }
 
-    /// Display row of each slice of the track; `None` means that it equals the depth.
+    /// Returns the display row of each slice of the track; `None` if every row equals the depth.
     pub fn rows(&self, track: TrackId) -> Option<&[u16]> {
         self.table(track)
             .map(|table| &*table.slices.row)
             .filter(|rows| !rows.is_empty())
     }
 
-    /// Self time of each slice of the track: its length less what its direct children cover of
-    /// it. One pass over the columns.
+    /// Computes the self time of each slice of the track: its length minus the time that its direct
+    /// children cover. One pass over the columns.
     pub fn self_times(&self, track: TrackId) -> Vec<Dur> {
         let slices = self.slices(track);
         let mut self_times = slices.dur.to_vec();
@@ -300,9 +301,9 @@ impl Trace {
         self_times
     }
 
-    /// Indexes of slices that may intersect the window, in start order. Every slice that does lies
-    /// within the range; callers still test the ends, since long slices that began earlier widen
-    /// it to the left.
+    /// Returns the indexes of slices that may intersect the window, in start order. The range
+    /// contains every slice that does. Callers must still check the ends, since long slices that
+    /// began earlier extend the range to the left.
     pub fn candidates(&self, track: TrackId, window: Range<Time>) -> Range<usize> {
         let Some(table) = self.table(track).map(|table| &table.slices) else {
             return 0..0;
@@ -313,7 +314,8 @@ impl Trace {
         first.min(begin).min(end)..end
     }
 
-    /// What overlaps on a track; `None` where everything nests. One pass over a column.
+    /// Returns the overlapping slices of a track; `None` if all slices nest. One pass over a
+    /// column.
     pub fn overlapping(&self, track: TrackId) -> Option<Overlapping> {
         let facts = self.tracks.get(track.index())?;
         let rows = self.rows(track).filter(|_| facts.overflow_rows > 0)?;
@@ -330,9 +332,10 @@ impl Trace {
         })
     }
 
-    /// Indexes of the slices of a track that began at a moment or before and end at it or later, the one that
-    /// began last first: what is open there, innermost first. `others` is what
-    /// [`overlapping`](Self::overlapping) says of the track: the chain of parents alone leaves it out.
+    /// Returns the indexes of the slices of a track that began at or before a time and end at or
+    /// after it, latest start first: the open slices, innermost first. `others` is the result of
+    /// [`overlapping`](Self::overlapping) for the track: the chain of parents does not contain
+    /// those slices.
     #[inline]
     pub fn around<'a>(
         &'a self,
@@ -345,8 +348,8 @@ impl Trace {
         Around::new(slices, begun, at, others)
     }
 
-    /// The same for those who ask for many moments: `near` (0 at first) remembers where the last search
-    /// on the track ended, which shortens the next.
+    /// Returns the same as [`around`](Self::around), for queries at many times: `near` (initially
+    /// 0) stores where the last search on the track ended, which shortens the next one.
     #[inline]
     pub fn around_near<'a>(
         &'a self,
@@ -361,7 +364,7 @@ impl Trace {
         Around::new(slices, begun, at, others)
     }
 
-    /// Kind of all slices with this name and category on this track; remembered.
+    /// Returns the kind of all slices with this name and category on this track; cached.
     pub fn kind(&self, track: TrackId, name: NameId, category: NameId) -> SliceKind {
         let Some(track) = self.tracks.get(track.index()) else {
             return SliceKind::Other;
@@ -375,7 +378,7 @@ impl Trace {
 
 /// Single events.
 impl Trace {
-    /// The track of an event, its index there, and whether it is an instant.
+    /// Returns the track of an event, its index there, and whether it is an instant.
     fn locate(&self, id: EventId) -> Option<(TrackId, usize, bool)> {
         let slices = self.first_slice.last().copied().unwrap_or(0);
         let (first_ids, instant) = if id.0 < slices {
@@ -383,7 +386,7 @@ impl Trace {
         } else {
             (&self.first_instant, true)
         };
-        // Of tracks that begin with the same id, the last one holds it.
+        // Of several tracks with the same first id, only the last one has events.
         let track = first_ids
             .partition_point(|first| *first <= id.0)
             .checked_sub(1)?;
@@ -394,26 +397,26 @@ impl Trace {
         Some((TrackId(u32::try_from(track).ok()?), index, instant))
     }
 
-    /// The track of an event; `None` if there is no such event.
+    /// Returns the track of an event, or `None` for an unknown id.
     pub fn track_of(&self, id: EventId) -> Option<TrackId> {
         self.locate(id).map(|(track, ..)| track)
     }
 
-    /// The track of a slice and its index there; `None` if there is no such slice. Costs a search
-    /// among the tracks, where [`Trace::event`] also walks over what lies in the slice.
+    /// Returns the track of a slice and its index there, or `None` for an unknown id. Costs a
+    /// search among the tracks, while [`Trace::event`] also visits the slices inside.
     pub fn place_of_slice(&self, id: EventId) -> Option<(TrackId, usize)> {
         let (track, index, instant) = self.locate(id)?;
         (!instant).then_some((track, index))
     }
 
-    /// Flags of the slice with this index on its track; none out of range.
+    /// Returns the flags of the slice with this index on its track; none if out of range.
     pub fn slice_flags(&self, track: TrackId, index: usize) -> SliceFlags {
         let flags = self.table(track).map(|table| table.slices.flags.get(index));
         flags.map_or(SliceFlags::NONE, SliceFlags)
     }
 
-    /// Everything about one event; `None` if there is no such event. Its self time costs a walk over
-    /// all that begins while it is open.
+    /// Returns all data of one event, or `None` for an unknown id. Its self time costs a pass over
+    /// all slices that begin while it is open.
     pub fn event(&self, id: EventId) -> Option<Event> {
         let (track, index, instant) = self.locate(id)?;
         if instant {
@@ -467,7 +470,7 @@ impl Trace {
         })
     }
 
-    /// Sources are numbered per file while emitting, and through all files afterwards.
+    /// Converts a source number: per file while emitting, across all files in the finished trace.
     pub(crate) fn arg_ref(&self, track: TrackId, bits: u64) -> ArgRef {
         let Some((source, token)) = ArgRef::from_bits(bits).get() else {
             return ArgRef::NONE;
@@ -477,8 +480,7 @@ impl Trace {
         ArgRef::new(SourceId(first.saturating_add(source.0)), token)
     }
 
-    /// Calls `visit` for each argument of the event, in the file's order. An event without
-    /// arguments visits nothing.
+    /// Calls `visit` for each argument of the event, in the file's order.
     pub fn args(
         &self,
         id: EventId,
@@ -491,8 +493,8 @@ impl Trace {
         }
     }
 
-    /// The same for arguments of these names only, for those who ask of many events: the others are
-    /// not decoded, which is several times faster.
+    /// Calls `visit` for arguments with these names only. The others are not decoded, which is
+    /// several times faster when many events are queried.
     pub fn args_of(
         &self,
         id: EventId,
@@ -503,7 +505,7 @@ impl Trace {
         self.visit_some(track, bits, keys, visit)
     }
 
-    /// The same for the slice with this index on a track, which need not be looked for.
+    /// Calls `visit` for arguments of the slice with this index on a track, without a search by id.
     pub fn args_of_slice(
         &self,
         track: TrackId,
@@ -517,7 +519,7 @@ impl Trace {
         self.visit_some(track, bits, keys, visit)
     }
 
-    /// The same for the instant with this index on a track.
+    /// Calls `visit` for arguments of the instant with this index on a track.
     pub fn args_of_instant(
         &self,
         track: TrackId,
@@ -543,7 +545,7 @@ impl Trace {
         }
     }
 
-    /// An event's track, and what its column of arguments says.
+    /// Returns an event's track and its value in the arguments column.
     fn arg_bits(&self, id: EventId) -> Result<(TrackId, u64), ArgError> {
         let Some((track, index, instant)) = self.locate(id) else {
             return Err(ArgError::BadToken);
@@ -561,7 +563,7 @@ impl Trace {
         Ok((track, bits))
     }
 
-    /// Where these arguments are fetched, and by which token; `None` where there are none.
+    /// Returns the source of these arguments and their token, or `None` if there are no arguments.
     fn args_by(
         &self,
         track: TrackId,
@@ -574,8 +576,8 @@ impl Trace {
         Ok(Some((source.ok_or(ArgError::BadToken)?.as_ref(), token)))
     }
 
-    /// Calls `visit` for each instruction of the compiled programs that a file carries; the file is
-    /// an index into [`Trace::files`]. Nothing for a file without programs.
+    /// Calls `visit` for each instruction of the compiled programs in a file; `file` is an index
+    /// into [`Trace::files`]. Visits nothing for a file without programs.
     pub fn instructions(
         &self,
         file: usize,
@@ -590,15 +592,15 @@ impl Trace {
         Ok(())
     }
 
-    /// Where arguments are fetched, in the order that [`Trace::load`] wants them.
+    /// Returns the sources of arguments, in the order that [`Trace::load`] expects.
     pub fn sources(&self) -> &[Arc<dyn ArgSource>] {
         &self.sources
     }
 
-    /// The events before and after this one on the same display row of its track; for an instant,
-    /// the instants before and after it on its track.
+    /// Returns the events before and after this one on the same display row of its track; for an
+    /// instant, the instants before and after it on its track.
     ///
-    /// Steps over what lies between them on other rows, hence O(n) at worst.
+    /// Skips the events between them on other rows, hence O(n) in the worst case.
     pub fn prev_next(&self, id: EventId) -> (Option<EventId>, Option<EventId>) {
         let Some((track, index, instant)) = self.locate(id) else {
             return (None, None);
@@ -624,7 +626,7 @@ impl Trace {
         )
     }
 
-    /// The first slice directly inside this one.
+    /// Returns the first direct child of the slice.
     pub fn first_child(&self, id: EventId) -> Option<EventId> {
         let (track, index, instant) = self.locate(id)?;
         if instant {
@@ -644,14 +646,14 @@ impl Trace {
 
 /// Links.
 impl Trace {
-    /// Links that arrive at the event, in time order.
+    /// Returns the links that arrive at the event, in time order.
     pub fn flows_in(&self, id: EventId) -> Vec<FlowEdge> {
         self.flows.arriving(id)
     }
 
-    /// Where the links that arrive at the event come from, in time order; for those who ask of many
-    /// events one after the other: it allocates nothing, and `near` (0 at first) remembers where the
-    /// last search ended, which shortens the next.
+    /// Returns the sources of the links that arrive at the event, in time order. For queries of
+    /// many events in sequence: it allocates nothing, and `near` (initially 0) stores where the
+    /// last search ended, which shortens the next one.
     pub fn flow_sources(
         &self,
         id: EventId,
@@ -660,33 +662,33 @@ impl Trace {
         self.flows.sources(id, near)
     }
 
-    /// Links that leave the event, in time order.
+    /// Returns the links that leave the event, in time order.
     pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
         self.flows.leaving(id)
     }
 
-    /// Distinct flow keys with both a start and an end; open ends are a diagnostic.
+    /// Counts distinct flow keys with both a start and an end; unlinked ends are a diagnostic.
     pub fn flow_count(&self) -> u64 {
         self.flows.complete
     }
 
-    /// Number of links.
+    /// Returns the number of links.
     pub fn flow_edge_count(&self) -> usize {
         self.flows.from.len()
     }
 }
 
-/// Indexes of slices that begin while this one is open.
+/// Returns the indexes of slices that begin while this one is open.
 fn inside(slices: &Slices<'_>, index: usize) -> Range<usize> {
     let end = slices.end(index);
     let after = slices.start.partition_point(|start| *start < end);
-    // Zero-length slices nest in one that begins and ends with them.
+    // Zero-length slices nest in a slice that begins and ends with them.
     let begin = slices.start.get(index).copied().unwrap_or(Time::MAX);
     let with_it = slices.start.partition_point(|start| *start <= begin);
     index + 1..after.max(with_it).max(index + 1)
 }
 
-/// How much of its parent a slice covers.
+/// Returns the time of the parent that a child covers.
 fn covered(slices: &Slices<'_>, child: usize, parent: usize) -> Dur {
     let end = slices.end(child).min(slices.end(parent));
     let start = slices.start.get(child).copied().unwrap_or(end);

@@ -1,4 +1,4 @@
-//! Pours a finished trace into another sink: a writer, or another builder.
+//! Replays a finished trace into another sink: a writer, or another builder.
 
 use stepscope_model::{
     ArgRef, ArgValue, Diagnostic, EventSink, FlowBind, FlowDirection, FlowKey, InstantIn, NameId,
@@ -8,7 +8,7 @@ use stepscope_model::{
 use crate::read::event::EventId;
 use crate::read::trace::{Trace, Track};
 
-/// Texts of the trace in the other sink, interned when they are first needed.
+/// The trace's strings in the other sink, interned on first use.
 struct Names<'t> {
     trace: &'t Trace,
     known: Vec<Option<NameId>>,
@@ -24,13 +24,13 @@ impl Names<'_> {
 }
 
 impl Trace {
-    /// Pours everything into a sink: epoch, facts, modules, profiles, sources, tracks with all that is known
-    /// of them, and per track its slices in (start, longest first) order with their flow ends,
-    /// step numbers and flags, then the flow ends that lie elsewhere, instants and samples.
+    /// Emits all content into a sink: epoch, facts, modules, statistics, sources, tracks with all
+    /// their metadata, and per track its slices in (start, longest first) order with their flow
+    /// ends, step numbers and flags, then the remaining flow ends, instants and samples.
     ///
-    /// Facts of the first file keep their keys; those of the n-th further file become
-    /// `file.N.KEY`. Diagnostics of reading are passed on; those that the store itself finds are
-    /// not, since whoever builds again finds them again.
+    /// Facts of the first file keep their keys; those of the n-th further file become `file.N.KEY`.
+    /// Diagnostics of readers are emitted. Those of the store are omitted, since a builder finds
+    /// them again.
     pub fn replay_into<S: EventSink>(&self, sink: &mut S) {
         sink.epoch(self.epoch);
         let sources: Vec<SourceId> = self
@@ -195,8 +195,8 @@ impl Trace {
             .unwrap_or(ArgRef::NONE)
     }
 
-    /// Flow ends at the slice's beginning. Ends that the file gives at a later time within the slice
-    /// show in [`Trace::flows_in`] and [`Trace::flows_out`] only.
+    /// Returns the flow ends at the slice's start. Ends at a later time within the slice appear
+    /// only in [`Trace::flows_in`] and [`Trace::flows_out`].
     pub fn flow_ends(&self, id: EventId) -> Vec<SliceFlow> {
         self.flows
             .ends_of(id)

@@ -1,4 +1,4 @@
-//! [`Trace`]: the finished, immutable trace, and the shapes in which it shows its content.
+//! [`Trace`], the finished, immutable trace, and the types of its content.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Track {
     /// Stable for the same file content; unique in the run (prefixed by the host or rank when
     /// there are several files).
     pub key: String,
-    /// What users read; the key if the file gives no name.
+    /// Display name; the key if the file gives no name.
     pub name: String,
     /// See [`TrackKind`].
     pub kind: TrackKind,
@@ -30,23 +30,23 @@ pub struct Track {
     pub parent: Option<TrackId>,
     /// Index into [`Trace::files`].
     pub file: usize,
-    /// Operating-system process, or the file's stand-in for one.
+    /// Operating-system process id, or the id that the file uses instead.
     pub pid: Option<i64>,
-    /// Operating-system thread, or the file's stand-in for one.
+    /// Operating-system thread id, or the id that the file uses instead.
     pub tid: Option<i64>,
     /// Ordinal of the accelerator.
     pub device: Option<u32>,
     /// Queue of that accelerator.
     pub stream: Option<i64>,
-    /// Position among the siblings, as the file gives it. Tracks are in this order already.
+    /// Position among the siblings, as the file gives it. Tracks are already in this order.
     pub sort_index: Option<i64>,
     /// Unit of a counter's values.
     pub unit: Option<String>,
     /// Whether a tool computed the row.
     pub derived: bool,
-    /// Display rows that its slices need (nesting and overflow), clipped at 4,096.
+    /// Number of display rows of its slices (nesting and overflow), clipped at 4,096.
     pub rows: u16,
-    /// How many of the rows, from the bottom, hold overlapping events.
+    /// Number of rows, from the bottom, that hold overlapping events.
     pub overflow_rows: u16,
     /// Number of slices.
     pub slices: u32,
@@ -58,17 +58,17 @@ pub struct Track {
     pub busy: Dur,
 }
 
-/// Categories of one track's events: mostly one for all.
+/// Categories of one track's events: usually one for all.
 #[derive(Clone, Copy, Debug)]
 pub enum Categories<'a> {
-    /// All events have this one.
+    /// All events have this category.
     One(NameId),
-    /// One for each event.
+    /// One category per event.
     Each(&'a [NameId]),
 }
 
 impl Categories<'_> {
-    /// The category of the event with this index; [`NameId::EMPTY`] out of range.
+    /// Returns the category of the event with this index; [`NameId::EMPTY`] if out of range.
     pub fn get(&self, index: usize) -> NameId {
         match self {
             Self::One(category) => *category,
@@ -91,13 +91,13 @@ impl<'a> From<&'a Uniform<NameId>> for Categories<'a> {
 pub struct Slices<'a> {
     /// Id of the first; ids are consecutive.
     pub first_id: EventId,
-    /// When each began.
+    /// Start times.
     pub start: &'a [Time],
-    /// How long each took; never negative.
+    /// Durations; never negative.
     pub dur: &'a [Dur],
-    /// What each is called.
+    /// Names.
     pub name: &'a [NameId],
-    /// The file's own category of each.
+    /// The file's own categories.
     pub category: Categories<'a>,
     /// Nesting level within its own lane, below 4,096.
     pub depth: &'a [u16],
@@ -106,17 +106,17 @@ pub struct Slices<'a> {
 }
 
 impl Slices<'_> {
-    /// Number of slices.
+    /// Returns the number of slices.
     pub fn len(&self) -> usize {
         self.start.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no slices.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
 
-    /// When the slice with this index ended; [`Time::MIN`] out of range.
+    /// Returns the end of the slice with this index; [`Time::MIN`] if out of range.
     #[inline]
     pub fn end(&self, index: usize) -> Time {
         match (self.start.get(index), self.dur.get(index)) {
@@ -125,7 +125,7 @@ impl Slices<'_> {
         }
     }
 
-    /// Id of the slice with this index.
+    /// Returns the id of the slice with this index.
     pub fn id(&self, index: usize) -> EventId {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         EventId(self.first_id.0.saturating_add(index))
@@ -137,26 +137,26 @@ impl Slices<'_> {
 pub struct Instants<'a> {
     /// Id of the first; ids are consecutive.
     pub first_id: EventId,
-    /// When.
+    /// Times.
     pub at: &'a [Time],
-    /// What each is called.
+    /// Names.
     pub name: &'a [NameId],
-    /// The file's own category of each.
+    /// The file's own categories.
     pub category: Categories<'a>,
 }
 
 /// Columns of one counter's samples, sorted by time.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples<'a> {
-    /// When.
+    /// Times.
     pub at: &'a [Time],
-    /// What was measured, in the track's unit.
+    /// Values, in the track's unit.
     pub value: &'a [f64],
 }
 
 /// A finished trace: immutable, `Send + Sync`, shared by reference or `Arc`.
 ///
-/// Made by [`TraceBuilder`](crate::TraceBuilder), or opened from a cache image with
+/// Built by [`TraceBuilder`](crate::TraceBuilder), or opened from a cache image with
 /// [`Trace::load`].
 pub struct Trace {
     pub(crate) files: Vec<FileFacts>,
@@ -164,9 +164,9 @@ pub struct Trace {
     pub(crate) names: TextColumn,
     pub(crate) tracks: Vec<Track>,
     pub(crate) tables: Vec<TrackTable>,
-    /// Id of each track's first slice, and of the first instant of all at the end.
+    /// Id of each track's first slice, then the id of the first instant of the trace.
     pub(crate) first_slice: Vec<u32>,
-    /// Id of each track's first instant, and the number of events at the end.
+    /// Id of each track's first instant, then the number of events.
     pub(crate) first_instant: Vec<u32>,
     /// Tracks in order of their keys.
     pub(crate) by_key: Vec<u32>,

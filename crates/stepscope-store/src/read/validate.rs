@@ -8,10 +8,10 @@ use crate::columns::table::{SliceTable, TOLERANCE, TOP};
 use crate::read::event::EventId;
 use crate::read::trace::{Trace, Track};
 
-/// At most this many findings are listed.
+/// Maximum number of findings to list.
 const MAX_FINDINGS: usize = 100;
 
-/// What was found to be broken.
+/// Violated invariants.
 #[derive(Default)]
 struct Findings(Vec<String>);
 
@@ -24,13 +24,13 @@ impl Findings {
 }
 
 impl Trace {
-    /// Checks every invariant; lists what is broken (the first hundred findings).
+    /// Checks every invariant and lists the violations (the first hundred).
     ///
-    /// Sorted columns of equal length; ids in range; parents before their children and around
-    /// them (to within a nanosecond, see the nesting rules); depth one more than the parent's;
-    /// rows that do not overlap, the last of a clipped track excepted; rows, spans, counts and
-    /// busy time equal to what the columns say; links in range, symmetric and in order; tracks
-    /// after their groups; unique keys; step markers in order.
+    /// Sorted columns of equal length; ids in range; parents before their children and around them
+    /// (to within a nanosecond, see the nesting rules); depth one more than the parent's; rows that
+    /// do not overlap, except the last row of a clipped track; rows, spans, counts and busy time
+    /// that match the columns; links in range, symmetric and in order; tracks after their groups;
+    /// unique keys; step markers in order.
     pub fn debug_validate(&self) -> Result<(), Vec<String>> {
         let mut findings = Findings::default();
         let mut events = 0_u64;
@@ -264,7 +264,7 @@ impl Trace {
             }
         }
         let mut before = None;
-        // Wherever the last search ended: behind, far before, just before.
+        // Start positions of a search: behind the result, far before it, just before it.
         let mut near = 0;
         for (from, to) in flows.from.iter().zip(flows.to.iter()) {
             findings.check(from != to, || format!("slice {from} links to itself"));
@@ -293,7 +293,7 @@ impl Trace {
     }
 }
 
-/// Slices of one row do not overlap (by more than the tolerance), unless the row is shared.
+/// Checks that slices of one row do not overlap (beyond the tolerance), unless the row is shared.
 fn check_rows(track: &Track, table: &SliceTable, findings: &mut Findings) {
     let shared = (track.rows == MAX_DEPTH).then_some(MAX_DEPTH - 1);
     let mut last: Vec<Option<usize>> = vec![None; usize::from(track.rows)];
@@ -339,7 +339,7 @@ fn check_max_end(track: &Track, table: &SliceTable, findings: &mut Findings) {
     });
 }
 
-/// Busy time the plain way.
+/// Computes the busy time by sorting, as a reference.
 fn busy_by_sorting(table: &SliceTable) -> Dur {
     let mut busy = 0_i64;
     let mut reached = Time::MIN;

@@ -1,10 +1,10 @@
-//! Columns of slices that cost nothing, or little, as long as their values are alike.
+//! Columns of slices that use little or no memory while their values are alike.
 
 use stepscope_model::{ArgRef, SourceId};
 
 use crate::columns::pages;
 
-/// Values that are often all the same; a vector from the first different one on.
+/// Values that are often all the same. The vector is filled from the first different value on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UniformBuf<T> {
     pub(crate) one: T,
@@ -13,7 +13,7 @@ pub(crate) struct UniformBuf<T> {
 }
 
 impl<T: Copy + PartialEq> UniformBuf<T> {
-    /// Appends to `len` values.
+    /// Appends a value to the `len` existing ones.
     pub(super) fn push(&mut self, len: usize, value: T) {
         if self.each.is_empty() {
             if len == 0 {
@@ -28,7 +28,7 @@ impl<T: Copy + PartialEq> UniformBuf<T> {
         }
     }
 
-    /// Appends many to `len` values, of which there will be `room`.
+    /// Appends many values to the `len` existing ones; `room` is the expected total.
     pub(super) fn extend(&mut self, len: usize, room: usize, values: &[T]) {
         let Some(first) = values.first() else {
             return;
@@ -46,7 +46,8 @@ impl<T: Copy + PartialEq> UniformBuf<T> {
         self.each.extend_from_slice(values);
     }
 
-    /// Appends `more_len` values of `more` to `len` of ours, of which there will be `room`.
+    /// Appends the `more_len` values of `more` to the `len` existing ones; `room` is the expected
+    /// total.
     pub(super) fn append(&mut self, len: usize, room: usize, more: Self, more_len: usize) {
         if more_len == 0 {
             return;
@@ -74,7 +75,7 @@ impl<T: Copy + PartialEq> UniformBuf<T> {
     }
 }
 
-/// Bits of argument references: four bytes each while all lie within 4 GiB.
+/// Bits of argument references: four bytes each while all of them lie within 4 GiB.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ArgBuf {
     #[default]
@@ -87,14 +88,15 @@ pub(crate) enum ArgBuf {
 }
 
 impl ArgBuf {
-    /// Appends to `len` references, of which there will be `room`.
+    /// Appends one reference to the `len` existing ones; `room` is the expected total.
     pub(super) fn push(&mut self, len: usize, room: usize, bits: u64) {
         match self {
             Self::None => {
                 if bits == 0 {
                     return;
                 }
-                // The first token sits in the middle, so that earlier ones fit as well.
+                // The first token is placed in the middle of the range, so that earlier ones fit as
+                // well.
                 let base = bits.saturating_sub(1 << 31);
                 let mut from_base = Vec::new();
                 pages::reserve(&mut from_base, room.max((len + 1).next_power_of_two()));
@@ -114,7 +116,7 @@ impl ArgBuf {
         }
     }
 
-    /// Appends many.
+    /// Appends many references.
     pub(super) fn extend(&mut self, len: usize, room: usize, args: &[ArgRef]) {
         let mut done = 0;
         if let Self::None = self {
@@ -204,7 +206,7 @@ impl ArgBuf {
     }
 }
 
-/// What is added to the base; 0 stands for no arguments. `None` when it does not fit.
+/// Returns the distance to the base (0 means no arguments), or `None` if it does not fit.
 fn distance(base: u64, bits: u64) -> Option<u32> {
     if bits == 0 {
         return Some(0);
@@ -214,7 +216,7 @@ fn distance(base: u64, bits: u64) -> Option<u32> {
         .filter(|distance| *distance != 0)
 }
 
-/// Distances from `other` as distances from `base`; `None` for each that does not fit.
+/// Converts distances from `other` to distances from `base`; `None` for each that does not fit.
 fn moved(distances: &[u32], base: u64, other: u64) -> impl Iterator<Item = Option<u32>> {
     distances.iter().map(move |old| match old {
         0 => Some(0),
