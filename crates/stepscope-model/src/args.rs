@@ -1,8 +1,8 @@
-//! Arguments, decoded late.
+//! Arguments of events, decoded lazily.
 //!
-//! Most slices are never looked at one by one, so a reader does not decode their arguments. It
-//! emits an [`ArgRef`] (a position that the reader understands) and registers an [`ArgSource`]
-//! that can read the arguments at that position whenever somebody asks.
+//! Users inspect few slices one by one, so a reader does not decode their arguments. It emits an
+//! [`ArgRef`] (a position that the reader understands) and registers an [`ArgSource`] that reads
+//! the arguments at that position on request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 #[repr(transparent)]
 pub struct SourceId(pub u16);
 
-/// Where the arguments of one event can be fetched: a source and a token of that source.
+/// Reference to the arguments of one event: a source and a token of that source.
 ///
 /// Tokens are below 2^48, so that both fit into eight bytes; readers use byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,10 +26,10 @@ pub struct ArgRef(u64);
 impl ArgRef {
     /// The event has no arguments.
     pub const NONE: Self = Self(0);
-    /// Largest token that fits.
+    /// Largest valid token.
     pub const MAX_TOKEN: u64 = (1 << 48) - 2;
 
-    /// Refers to `token` of `source`; [`ArgRef::NONE`] when the token is above
+    /// Creates a reference to `token` of `source`; [`ArgRef::NONE`] if the token is above
     /// [`ArgRef::MAX_TOKEN`].
     pub const fn new(source: SourceId, token: u64) -> Self {
         if token > Self::MAX_TOKEN {
@@ -38,12 +38,12 @@ impl ArgRef {
         Self((source.0 as u64) << 48 | (token + 1))
     }
 
-    /// Whether there is nothing to fetch.
+    /// Returns whether the event has no arguments.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The source and its token, `None` if there are no arguments.
+    /// Returns the source and its token, or `None` if there are no arguments.
     pub fn get(self) -> Option<(SourceId, u64)> {
         let low = self.0 & ((1 << 48) - 1);
         (low != 0).then(|| {
@@ -52,12 +52,12 @@ impl ArgRef {
         })
     }
 
-    /// The eight bytes, for columns and caches.
+    /// Returns the reference as eight bytes, for columns and caches.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The reverse of [`ArgRef::to_bits`].
+    /// Restores a reference from the result of [`ArgRef::to_bits`].
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -68,9 +68,9 @@ impl ArgRef {
 pub enum ArgValue<'a> {
     /// A whole number.
     Int(i64),
-    /// A whole number past `i64::MAX`.
+    /// A whole number above `i64::MAX`.
     Uint(u64),
-    /// A number with a fraction; may be NaN or infinite if the file says so.
+    /// A number with a fraction; NaN or infinite if the file holds such a value.
     Double(f64),
     /// True or false.
     Bool(bool),
@@ -78,7 +78,7 @@ pub enum ArgValue<'a> {
     Str(&'a str),
     /// A nested value (list, dictionary, null), as JSON text.
     Json(&'a str),
-    /// Bytes that are no text (serialized messages).
+    /// Binary data (serialized messages).
     Bytes(&'a [u8]),
 }
 
@@ -86,12 +86,12 @@ pub enum ArgValue<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct ArgKeys {
     keys: &'static [&'static str],
-    /// Bit `n % 64`: there is a key of `n` bytes.
+    /// Bit `n % 64` is set if a key has `n` bytes.
     lengths: u64,
 }
 
 impl ArgKeys {
-    /// Makes a set of these names.
+    /// Creates a set of these names.
     pub const fn new(keys: &'static [&'static str]) -> Self {
         let mut lengths = 0;
         let mut at = 0;
@@ -102,24 +102,24 @@ impl ArgKeys {
         Self { keys, lengths }
     }
 
-    /// The name in the set that is equal to `key`.
+    /// Returns the name in the set that is equal to `key`.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<&'static str> {
         self.position(key).map(|at| self.keys[at])
     }
 
-    /// The name with this number; the empty text out of range.
+    /// Returns the name at this position, or the empty string if out of range.
     pub fn get(self, number: usize) -> &'static str {
         self.keys.get(number).copied().unwrap_or_default()
     }
 
-    /// The number of the name that is equal to `key`.
+    /// Returns the position of the name that is equal to `key`.
     #[inline]
     pub fn position(self, key: &[u8]) -> Option<usize> {
         if self.lengths >> (key.len() % 64) & 1 == 0 {
             return None;
         }
-        // The first letter rules out what the length does not.
+        // Compare the first letter before the whole name.
         let same = |wanted: &&str| {
             let wanted = wanted.as_bytes();
             wanted.first() == key.first() && wanted == key
@@ -128,17 +128,17 @@ impl ArgKeys {
     }
 }
 
-/// Fetches arguments of events, long after the file was read.
+/// Reader of event arguments, long after the file was read.
 pub trait ArgSource: Send + Sync {
     /// Calls `visit` for each argument of `token`, in the file's order.
     ///
-    /// A token that no longer makes sense (the file changed or vanished) is an error, never a
-    /// panic; what could be read before it has been visited.
+    /// An invalid token (the file changed or vanished) returns an error and never panics. Arguments
+    /// read before the error have been visited.
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError>;
 
-    /// The same for the arguments that bear one of these names only; a source that can passes over
-    /// the others without decoding them. It may also pass over what is no argument but shown as
-    /// one, such as a field beside `args` of an entry of Chrome JSON.
+    /// Calls `visit` only for the arguments with one of these names. A source may skip the others
+    /// without decoding them. It may also skip values that [`visit`](Self::visit) reports although
+    /// they are not arguments, such as fields next to `args` in an entry of Chrome JSON.
     fn visit_some(
         &self,
         token: u64,
@@ -160,15 +160,15 @@ pub trait ArgSource: Send + Sync {
     }
 }
 
-/// Why arguments could not be fetched.
+/// The reason why arguments could not be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgError {
-    /// The file is not what it was when the trace was opened.
+    /// The file changed after the trace was opened.
     SourceChanged,
-    /// What stands there is no event's arguments.
+    /// The data at this position is not an event's arguments.
     Damaged,
-    /// The token was not made by this source.
+    /// The token does not belong to this source.
     BadToken,
 }
 

@@ -1,8 +1,8 @@
-//! The wall clock, in the one place that may ask for it.
+//! The wall clock. Only this module reads it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds since the Unix epoch; 0 on a clock set before it.
+/// Returns nanoseconds since the Unix epoch; 0 on a clock set before it.
 #[allow(
     clippy::disallowed_methods,
     reason = "this is the place that others are told to use"

@@ -1,11 +1,11 @@
-//! What the user should know about a trace.
+//! Diagnostics: messages to the user about the quality of a trace.
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// A normal property of such a trace: nothing is missing, and there is nothing to do.
+    /// A normal property of such a trace: it is complete and needs no action.
     Info,
-    /// Worth knowing; nothing is missing.
+    /// Worth knowing; the trace is complete.
     Notice,
     /// Something is missing or had to be guessed.
     DataLoss,
@@ -14,7 +14,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word used in JSON and on screen.
+    /// Returns the word used in JSON and on screen.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -27,7 +27,8 @@ impl Severity {
 
 macro_rules! diagnostics {
     ($( $(#[doc = $doc:literal])+ $variant:ident = $code:literal, $severity:ident, $title:literal, $advice:literal; )+) => {
-        /// Something the user should know about this trace. Counted, never printed by libraries.
+        /// A message to the user about this trace. Libraries count diagnostics and never print
+        /// them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Diagnostic {
@@ -38,22 +39,22 @@ macro_rules! diagnostics {
             /// Every diagnostic, in the order of this list.
             pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
 
-            /// The stable code used in JSON and in the documentation.
+            /// Returns the stable code used in JSON and in the documentation.
             pub const fn code(self) -> &'static str {
                 match self { $( Self::$variant => $code, )+ }
             }
 
-            /// How bad it is.
+            /// Returns the severity.
             pub const fn severity(self) -> Severity {
                 match self { $( Self::$variant => Severity::$severity, )+ }
             }
 
-            /// What it means, in one short sentence without its full stop.
+            /// Returns the meaning in one short sentence, without a full stop.
             pub const fn title(self) -> &'static str {
                 match self { $( Self::$variant => $title, )+ }
             }
 
-            /// What to do about it.
+            /// Returns what the user can do about it.
             pub const fn advice(self) -> &'static str {
                 match self { $( Self::$variant => $advice, )+ }
             }
@@ -62,43 +63,43 @@ macro_rules! diagnostics {
 }
 
 diagnostics! {
-    /// The file ends in the middle of something.
+    /// The file ends in the middle of an entry.
     Truncated = "truncated", DataLoss, "the file ends early; what came before is shown",
         "Record again, or copy the file again: the copy or the program was cut short.";
     /// A gzip stream has no end, a wrong checksum or a wrong size.
     BadCompression = "bad-compression", DataLoss, "the compressed data is damaged; what could be inflated is shown",
         "Copy the file again; if it is damaged at its origin, record again.";
-    /// A limit on size stopped the reading.
+    /// A size limit stopped the reader.
     LimitReached = "limit-reached", DataLoss, "a limit stopped the reading; the rest of the file is not shown",
         "Raise the limit that the detail names if you trust the file.";
-    /// Bytes or entries that make no sense were passed over.
+    /// Unreadable bytes or entries were skipped.
     Unreadable = "unreadable", DataLoss, "entries that could not be understood were left out",
         "Tell the maintainers of the program that wrote the file; the detail names the first place.";
     /// Text was not UTF-8, or had broken escapes.
     BadText = "bad-text", Info, "text that is not valid UTF-8 is shown with replacement characters",
         "Nothing to do, unless a name that you look for is affected.";
-    /// A slice ended before it began. Kept with a length of zero.
+    /// A slice ended before it began. It gets a length of zero.
     NegativeDuration = "negative-duration", Notice, "slices with a negative duration are shown with no length",
         "The recording program's clock went backwards; do not trust these slices' lengths.";
-    /// A time was not a number, or outside what can be represented.
+    /// A time was not a number, or outside the representable range.
     BadTime = "bad-time", DataLoss, "events without a usable time were left out",
         "Tell the maintainers of the program that wrote the file.";
-    /// A time lies far from those of all other events.
+    /// A time is far from those of all other events.
     StrayTime = "stray-time", DataLoss, "a few events have damaged times, far from all others",
         "Nothing to do for the rest of the trace: its length and its first view leave these events out.";
-    /// A number stands in quotes. Read as the number it is.
+    /// A number in quotes. It is read as a number.
     QuotedNumber = "quoted-number", Info, "times written as text were read as numbers",
         "Nothing to do; the maintainers of the program that wrote the file may like to know.";
     /// A duration is far longer than the rest of the trace.
     ImpossibleDuration = "impossible-duration", Notice, "durations that cannot be true are flagged and left out of rankings",
         "The recorder wrote a wrong length; compare with the neighbours of the event.";
-    /// A begin without its end.
+    /// A begin event without an end event.
     UnfinishedSlice = "unfinished-slice", Info, "slices were still open when the recording ended",
         "Nothing to do: they are drawn up to the last moment that is known.";
-    /// An end without its begin.
+    /// An end event without a begin event.
     UnmatchedEnd = "unmatched-end", Info, "ends without a beginning were left out",
         "The recording began while these were running.";
-    /// Two slices of one track overlap without nesting. Both are kept, on separate rows.
+    /// Two slices of one track overlap without nesting. They are drawn on separate rows.
     PartialOverlap = "partial-overlap", Info, "events of one track overlap without nesting; they have rows of their own",
         "Nothing to do: totals of such a track can exceed the time that it was busy.";
     /// Slices nested deeper than the limit.
@@ -107,7 +108,7 @@ diagnostics! {
     /// A flow with only one end.
     OpenFlow = "open-flow", Info, "links whose other end was not recorded, mostly at the borders of the capture",
         "Nothing to do.";
-    /// An entry of a kind that this version does not know.
+    /// An entry of a type that this version does not support.
     UnknownEntry = "unknown-entry", Info, "entries of a kind that is not decoded were counted and left out",
         "Nothing to do, unless you miss something; then ask for this kind.";
     /// A reference to metadata that is not in the file.
@@ -116,13 +117,13 @@ diagnostics! {
     /// The recorder's buffers were full.
     RecorderOverflow = "recorder-overflow", DataLoss, "the recorder's buffers were full; events are missing",
         "Raise the buffer size or lower the trace level.";
-    /// The writing tool said that it dropped events.
+    /// The recording tool reported that it dropped events.
     DroppedByWriter = "dropped-by-writer", DataLoss, "the recording tool says that it dropped events",
         "Raise that tool's limits, or record for a shorter time.";
-    /// The writing tool reported an error of its own.
+    /// The recording tool reported an error of its own.
     WriterError = "writer-error", Notice, "the recording tool reported a problem",
         "Read the detail: it is the tool's own text.";
-    /// The run was put together from what a killed program left.
+    /// The run was recovered from the journal of a killed program.
     Recovered = "recovered", Notice, "the program was killed; this run was recovered from its buffers",
         "Nothing to do: all but the last moment is there.";
     /// Several files of a run have no common clock.
@@ -137,7 +138,7 @@ diagnostics! {
     /// A counter sample was not a finite number.
     BadCounterValue = "bad-counter-value", Notice, "counter samples that are no finite number were left out",
         "Nothing to do, unless you need these samples.";
-    /// The same event id was used for different things.
+    /// The same event id was used for different events.
     DuplicateId = "duplicate-id", Info, "identifiers that should be unique are used twice",
         "Nothing to do: both are shown.";
 }

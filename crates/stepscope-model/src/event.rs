@@ -1,4 +1,4 @@
-//! Slices, instants and flows, as readers hand them over.
+//! Slices, instants and flows, as readers emit them.
 
 use crate::args::ArgRef;
 use crate::name::NameId;
@@ -7,23 +7,23 @@ use crate::time::{Dur, Time};
 /// The number of a training or inference step, as the program counts it.
 pub type StepNumber = i64;
 
-/// Marks of a slice. A set of bits; combine with `|`.
+/// Flags of a slice. A set of bits; combine with `|`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct SliceFlags(pub u8);
 
 impl SliceFlags {
-    /// Nothing special.
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// The recording ended before the slice did; its end is the last moment that is known.
+    /// The recording ended before the slice did; its end is the last known time.
     pub const UNFINISHED: Self = Self(1);
     /// Computed by a tool, not recorded by the program.
     pub const DERIVED: Self = Self(2);
-    /// Its source gave it a length that cannot be true, so it has none here; readers say
+    /// The file gave an impossible duration, so the duration is zero here. Readers report
     /// [`Diagnostic::ImpossibleDuration`](crate::Diagnostic::ImpossibleDuration).
     pub const IMPOSSIBLE: Self = Self(4);
 
-    /// Whether every bit of `other` is set.
+    /// Returns whether every bit of `other` is set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -39,31 +39,31 @@ impl std::ops::BitOr for SliceFlags {
 
 /// One complete interval on a track.
 ///
-/// Readers pair begins with ends themselves; a begin without an end is emitted with
-/// [`SliceFlags::UNFINISHED`] and the end of what is known. Slices of one track may come in any
-/// order and may overlap: the store sorts and nests them.
+/// Readers match begin with end events themselves; a begin without an end is emitted with
+/// [`SliceFlags::UNFINISHED`] and the last known time as its end. Slices of one track may be
+/// emitted in any order and may overlap: the store sorts and nests them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SliceIn<'a> {
-    /// When it began.
+    /// Start time.
     pub start: Time,
-    /// How long it took; readers turn a negative length into zero and say
+    /// Duration. Readers replace a negative duration by zero and report
     /// [`Diagnostic::NegativeDuration`](crate::Diagnostic::NegativeDuration).
     pub dur: Dur,
-    /// What it is called.
+    /// Name.
     pub name: NameId,
     /// The file's own category, [`NameId::EMPTY`] if it has none.
     pub category: NameId,
-    /// Where its arguments can be fetched; [`ArgRef::NONE`] if it has none.
+    /// Reference to its arguments; [`ArgRef::NONE`] if it has none.
     pub args: ArgRef,
-    /// Set on step markers only.
+    /// Step number; step markers only.
     pub step: Option<StepNumber>,
     /// See [`SliceFlags`].
     pub flags: SliceFlags,
-    /// Flow ends that the file attaches to this very slice. Usually empty.
+    /// Flow ends that the file attaches to exactly this slice. Usually empty.
     pub flows: &'a [SliceFlow],
 }
 
-/// Intervals of one track that have neither step, flags nor flows: columns of equal length.
+/// Intervals of one track without step, flags and flows: columns of equal length.
 ///
 /// See [`EventSink::slices`](crate::EventSink::slices).
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +81,7 @@ pub struct SliceColumns<'a> {
 }
 
 impl<'a> SliceColumns<'a> {
-    /// One after the other; as many as the shortest column has.
+    /// Iterates over the slices; stops at the length of the shortest column.
     pub fn iter(&self) -> impl Iterator<Item = SliceIn<'a>> + use<'a> {
         let times = self.start.iter().zip(self.dur);
         let texts = self.name.iter().zip(self.category);
@@ -102,32 +102,32 @@ impl<'a> SliceColumns<'a> {
 /// One point on a track.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstantIn {
-    /// When.
+    /// Time.
     pub at: Time,
-    /// What it is called.
+    /// Name.
     pub name: NameId,
     /// The file's own category, [`NameId::EMPTY`] if it has none.
     pub category: NameId,
-    /// Where its arguments can be fetched; [`ArgRef::NONE`] if it has none.
+    /// Reference to its arguments; [`ArgRef::NONE`] if it has none.
     pub args: ArgRef,
 }
 
-/// Names one flow: ends with equal keys belong together.
+/// Identifies one flow: ends with equal keys belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
-    /// Kind of the flow (`ac2g`, `correlation`, `pjrt`, ...).
+    /// Category of the flow (`ac2g`, `correlation`, `pjrt`, ...).
     pub category: NameId,
     /// Number of the flow within its category. Text ids are hashed to a number by the reader.
     pub id: u64,
 }
 
-/// Which way a flow passes an end.
+/// Direction of a flow at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FlowDirection {
     /// The flow starts here.
     Out = 0,
-    /// The flow arrives here and goes on.
+    /// The flow arrives here and continues.
     Through = 1,
     /// The flow ends here.
     In = 2,
@@ -136,13 +136,13 @@ pub enum FlowDirection {
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceFlow {
-    /// Which flow.
+    /// Key of the flow.
     pub key: FlowKey,
-    /// Which way.
+    /// Direction.
     pub direction: FlowDirection,
 }
 
-/// Which slice a flow end given only by track and time belongs to (Chrome's `bp`).
+/// How a flow end given only by track and time is bound to a slice (Chrome's `bp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowBind {

@@ -1,7 +1,7 @@
-//! What a slice is about, for colour and for grouping.
+//! The class of a slice, for colour and for grouping.
 //!
-//! The kind is a reading of names and categories, not something that files hold. It decides the
-//! colour of a slice in the viewer and the first split of an analysis; it never changes a number.
+//! The kind is inferred from names and categories; files do not contain it. It decides the colour
+//! of a slice in the viewer and the first grouping of an analysis; it never changes a number.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ use words::{HLO_WORDS, HOST, LABELS, MAX_BYTES, RUNTIME_CALLS, WORK, contains, f
 
 macro_rules! kinds {
     ($( $(#[doc = $doc:literal])+ $variant:ident = $value:literal, $label:literal; )+) => {
-        /// What a slice is about. The numbers are part of the HTTP interface.
+        /// The class of a slice. The numbers are part of the HTTP interface.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum SliceKind {
             $( $(#[doc = $doc])+ $variant = $value, )+
-            /// None of the others.
+            /// No other kind matches.
             #[default]
             Other = 0,
         }
@@ -27,7 +27,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [Self] = &[Self::Other, $( Self::$variant, )+];
 
-            /// The words on the legend.
+            /// Returns the label in the legend.
             pub const fn label(self) -> &'static str {
                 match self { Self::Other => "other", $( Self::$variant => $label, )+ }
             }
@@ -42,7 +42,7 @@ kinds! {
     Attention = 2, "attention";
     /// Fused computations.
     Fusion = 3, "fusion";
-    /// Element-wise work and reductions.
+    /// Element-wise operations and reductions.
     Elementwise = 4, "element-wise, reduce";
     /// Copies and transfers, also memset.
     Copy = 5, "copy, transfer";
@@ -56,19 +56,19 @@ kinds! {
     Compile = 9, "compile";
     /// Runtime calls and launches.
     Runtime = 10, "runtime, launch";
-    /// Labels that the user put there, steps among them.
+    /// Annotations by the user, including steps.
     UserLabel = 11, "user label";
     /// Waiting and synchronising.
     Wait = 12, "wait, sync";
 }
 
 impl SliceKind {
-    /// Reads the kind off a slice's name, its category and its track.
+    /// Infers the kind of a slice from its name, its category and its track.
     ///
-    /// Rules, first match wins: what the category says for sure (`kernel`, `python_function`,
+    /// The first match wins: unambiguous categories (`kernel`, `python_function`,
     /// `user_annotation`, runtime calls, copies), then the kind of track, then words in the name.
-    /// Letters of either case are the same; of a long name the first 512 bytes are looked at.
-    /// Allocates nothing. Costs some microseconds, so callers remember the answer per name.
+    /// Case is ignored, and only the first 512 bytes of a name are searched. Allocates nothing.
+    /// Costs some microseconds, so callers cache the result per name.
     pub fn from_name(name: &str, category: &str, track: TrackKind) -> Self {
         let name = cut(name);
         match Category::from_name(category) {
@@ -108,7 +108,7 @@ fn work(name: &str) -> Option<SliceKind> {
     find(WORK, name)
 }
 
-/// `%copy-start.4` of `%copy-start.4 = (f32[5,1024]{1,0}, ...) copy-start(...)`.
+/// Returns `%copy-start.4` of `%copy-start.4 = (f32[5,1024]{1,0}, ...) copy-start(...)`.
 fn hlo_name(name: &str) -> &str {
     if name.starts_with('%') {
         name.split_once(" = ").map_or(name, |(head, _)| head)
@@ -117,9 +117,9 @@ fn hlo_name(name: &str) -> &str {
     }
 }
 
-/// On a host thread, without a category that says more.
+/// Returns the kind of a slice on a host thread whose category decides nothing.
 fn host(name: &str) -> SliceKind {
-    // XLA's CPU threads show the instructions that they run, and when they end.
+    // XLA's CPU threads record the instructions that they run, and the end of each.
     let instruction = name.strip_prefix("end: ").unwrap_or(name);
     let base = instruction
         .split_once('.')
@@ -141,8 +141,8 @@ fn host(name: &str) -> SliceKind {
     }
 }
 
-/// Programs label their parts in small letters (`train_step`, `data prep`); runtimes name theirs
-/// like types and functions of C++.
+/// Returns whether a name looks like a user's annotation. Programs use lower case (`train_step`,
+/// `data prep`); runtimes use names of C++ types and functions.
 fn is_label(name: &str) -> bool {
     name.starts_with(|first: char| first.is_lowercase())
         && !name.contains(|letter: char| letter.is_uppercase())

@@ -1,12 +1,11 @@
 //! Types that all crates share: time, names, tracks, events.
 //!
-//! Readers and the store never meet: a reader emits what it finds into an [`EventSink`], and the
-//! store (or a writer, or a test probe) implements it. Everything both sides must agree on lives
-//! here: time, names, tracks, what a slice is, how arguments are fetched late, and what may be
-//! reported as a [`Diagnostic`].
+//! Readers and the store do not depend on each other: a reader emits the content of a file into an
+//! [`EventSink`], and the store (or a writer, or a test probe) implements it. This crate holds the
+//! types that both use: time, names, tracks, slices, lazily decoded arguments, and [`Diagnostic`]s.
 //!
-//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`profile`], [`sink`],
-//! [`diagnostic`], [`vocabulary`], [`kind`], [`limits`], [`clock`], [`spelling`].
+//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`profile`],
+//! [`sink`], [`diagnostic`], [`vocabulary`], [`kind`], [`limits`], [`clock`], [`spelling`].
 //!
 //! **Invariant:** this crate has no dependencies and does no I/O.
 

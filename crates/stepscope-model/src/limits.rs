@@ -1,20 +1,21 @@
-//! Bounds on what reading a file may cost, and how a reading is watched and stopped.
+//! Limits on the cost of reading a file, and progress and cancellation of a read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Deepest nesting that is drawn; deeper slices share the last row.
+/// Maximum nesting depth that is drawn; deeper slices share the last row.
 pub const MAX_DEPTH: u16 = 4_096;
 
-/// Bounds on what reading one file may cost. Each has a name that diagnostics use.
+/// Limits on the cost of reading one file. Diagnostics show the name of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `max_inflated_bytes`: most bytes that a compressed file may inflate to.
+    /// `max_inflated_bytes`: maximum size of a compressed file after decompression.
     pub max_inflated_bytes: u64,
-    /// `max_inflate_ratio`: most bytes out per byte in, looked at past 64 MiB out.
+    /// `max_inflate_ratio`: maximum number of output bytes per input byte, checked after 64 MiB of
+    /// output.
     pub max_inflate_ratio: u64,
-    /// `max_tracks`: most tracks of one file.
+    /// `max_tracks`: maximum number of tracks in one file.
     pub max_tracks: u32,
-    /// `max_json_depth`: deepest nesting of values inside one JSON event.
+    /// `max_json_depth`: maximum nesting of values inside one JSON event.
     pub max_json_depth: u32,
 }
 
@@ -29,16 +30,16 @@ impl Default for Limits {
     }
 }
 
-/// The user asked to stop.
+/// The user cancelled the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
-/// How a reading is bounded, watched and stopped. Shared by the threads of one reading.
+/// Limits, progress and cancellation of one read. Shared by its threads.
 #[derive(Debug)]
 pub struct ReadContext {
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Threads that a reader may use, at least 1.
+    /// Number of threads that a reader may use, at least 1.
     pub threads: usize,
     read_bytes: AtomicU64,
     cancelled: AtomicBool,
@@ -51,7 +52,7 @@ impl Default for ReadContext {
 }
 
 impl ReadContext {
-    /// With as many threads as the machine has.
+    /// Creates a context with as many threads as the machine has.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -61,7 +62,11 @@ impl ReadContext {
         }
     }
 
-    /// Readers call this now and then, with the bytes done since the last call.
+    /// Adds the bytes processed since the last call. Readers call it regularly.
+    ///
+    /// # Errors
+    ///
+    /// Fails after [`cancel`](Self::cancel).
     pub fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.cancelled.load(Ordering::Relaxed) {
@@ -70,7 +75,7 @@ impl ReadContext {
         Ok(())
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
     }

@@ -1,18 +1,18 @@
-//! Interned text.
+//! Interned strings.
 
-/// Handle of a text that one sink (or one trace) has interned.
+/// Id of a string that one sink (or one trace) has interned.
 ///
-/// Meaningless in any other sink or trace. Two equal texts of one trace have equal ids.
-/// [`NameId::EMPTY`] is the empty text in every sink and trace.
+/// Valid only in that sink or trace. Equal strings of one trace have equal ids. [`NameId::EMPTY`]
+/// is the empty string in every sink and trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct NameId(pub u32);
 
 impl NameId {
-    /// The empty text; also stands for "no category".
+    /// The empty string; also means "no category".
     pub const EMPTY: Self = Self(0);
 
-    /// The id as an index into a table of names.
+    /// Returns the id as an index into a table of names.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,12 +1,12 @@
-//! Profiles that have no timeline: what functions or actions took in sum.
+//! Statistics without a timeline: the total time of functions or actions.
 //!
-//! `cProfile` statistics and profilers' report texts hold sums that another program has taken, often
-//! already rounded. They are kept as that program wrote them, in seconds and as floats; they are no
-//! places on a clock, and no [`Time`](crate::Time) is made of them.
+//! `cProfile` statistics and the text reports of profilers hold sums that another program computed,
+//! often already rounded. They are stored unchanged, in seconds and as floats. They have no
+//! position on a clock and are never converted to [`Time`](crate::Time).
 
 use std::sync::Arc;
 
-/// What the rows of a profile are.
+/// What the rows of a profile stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProfileKind {
     /// Functions of a program, as `cProfile` counts them.
@@ -20,7 +20,7 @@ impl ProfileKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Functions, Self::Actions];
 
-    /// The stable word used in JSON.
+    /// Returns the stable word used in JSON.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Functions => "functions",
@@ -32,26 +32,27 @@ impl ProfileKind {
 /// One profile: a table of sums. A file may hold several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// What its rows are.
+    /// What the rows stand for.
     pub kind: ProfileKind,
-    /// What was profiled: the action, for a profile of what ran within one. Empty for the whole.
+    /// The profiled action, if the profile covers the functions of one action; empty otherwise.
     pub name: String,
     /// The trainer's stage, as the report spells it (`FIT`); empty without one.
     pub stage: String,
     /// Rank of the process among those of its machine.
     pub rank: Option<u32>,
-    /// Seconds in all: of the whole for actions, of all functions' own time for functions.
+    /// Total seconds: of the whole program for actions, the sum of self times for functions.
     pub total_s: Option<f64>,
-    /// Calls in all.
+    /// Total number of calls.
     pub calls: Option<u64>,
-    /// Of them, those that were not below another call of the same function.
+    /// Number of calls that were not below another call of the same function.
     pub primitive_calls: Option<u64>,
-    /// How many rows there were before the writer left some out; `None` when all are here.
+    /// Number of rows before the writer omitted some; `None` if no row was omitted.
     pub rows_before: Option<u64>,
-    /// By what rule the writer left rows out, as it spells it (`0.2`, `20`); empty when all are here.
+    /// The writer's rule for omitting rows, in its own spelling (`0.2`, `20`); empty if no row was
+    /// omitted.
     pub restriction: String,
-    /// The writer rounded times to multiples of this, in seconds; `None` for as many digits as a
-    /// float has, or when it rounded to a number of digits.
+    /// The writer rounded times to multiples of this, in seconds. `None` if times have full float
+    /// precision, or were rounded to a number of significant digits.
     pub rounded_to_s: Option<f64>,
     /// The rows, in the file's order.
     pub rows: Vec<ProfileRow>,
@@ -60,27 +61,27 @@ pub struct Profile {
 /// One function, action or operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfileRow {
-    /// Its name. Functions of C have the text that `cProfile` gives them, in `<` and `>`.
+    /// Name. C functions have the text that `cProfile` gives them, in `<` and `>`.
     pub name: Arc<str>,
-    /// The source file; `~` for functions of C, empty for what is no function.
+    /// The source file; `~` for C functions, empty for rows that are not functions.
     pub file: Arc<str>,
-    /// Line in that file; 0 for none.
+    /// Line in that file; 0 if unknown.
     pub line: u32,
-    /// How often; `None` when the writer does not say.
+    /// Number of calls; `None` if the file does not hold it.
     pub calls: Option<u64>,
-    /// Of them, those that were not below another call of the same.
+    /// Number of calls that were not below another call of the same function.
     pub primitive_calls: Option<u64>,
-    /// Seconds from begin to end, of the outermost calls.
+    /// Seconds from start to end, summed over the outermost calls.
     pub total_s: Option<f64>,
     /// Seconds in the function itself.
     pub self_s: Option<f64>,
-    /// Seconds of a call on average, where the writer says it (of functions, of a primitive call).
+    /// Mean seconds per call, if the file holds it (for functions, per primitive call).
     pub mean_s: Option<f64>,
-    /// Seconds of a call in the function itself on average, where the writer says it.
+    /// Mean self seconds per call, if the file holds it.
     pub self_mean_s: Option<f64>,
-    /// Share of the whole in percent, where the writer says it.
+    /// Share of the total in percent, if the file holds it.
     pub percent: Option<f64>,
-    /// Who called it.
+    /// The callers.
     pub callers: Vec<ProfileCaller>,
 }
 
@@ -89,11 +90,11 @@ pub struct ProfileRow {
 pub struct ProfileCaller {
     /// Index of the caller among the profile's rows.
     pub row: u32,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
-    /// Of them, those that were not below another call of the same by the same.
+    /// Number of calls that were not below another call of the same function by the same caller.
     pub primitive_calls: u64,
-    /// Seconds from begin to end.
+    /// Seconds from start to end.
     pub total_s: f64,
     /// Seconds in the called function itself.
     pub self_s: f64,

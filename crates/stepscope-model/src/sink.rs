@@ -1,4 +1,4 @@
-//! Where every reader emits what it finds.
+//! [`EventSink`]: the destination of all events that readers find.
 
 use std::sync::Arc;
 
@@ -10,81 +10,82 @@ use crate::profile::Profile;
 use crate::time::{Epoch, Time};
 use crate::track::{TrackId, TrackPatch};
 
-/// Takes the content of one trace file. Implemented by the store's builder, by every writer and
-/// by test probes.
+/// Receives the content of one trace file. The store's builder, every writer and test probes
+/// implement it.
 ///
-/// Order is free: events may arrive unsorted, and a track may be described after it is first
-/// used. Only two things come first: [`epoch`](Self::epoch) before any time, and
-/// [`source`](Self::source) before any [`ArgRef`](crate::ArgRef) that names it.
+/// Calls may come in any order: events may be unsorted, and a track may be described after its
+/// first use. There are two exceptions: [`epoch`](Self::epoch) precedes any time, and
+/// [`source`](Self::source) precedes any [`ArgRef`](crate::ArgRef) to it.
 ///
 /// Readers that work in parallel [`fork`](Self::fork) the sink, emit into the forks on several
 /// threads, and [`merge`](Self::merge) them in a fixed order, so that the result does not depend
 /// on timing.
 pub trait EventSink: Send + Sized {
-    /// Says what [`Time::ZERO`] stands for. Called once, before the first time.
+    /// Sets the meaning of [`Time::ZERO`]. Called once, before the first time.
     fn epoch(&mut self, epoch: Epoch);
 
-    /// Interns a text. Names of the parent are valid in a fork; names made in a fork are valid in
+    /// Interns a string. Names of the parent are valid in a fork; names made in a fork are valid in
     /// that fork only.
     fn name(&mut self, text: &str) -> NameId;
 
-    /// The track with this key, made if it is new. Keys are stable for the same file content:
-    /// links and caches hold them. Tracks of the parent are valid in a fork; tracks made in a fork
-    /// are valid in that fork only (the merge unites equal keys).
+    /// Returns the track with this key, creating it if it is new. Keys are stable for the same file
+    /// content: links and caches contain them. Tracks of the parent are valid in a fork; tracks
+    /// made in a fork are valid in that fork only (the merge unites equal keys).
     fn track(&mut self, key: &str) -> TrackId;
 
-    /// Adds to what is known about a track.
+    /// Adds to the description of a track.
     fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>);
 
-    /// Registers where arguments can be fetched.
+    /// Registers a source of arguments.
     fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId;
 
-    /// One complete interval.
+    /// Emits one complete interval.
     fn slice(&mut self, track: TrackId, slice: SliceIn<'_>);
 
-    /// Many intervals of one track, in their order: the same as [`slice`](Self::slice) for each, at
-    /// less cost where the sink keeps columns.
+    /// Emits many intervals of one track, in order: equivalent to [`slice`](Self::slice) for each,
+    /// but cheaper if the sink stores columns.
     fn slices(&mut self, track: TrackId, slices: SliceColumns<'_>) {
         for slice in slices.iter() {
             self.slice(track, slice);
         }
     }
 
-    /// Says that about so many more slices of a track are coming, so that room can be made for
-    /// them. Nothing may depend on it but speed and memory.
+    /// Announces that about `count` more slices of a track follow, so that the sink can reserve
+    /// memory. The number affects speed and memory only.
     fn expect_slices(&mut self, track: TrackId, count: usize) {
         let _ = (track, count);
     }
 
-    /// One point.
+    /// Emits one point in time.
     fn instant(&mut self, track: TrackId, instant: InstantIn);
 
-    /// One sample of a counter. NaN and infinities are left out by the reader and counted.
+    /// Emits one sample of a counter. Readers omit NaN and infinities and count them.
     fn counter(&mut self, track: TrackId, at: Time, value: f64);
 
-    /// An end of a flow that the file gives only by place and time.
+    /// Emits a flow end that the file gives by track and time only.
     fn flow(&mut self, track: TrackId, at: Time, flow: SliceFlow, bind: FlowBind);
 
-    /// A compiled program (HLO module) that the trace contains.
+    /// Emits a compiled program (HLO module) that the trace contains.
     fn module(&mut self, name: &str, program_id: Option<u64>);
 
-    /// A profile without a timeline. Sinks that keep only what has a place in time pass it over.
+    /// Emits statistics without a timeline. The default ignores them, for sinks that store only
+    /// events with a time.
     fn profile(&mut self, profile: Profile) {
         let _ = profile;
     }
 
-    /// A fact about the run: `host`, `rank`, `world_size`, `device.0.name`, `jax_version`, ...
-    /// A later value for the same key replaces the earlier one.
+    /// Emits a fact about the run: `host`, `rank`, `world_size`, `device.0.name`, `jax_version`,
+    /// ... A later value for the same key replaces the earlier one.
     fn fact(&mut self, key: &str, value: ArgValue<'_>);
 
-    /// Something the user should know, `count` times; `detail` is kept for the first few.
+    /// Counts a diagnostic `count` times; `detail` is stored for the first few.
     fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str);
 
-    /// A sink for another thread. It knows the names, tracks and sources made so far.
+    /// Creates a sink for another thread. It shares the names, tracks and sources made so far.
     #[must_use]
     fn fork(&self) -> Self;
 
-    /// Takes over all that was emitted into a fork of this sink.
+    /// Adds all content of a fork of this sink.
     fn merge(&mut self, fork: Self);
 }
 

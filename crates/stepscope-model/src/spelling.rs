@@ -1,8 +1,10 @@
-//! How far apart two words are, for "did you mean".
+//! Edit distance between two words, for "did you mean" suggestions.
 
-/// Letters to insert, remove, replace or swap with a neighbour to get from one word to the other.
+/// Returns the number of letters to insert, remove, replace or swap with a neighbour to turn one
+/// word into the other.
 ///
-/// Takes time and memory of the product of both lengths: look at foreign words' lengths first.
+/// Time and memory grow with the product of both lengths: check the length of untrusted words
+/// first.
 ///
 /// ```
 /// use stepscope_model::spelling::edits;
@@ -29,9 +31,8 @@ pub fn edits(one: &str, other: &str) -> usize {
     rows[one.len()][other.len()]
 }
 
-/// The candidate that `word` was most likely meant to be: the one with the fewest [`edits`], when
-/// these are at most half of the longer word's letters, or two. Words above 64 letters resemble
-/// nothing.
+/// Returns the candidate with the fewest [`edits`] from `word`, provided that there are at most
+/// two, or at most half the length of the longer word. Words above 64 letters match no candidate.
 ///
 /// ```
 /// use stepscope_model::spelling::nearest;

@@ -5,8 +5,8 @@
 
 /// A point on the run's clock: whole picoseconds since the run's [`Epoch`].
 ///
-/// Not comparable across runs. Negative when something was recorded before the first timestamp
-/// that the reader saw.
+/// Not comparable across runs. Negative for events recorded before the first timestamp that the
+/// reader saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Time {
@@ -21,27 +21,27 @@ impl Time {
     /// The latest representable point.
     pub const MAX: Self = Self { ps: i64::MAX };
 
-    /// From picoseconds since the epoch.
+    /// Creates a time from picoseconds since the epoch.
     pub const fn from_ps(ps: i64) -> Self {
         Self { ps }
     }
 
-    /// From nanoseconds since the epoch. Exact; `None` outside the representable range.
+    /// Converts nanoseconds since the epoch. Exact; `None` outside the representable range.
     pub fn from_ns(ns: i64) -> Option<Self> {
         ns.checked_mul(1_000).map(Self::from_ps)
     }
 
-    /// Picoseconds since the epoch.
+    /// Returns picoseconds since the epoch.
     pub const fn ps(self) -> i64 {
         self.ps
     }
 
-    /// Whole nanoseconds since the epoch, rounded toward negative infinity.
+    /// Returns whole nanoseconds since the epoch, rounded toward negative infinity.
     pub const fn floor_ns(self) -> i64 {
         self.ps.div_euclid(1_000)
     }
 
-    /// The point `dur` later, held at the ends of the range.
+    /// Returns the point `dur` later, saturating at the ends of the range.
     #[must_use]
     pub const fn saturating_add(self, dur: Dur) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Time {
         }
     }
 
-    /// The point `dur` earlier, held at the ends of the range.
+    /// Returns the point `dur` earlier, saturating at the ends of the range.
     #[must_use]
     pub const fn saturating_sub(self, dur: Dur) -> Self {
         Self {
@@ -57,7 +57,8 @@ impl Time {
         }
     }
 
-    /// How far `self` lies after `earlier` (negative when before), held at the ends of the range.
+    /// Returns the time from `earlier` to `self` (negative if `self` is earlier), saturating at the
+    /// ends of the range.
     pub const fn since(self, earlier: Self) -> Dur {
         Dur {
             ps: self.ps.saturating_sub(earlier.ps),
@@ -75,30 +76,30 @@ pub struct Dur {
 }
 
 impl Dur {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Self = Self { ps: 0 };
 
-    /// From picoseconds.
+    /// Creates a duration from picoseconds.
     pub const fn from_ps(ps: i64) -> Self {
         Self { ps }
     }
 
-    /// From nanoseconds. Exact; `None` outside the representable range.
+    /// Converts nanoseconds. Exact; `None` outside the representable range.
     pub fn from_ns(ns: i64) -> Option<Self> {
         ns.checked_mul(1_000).map(Self::from_ps)
     }
 
-    /// Picoseconds.
+    /// Returns picoseconds.
     pub const fn ps(self) -> i64 {
         self.ps
     }
 
-    /// Nanoseconds as a float, for shares and for display; exact below 2^53 ps.
+    /// Returns nanoseconds as a float, for shares and for display; exact below 2^53 ps.
     pub fn as_ns_f64(self) -> f64 {
         self.ps as f64 / 1_000.0
     }
 
-    /// Sum, held at the ends of the range.
+    /// Returns the sum, saturating at the ends of the range.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self {
@@ -107,22 +108,22 @@ impl Dur {
     }
 }
 
-/// Held at the ends of the range: sums of files whose durations cannot be true stay sums.
+/// Saturates at the ends of the range, since damaged files may hold impossible durations.
 impl std::iter::Sum for Dur {
     fn sum<I: Iterator<Item = Self>>(durs: I) -> Self {
         durs.fold(Self::ZERO, Self::saturating_add)
     }
 }
 
-/// What a run's [`Time::ZERO`] means on the file's own clock and on the wall.
+/// The meaning of a run's [`Time::ZERO`] on the file's own clock and as Unix time.
 ///
-/// `origin_ns` lets us show the times a file itself holds (`file time = origin_ns + time`);
-/// `unix_ns` lets hosts be put on one axis.
+/// `origin_ns` converts to the times in the file (`file time = origin_ns + time`); `unix_ns` puts
+/// hosts on one time axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epoch {
     /// The file's own clock at [`Time::ZERO`], nanoseconds.
     pub origin_ns: i64,
-    /// Unix time at [`Time::ZERO`], nanoseconds; `None` when the file does not tell.
+    /// Unix time at [`Time::ZERO`], nanoseconds; `None` if the file does not hold it.
     pub unix_ns: Option<i64>,
 }
 

@@ -2,26 +2,26 @@
 
 use crate::name::NameId;
 
-/// Handle of a track within one sink or one trace.
+/// Id of a track within one sink or one trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TrackId(pub u32);
 
 impl TrackId {
-    /// The id as an index into a table of tracks.
+    /// Returns the id as an index into a table of tracks.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a track is a row of.
+/// The type of a track's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum TrackKind {
     /// A group without events of its own: a process, a device, a plane.
     Group = 0,
-    /// A thread of the host; also the default of a track that nobody described.
+    /// A thread of the host; also the default for a track without a description.
     #[default]
     Thread = 1,
     /// A queue of a device: a GPU stream, an XLA line of a device plane, a `NeuronCore`.
@@ -34,39 +34,40 @@ pub enum TrackKind {
     Steps = 5,
 }
 
-/// What is known about a track; fields that are `None` leave what was said before.
+/// Description of a track. Fields that are `None` leave earlier values unchanged.
 ///
-/// Tracks are made by key with [`EventSink::track`](crate::EventSink::track) and described at any
-/// time, before or after events are emitted into them.
+/// Tracks are created by key with [`EventSink::track`](crate::EventSink::track) and described at
+/// any time, before or after events are emitted into them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackPatch<'a> {
-    /// What users read, e.g. `python` or `stream 7`. Falls back to the key.
+    /// Display name, e.g. `python` or `stream 7`. Defaults to the key.
     pub name: Option<&'a str>,
     /// See [`TrackKind`].
     pub kind: Option<TrackKind>,
     /// The enclosing group.
     pub parent: Option<TrackId>,
-    /// Operating-system process, or the file's stand-in for one.
+    /// Operating-system process id, or the id that the file uses instead.
     pub pid: Option<i64>,
-    /// Operating-system thread, or the file's stand-in for one.
+    /// Operating-system thread id, or the id that the file uses instead.
     pub tid: Option<i64>,
     /// Ordinal of the accelerator.
     pub device: Option<u32>,
     /// Queue of that accelerator.
     pub stream: Option<i64>,
-    /// Position among the siblings; smaller is higher. Unset ones follow, by key.
+    /// Position among the siblings; smaller is higher. Tracks without one follow, by key.
     pub sort_index: Option<i64>,
     /// Unit of a counter's values, e.g. `bytes`.
     pub unit: Option<&'a str>,
-    /// `true` for rows that a tool computed and the program did not record.
+    /// `true` for rows that a tool computed instead of the program recording them.
     pub derived: Option<bool>,
-    /// Category that all events of the track share, shown when an event has none of its own.
+    /// Category that all events of the track share, shown for events without their own.
     pub category: Option<NameId>,
 }
 
-/// Everything that the patches of a track say, with owned text.
+/// The merged patches of a track, with owned strings.
 ///
-/// Sinks whose ids do not outlive a fork refer to the parent and the category by text: `P` and `C`.
+/// Sinks whose ids are not valid outside a fork refer to the parent and the category by string: `P`
+/// and `C`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the fields of TrackPatch")]
 pub struct TrackInfo<P = TrackId, C = NameId> {
@@ -84,7 +85,7 @@ pub struct TrackInfo<P = TrackId, C = NameId> {
 }
 
 impl<P, C> TrackInfo<P, C> {
-    /// Copies a patch whose parent and category are resolved.
+    /// Copies a patch after its parent and category are resolved.
     pub fn new(patch: &TrackPatch<'_>, parent: Option<P>, category: Option<C>) -> Self {
         Self {
             name: patch.name.map(Into::into),
@@ -101,7 +102,7 @@ impl<P, C> TrackInfo<P, C> {
         }
     }
 
-    /// Replaces the fields that `later` has.
+    /// Replaces the fields that `later` sets.
     pub fn merge(&mut self, later: Self) {
         self.name = later.name.or(self.name.take());
         self.kind = later.kind.or(self.kind);

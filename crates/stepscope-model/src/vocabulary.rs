@@ -1,7 +1,7 @@
 //! Facts about the names that frameworks write: one table each.
 //!
-//! Readers, analyses and reports ask these tables, so that a new category, backend or line of a
-//! device is one line of code.
+//! Readers, analyses and reports use these tables, so that a new category, backend or line of a
+//! device needs one line of code.
 
 pub mod collective;
 pub mod kineto;

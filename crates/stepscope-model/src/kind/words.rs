@@ -1,10 +1,10 @@
-//! The tables that [`SliceKind::from_name`](super::SliceKind::from_name) goes by, and how they are searched.
+//! Tables of patterns for [`SliceKind::from_name`](super::SliceKind::from_name), and their search.
 
 use super::SliceKind;
 use crate::vocabulary::collective::{communicates_in_lower_case, is_process_group_call};
 use crate::vocabulary::kineto::PARAM_COMMS;
 
-/// How a pattern is looked for. Patterns are in lower case.
+/// A pattern, in lower case, and where it matches.
 pub(super) enum Match {
     /// Anywhere.
     Part(&'static str),
@@ -12,17 +12,17 @@ pub(super) enum Match {
     Start(&'static str),
     /// Between characters that are neither letters nor digits.
     Word(&'static str),
-    /// Anywhere but at the end of the other word, which is another thing's name.
+    /// Anywhere except at the end of the second pattern, which names something else.
     PartNot(&'static str, &'static str),
     /// The name of a kernel or operation that communicates.
     Communication,
-    /// A call of one of torch's process groups, `nccl:all_reduce`.
+    /// A call of one of torch's process groups, such as `nccl:all_reduce`.
     ProcessGroupCall,
 }
 
 use Match::{Communication, Part, PartNot, ProcessGroupCall, Start, Word};
 
-/// Names that labels and operators share.
+/// Patterns of annotations and operators.
 pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::UserLabel,
@@ -33,7 +33,7 @@ pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
         &[ProcessGroupCall, Start("c10d::"), Start(PARAM_COMMS)],
     ),
     (SliceKind::Input, &[Part("dataloader")]),
-    // torch.compile's own labels.
+    // torch.compile's own annotations.
     (SliceKind::Compile, &[Part("(dynamo_timed)")]),
 ];
 
@@ -46,7 +46,7 @@ pub(super) const RUNTIME_CALLS: &[(SliceKind, &[Match])] = &[(
     ],
 )];
 
-/// Work, on a device or on a host: operators, kernels and HLO instructions.
+/// Patterns of device and host computation: operators, kernels and HLO instructions.
 pub(super) const WORK: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::Collective,
@@ -88,7 +88,7 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::MatMul,
         &[
-            // FBGEMM is a library, of sparse features too.
+            // FBGEMM is a library that also holds operations on sparse features.
             PartNot("gemm", "fbgemm"),
             Part("gemv"),
             Part("matmul"),
@@ -294,7 +294,7 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
     ),
 ];
 
-/// Names that host threads of JAX, XLA, TensorFlow and of the program itself bear.
+/// Patterns of events on host threads: JAX, XLA, TensorFlow and the program itself.
 pub(super) const HOST: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::Host,
@@ -469,10 +469,11 @@ pub(super) const HLO_WORDS: &[&str] = &[
     "rng-bit-generator",
 ];
 
-/// Longest name that is looked at, bytes.
+/// Maximum number of bytes of a name to search.
 pub(super) const MAX_BYTES: usize = 512;
 
-/// The first kind of the table with a pattern that is in `name`, which has at most [`MAX_BYTES`].
+/// Returns the first kind in the table with a pattern that matches `name`, which has at most
+/// [`MAX_BYTES`].
 pub(super) fn find(table: &[(SliceKind, &[Match])], name: &str) -> Option<SliceKind> {
     let mut buffer = [0; MAX_BYTES];
     let name = lowercase(name, &mut buffer);
@@ -482,7 +483,7 @@ pub(super) fn find(table: &[(SliceKind, &[Match])], name: &str) -> Option<SliceK
         .map(|(kind, _)| *kind)
 }
 
-/// Whether `part`, which is in lower case, is in `name`, which has at most [`MAX_BYTES`].
+/// Returns whether `name`, of at most [`MAX_BYTES`], contains `part`, which is in lower case.
 pub(super) fn contains(name: &str, part: &str) -> bool {
     lowercase(name, &mut [0; MAX_BYTES]).contains(part)
 }
@@ -497,7 +498,7 @@ fn lowercase<'b>(name: &str, buffer: &'b mut [u8; MAX_BYTES]) -> &'b str {
 }
 
 impl Match {
-    /// `name` is in lower case.
+    /// Returns whether the pattern matches `name`, which is in lower case.
     fn is_in(&self, name: &str) -> bool {
         match self {
             Part(part) => name.contains(part),

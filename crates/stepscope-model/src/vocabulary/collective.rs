@@ -1,4 +1,4 @@
-//! Collective operations, the libraries that run them and the names that they leave in traces.
+//! Collective operations, the libraries that run them and their names in traces.
 
 /// Operation of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub enum CollectiveOp {
     SendRecv,
     /// Synchronization without data.
     Barrier,
-    /// Unknown from the name.
+    /// The name does not identify the operation.
     Other,
 }
 
@@ -48,7 +48,8 @@ impl CollectiveOp {
         }
     }
 
-    /// Reads a name: of a kernel, of an instruction, or torch's name of the collective.
+    /// Infers the operation from the name of a kernel or an instruction, or from torch's name of
+    /// the collective.
     pub fn from_name(name: &str) -> Self {
         const PARTS: &[(&str, CollectiveOp)] = &[
             ("allreduce", CollectiveOp::AllReduce),
@@ -83,7 +84,8 @@ impl CollectiveOp {
             .map_or(Self::Other, |(_, kind)| *kind)
     }
 
-    /// Returns the size that bandwidths are computed from, given the input and output bytes of a participant.
+    /// Returns the size that bandwidths are computed from, given the input and output bytes of a
+    /// participant.
     pub fn size(self, in_bytes: u64, out_bytes: u64) -> u64 {
         match self {
             Self::AllGather | Self::Gather => out_bytes.max(in_bytes),
@@ -162,7 +164,7 @@ pub fn communicates(name: &str) -> bool {
     communicates_in_lower_case(&name.to_ascii_lowercase())
 }
 
-/// As [`communicates`], for a name in lower case.
+/// Returns the result of [`communicates`] for a name in lower case.
 pub(crate) fn communicates_in_lower_case(name: &str) -> bool {
     COMMUNICATION.iter().any(|part| name.contains(part))
 }

@@ -11,9 +11,9 @@ pub enum Category {
     Operator,
     /// An instant of a host thread, such as `[memory]`.
     HostInstant,
-    /// A label of the program, `record_function`.
+    /// An annotation by the program, `record_function`.
     Annotation,
-    /// A label, drawn over the kernels that were launched within it.
+    /// An annotation, drawn over the kernels that were launched within it.
     DeviceAnnotation,
     /// A function of Python.
     PythonFunction,
@@ -35,7 +35,7 @@ pub enum Category {
     CounterRange,
     /// A sample of hardware counters.
     Counter,
-    /// Work of Meta's accelerator.
+    /// An operation of Meta's accelerator.
     Mtia,
     /// A workload descriptor of Meta's accelerator.
     MtiaWorkload,
@@ -106,7 +106,7 @@ impl Category {
 
     /// Returns who executes events of this category.
     ///
-    /// The numbers of processes and threads do not tell: kineto numbers devices from 0 and names
+    /// Ids of processes and threads do not show it: kineto numbers devices from 0 and names
     /// processes 0 to 15 "GPU N", and a program in a container is process 1.
     pub const fn executor(self) -> Executor {
         match self {
@@ -130,17 +130,17 @@ impl Category {
         }
     }
 
-    /// Returns whether a `ProfilerStep#N` of this category is the step itself, and not its copy on
-    /// a GPU.
+    /// Returns whether a `ProfilerStep#N` of this category is the step itself. The alternative is
+    /// its copy on a GPU.
     pub const fn may_mark_steps(self) -> bool {
         matches!(self, Self::Annotation | Self::Operator)
     }
 }
 
-/// What executes an event, as far as its category tells.
+/// The executor of an event, inferred from its category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Executor {
-    /// The category does not tell.
+    /// The category does not determine the executor.
     #[default]
     Unknown,
     /// A thread of the program.
@@ -161,7 +161,7 @@ pub fn is_python_function(category: &str) -> bool {
     Category::from_name(category) == Some(Category::PythonFunction)
 }
 
-/// Begin of the names of torch's step labels.
+/// Prefix of the names of torch's step labels.
 const STEP: &str = "ProfilerStep#";
 
 /// Returns whether a name is that of a step of torch's profiler.
@@ -174,10 +174,10 @@ pub fn step_number(name: &str) -> Option<i64> {
     name.strip_prefix(STEP)?.parse().ok()
 }
 
-/// Operator that surrounds the launch of each collective, with its arguments.
+/// Operator that encloses the launch of each collective and holds its arguments.
 pub const PARAM_COMMS: &str = "record_param_comms";
 
-/// Name of the instants of allocations, `profile_memory=True`.
+/// Name of the instants of allocations, recorded with `profile_memory=True`.
 pub const MEMORY: &str = "[memory]";
 
 #[cfg(test)]

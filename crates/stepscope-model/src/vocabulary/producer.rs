@@ -2,16 +2,16 @@
 
 use crate::{ArgValue, EventSink};
 
-/// Framework, language or tool that recorded a file, in the order in which a run shows them.
+/// Framework, language or tool that recorded a file, in display order.
 ///
-/// Readers tell it in the facts `kind` (its name) and `kind.NAME` (true).
+/// Readers emit it as the facts `kind` (its name) and `kind.NAME` (true).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Producer {
     /// JAX.
     Jax,
     /// torch's profiler.
     PyTorch,
-    /// A compiler of XLA, of any framework.
+    /// An XLA compiler, used by any framework.
     Xla,
     /// AWS Neuron.
     Neuron,
@@ -76,7 +76,7 @@ impl Producer {
             .find(|producer| producer.name() == name)
     }
 
-    /// Tells a sink that this producer took part in the file that is being read.
+    /// Emits the facts that this producer took part in the recording of the file.
     pub fn emit<S: EventSink>(self, sink: &mut S) {
         sink.fact(&format!("kind.{}", self.name()), ArgValue::Bool(true));
     }
@@ -86,7 +86,7 @@ impl Producer {
         Self::from_name(key.strip_prefix("kind.")?)
     }
 
-    /// Returns whether only the format of the file is known, not who wrote it.
+    /// Returns whether only the file's format is known, and its writer is unknown.
     pub const fn is_format(self) -> bool {
         matches!(self, Self::Chrome | Self::Perfetto)
     }

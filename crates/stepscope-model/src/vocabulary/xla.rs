@@ -11,7 +11,7 @@ pub enum DeviceLine {
     Ops,
     /// Operations that run concurrently with those of [`DeviceLine::Ops`].
     AsyncOps,
-    /// Labels or summaries of the work that other lines show.
+    /// Labels or summaries of the events on other lines.
     Summary,
     /// A stream, or a line of another profiler.
     Other,
