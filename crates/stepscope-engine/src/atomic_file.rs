@@ -1,15 +1,16 @@
-//! Files that appear whole or not at all.
+//! Atomic creation and replacement of files.
 //!
-//! The content goes to a hidden temporary file in the same folder, which is then renamed. Readers see
-//! the old content or the new one, never a part. Only the owner can read the file (mode 0600): traces
-//! can hold what others must not see. A process that dies leaves at most a `.tmp` file, which scans skip.
+//! The content goes to a hidden temporary file in the same folder, which is then renamed. Readers
+//! see the old content or the new one, never a mixture. Only the owner can read the file (mode
+//! 0600), because traces may hold confidential data. A process that dies leaves at most a `.tmp`
+//! file, which scans skip.
 
 use std::io;
 use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Creates the temporary file for `path`; [`NamedTempFile::persist`] gives it that name, and dropping
+/// Creates the temporary file for `path`. [`NamedTempFile::persist`] renames it to `path`; dropping
 /// it removes it.
 ///
 /// Fails when the folder does not exist or is not writable.
@@ -22,7 +23,7 @@ pub fn create(path: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// Creates or replaces `path` with what `fill` writes.
+/// Creates or replaces `path` with the content that `fill` writes.
 ///
 /// A `fill` that calls `sync_all` makes the content survive a power failure.
 pub fn replace(

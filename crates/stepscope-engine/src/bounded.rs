@@ -1,21 +1,22 @@
-//! A bound on how large an export may become.
+//! A size limit for exports.
 //!
-//! Formats that repeat texts at each event make hundreds of megabytes of a file that holds them once: a
-//! file of 285 KB has become 833 MB. Nobody expects that of a small file, so it has to be asked for.
+//! Formats that repeat strings at each event can write hundreds of megabytes for a file that holds
+//! each string once: a file of 285 KB became 833 MB. Users do not expect this from a small file, so
+//! a larger export must be requested explicitly.
 
 use std::io::{self, Write};
 
-/// An export that is smaller than this is never refused.
+/// Exports below this size are always allowed.
 const SMALL_BYTES: u64 = 256 << 20;
-/// How many times as large as what was read an export may become.
+/// Maximum ratio of the size of an export to the size of its input.
 const RATIO: u64 = 200;
 
-/// Most bytes of an export of files of this size together, unless more is asked for.
+/// Returns the default size limit of an export, given the total size of the input files.
 pub fn most_exported_bytes(input_bytes: u64) -> u64 {
     input_bytes.saturating_mul(RATIO).max(SMALL_BYTES)
 }
 
-/// Passes bytes on until there are too many.
+/// A writer that fails once a size limit is exceeded.
 pub struct BoundedWriter<W> {
     into: W,
     left: u64,
@@ -23,7 +24,7 @@ pub struct BoundedWriter<W> {
 }
 
 impl<W: Write> BoundedWriter<W> {
-    /// At most `most` bytes.
+    /// Creates a writer that accepts at most `most` bytes.
     pub fn new(into: W, most: u64) -> Self {
         Self {
             into,
@@ -32,14 +33,14 @@ impl<W: Write> BoundedWriter<W> {
         }
     }
 
-    /// What was written into.
+    /// Returns the wrapped writer.
     pub fn into_inner(self) -> W {
         self.into
     }
 }
 
 impl<W: Write> Write for BoundedWriter<W> {
-    /// Fails with [`io::ErrorKind::FileTooLarge`] when the bytes are more than there may be.
+    /// Fails with [`io::ErrorKind::FileTooLarge`] if the limit would be exceeded.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
             let most = self.most;

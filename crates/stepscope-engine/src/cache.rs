@@ -1,26 +1,27 @@
-//! Finished traces on disk, so that a large run opens at once the second time.
+//! Import cache: finished traces on disk, so that a large run opens quickly the second time.
 //!
 //! ```text
-//! CACHE/imports/KEY.ssc:  "STEPSCI2" | u64 length of the note | u64 × 2 hash of the note | note, JSON
-//!                         | zeros to a multiple of 4096 | store image
+//! CACHE/imports/KEY.ssc:  "STEPSCI2" | u64 length of the note | u64 × 2 hash of the note | note
+//!                         (JSON) | zeros to a multiple of 4096 | store image
 //! ```
-//! The key is a hash of every file's path, length, time of change and number, of the limits, and
-//! of [`VERSION`]. A file whose key, version or image does not fit is thrown away and the run is
-//! read again, so the folder is ours to change and safe to delete at any time.
+//! The key is a hash of every file's path, length, modification time and inode, of the limits, and
+//! of [`VERSION`]. A file whose key, version or image does not match is deleted and the run is read
+//! again. The folder belongs to stepscope and is safe to delete at any time.
 //!
-//! Only runs that took more than [`MIN_BYTES`] to read are kept. The folder is held below a cap
-//! (10 GB, or `STEPSCOPE_CACHE_BYTES`); what was used longest ago goes first. Writing happens on a
-//! named thread, after the run is already open, into a temporary file that is renamed: a reader
-//! never sees half an image, and two programs that write the same one do no harm. It begins
-//! [`PAUSE`] after the opening, so that it does not compete with the first answers; a program that
-//! answers once writes [at once](Cache::without_pause), beside the answer, and calls [`Cache::wait`]
-//! before it ends. What cannot be written is not kept, and nobody is bothered with it.
+//! Only runs that took more than [`MIN_BYTES`] to read are cached. The folder is kept below a limit
+//! (10 GB, or `STEPSCOPE_CACHE_BYTES`); the least recently used entries are removed first. A named
+//! thread writes an entry after the run is already open, into a temporary file that is renamed. A
+//! reader therefore never sees half an image, and two programs can write the same entry. Writing
+//! begins [`PAUSE`] after the run was opened, so that it does not compete with the first queries. A
+//! program that makes one query writes [immediately](Cache::without_pause), in parallel with the
+//! query, and calls [`Cache::wait`] before it ends. An entry that cannot be written is dropped
+//! without a message.
 //!
-//! An image up to [`WHOLE_BYTES`] is verified as a whole when it is opened. Of a larger one the header
-//! and the table of contents are, and each column when it is first used: a damaged column is replaced
-//! by that of a trace that is read from the run's files again, and the cache's file is removed. Images
-//! are written without waiting for the disk: if the machine stops before they are there, the checksums
-//! do not match.
+//! An image up to [`WHOLE_BYTES`] is verified as a whole when it is opened. For a larger image,
+//! only the header and the table of contents are verified then, and each column when it is first
+//! used. A damaged column is replaced from a trace that is rebuilt from the run's files, and the
+//! cache's file is removed. Images are written without fsync: if the machine crashes before the
+//! data is on disk, the checksums do not match.
 
 use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -43,30 +44,30 @@ use crate::found_run::FoundRun;
 use crate::open::{self, Imported, ImportedFile};
 use crate::source::{LazySource, NoSource, SourceSpec};
 
-/// Changes whenever a reader, the store or the image may give other results for the same file: a hash
-/// of their sources, made when this is built (`build.rs`).
+/// Version of the cache: a hash of the sources of the readers, the store and the image, computed by
+/// `build.rs`. It changes whenever the same file may give other results.
 pub(crate) const VERSION: &str = env!("STEPSCOPE_READERS");
-/// Runs that need less reading than this are read again each time.
+/// Runs that require reading fewer bytes are not cached.
 pub(crate) const MIN_BYTES: u64 = 8 << 20;
-/// How much the folder may hold.
+/// Default size limit of the folder.
 const DEFAULT_CAP_BYTES: u64 = 10_000_000_000;
 const MAGIC: &[u8; 8] = b"STEPSCI2";
-/// Bytes before the note.
+/// Number of bytes before the note.
 const HEAD_BYTES: u64 = 32;
 /// Images up to this size are verified as a whole.
 const WHOLE_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4_096;
-/// Time between a run's opening and its being written.
+/// Delay between opening a run and writing it to the cache.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Temporary files older than this belong to a writer that died.
+/// Older temporary files belong to a writer that died.
 const STALE: Duration = Duration::from_hours(1);
 
-/// The user's cache directory for stepscope.
+/// Returns the user's cache directory for stepscope.
 pub(crate) fn default_dir() -> Option<PathBuf> {
     user_dir("XDG_CACHE_HOME", ".cache")
 }
 
-/// The user's data directory for stepscope (notes).
+/// Returns the user's data directory for stepscope (notes).
 pub(crate) fn default_data_dir() -> Option<PathBuf> {
     user_dir("XDG_DATA_HOME", ".local/share")
 }
@@ -85,18 +86,18 @@ fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
     Some(base.join("stepscope"))
 }
 
-/// What is kept beside the image.
+/// Metadata that is stored with the image.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: String,
-    /// Length of the image, so that a cut file is seen.
+    /// Length of the image, to detect truncation.
     image_bytes: u64,
-    /// Hash of the image, so that a damaged one is seen; of a large one, whose columns have checksums
-    /// of their own, the hash of nothing.
+    /// Hash of the image, to detect damage. For a large image, whose columns have their own
+    /// checksums, the hash of an empty input.
     image_hash: String,
     content_hash: String,
     problems: Vec<RunProblem>,
-    /// Formats of the files in the run's order; empty for one that could not be read.
+    /// Formats of the files in the run's order; empty for an unreadable file.
     formats: Vec<String>,
     stamps: Vec<Stamp>,
 }
@@ -113,9 +114,9 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct Writing {
     count: Mutex<usize>,
-    /// Somebody waits: no pauses any more.
+    /// Set when a thread waits in [`Cache::wait`], or after [`Cache::without_pause`]: skip pauses.
     hurry: AtomicBool,
-    /// Wakes those who wait for `count` or `hurry`.
+    /// Notifies threads that wait for `count` or `hurry`.
     changed: Condvar,
 }
 
@@ -124,7 +125,7 @@ impl Writing {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the first answers be made undisturbed.
+    /// Waits for [`PAUSE`], so that the first queries run undisturbed.
     fn pause(&self) {
         let calm = |_: &mut usize| !self.hurry.load(Ordering::Relaxed);
         let waited = self.changed.wait_timeout_while(self.count(), PAUSE, calm);
@@ -154,14 +155,14 @@ impl Cache {
         self.folder().join(format!("{}.ssc", key(run, limits)))
     }
 
-    /// Writes as soon as there is something to write.
+    /// Disables the delay before writing.
     pub(crate) fn without_pause(self) -> Self {
         self.writing.hurry.store(true, Ordering::Relaxed);
         self
     }
 
-    /// The run as it was kept; `None` when it was not, or no longer fits. Does not read the
-    /// trace's files.
+    /// Returns the cached run, or `None` if there is no entry or it no longer matches. Does not
+    /// read the trace's files.
     pub(crate) fn load(&self, run: &FoundRun, limits: &Limits) -> Option<Imported> {
         let path = self.path_of(run, limits);
         if !is_own_entry(&path) {
@@ -169,7 +170,7 @@ impl Cache {
         }
         let file = Arc::new(TraceFile::open(&path).ok()?);
         let Some(imported) = load(&file, &path, run, limits, self.whole_bytes) else {
-            // It can only be in the way from now on.
+            // The entry is useless from now on.
             let _ = std::fs::remove_file(&path);
             return None;
         };
@@ -177,7 +178,7 @@ impl Cache {
         Some(imported)
     }
 
-    /// Keeps a run, on a thread of its own.
+    /// Caches a run, on a separate thread.
     pub(crate) fn store(&self, run: &FoundRun, limits: &Limits, kept: CacheEntry) {
         let path = self.path_of(run, limits);
         let folder = self.folder();
@@ -201,7 +202,7 @@ impl Cache {
         }
     }
 
-    /// Waits until everything is written.
+    /// Waits until all entries are written.
     pub(crate) fn wait(&self) {
         let mut count = self.writing.count();
         self.writing.hurry.store(true, Ordering::Relaxed);
@@ -216,7 +217,7 @@ impl Cache {
     }
 }
 
-/// What [`Cache::store`] writes.
+/// The data that [`Cache::store`] writes.
 pub(crate) struct CacheEntry {
     pub(crate) trace: Arc<Trace>,
     pub(crate) content_hash: String,
@@ -236,7 +237,8 @@ pub(crate) fn key(run: &FoundRun, limits: &Limits) -> String {
         text.extend_from_slice(&limit.to_le_bytes());
     }
     for file in &run.files {
-        // Two ways to one file are one entry; a path that cannot be resolved stands for itself.
+        // Two paths to the same file give one entry; a path that cannot be resolved is used as it
+        // is.
         let path = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         text.extend_from_slice(path.as_os_str().as_encoded_bytes());
         text.push(0);
@@ -253,7 +255,7 @@ pub(crate) fn key(run: &FoundRun, limits: &Limits) -> String {
     crate::hash::bytes(&text).hex()
 }
 
-/// A part of a mapped file.
+/// A range of a mapped file.
 struct Image {
     file: Arc<TraceFile>,
     from: usize,
@@ -332,7 +334,8 @@ fn load(
     })
 }
 
-/// Reads the run's files again, for an image that turned out to be damaged; its file goes.
+/// Returns a function that reads the run's files again to repair a damaged image, and removes the
+/// cache file.
 fn rebuild(path: &Path, run: &FoundRun, limits: &Limits) -> Rebuild {
     let (path, run, limits) = (path.to_owned(), run.clone(), *limits);
     Box::new(move || {
@@ -355,12 +358,12 @@ fn format_of(code: &str) -> Option<Format> {
     .find(|format| format.code() == code)
 }
 
-/// The image begins on a page, so that its columns are aligned.
+/// Returns the offset of the image: it begins on a page, so that its columns are aligned.
 fn image_offset(note_bytes: u64) -> u64 {
     (HEAD_BYTES + note_bytes).next_multiple_of(PAGE)
 }
 
-/// Writes an entry; fails when others can write into the folder.
+/// Writes an entry. Fails if other users can write into the folder.
 fn write(path: &Path, kept: &CacheEntry, whole_bytes: u64) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_private_folder(folder)?;
@@ -370,7 +373,7 @@ fn write(path: &Path, kept: &CacheEntry, whole_bytes: u64) -> io::Result<()> {
     atomic_file::replace(path, |file| write_to(file, kept, whole_bytes))
 }
 
-/// Whether an entry of the cache is there, and nobody else can have written it.
+/// Returns whether an entry exists and only this user can have written it.
 fn is_own_entry(path: &Path) -> bool {
     path.parent().is_some_and(is_own_folder) && is_own_file(path)
 }
@@ -378,7 +381,7 @@ fn is_own_entry(path: &Path) -> bool {
 fn write_to(file: &mut NamedTempFile, kept: &CacheEntry, whole_bytes: u64) -> io::Result<()> {
     let mut note = Note {
         version: VERSION.to_owned(),
-        // Its true value has at most as many digits; the note is padded to this length.
+        // The actual value has at most as many digits; the note is padded to this length.
         image_bytes: u64::MAX,
         image_hash: crate::hash::bytes(&[]).hex(),
         content_hash: kept.content_hash.clone(),
@@ -416,7 +419,7 @@ fn write_to(file: &mut NamedTempFile, kept: &CacheEntry, whole_bytes: u64) -> io
     file.write_all(&text)
 }
 
-/// Remembers that an entry was used.
+/// Updates the time of last use of an entry.
 fn touch(path: &Path) {
     let now = u64::try_from(stepscope_model::clock::unix_now_ns()).unwrap_or(0);
     let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_nanos(now));
@@ -425,8 +428,8 @@ fn touch(path: &Path) {
     }
 }
 
-/// Removes what was used longest ago until the folder is below its cap; the entry just written
-/// stays.
+/// Removes the least recently used entries until the folder is below its limit. The entry just
+/// written stays.
 fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
     let Ok(listing) = std::fs::read_dir(folder) else {
         return;
@@ -459,7 +462,7 @@ fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
     }
 }
 
-/// Keeps an uploaded file below the cache directory under a name of its own; gives its path.
+/// Stores an uploaded file below the cache directory under a unique name; returns its path.
 pub(crate) fn keep_upload(
     dir: &Path,
     file_name: &str,
@@ -494,7 +497,8 @@ pub(crate) fn keep_upload(
     Err(io::Error::other("too many uploads of this name"))
 }
 
-/// The last part of a name that somebody sent, without anything that could lead elsewhere.
+/// Returns the last component of a name from a client, without characters that could change the
+/// directory.
 fn safe_name(sent: &str) -> String {
     let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut name: String = last
@@ -503,7 +507,7 @@ fn safe_name(sent: &str) -> String {
         .collect();
     let dots = name.len() - name.trim_start_matches('.').len();
     name.drain(..dots);
-    // Long names are cut in front: the extension matters.
+    // Long names are truncated at the front, because the extension matters.
     while name.len() > 150 {
         name.remove(0);
     }

@@ -1,7 +1,7 @@
 //! Reads a trace and writes it in another format.
 //!
-//! The output appears under its name only when it is whole: it is written beside it under a
-//! temporary name, flushed to the disk, and renamed. The input is never overwritten.
+//! The output is written under a temporary name in the same folder, flushed to the disk, and
+//! renamed once it is complete. The input is never overwritten.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -45,7 +45,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format that the extension of an output file asks for.
+    /// Returns the format for the extension of an output file.
     pub fn from_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ends = |end: &str| name.ends_with(end);
@@ -67,26 +67,26 @@ impl OutputFormat {
     }
 }
 
-/// What was written.
+/// Counts of the written output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConvertReport {
     /// Intervals of all kinds.
     pub slices: u64,
-    /// Points.
+    /// Points in time.
     pub instants: u64,
     /// Counter samples.
     pub samples: u64,
     /// Flows with both ends.
     pub flows: u64,
-    /// Length of the output.
+    /// Length of the output in bytes.
     pub bytes: u64,
-    /// What of the input is missing, one sentence each.
+    /// Content of the input that the output lacks, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads `input` (a file, or a folder with one run) and writes `output` in the format that its
-/// name asks for. A file of that name is replaced, unless it belongs to the input. An output far larger
-/// than the input ([`most_exported_bytes`]) is refused unless `may_be_large`.
+/// Reads `input` (a file, or a folder with one run) and writes `output` in the format of its
+/// extension. An existing file of that name is replaced, unless it belongs to the input. An output
+/// far larger than the input ([`most_exported_bytes`]) is refused unless `may_be_large`.
 pub fn convert(
     input: &Path,
     output: &Path,
@@ -108,7 +108,7 @@ pub fn convert(
     if output.is_dir() {
         return Err(refused("it is a directory", "name a file"));
     }
-    // What cannot be written should be known before the reading, not after.
+    // Report an unwritable output before reading the input.
     let folder = match output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -157,7 +157,7 @@ pub fn convert(
             }
             EngineError::unwritable(output, &error)
         })?;
-        // Arguments were read while writing: they must have come from the files that were opened.
+        // Arguments were read while writing, so check that the files have not changed since then.
         if let Some(changed) = run
             .files
             .iter()
@@ -203,7 +203,7 @@ fn is_as_before(path: &Path, stamp: Stamp) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| Stamp::from_metadata(&metadata) == stamp)
 }
 
-/// Writes everything; gives the length in bytes.
+/// Writes the whole trace; returns the length in bytes.
 fn write(trace: &Trace, format: OutputFormat, file: &File, most: u64) -> io::Result<u64> {
     let out = BufWriter::with_capacity(1 << 20, BoundedWriter::new(file, most));
     let out = match format {
@@ -214,7 +214,7 @@ fn write(trace: &Trace, format: OutputFormat, file: &File, most: u64) -> io::Res
         }
         OutputFormat::ChromeJson => chrome(trace, out)?,
         OutputFormat::ChromeJsonGz => {
-            // No name and no time in the header: the same trace gives the same bytes.
+            // The header has neither name nor time, so that the same trace gives the same bytes.
             let packed: GzEncoder<_> = GzBuilder::new().write(out, flate2::Compression::new(6));
             chrome(trace, packed)?.finish()?
         }

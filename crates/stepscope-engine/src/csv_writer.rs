@@ -6,13 +6,13 @@ use std::io::Write;
 /// Creates a CSV writer: commas, `\n` at the end of a record, quotes where a field needs them.
 pub fn csv_writer<W: Write>(out: W) -> csv::Writer<W> {
     csv::WriterBuilder::new()
-        // Spreadsheets of many countries split at semicolons: a field with one is quoted.
+        // Spreadsheets in many locales split at semicolons, so a field with one is quoted.
         .comment(Some(b';'))
         .from_writer(out)
 }
 
-/// Defuses a text that a spreadsheet would evaluate as a formula: it gets an apostrophe in front.
-/// Numbers stay as they are.
+/// Escapes a text that a spreadsheet would evaluate as a formula, with a leading apostrophe.
+/// Numbers are unchanged.
 pub fn csv_text(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if is_formula && text.parse::<f64>().is_err() {

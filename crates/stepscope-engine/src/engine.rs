@@ -1,4 +1,4 @@
-//! The façade over many runs: lists them, opens them once, forgets the least used.
+//! The façade over many runs: lists them, opens each once, closes the least recently used.
 
 mod found;
 mod list;
@@ -22,48 +22,50 @@ use crate::scan::{ScanResult, Sniffed};
 
 pub(crate) use found::open_found;
 
-/// Opened runs are kept up to this many bytes of columns; the run just opened always stays.
+/// Memory limit for the columns of opened runs; the run just opened always stays open.
 const OPENED_BYTES: usize = 4 << 30;
-/// Opened runs that are kept at most.
+/// Maximum number of opened runs.
 const OPENED_RUNS: usize = 32;
-/// Events that wait for one subscriber; more are dropped, and it should list the runs again.
+/// Maximum number of queued events per subscriber. Further events are dropped; the subscriber
+/// should then list the runs again.
 const EVENTS: usize = 1_024;
 
-/// What to open and how.
+/// Paths to open, and options.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Log directories and single files.
     pub paths: Vec<PathBuf>,
-    /// `None`: the user's cache directory (`$XDG_CACHE_HOME/stepscope`, `~/.cache/stepscope`).
+    /// Cache directory; `None` for the user's (`$XDG_CACHE_HOME/stepscope`, `~/.cache/stepscope`).
     pub cache_dir: Option<PathBuf>,
-    /// Whether imports are kept on disk and taken from there.
+    /// Whether imports are cached on disk and loaded from there.
     pub use_cache: bool,
-    /// Whether imports are written to the disk beside the first answer; else half a second later, so
-    /// that a viewer's first answers have the machine for themselves.
+    /// Whether imports are written to the disk immediately, in parallel with the first query.
+    /// Otherwise they are written half a second later, so that the first queries of a viewer run
+    /// undisturbed.
     pub keep_at_once: bool,
-    /// How deep below each path traces are looked for.
+    /// Maximum depth of the search for traces below each path.
     pub max_depth: usize,
-    /// Bounds on what reading one file may cost.
+    /// Limits on the cost of reading one file.
     pub limits: Limits,
     /// Rescan in the background (named thread) and publish `RunAdded`, `RunChanged`, `RunRemoved`.
     pub watch: bool,
-    /// Folders that the system is asked to notify changes of at most; with more of them, or where the
-    /// system allows fewer, everything is polled. 0 always polls.
+    /// Maximum number of folders with a watch. If there are more folders, or if the system allows
+    /// fewer watches, everything is polled. 0 always polls.
     pub max_watches: usize,
-    /// Time between two polls of what the system does not notify changes of.
+    /// Time between two polls of folders and files without change notifications.
     pub poll_interval: Duration,
 }
 
 impl EngineOptions {
-    /// How deep a directory that the user named is searched.
+    /// Maximum search depth of a directory that the user named.
     pub const MAX_DEPTH: usize = 256;
-    /// Default of [`max_watches`](Self::max_watches): a watch takes about a kilobyte of the kernel's
+    /// Default of [`max_watches`](Self::max_watches): a watch takes about a kilobyte of kernel
     /// memory, and all programs of a user share the system's limit.
     pub const MAX_WATCHES: usize = 32_768;
     /// Default of [`poll_interval`](Self::poll_interval).
     pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-    /// Everything below these paths, with the cache, watched.
+    /// Creates options for all traces below these paths, with the cache and the watcher.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
@@ -79,16 +81,16 @@ impl EngineOptions {
     }
 }
 
-/// What happens to runs, for live views.
+/// Changes of runs, for live views.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineEvent {
-    /// A run appeared; its id.
+    /// A run appeared. Holds its id.
     RunAdded(String),
-    /// Files of a run changed, or it was opened and more is known of it; its id.
+    /// Files of a run changed, or it was opened and its summary was completed. Holds its id.
     RunChanged(String),
-    /// A run is gone; its id.
+    /// A run disappeared. Holds its id.
     RunRemoved(String),
-    /// An import goes on.
+    /// Progress of an import.
     Progress {
         /// Id of the run.
         run: String,
@@ -97,13 +99,13 @@ pub enum EngineEvent {
         /// 0 to 1.
         done: f64,
     },
-    /// The trace of a run that was just opened has something that the user should know.
+    /// A diagnostic in the trace of a run that was just opened.
     Warning {
         /// Id of the run.
         run: String,
-        /// What it is.
+        /// The diagnostic.
         what: Diagnostic,
-        /// The first detail, may be empty.
+        /// The first detail; may be empty.
         detail: String,
     },
 }
@@ -116,7 +118,7 @@ pub struct Engine {
     state: Mutex<State>,
     sniffed: Mutex<Sniffed>,
     subscribers: Mutex<Vec<SyncSender<EngineEvent>>>,
-    /// Held during a scan, so that two do not mix.
+    /// Locked during a scan, so that scans do not run concurrently.
     scanning: Mutex<()>,
     /// Wakes the watching thread.
     waker: watch::Waker,
@@ -130,7 +132,7 @@ struct State {
     problems: Vec<RunProblem>,
     not_readable: Vec<PathBuf>,
     seen: watch::Seen,
-    /// Counts uses, for the LRU.
+    /// Counter of uses, for the LRU.
     clock: u64,
 }
 
@@ -140,11 +142,11 @@ struct Entry {
     summary: RunSummary,
     slot: Arc<Slot>,
     used: u64,
-    /// Its row was filled in by [`Engine::fill_list`], or that was tried.
+    /// Whether [`Engine::fill_list`] has already processed it.
     looked_into: bool,
 }
 
-/// One run's way from listed to open; shared by all who wait for it.
+/// State of one run between listed and open; shared by all threads that wait for it.
 #[derive(Default)]
 struct Slot {
     phase: Mutex<Phase>,
@@ -160,7 +162,7 @@ enum Phase {
     Failed(EngineError),
 }
 
-/// An import that is under way.
+/// A running import.
 struct Import {
     context: Arc<ReadContext>,
     expected_bytes: u64,
@@ -169,7 +171,7 @@ struct Import {
 impl Import {
     fn done(&self) -> f64 {
         let read = self.context.read_bytes() as f64 / self.expected_bytes.max(1) as f64;
-        // The last part is indexing; a guess that was too low must not show more than that.
+        // The remaining share is for indexing. An estimate that was too low must not exceed 0.9.
         read.min(1.0) * 0.9
     }
 }
@@ -179,7 +181,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Looks at the paths (names only) and starts the watcher if it is wanted.
+    /// Scans the paths (names only) and starts the watcher if requested.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
         for path in &options.paths {
             if let Err(error) = std::fs::metadata(path) {
@@ -217,7 +219,7 @@ impl Engine {
         engine.scan_paths();
         if engine.options.watch {
             let weak: Weak<Self> = Arc::downgrade(&engine);
-            // Without the thread nothing appears by itself; a rescan still works.
+            // If the thread cannot start, new runs appear only after a rescan.
             let _ = std::thread::Builder::new()
                 .name("stepscope-watch".to_owned())
                 .spawn(move || watch::run(&weak, waker, &signals));
@@ -225,19 +227,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What was given to [`Engine::new`].
+    /// Returns the options given to [`Engine::new`].
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Looks at the directories again; no file is parsed.
+    /// Scans the directories again; parses no file.
     pub fn rescan(&self) {
         self.scan_paths();
-        // Folders that are new are to be watched.
+        // The watching thread must watch new folders.
         self.waker.wake();
     }
 
-    /// Scans without waking the watching thread, which calls this itself.
+    /// Scans without waking the watching thread, which calls this method itself.
     pub(crate) fn scan_paths(&self) {
         let _scanning = held(&self.scanning);
         let roots = held(&self.state).roots.clone();
@@ -267,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Replaces the list of runs, keeping what is open and unchanged.
+    /// Replaces the list of runs; opened runs that have not changed stay open.
     fn adopt(&self, found: ScanResult) -> Vec<EngineEvent> {
         let mut events = Vec::new();
         let mut state = held(&self.state);
@@ -278,7 +280,7 @@ impl Engine {
         let mut ids = FxHashSet::default();
         let mut files = FxHashSet::default();
         for mut found in found.runs {
-            // The same files named twice (a directory and a file in it) are one run.
+            // The same files given twice (a directory and a file in it) are one run.
             let first = found.files[0].path.clone();
             if !files.insert(std::fs::canonicalize(&first).unwrap_or(first.clone())) {
                 continue;
@@ -337,30 +339,31 @@ impl Engine {
         held(&self.state).seen.clone()
     }
 
-    /// Newest first.
+    /// Returns all runs, newest first.
     pub fn runs(&self) -> Vec<RunSummary> {
         let state = held(&self.state);
         state.runs.iter().map(Entry::summary).collect()
     }
 
-    /// What is known of one run.
+    /// Returns the summary of one run.
     pub fn summary(&self, id: &str) -> Option<RunSummary> {
         let state = held(&self.state);
         let entry = state.runs.iter().find(|entry| entry.found.id == id)?;
         Some(entry.summary())
     }
 
-    /// What the last scan could not look at: folders without permission, links that lead out, ...
+    /// Returns problems of the last scan: folders without permission, links out of the directory,
+    /// ...
     pub fn problems(&self) -> Vec<RunProblem> {
         held(&self.state).problems.clone()
     }
 
-    /// Files that the last scan recognised but that no reader of this version opens.
+    /// Returns files that the last scan recognised but that no reader of this version supports.
     pub fn not_readable(&self) -> Vec<PathBuf> {
         held(&self.state).not_readable.clone()
     }
 
-    /// The run if it is open already.
+    /// Returns the run if it is already open.
     pub fn opened(&self, id: &str) -> Option<Arc<Run>> {
         let (slot, _) = self.use_run(id)?;
         match &*held(&slot.phase) {
@@ -369,7 +372,7 @@ impl Engine {
         }
     }
 
-    /// The run's slot and files. Whoever needs both locks takes the state's first.
+    /// Returns the run's slot and files. Lock order: the state before the slot.
     fn use_run(&self, id: &str) -> Option<(Arc<Slot>, Arc<FoundRun>)> {
         let mut state = held(&self.state);
         state.clock += 1;
@@ -379,8 +382,8 @@ impl Engine {
         Some((Arc::clone(&entry.slot), Arc::clone(&entry.found)))
     }
 
-    /// Opens the run (blocking; concurrent callers share one import). Kept in an LRU of opened
-    /// runs. A run that failed is tried again.
+    /// Opens the run. Blocks; concurrent callers share one import. Opened runs are kept in an LRU.
+    /// A failed run is tried again.
     pub fn open(&self, id: &str) -> Result<Arc<Run>, EngineError> {
         let (slot, found) = self
             .use_run(id)
@@ -396,11 +399,11 @@ impl Engine {
             return match &*phase {
                 Phase::Ready(run) => Ok(Arc::clone(run)),
                 Phase::Failed(error) => Err(error.clone()),
-                // Cancelled by somebody else.
+                // Another thread cancelled the import.
                 _ => Err(EngineError::Cancelled),
             };
         }
-        // A cached import that turned out to be damaged is read from the files again.
+        // A cached import that turned out to be damaged is replaced from the files.
         if let Phase::Ready(run) = &*phase
             && !run.trace.is_damaged()
         {
@@ -446,7 +449,7 @@ impl Engine {
         })
     }
 
-    /// Fills in the summary, tells subscribers, and lets go of what was used longest ago.
+    /// Completes the summary, notifies subscribers, and closes the least recently used runs.
     fn opened_now(
         &self,
         found: &FoundRun,
@@ -456,7 +459,7 @@ impl Engine {
         if let Ok(opened) = outcome {
             let summary = run::summary_of(found, opened);
             let mut state = held(&self.state);
-            // Unless the run changed or went away meanwhile.
+            // The run may have changed or disappeared meanwhile.
             let entry = state
                 .runs
                 .iter_mut()
@@ -508,14 +511,14 @@ impl Engine {
         }
     }
 
-    /// Stops the import of a run if one is under way.
+    /// Cancels the import of a run if one is in progress.
     pub fn cancel(&self, id: &str) {
         if let Some((slot, _)) = self.use_run(id) {
             slot.cancel();
         }
     }
 
-    /// Adds a file or directory outside the watched ones for this session; gives the ids of its
+    /// Adds a file or directory outside the watched ones for this session; returns the ids of its
     /// runs.
     pub fn add_path(&self, path: &Path) -> Result<Vec<String>, EngineError> {
         let cache_dir = self.cache_dir.as_deref();
@@ -544,8 +547,8 @@ impl Engine {
             .collect())
     }
 
-    /// Adds an uploaded file, kept in the cache directory; gives the id of its run. Nothing of
-    /// `file_name` but its last part is used.
+    /// Stores an uploaded file in the cache directory and adds it; returns the id of its run. Only
+    /// the last component of `file_name` is used.
     pub fn import_upload(
         &self,
         file_name: &str,
@@ -568,8 +571,8 @@ impl Engine {
             .ok_or_else(|| EngineError::NoTraces(path.display().to_string()))
     }
 
-    /// Events from now on. At most 1,024 wait; a subscriber that is slower misses some and should
-    /// list the runs again.
+    /// Subscribes to events. The queue holds at most 1,024; a slower subscriber misses some and
+    /// should list the runs again.
     pub fn subscribe(&self) -> Receiver<EngineEvent> {
         let (sender, receiver) = sync_channel(EVENTS);
         held(&self.subscribers).push(sender);
@@ -585,15 +588,15 @@ impl Engine {
         });
     }
 
-    /// The user's data directory for notes (`$XDG_DATA_HOME/stepscope`,
-    /// `~/.local/share/stepscope`; the cache directory where the system has no home).
+    /// Returns the user's data directory for notes (`$XDG_DATA_HOME/stepscope`,
+    /// `~/.local/share/stepscope`; the cache directory if the user has no home directory).
     pub fn data_dir(&self) -> PathBuf {
         cache::default_data_dir()
             .or_else(|| self.cache_dir.clone())
             .unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Waits until imports that are being kept are on disk.
+    /// Waits until all imports in the cache queue are on disk.
     pub fn flush_cache(&self) {
         if let Some(cache) = &self.cache {
             cache.wait();
@@ -603,7 +606,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // The watching thread ends.
+        // This ends the watching thread.
         self.waker.wake();
     }
 }
@@ -641,7 +644,7 @@ impl Entry {
     }
 }
 
-/// Prefixes each run's name with its directory when several are watched.
+/// Prefixes each run's name with its directory if several are watched.
 fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
     if roots.len() < 2 || !root.is_dir() {
         return;
@@ -655,7 +658,7 @@ fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
     }
 }
 
-/// Returns the shortest end of `root` that no other root ends with: `b/logs` of `a/logs` and `b/logs`.
+/// Returns the shortest suffix of `root` that no other root has: `b/logs` of `a/logs` and `b/logs`.
 fn distinct_tail(root: &Path, roots: &[PathBuf]) -> PathBuf {
     let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
     let parts: Vec<Component<'_>> = root.components().filter(is_name).collect();
@@ -669,7 +672,7 @@ fn distinct_tail(root: &Path, roots: &[PathBuf]) -> PathBuf {
         .unwrap_or_else(|| tail(parts.len()))
 }
 
-/// The reason of an error without the path that stands beside it.
+/// Returns the reason of an error without the path, which is shown separately.
 fn short(error: &EngineError) -> String {
     match error {
         EngineError::Unreadable { reason, .. } => reason.clone(),

@@ -1,19 +1,19 @@
-//! Why a run, or a file of it, could not be opened.
+//! Errors of opening a run or one of its files.
 
 use std::path::{Path, PathBuf};
 
 use stepscope_formats::FormatError;
 
-/// Why a run or a file of it could not be opened, or what is wrong with it.
+/// A problem with a run or one of its files.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RunProblem {
     /// Path of the file (or folder), as shown to users.
     pub file: String,
-    /// What is wrong, lower case, no full stop.
+    /// The reason, lower case, no full stop.
     pub reason: String,
-    /// Where, in the uncompressed bytes, if it is known.
+    /// Offset in the uncompressed bytes, if known.
     pub offset: Option<u64>,
-    /// What to do about it.
+    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl RunProblem {
             FormatError::Malformed { offset, .. } => Some(*offset),
             _ => None,
         };
-        // What the others say ends in advice of their own.
+        // The texts of the other errors already end in advice.
         let hint = match error {
             FormatError::Unrecognised { .. } => {
                 Some("name an XSpace, a Chrome or PyTorch JSON, or a Perfetto trace")
@@ -54,20 +54,20 @@ impl RunProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// No run has this id (any more).
+    /// No run has this id, or it was removed.
     #[error("cannot open run {0}: no such run")]
     NoSuchRun(String),
-    /// A file or folder is there, but nothing of it can be shown.
+    /// A file or folder exists, but has no readable content.
     #[error("cannot read {path}: {reason}")]
     Unreadable {
         /// The file or folder.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// What the user can do about it.
         hint: Option<String>,
     },
-    /// There is nothing at this path.
+    /// The path does not exist.
     #[error("cannot read {0}: no such file or directory")]
     NoSuchPath(String),
     /// A directory without a trace.
@@ -78,9 +78,9 @@ pub enum EngineError {
     Unwritable {
         /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// What the user can do about it.
         hint: Option<String>,
     },
     /// The operation was cancelled.
@@ -105,7 +105,7 @@ impl EngineError {
         }
     }
 
-    /// Why there is no run at `path`.
+    /// Explains why there is no run at `path`.
     pub(crate) fn nothing_at(
         path: &Path,
         problems: &[RunProblem],
@@ -126,7 +126,7 @@ impl EngineError {
         Self::NoTraces(path.display().to_string())
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about it.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Unreadable { hint, .. } | Self::Unwritable { hint, .. } => hint.as_deref(),

@@ -1,4 +1,4 @@
-//! A run that a scan found, and its files. Nothing of it is read.
+//! A run that a scan found, and its files. Their content has not been read.
 
 use std::path::PathBuf;
 
@@ -9,32 +9,32 @@ use crate::names::NameClass;
 #[derive(Clone, Debug)]
 pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
-    /// Where it lies in the directory that is served; `None` for a file that the user named.
+    /// Location in the served directory; `None` for a file that the user named.
     pub(crate) place: Option<Beneath>,
-    /// The file's name; replacement characters where it is not UTF-8.
+    /// The file's name; invalid UTF-8 becomes replacement characters.
     pub(crate) name: String,
     pub(crate) class: NameClass,
     pub(crate) stamp: Stamp,
     pub(crate) rank: Option<u32>,
 }
 
-/// One run, not opened.
+/// A run that is not open yet.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundRun {
     pub(crate) id: String,
     pub(crate) name: String,
     /// In the order of hosts and ranks.
     pub(crate) files: Vec<FoundFile>,
-    /// Files beside them that hold the same events in another format.
+    /// Files next to the trace files that hold the same events in another format.
     pub(crate) companions: Vec<PathBuf>,
-    /// Unix time; from the session's or the file's name, else from the file's last change.
+    /// Unix time: from the session's or the file's name, otherwise the file's modification time.
     pub(crate) recorded_ns: Option<i64>,
-    /// Badges that names alone tell.
+    /// Badges inferred from names alone.
     pub(crate) kinds: Vec<String>,
 }
 
 impl FoundRun {
-    /// Changes when any file of the run does.
+    /// Returns a hash that changes when any file of the run does.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut text = Vec::new();
         for file in &self.files {

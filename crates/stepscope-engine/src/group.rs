@@ -1,32 +1,33 @@
-//! Which loose traces of one folder are ranks of one job.
+//! Groups the separate traces of one folder that are ranks of one job.
 //!
-//! Two rules, both careful, because showing two unrelated programs as one run is worse than
-//! showing one job as several:
+//! Two conservative rules, because showing two unrelated programs as one run is worse than showing
+//! one job as several:
 //!
-//! 1. names that differ only in a rank (`x.rank0.pt.trace.json.gz`, `dlrm_rank3`, `worker2_step_12.TIME`):
-//!    at least two distinct ranks make a run. When a rank occurs several times (captures of one
-//!    job, one after another), the first of each rank are one run, the second of each another;
-//! 2. kineto's `HOST_PID.TIME.pt.trace.json`: the name tells no rank, so the file's head is asked
-//!    (`distributedInfo`); files of one world size with distinct ranks, written within two minutes
-//!    of each other, are a run.
+//! 1. Names that differ only in a rank (`x.rank0.pt.trace.json.gz`, `dlrm_rank3`,
+//!    `worker2_step_12.TIME`): at least two distinct ranks make a run. If a rank occurs several
+//!    times (successive captures of one job), the first files of all ranks are one run, the second
+//!    files another, and so on.
+//! 2. Kineto's `HOST_PID.TIME.pt.trace.json`: the name contains no rank, so it is read from the
+//!    file's head (`distributedInfo`). Files of one world size with distinct ranks, written within
+//!    two minutes of each other, are a run.
 
 use crate::files::head::head_of;
 use crate::found_run::FoundFile;
 use crate::names;
 
-/// Ranks of one job write at nearly the same moment.
+/// Maximum time between the files of one job: ranks write at nearly the same time.
 const TOGETHER_NS: i64 = 120_000_000_000;
 /// Kineto writes `distributedInfo` after its device list; a thousand devices fit in here.
 const HEAD_BYTES: usize = 256 << 10;
-/// Most heads that are read for one folder.
+/// Maximum number of heads to read in one folder.
 const MAX_HEADS: usize = 4_096;
 
 /// The files of one run.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// What the members' names have in common, with `*` for the rank; `None` for a single file.
+    /// The common part of the members' names, with `*` for the rank; `None` for a single file.
     pub(crate) family: Option<String>,
-    /// By rank.
+    /// Files in order of rank.
     pub(crate) files: Vec<FoundFile>,
 }
 
@@ -39,7 +40,7 @@ impl Job {
     }
 }
 
-/// Sorts the loose traces of one folder into runs, in the order of their names.
+/// Groups the separate traces of one folder into runs, in the order of their names.
 pub(crate) fn jobs(files: Vec<FoundFile>) -> Vec<Job> {
     let mut jobs = Vec::new();
     let mut families: Vec<(String, Vec<(i64, FoundFile)>)> = Vec::new();
@@ -106,7 +107,7 @@ fn captures(family: &str, mut members: Vec<(i64, FoundFile)>) -> Vec<Job> {
     jobs
 }
 
-/// Kineto's files without a rank in the name.
+/// Groups kineto's files without a rank in the name.
 fn kineto(mut files: Vec<(i64, FoundFile)>) -> Vec<Job> {
     let worker = |file: &FoundFile| {
         names::kineto_worker(names::stem(&file.name)).map(|(worker, _)| worker.to_owned())
@@ -121,7 +122,7 @@ fn kineto(mut files: Vec<(i64, FoundFile)>) -> Vec<Job> {
     }
     files.sort_by(|a, b| (a.0, &a.1.path).cmp(&(b.0, &b.1.path)));
     let mut jobs = Vec::new();
-    // Groups that may still grow: world size, time of the first, members.
+    // Groups that are still incomplete: world size, time of the first, members.
     let mut open: Vec<(u32, i64, Vec<FoundFile>)> = Vec::new();
     for (time, mut file) in files {
         let Some((rank, world)) = rank_in_head(&file).filter(|told| told.1 > 1) else {
@@ -153,7 +154,7 @@ fn kineto(mut files: Vec<(i64, FoundFile)>) -> Vec<Job> {
     jobs
 }
 
-/// Rank and world size that a kineto file tells in its head.
+/// Reads rank and world size from the head of a kineto file.
 fn rank_in_head(file: &FoundFile) -> Option<(u32, u32)> {
     let head = head_of(&file.path, file.place.as_ref(), HEAD_BYTES).ok()?;
     let text = String::from_utf8_lossy(&head);

@@ -1,21 +1,21 @@
-//! Hashes of content: XXH3 with 128 bits; cheap, stable across machines and versions, not
+//! Content hashes: 128-bit XXH3, which is fast and stable across machines and versions. Not
 //! cryptographic.
 //!
-//! Notes and immutable HTTP answers are kept under a run's content hash, so the functions below
+//! Notes and immutable HTTP responses are stored under a run's content hash, so the functions below
 //! must never change their results.
 
 use twox_hash::XxHash3_128;
 
-/// Files up to this size are hashed whole.
+/// Maximum size of a file that is hashed completely.
 const WHOLE_BYTES: usize = 64 << 20;
-/// Of a larger file: this much of its head and as much of its tail ...
+/// Hashed length at each end of a larger file.
 const END_BYTES: usize = 1 << 20;
-/// ... and this many samples evenly spread between them ...
+/// Number of evenly spaced samples between the ends.
 const SAMPLES: usize = 256;
-/// ... of this length.
+/// Length of a sample.
 const SAMPLE_BYTES: usize = 4 << 10;
 
-/// A hash of 128 bits.
+/// A 128-bit hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hash(u128);
 
@@ -24,24 +24,24 @@ impl Hash {
         self.0.to_le_bytes()
     }
 
-    /// The upper half.
+    /// Returns the upper half.
     pub(crate) fn to_u64(self) -> u64 {
         u64::try_from(self.0 >> 64).unwrap_or_default()
     }
 
-    /// 32 hexadecimal digits.
+    /// Returns 32 hexadecimal digits.
     pub(crate) fn hex(self) -> String {
         format!("{:032x}", self.0)
     }
 }
 
-/// Hash of a few bytes.
+/// Hashes a short input.
 pub(crate) fn bytes(bytes: &[u8]) -> Hash {
     Hash(XxHash3_128::oneshot(bytes))
 }
 
-/// Hash of one file's content: the whole of a small file; length, head, tail and evenly spread
-/// samples of a large one.
+/// Hashes one file's content: all of a small file; length, head, tail and evenly spaced samples of
+/// a large one.
 pub(crate) fn content(file: &[u8]) -> Hash {
     if file.len() <= WHOLE_BYTES {
         return bytes(file);
@@ -58,7 +58,7 @@ pub(crate) fn content(file: &[u8]) -> Hash {
     Hash(hash.finish_128())
 }
 
-/// Hash of a run: its files' hashes in order.
+/// Combines the hashes of a run's files, in order.
 pub(crate) fn combine(files: &[Hash]) -> Hash {
     let joined: Vec<u8> = files.iter().flat_map(|hash| hash.to_bytes()).collect();
     bytes(&joined)

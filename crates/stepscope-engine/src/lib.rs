@@ -1,15 +1,15 @@
-//! Opens log directories and files, merges hosts and ranks, caches. The one façade between the
-//! formats, the store and the programs that show traces.
+//! Opens log directories and files, merges hosts and ranks, and caches traces. The single façade
+//! between the formats, the store and the programs that show traces.
 //!
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
 //! modules below them: `scan` with `names` and `group` (finds each `found_run`), `open` (files to
-//! trace), `files` (bytes that survive a file that shrinks), `source` (arguments, late), `cache`,
-//! `hash`, `recover`, `convert`, `rows` (events as a table).
+//! trace), `files` (file contents, safe against truncation), `source` (lazily decoded arguments),
+//! `cache`, `hash`, `recover`, `convert`, `rows` (events as a table).
 //!
-//! **Invariant:** a bad file never spoils a good one: it is a [`RunProblem`], or the error of its
-//! own run. (`tests/it`)
-//! **Invariant:** nothing is written into a log directory, except runs recovered from what killed
-//! programs left.
+//! **Invariant:** a bad file never affects a good one: it becomes a [`RunProblem`], or the error of
+//! its own run. (`tests/it`)
+//! **Invariant:** nothing is written into a log directory, except runs recovered from the journals
+//! of killed programs.
 
 pub mod atomic_file;
 mod bounded;

@@ -1,29 +1,29 @@
-//! What file and folder names say: is it a trace, whose is it, when was it made, what is its id.
+//! Information in file and folder names: trace format, host, rank, time, and run id.
 //!
-//! Pure functions over names; nothing here touches a disk.
+//! Pure functions over names, without file access.
 
 use std::path::{Component, Path};
 
-/// What a file's name promises.
+/// The format that a file's name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameClass {
     /// `HOST.xplane.pb`.
     XSpace,
-    /// `*.trace.json` and `*.trace.json.gz`, PyTorch's among them.
+    /// `*.trace.json` and `*.trace.json.gz`, including PyTorch's.
     TraceJson,
     /// Perfetto's extensions.
     Perfetto,
-    /// `.json` without a further word: content decides.
+    /// `.json` without a more specific extension: content decides.
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof`, which several programs write: content decides.
+    /// `.prof`, an extension of several programs: content decides.
     AnyProfile,
-    /// Recognised, but not readable in this version: named in the list of what was left out.
+    /// Recognised, but not supported in this version: listed among the skipped files.
     Other,
 }
 
-/// Strips `suffix` from the end of `name`, whatever its letters' case.
+/// Strips `suffix` from the end of `name`, ignoring case.
 fn strip<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     let at = name.len().checked_sub(suffix.len())?;
     let tail = name.get(at..)?;
@@ -53,7 +53,7 @@ const OTHER: &[&str] = &[
 ];
 const PROFILE: &[&str] = &[".prof", ".pstat", ".pstats"];
 
-/// How Lightning begins the names of its profilers' reports: the stage.
+/// Prefixes of the names of Lightning's profiler reports: the stage.
 const STAGES: &[&str] = &["fit-", "validate-", "test-", "predict-", "tune-"];
 
 fn is_report_name(name: &str) -> bool {
@@ -61,7 +61,7 @@ fn is_report_name(name: &str) -> bool {
     STAGES.iter().any(|stage| lower.starts_with(stage)) || lower.contains("report")
 }
 
-/// What the name promises, `None` when it is no trace's name.
+/// Returns the format that a name suggests, or `None` if it is not a trace's name.
 pub(crate) fn classify(name: &str) -> Option<NameClass> {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| strip(name, suffix).is_some());
     if ends(XSPACE) {
@@ -83,7 +83,8 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
     }
 }
 
-/// The name without its trace extensions: the host of `HOST.xplane.pb`, the worker of a torch file.
+/// Returns the name without its trace extensions: the host of `HOST.xplane.pb`, the worker of a
+/// torch file.
 pub(crate) fn stem(name: &str) -> &str {
     const ENDS: &[&str] = &[
         ".xplane.pb.gz",
@@ -112,13 +113,13 @@ pub(crate) fn stem(name: &str) -> &str {
         .unwrap_or(name)
 }
 
-/// A rank in a name: its number and the name with the number taken out.
+/// A rank in a name: its number, and the name without the number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankedName {
     pub(crate) rank: u32,
     /// Equal for all ranks of one job.
     pub(crate) family: String,
-    /// Time in the name, for telling several captures of one job apart; 0 without one.
+    /// Time in the name, which distinguishes captures of one job; 0 without one.
     pub(crate) written: i64,
 }
 
@@ -170,7 +171,7 @@ pub(crate) fn ranked(stem: &str) -> Option<RankedName> {
     None
 }
 
-/// Kineto's `HOST_PID.TIME`: the worker and the time in Unix nanoseconds.
+/// Splits kineto's `HOST_PID.TIME` into the worker and the time in Unix nanoseconds.
 pub(crate) fn kineto_worker(stem: &str) -> Option<(&str, i64)> {
     let (worker, time) = stem.rsplit_once('.')?;
     let (_, pid) = worker.rsplit_once('_')?;
@@ -180,7 +181,7 @@ pub(crate) fn kineto_worker(stem: &str) -> Option<(&str, i64)> {
     Some((worker, unix_time(time)?))
 }
 
-/// Reads a run of digits as a Unix time in ms, us or ns, by its length.
+/// Parses a run of digits as a Unix time in ms, us or ns, by its length.
 fn unix_time(digits: &str) -> Option<i64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -194,7 +195,7 @@ fn unix_time(digits: &str) -> Option<i64> {
     }
 }
 
-/// Takes the times out of a text, and says the first.
+/// Removes the times from a text; also returns the first one.
 fn without_times(text: &str) -> (String, Option<i64>) {
     let mut out = String::with_capacity(text.len());
     let mut first = None;
@@ -220,12 +221,12 @@ fn without_times(text: &str) -> (String, Option<i64>) {
     (out, first)
 }
 
-/// The Unix time in a file's name, nanoseconds.
+/// Returns the Unix time in a file's name, in nanoseconds.
 pub(crate) fn time_in_name(stem: &str) -> Option<i64> {
     without_times(stem).1
 }
 
-/// Unix nanoseconds of a session's name `YYYY_MM_DD_HH_MM_SS`, which is taken for UTC.
+/// Parses a session's name `YYYY_MM_DD_HH_MM_SS` as UTC; returns Unix nanoseconds.
 pub(crate) fn session_time(session: &str) -> Option<i64> {
     let mut parts = session.splitn(7, '_');
     let year = parts.next()?.parse().ok();
@@ -239,13 +240,14 @@ pub(crate) fn session_time(session: &str) -> Option<i64> {
     i64::try_from(unix.as_nanosecond()).ok()
 }
 
-/// Longest id before it is cut.
+/// Longer ids are truncated.
 const MAX_ID: usize = 120;
 
-/// A URL-safe id of a path below a given one: its parts joined by `~`, `plugins/profile` left out.
+/// Returns a URL-safe id of a path relative to a given one: its components joined by `~`, without
+/// `plugins/profile`.
 ///
-/// When a character had to be replaced, or the text cut, a hash of the true bytes follows, so that
-/// different paths have different ids.
+/// If a character had to be replaced or the id was truncated, a hash of the original bytes is
+/// appended, so that different paths have different ids.
 pub(crate) fn run_id(relative: &Path) -> String {
     let mut id = String::new();
     let mut exact = true;
@@ -273,13 +275,13 @@ pub(crate) fn run_id(relative: &Path) -> String {
     if exact { id } else { with_hash(&id, relative) }
 }
 
-/// An id made unique by a hash of the path's bytes.
+/// Makes an id unique with a hash of the path's bytes.
 pub(crate) fn with_hash(id: &str, path: &Path) -> String {
     let hash = crate::hash::bytes(path.as_os_str().as_encoded_bytes()).to_u64();
     format!("{id}-{:08x}", hash >> 32)
 }
 
-/// `SUBRUN/SESSION` of a path below a given one, or the file's name.
+/// Returns `SUBRUN/SESSION` of a path relative to a given one, or the file's name.
 pub(crate) fn run_name(relative: &Path) -> String {
     readable_parts(relative).join("/")
 }

@@ -1,11 +1,11 @@
-//! From the files of a run to a finished trace.
+//! Reads the files of a run into a finished trace.
 //!
 //! ```text
 //! map -> (inflate) -> detect -> read into a sink per file -> build
 //! ```
-//! Files are read on as many threads as the context allows and added in their order, so the
-//! result does not depend on timing. A file that cannot be read is remembered as a problem and
-//! the others go on; only when none can be read is the run an error.
+//! Files are read on as many threads as the context allows and added in their order, so the result
+//! does not depend on timing. An unreadable file becomes a problem of the run, and the other files
+//! are still read; the run is an error only if no file is readable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,19 +31,19 @@ pub(crate) struct Imported {
     pub(crate) trace: Trace,
     pub(crate) problems: Vec<RunProblem>,
     pub(crate) content_hash: String,
-    /// In the run's order: what is needed to make the argument source again; `None` for a file
-    /// that could not be read.
+    /// Metadata to recreate the argument sources, in the run's order. The format is `None` for an
+    /// unreadable file.
     pub(crate) files: Vec<ImportedFile>,
 }
 
-/// What was learnt of one file.
+/// Stamp and format of one file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImportedFile {
     pub(crate) stamp: Stamp,
     pub(crate) format: Option<Format>,
 }
 
-/// Uncompressed bytes that reading the run will go through, as far as can be told beforehand.
+/// Estimates how many uncompressed bytes reading the run will process.
 pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
     run.files
         .iter()
@@ -52,7 +52,7 @@ pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
                 .path
                 .extension()
                 .is_some_and(|extension| extension == "gz");
-            // Compressed bytes are counted too, and traces shrink to about a fifteenth.
+            // Compressed bytes count too, and traces compress to about a fifteenth.
             file.stamp
                 .bytes
                 .saturating_mul(if compressed { 16 } else { 1 })
@@ -117,11 +117,11 @@ fn spec_of(file: &FoundFile) -> FileSpec {
     }
 }
 
-/// One file, emitted.
+/// One file, emitted into a sink.
 struct ImportedPart {
     sink: Watched,
     stamp: Stamp,
-    /// `None` when the file could not be read.
+    /// `None` if the file was unreadable.
     format: Option<Format>,
     hash: Hash,
     problems: Vec<RunProblem>,
@@ -190,7 +190,7 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Importe
         let sink = &mut part.sink;
         let format = &mut sink.inner.spec_mut().format;
         detected.format.code().clone_into(format);
-        // Inflated bytes stay as they are; mapped ones can change.
+        // Decompressed bytes never change; mapped ones can.
         sink.file = (!compressed).then(|| Arc::clone(&file));
         if let Some(problem) = &broken_gzip {
             sink.diagnose(problem.diagnostic(), 1, &problem.to_string());
@@ -199,7 +199,7 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Importe
         Ok(detected.format)
     };
     let outcome = read_whole(&mut part);
-    // From here on only arguments are read, a few at a time.
+    // From here on only arguments are read, in small numbers.
     file.release();
     match outcome {
         Ok(format) => part.format = Some(format),
@@ -220,7 +220,7 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Importe
     part
 }
 
-/// What is said of a file that changed under us.
+/// Returns the problem of a file that changed after it was opened.
 pub(crate) fn changed(path: &Path) -> RunProblem {
     RunProblem {
         hint: Some("reopen the run when the program has finished writing it".to_owned()),
@@ -237,8 +237,8 @@ impl ImportedPart {
     }
 }
 
-/// Gives each file its host and rank, and makes the hosts of a run differ: they are the prefixes
-/// of its track keys.
+/// Sets each file's host and rank, and makes the hosts of a run unique: they are the prefixes of
+/// its track keys.
 fn name_hosts(parts: &mut [ImportedPart]) {
     let stems: Vec<String> = parts
         .iter_mut()
@@ -248,9 +248,9 @@ fn name_hosts(parts: &mut [ImportedPart]) {
         let identity = std::mem::take(&mut part.sink.identity);
         let format = part.format;
         let spec = part.sink.inner.spec_mut();
-        // A worker process is no rank, whatever its name looks like.
+        // A worker process has no rank, even if its name looks like one.
         spec.rank = identity.rank.or(spec.rank).filter(|_| !identity.is_worker);
-        // An XSpace is named after its host; other files tell it.
+        // An XSpace is named after its host; other files contain its name.
         if let Some(host) = identity.host
             && format != Some(Format::XSpace)
         {
@@ -286,15 +286,16 @@ fn content_hash(parts: &[ImportedPart]) -> String {
     hash::combine(&hashes).hex()
 }
 
-/// The fact by which our recorder marks what it recovered from a journal.
+/// The fact with which stepscope's recorder marks runs recovered from a journal.
 const RECOVERED: &str = "stepscope.recovered";
-/// The fact by which our recorder tells how many records found its buffers full.
+/// The fact with which stepscope's recorder reports how many records were lost because its buffers
+/// were full.
 const DROPPED: &str = "stepscope.dropped";
 
-/// The fact by which our recorder marks the recording of a worker process.
+/// The fact with which stepscope's recorder marks the recording of a worker process.
 const WORKER: &str = "worker_of_process";
 
-/// Host and rank that a file names.
+/// Host and rank in the content of a file.
 #[derive(Clone, Debug, Default)]
 struct FileIdentity {
     host: Option<String>,
@@ -302,7 +303,7 @@ struct FileIdentity {
     is_worker: bool,
 }
 
-/// The store's sink, with an ear for facts and a check around argument sources.
+/// A wrapper of the store's sink that observes facts and adds a check to argument sources.
 struct Watched {
     inner: FileSink,
     file: Option<Arc<TraceFile>>,
@@ -367,7 +368,7 @@ impl EventSink for Watched {
     }
 }
 
-/// The badges of an opened run, in the order in which they are shown.
+/// Returns the badges of an opened run, in display order.
 pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
     let mut kinds: Vec<String> = from_names.to_vec();
     let mut add = |kind: &str| {
@@ -388,7 +389,7 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
             }
         }
     }
-    // Where nothing better is known, the format is the badge.
+    // If no producer is known, the format is the badge.
     let container = |kind: &String| Producer::from_name(kind).is_some_and(Producer::is_format);
     if !kinds.iter().all(container) {
         kinds.retain(|kind| !container(kind));

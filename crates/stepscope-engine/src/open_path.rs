@@ -1,4 +1,4 @@
-//! Opens what is at one path, once: for `info`, `report` and `convert`.
+//! Opens the runs at one path, once: for `info`, `report` and `convert`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::recover;
 use crate::run::Run;
 use crate::scan::{self, Sniffed};
 
-/// A run, or the id of one that could not be opened and why.
+/// A run, or the id of a run that could not be opened and the reason.
 pub type Opened = Result<Run, (String, EngineError)>;
 
-/// What else was seen at the path.
+/// Problems and counts of a scan of the path.
 #[derive(Default)]
 pub struct PathReport {
-    /// Runs that were found, opened or not.
+    /// Number of runs that were found, opened or not.
     pub runs: usize,
-    /// What could not be looked at.
+    /// Files and folders that could not be examined.
     pub problems: Vec<RunProblem>,
-    /// Recognised by name, but no reader of this version opens them.
+    /// Files recognised by name that no reader of this version supports.
     pub not_readable: Vec<PathBuf>,
     cache: Option<Cache>,
 }
 
 impl PathReport {
-    /// Waits until imports that are being kept are on disk. For programs that end.
+    /// Waits until all imports in the cache queue are on disk. For programs that are about to end.
     pub fn flush_cache(&self) {
         if let Some(cache) = &self.cache {
             cache.wait();
@@ -36,7 +36,7 @@ impl PathReport {
     }
 }
 
-/// Bytes that opening everything at `path` will go through, roughly; 0 when there is nothing. For
+/// Estimates how many bytes opening everything at `path` will process; 0 if there is no run. For
 /// progress bars.
 pub fn expected_bytes(path: &Path) -> u64 {
     scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default()).map_or(0, |found| {
@@ -44,10 +44,11 @@ pub fn expected_bytes(path: &Path) -> u64 {
     })
 }
 
-/// Opens whatever is at `path` (file or directory), one run after another, without a watcher.
+/// Opens the runs at `path` (file or directory), one after another, without a watcher.
 ///
-/// `visit` gets each run, or why it could not be opened, and may drop it before the next is
-/// opened; `Err` from it stops, and is the result. Runs come in the order of their names.
+/// `visit` receives each run, or the reason why it could not be opened, and may drop it before the
+/// next is opened. If `visit` returns `Err`, iteration stops with that error. Runs are in the order
+/// of their names.
 pub fn open_each(
     path: &Path,
     context: &Arc<ReadContext>,
@@ -82,10 +83,10 @@ pub fn open_each(
     Ok(report)
 }
 
-/// Opens whatever is at `path` (file or directory) as runs, all at once, without a watcher.
+/// Opens the runs at `path` (file or directory), all at once, without a watcher.
 ///
-/// What could not even be looked at (a closed folder, a pipe) stands among the errors under its
-/// path.
+/// Files and folders that could not be examined (an unreadable folder, a pipe) are returned as
+/// errors with their path.
 pub fn open_path(
     path: &Path,
     context: &Arc<ReadContext>,

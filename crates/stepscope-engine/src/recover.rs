@@ -1,8 +1,9 @@
-//! Recordings of killed programs, as runs.
+//! Recovery of runs from the journals of killed programs.
 //!
-//! A scan sees the journals that recorders keep in their session's folder. Here each whose writer
-//! no longer lives becomes an ordinary file of its session, so that the next scan lists it. A
-//! folder that cannot be written is recovered into the cache, and the run is listed from there.
+//! A scan finds the journals that recorders write in their session's folder. If the writer of a
+//! journal is dead, this module converts the journal to an ordinary file of its session, so that
+//! the next scan lists it. If the folder is read-only, the run is recovered into the cache and
+//! listed from there.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use stepscope::recover::{RecoveredRun, recover_dir};
 use crate::error::{EngineError, RunProblem};
 use crate::scan::{self, ScanResult, Sniffed};
 
-/// Recovers what lies below `log_dir`; programs that still run are left alone. What cannot be
-/// written there goes to the user's cache directory.
+/// Recovers journals below `log_dir`, except those of programs that are still running. If a folder
+/// is read-only, its run goes to the user's cache directory.
 pub fn recover(log_dir: &Path) -> Vec<RecoveredRun> {
     let cache = crate::cache::default_dir().map(|dir| recovered_dir(&dir));
     recover_dir(log_dir, cache.as_deref())
@@ -22,8 +23,8 @@ fn recovered_dir(cache_dir: &Path) -> PathBuf {
     cache_dir.join("recovered")
 }
 
-/// Looks below one path, recovers what killed programs left there, and looks again if that made
-/// files. What remains in [`ScanResult::journals`] belongs to programs that still run.
+/// Scans one path, recovers the runs of killed programs, and scans again if that created files. The
+/// remaining [`ScanResult::journals`] belong to programs that are still running.
 pub(crate) fn scan(
     root: &Path,
     max_depth: usize,

@@ -1,7 +1,7 @@
 //! All events as rows of one table: CSV and Parquet, for spreadsheets and data frames.
 //!
-//! Tracks one after the other, each in order of time. Times are nanoseconds from the begin of the
-//! run, as everywhere.
+//! Tracks are written one after the other, each in time order. Times are nanoseconds from the start
+//! of the run.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -13,11 +13,11 @@ use stepscope_store::Trace;
 
 use crate::csv_writer::{csv_text, csv_writer};
 
-/// How rows are written.
+/// Output format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
-    /// Comma-separated with a header; a text that a spreadsheet would evaluate gets an apostrophe in
-    /// front.
+    /// Comma-separated with a header. A text that a spreadsheet would evaluate gets a leading
+    /// apostrophe.
     Csv,
     /// Apache Parquet.
     Parquet,
@@ -57,9 +57,9 @@ struct Row<'a> {
     value: Option<f64>,
 }
 
-/// Writes every event that touches `window` (all without one), and the samples in it.
+/// Writes every event that touches `window` (all if `None`), and the samples in it.
 ///
-/// Fails when `out` does; `out` is also how a writer learns that nobody reads any more.
+/// Fails if `out` fails; `out` can also fail to stop the writer when the reader is gone.
 pub fn write_rows<W: Write>(
     trace: &Trace,
     window: Option<&Range<Time>>,
@@ -125,7 +125,7 @@ fn each_row(
     };
     for (number, track) in trace.tracks().iter().enumerate() {
         let id = TrackId(u32::try_from(number).unwrap_or(u32::MAX));
-        // What a tool computed from other rows would count twice.
+        // Computed tracks would count events twice.
         if track.derived || (track.slices == 0 && track.instants == 0 && track.samples == 0) {
             continue;
         }
@@ -186,13 +186,13 @@ fn each_row(
     Ok(())
 }
 
-/// The names of the groups around a track and its own, from the outside in.
+/// Returns the names of a track's groups, outermost first, and its own.
 fn path_of(trace: &Trace, of: TrackId) -> String {
     let mut names = Vec::new();
     let mut at = Some(of);
     while let Some(track) = at.and_then(|id| trace.tracks().get(id.index())) {
         names.push(track.name.as_str());
-        // A track is no group of its own.
+        // Guards against a track that is its own parent.
         at = track.parent.filter(|parent| *parent != track.id);
         if names.len() > 64 {
             break;
@@ -202,7 +202,7 @@ fn path_of(trace: &Trace, of: TrackId) -> String {
     names.join(" > ")
 }
 
-/// Nanoseconds with every digit of the picoseconds.
+/// Formats nanoseconds with all digits of the picoseconds.
 fn exact_ns(ps: i64) -> String {
     let (size, sign) = (ps.unsigned_abs(), if ps < 0 { "-" } else { "" });
     let text = format!("{sign}{}.{:03}", size / 1_000, size % 1_000);

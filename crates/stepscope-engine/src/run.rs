@@ -1,4 +1,4 @@
-//! What is known of a run: listed (names only) and opened.
+//! A run: its summary (from names only) and its opened form.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,53 +15,55 @@ use stepscope_store::Trace;
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
 
-/// How far a run has come.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// Seen in a directory, not opened.
+    /// Found in a directory, not opened.
     Listed,
     /// Being read.
     Importing,
     /// Open.
     Ready,
-    /// Open, but a part of it could not be read.
+    /// Open, but some of its content could not be read.
     Partial,
-    /// It could not be opened.
+    /// The run could not be opened.
     Error,
 }
 
-/// One row of the run list. Cheap: made from directory entries, filled in as runs are opened.
+/// One row of the run list. Cheap: created from directory entries, completed when the run is
+/// opened.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
-    /// Stable, URL-safe; derived from the path relative to the watched directory.
+    /// Stable, URL-safe id, derived from the path relative to the watched directory.
     pub id: String,
     /// `SUBRUN/SESSION` or the file's name.
     pub name: String,
     /// Badges: JAX, PyTorch, XLA, NEURON, Lightning, Rust, Python, Chrome, Perfetto, TensorFlow.
     pub kinds: Vec<String>,
-    /// One per file; from the names until the run is opened.
+    /// One host per file; from the names until the run is opened.
     pub hosts: Vec<String>,
-    /// Accelerators; 0 until the run is opened.
+    /// Number of accelerators; 0 until the run is opened.
     pub devices: u32,
-    /// Finished steps, marked or derived, of the rank that has the most
-    /// ([`StepReport::count`](stepscope_analysis::steps::StepReport::count)); `None` until the run is
-    /// opened, or when it has none.
+    /// Finished steps, marked or derived, of the rank with the most steps
+    /// ([`StepReport::count`](stepscope_analysis::steps::StepReport::count)); `None` until the run
+    /// is opened, or if it has no steps.
     pub steps: Option<u64>,
-    /// Median length of a step.
+    /// Median step time in nanoseconds.
     pub step_ns: Option<f64>,
-    /// From the first to the last moment; `None` until the run is opened, or when it has no timeline.
+    /// Time between the first and the last event; `None` until the run is opened, or if it has no
+    /// timeline.
     pub duration_ns: Option<f64>,
-    /// Profiles without a timeline; `None` until the run is opened.
+    /// Number of statistics without a timeline; `None` until the run is opened.
     pub profiles: Option<u64>,
-    /// Unix time; from names and files until the run is opened.
+    /// Unix time of the recording; from names and files until the run is opened.
     pub recorded_unix_ns: Option<i64>,
-    /// Of all its files, as they lie on disk.
+    /// Total size of its files on disk.
     pub bytes: u64,
     /// See [`RunState`].
     pub state: RunState,
-    /// 0..=1 while importing.
+    /// Progress of the import, 0 to 1.
     pub progress: f64,
-    /// Why it is an error, or the first thing that is wrong with it.
+    /// The reason if the state is an error, otherwise the first problem.
     pub error: Option<RunProblem>,
     /// Its trace files.
     pub files: Vec<PathBuf>,
@@ -75,34 +77,34 @@ pub struct Run {
     pub name: String,
     /// See [`RunSummary::kinds`].
     pub kinds: Vec<String>,
-    /// Everything that was recorded.
+    /// The recorded events.
     pub trace: Arc<Trace>,
-    /// Hex. Made from the bytes of the run's files (of files above 64 MiB: the length, both ends
-    /// and 256 pieces between them), not from their names or times: a copy of a run has the same
-    /// hash, another content another one.
+    /// Content hash in hexadecimal digits. Computed from the bytes of the run's files (for files
+    /// above 64 MiB: the length, both ends and 256 samples between them), independent of their
+    /// names and times: a copy of a run has the same hash.
     pub content_hash: String,
-    /// Files that could not be read, or not wholly.
+    /// Files that were unreadable, completely or in part.
     pub problems: Vec<RunProblem>,
-    /// Whether it was taken from the import cache.
+    /// Whether it was loaded from the import cache.
     pub from_cache: bool,
     /// Its trace files.
     pub files: Vec<PathBuf>,
-    /// Files beside them that hold the same events in another format; not read.
+    /// Files next to the trace files that hold the same events in another format; not read.
     pub companions: Vec<PathBuf>,
-    /// Its steps, once somebody asked.
+    /// Its steps, computed on first use.
     pub(crate) steps: OnceLock<StepReport>,
-    /// Its reports, once somebody asked.
+    /// Its reports, computed on first use.
     pub(crate) reports: ReportCache,
 }
 
-/// The reports that a run has computed, the least recently used first.
+/// The reports that a run has computed, least recently used first.
 #[derive(Default)]
 pub(crate) struct ReportCache(Mutex<Vec<(ReportKey, Arc<Report>)>>);
 
 /// Kind and options of a report.
 type ReportKey = (&'static str, Options);
 
-/// Reports in memory for each run: a few pages of the viewer, at a few ranges each.
+/// Maximum number of reports in memory per run: a few pages of the viewer, at a few ranges each.
 const MAX_REPORTS: usize = 64;
 
 impl ReportCache {
@@ -129,7 +131,7 @@ impl ReportCache {
 }
 
 impl Run {
-    /// A run of a trace in memory, without files. For benchmarks.
+    /// Creates a run from a trace in memory, without files. For benchmarks.
     #[doc(hidden)]
     pub fn from_trace(name: &str, trace: Arc<Trace>) -> Self {
         Self {
@@ -147,15 +149,16 @@ impl Run {
         }
     }
 
-    /// Its steps and their times, marked or derived: what every list and page of the run counts.
+    /// Returns its steps and their times, marked or derived; all lists and pages of the run use
+    /// these.
     pub fn steps(&self) -> &StepReport {
         self.steps
             .get_or_init(|| stepscope_analysis::steps::steps(&self.trace))
     }
 
-    /// Computes the report of this kind, or takes it from memory: a run does not change.
+    /// Returns the report of this kind, computed on first use and cached: a run does not change.
     ///
-    /// Fails when there is no such kind, when the options do not fit it, or when `cancel` stops it.
+    /// Fails if the kind is unknown, if the options are invalid for it, or if `cancel` stops it.
     pub fn report(
         &self,
         kind: &str,
@@ -171,8 +174,8 @@ impl Run {
         Ok(report)
     }
 
-    /// Reports as one HTML file that needs nothing else: these kinds, or all of them when none is
-    /// named.
+    /// Returns reports as one self-contained HTML file: these kinds, or all of them if `kinds` is
+    /// empty.
     ///
     /// Fails as [`report`](Self::report) does.
     pub fn page(
@@ -182,7 +185,7 @@ impl Run {
         cancel: &Cancel,
     ) -> Result<String, ReportError> {
         let chosen: Vec<&Kind> = if kinds.is_empty() {
-            // The overview holds the findings.
+            // The overview already contains the findings.
             let all = reports::KINDS.iter();
             all.filter(|kind| kind.name != "findings").collect()
         } else {
@@ -238,19 +241,20 @@ impl Run {
         }
     }
 
-    /// What is wrong with the run as a whole, now: also that a file changed since it was opened.
+    /// Returns whether the run has problems now, including files that changed since it was opened.
     pub fn is_partial(&self) -> bool {
         let lost =
             |count: &stepscope_store::DiagnosticCount| count.what.severity() > Severity::Notice;
         !self.problems.is_empty() || self.trace.diagnostics().iter().any(lost)
     }
 
-    /// Names of the accelerators that have tracks; where none has, those that the files list.
+    /// Returns the names of the accelerators that have tracks; if none has, those that the files
+    /// list.
     pub fn devices(&self) -> Vec<String> {
         devices(&self.trace)
     }
 
-    /// Unix time of the first moment, nanoseconds.
+    /// Returns the Unix time of the run's start, in nanoseconds.
     pub fn start_unix_ns(&self) -> Option<i64> {
         let unix_ns = self.trace.epoch().unix_ns?;
         Some(unix_ns.saturating_add(self.trace.span().start.floor_ns()))
@@ -289,7 +293,7 @@ fn devices(trace: &Trace) -> Vec<String> {
         .collect();
     used.sort_unstable();
     used.dedup();
-    // A rank lists all the accelerators of its machine; those that it used have tracks.
+    // A rank lists all accelerators of its machine; only those that it used have tracks.
     if used.is_empty() {
         return named.into_iter().map(|device| device.2).collect();
     }
@@ -304,7 +308,7 @@ fn devices(trace: &Trace) -> Vec<String> {
         .collect()
 }
 
-/// What the names tell.
+/// Creates a summary from names only.
 pub(crate) fn listed(found: &FoundRun) -> RunSummary {
     RunSummary {
         id: found.id.clone(),
@@ -329,7 +333,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
     }
 }
 
-/// What is known once the run is open.
+/// Creates the summary of an opened run.
 pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
     let trace = &run.trace;
     let span = trace.span();

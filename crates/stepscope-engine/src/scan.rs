@@ -1,19 +1,19 @@
 //! Finds runs below a path without reading them.
 //!
-//! Names decide what is a trace. Only where a name says too little (`x.json`) the first bytes are
-//! looked at, once per state of the file. What is found:
+//! Names decide which files are traces. If a name is ambiguous (`x.json`), the first bytes are
+//! read, once per state of the file. A scan finds:
 //!
-//! * `[SUBRUN/]plugins/profile/SESSION/*.xplane.pb`: one run a session, one host a file. The
-//!   `HOST.trace.json.gz` and the `HOST.pftrace` beside it hold the same events and are listed as
-//!   companions;
-//! * loose traces anywhere: one run a file, except that several ranks of one job in one folder are
-//!   one run (see [`group`](crate::group));
-//! * a single file that was named by the user: whatever it is called.
+//! * `[SUBRUN/]plugins/profile/SESSION/*.xplane.pb`: one run per session, one host per file.
+//!   `HOST.trace.json.gz` and `HOST.pftrace` in the same folder hold the same events and are listed
+//!   as companions;
+//! * other traces in any folder: one run per file, except that several ranks of one job in one
+//!   folder are one run (see [`group`](crate::group));
+//! * a single file that was named by the user: whatever its name is.
 //!
-//! Passed over: hidden names, `*.tmp`, `node_modules`, `__pycache__` and `site-packages`. Links
-//! are followed only to places inside the given directory, each place once, so rings end. What
-//! could not be looked at (no permission, too deep, a pipe with a trace's name) is a problem that
-//! the user sees; the rest is listed all the same.
+//! Skipped: hidden names, `*.tmp`, `node_modules`, `__pycache__` and `site-packages`. Links are
+//! followed only to targets inside the given directory, each target once, so cycles end. Files and
+//! folders that could not be examined (no permission, too deep, a pipe with a trace's name) are
+//! problems shown to the user; the rest is still listed.
 //!
 //! Cost: one directory listing per folder and one `stat` per trace file; no sorting across folders.
 
@@ -40,51 +40,51 @@ use look::{
     same_file,
 };
 
-/// Most directory entries that one scan looks at.
+/// Maximum number of directory entries in one scan.
 const MAX_ENTRIES: u64 = 1_000_000;
-/// Most problems that one scan keeps.
+/// Maximum number of problems that one scan reports.
 const MAX_PROBLEMS: usize = 100;
-/// How the folders begin in which recorders keep their journals (`docs/reference/journal.md`).
+/// Prefix of the folders in which recorders store their journals (`docs/reference/journal.md`).
 const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
 const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScanResult {
     pub(crate) runs: Vec<FoundRun>,
     pub(crate) problems: Vec<RunProblem>,
-    /// Files that are recognised by name, but have no reader.
+    /// Files that are recognised by name but have no reader.
     pub(crate) not_readable: Vec<PathBuf>,
-    /// The folders that were listed, as they were.
+    /// The folders that were listed, with their state at that time.
     pub(crate) folders: Vec<(PathBuf, Stamp)>,
     /// Links to files that were followed.
     pub(crate) linked: Vec<PathBuf>,
-    /// Paths that the user gave and that could not be looked at.
+    /// Paths given by the user that could not be examined.
     pub(crate) missing: Vec<PathBuf>,
-    /// Folders with a recorder's journal in them.
+    /// Folders that contain a recorder's journal.
     pub(crate) journals: Vec<PathBuf>,
-    /// Directory entries that were looked at.
+    /// Number of directory entries examined.
     pub(crate) entries: u64,
-    /// Files whose first bytes were read.
+    /// Number of files whose first bytes were read.
     pub(crate) sniffed: u64,
 }
 
-/// What the first bytes of a file tell.
+/// Type of a file, from its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Trace,
-    /// Recognised, but no reader opens it.
+    /// Recognised, but no reader supports it.
     NotReadable,
     Nothing,
 }
 
-/// What is remembered of files whose names say too little, from scan to scan.
+/// Cached types of files with ambiguous names, across scans.
 #[derive(Default)]
 pub(crate) struct Sniffed {
     known: FxHashMap<(PathBuf, Stamp), Content>,
 }
 
-/// Looks below one path that the user gave.
+/// Scans one path that the user gave.
 pub(crate) fn scan(
     root: &Path,
     max_depth: usize,
@@ -98,7 +98,8 @@ pub(crate) fn scan(
     if !metadata.is_dir() {
         return Ok(single_file(root, &metadata));
     }
-    // Its parts say whether we are inside a session; without them, only what lies below counts.
+    // The components of the path show whether it is inside a session; if they are unknown, only
+    // folders below it count.
     let absolute = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     let mut walk = Walk {
         root,
@@ -109,7 +110,7 @@ pub(crate) fn scan(
         seen: FxHashSet::default(),
         links: Vec::new(),
     };
-    // The given directory itself must be readable; one below it may be closed.
+    // The given directory itself must be readable; a folder below it may be unreadable.
     if let Err(error) = std::fs::read_dir(root) {
         return Err(EngineError::unreadable(root, reason(&error)));
     }
@@ -145,7 +146,7 @@ fn single_file(path: &Path, metadata: &Metadata) -> ScanResult {
     }
 }
 
-/// The run of a session whose recording had to be recovered into the cache; `None` when it is gone.
+/// Returns the run of a session that was recovered into the cache; `None` if the file is gone.
 pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<FoundRun> {
     let metadata = std::fs::metadata(file).ok()?;
     let mut run = single_file(file, &metadata).runs.pop()?;
@@ -164,7 +165,7 @@ fn is_journal(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(JOURNAL_PREFIX)
 }
 
-/// Whether entries of this name are neither listed nor searched.
+/// Returns whether entries of this name are neither listed nor searched.
 fn is_passed_over(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     bytes.starts_with(b".")
@@ -172,13 +173,13 @@ fn is_passed_over(name: &OsStr) -> bool {
         || SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped)
 }
 
-/// Whether a scan takes no notice of changes of an entry of this name.
+/// Returns whether a scan ignores changes of an entry of this name.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_ignored(name: &OsStr) -> bool {
     is_passed_over(name) && !is_journal(name)
 }
 
-/// Whether a name of this class leaves it to the content.
+/// Returns whether the content must decide for names of this class.
 fn names_too_little(class: NameClass) -> bool {
     matches!(
         class,
@@ -192,9 +193,9 @@ struct Walk<'a> {
     max_depth: usize,
     sniffed: &'a mut Sniffed,
     found: ScanResult,
-    /// Device and number of every folder that was listed.
+    /// Device and inode of every folder that was listed.
     seen: FxHashSet<(u64, u64)>,
-    /// Links, looked at when everything else is known: path, depth.
+    /// Links to follow after everything else: path, depth.
     links: Vec<(PathBuf, usize)>,
 }
 
@@ -214,7 +215,7 @@ impl Walk<'_> {
                 }
                 self.folder(&folder, depth, &mut open);
             }
-            // Links last: what they lead to has mostly been listed under its own name by then.
+            // Links last: by then, most targets have been listed under their own name.
             let Some((link, depth)) = self.links.pop() else {
                 break;
             };
@@ -225,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Lists one folder; its subfolders are pushed to `open`, first by name on top.
+    /// Lists one folder; its subfolders are pushed to `open` so that the first by name is on top.
     fn folder(&mut self, folder: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
         let listed = std::fs::metadata(folder).and_then(|metadata| {
             let stamp = Stamp::from_metadata(&metadata);
@@ -246,8 +247,8 @@ impl Walk<'_> {
         self.found.entries += entries.len() as u64;
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut files = Vec::new();
-        // A folder that a link leads to has another name inside of the directory. One that was
-        // replaced by a link out of it is not listed.
+        // A folder reached by a link has another name inside the directory. A folder that was
+        // replaced by a link out of the directory is not listed.
         let real = std::fs::canonicalize(folder).ok();
         if real
             .as_ref()
@@ -293,7 +294,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a file without links on its path lies in the served directory.
+    /// Returns the location of a file in the served directory, given its path without links.
     fn place(&self, real: &Path) -> Option<Beneath> {
         #[cfg(unix)]
         {
@@ -309,7 +310,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A file that may be a trace.
+    /// Adds a file if it is a trace.
     fn file(
         &mut self,
         name: &OsStr,
@@ -350,8 +351,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Looks at the first bytes of a file whose name says too little; what is recognised but has no
-    /// reader is noted.
+    /// Checks the first bytes of a file with an ambiguous name. Records files that are recognised
+    /// but have no reader.
     fn is_trace(&mut self, path: &Path, stamp: Stamp) -> bool {
         let key = (path.to_owned(), stamp);
         let known = self.sniffed.known.get(&key).copied();
@@ -391,7 +392,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A link: followed when it leads to a place inside the given directory.
+    /// Follows a link if its target is inside the given directory.
     fn link(
         &mut self,
         link: &Path,
@@ -451,7 +452,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Makes runs of the trace files of one folder.
+    /// Groups the trace files of one folder into runs.
     fn runs_of(&mut self, folder: &Path, files: Vec<FoundFile>) {
         let relative = folder.strip_prefix(self.root).unwrap_or(folder).to_owned();
         let whole = self.absolute.join(&relative);
@@ -464,7 +465,7 @@ impl Walk<'_> {
         for mut members in group::jobs(loose) {
             let first = &members.files[0];
             let shown = match (&members.family, members.files.len() == alone) {
-                // Every trace of the folder belongs to the job: the folder is its name.
+                // Every trace of the folder belongs to the job, so the run gets the folder's name.
                 (Some(_), true) if !relative.as_os_str().is_empty() => relative.clone(),
                 (Some(_), true) => PathBuf::from(whole.file_name().unwrap_or(OsStr::new("run"))),
                 (Some(family), false) => relative.join(family),
@@ -477,7 +478,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The run of a session's folder; gives back what does not belong to it.
+    /// Adds the run of a session's folder; returns the files that do not belong to it.
     fn session(&mut self, relative: &Path, whole: &Path, files: Vec<FoundFile>) -> Vec<FoundFile> {
         let (mut hosts, mut others): (Vec<_>, Vec<_>) = files
             .into_iter()
@@ -506,7 +507,7 @@ impl Walk<'_> {
         companions.extend(twins.into_iter().map(|file| file.path));
         companions.sort();
 
-        // The name is what XProf shows: SUBRUN/SESSION.
+        // Use the name that XProf shows: SUBRUN/SESSION.
         let session = whole.file_name().unwrap_or_default();
         let above = relative
             .parent()

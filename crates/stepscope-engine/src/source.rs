@@ -1,4 +1,4 @@
-//! Argument sources that know whether their file is still the one that was read.
+//! Argument sources that check whether their file has changed since it was read.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,15 +13,15 @@ use stepscope_model::{
 use crate::files::inflated::inflated;
 use crate::files::{Beneath, Stamp, TraceFile};
 
-/// A file is looked at again when the last look is older than this.
+/// Interval between two checks of a file, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 100;
 
-/// A reader's source over a mapped file.
+/// A reader's argument source over a mapped file.
 pub(crate) struct CheckedSource {
     inner: Arc<dyn ArgSource>,
     file: Arc<TraceFile>,
     begun: Instant,
-    /// Milliseconds since `begun` at which the file was last found unchanged; -1 before that.
+    /// Time of the last successful check, in milliseconds since `begun`; -1 before the first.
     looked_ms: AtomicI64,
 }
 
@@ -49,9 +49,9 @@ impl CheckedSource {
         Ok(())
     }
 
-    /// What has been read, unless the file changed meanwhile.
+    /// Returns the outcome, or an error if the file changed meanwhile.
     fn explained(&self, outcome: Result<(), ArgError>) -> Result<(), ArgError> {
-        // A page that vanished has given zeros.
+        // Pages that disappeared were read as zeros.
         if self.file.damaged() {
             return Err(ArgError::SourceChanged);
         }
@@ -87,7 +87,7 @@ impl ArgSource for CheckedSource {
     }
 }
 
-/// What is needed to make the argument source of a file again.
+/// Metadata to recreate the argument source of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceSpec {
     pub(crate) path: PathBuf,
@@ -97,8 +97,8 @@ pub(crate) struct SourceSpec {
     pub(crate) limits: Limits,
 }
 
-/// The source of a run that came from the import cache: the file is opened (and inflated) when
-/// somebody asks for the first argument.
+/// The argument source of a run from the import cache. It opens (and decompresses) the file when
+/// the first argument is requested.
 pub(crate) struct LazySource {
     spec: SourceSpec,
     made: OnceLock<Result<Arc<dyn ArgSource>, ArgError>>,
@@ -162,7 +162,7 @@ impl ArgSource for LazySource {
     }
 }
 
-/// Stands for a file of a run that could not be read: it has no events, so nobody asks it.
+/// Placeholder source of an unreadable file, which has no events and therefore no requests.
 pub(crate) struct NoSource;
 
 impl ArgSource for NoSource {

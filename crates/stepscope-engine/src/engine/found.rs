@@ -1,4 +1,4 @@
-//! From a run that a scan found to one that is open.
+//! Opens a run that a scan found.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::found_run::FoundRun;
 use crate::open::{self, Imported};
 use crate::run::{self, Run};
 
-/// Opens one run that a scan found: from the cache if it fits, else from its files.
+/// Opens a run from the cache if an entry matches, otherwise from its files.
 pub(crate) fn open_found(
     found: &FoundRun,
     context: &Arc<ReadContext>,
@@ -21,7 +21,7 @@ pub(crate) fn open_found(
     if let Some(kept) = cache.and_then(|cache| cache.load(found, &limits)) {
         return Ok(make_run(found, kept, true));
     }
-    // A reader that panics is a bug of ours; it must not take a server with its other runs down.
+    // A reader that panics is a bug in stepscope; the server and its other runs must survive it.
     let read = std::panic::AssertUnwindSafe(|| open::import(found, context));
     let imported = std::panic::catch_unwind(read).unwrap_or_else(|_| {
         let path = &found.files[0].path;

@@ -1,4 +1,4 @@
-//! What is learnt of runs before anybody opens them.
+//! Fills in the summaries of runs in the background, before they are opened.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::found_run::FoundRun;
 use crate::recover;
 use crate::run;
 
-/// Of larger runs only the first bytes are looked at before somebody opens them.
+/// For larger runs, only the first bytes are read before a user opens them.
 const LIST_BYTES: u64 = 32 << 20;
-/// How long [`Engine::fill_list`] waits when there is nothing to do.
+/// Sleep time of [`Engine::fill_list`] when all runs are processed.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Fills in the list in the background, until the engine is dropped: what only the content
-    /// tells (badges, devices, steps, length, that it is no trace) of runs up to 32 MiB that nobody
-    /// has opened, newest first, one at a time and for at most half of the time. Of larger ones the
-    /// first bytes tell whether they are traces. The runs stay closed.
+    /// Starts a thread that fills in the list until the engine is dropped: the data that only the
+    /// content shows (badges, devices, steps, length, whether it is a trace). It reads runs up to
+    /// 32 MiB that are not open, newest first, one at a time and for at most half of the time. For
+    /// larger runs it checks the first bytes only. The runs stay closed.
     pub fn fill_list(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         let work = move || {
@@ -34,13 +34,13 @@ impl Engine {
                 std::thread::sleep(if looked { begun.elapsed() } else { IDLE });
             }
         };
-        // Without the thread the rows fill in when runs are opened.
+        // If the thread cannot start, the rows are filled in when runs are opened.
         let _ = std::thread::Builder::new()
             .name("stepscope-list".to_owned())
             .spawn(work);
     }
 
-    /// `false` when there is nothing left to look into.
+    /// Processes the next run; returns `false` if none is left.
     fn look_into_next(&self) -> bool {
         let next = {
             let mut state = held(&self.state);
@@ -84,9 +84,9 @@ impl Engine {
         true
     }
 
-    /// Why files that were named one by one cannot be opened, as far as it is known by now: with
-    /// [`Engine::fill_list`] soon after the begin, and whenever a run changes. What lies in
-    /// directories tells it in its row of the list.
+    /// Returns the known reasons why files that were given one by one cannot be opened.
+    /// [`Engine::fill_list`] makes them known soon after the start, and whenever a run changes.
+    /// Errors of runs in directories are in their row of the list.
     pub fn refusals(&self) -> Vec<EngineError> {
         let roots = held(&self.state).roots.clone();
         let named = roots.iter().filter(|root| !root.is_dir());
@@ -108,7 +108,7 @@ impl Engine {
         }
         let cache_dir = self.cache_dir.as_deref();
         match recover::scan(file, 1, &mut held(&self.sniffed), cache_dir) {
-            // The same file named twice is one run.
+            // The same file given twice is one run.
             Ok(found) if !found.runs.is_empty() => None,
             Ok(found) => Some(EngineError::nothing_at(
                 file,
@@ -120,12 +120,12 @@ impl Engine {
     }
 }
 
-/// Whether the first bytes of a run of one file are those of a trace.
+/// Checks whether the first bytes of a run of one file are those of a trace.
 fn recognised(run: &FoundRun) -> Result<(), EngineError> {
     let [file] = &run.files[..] else {
         return Ok(());
     };
-    // What cannot be read, or not inflated from its begin, says so when it is opened.
+    // An unreadable or damaged file reports its error when it is opened.
     let head = head_of(&file.path, file.place.as_ref(), detect::PREFIX_BYTES).unwrap_or_default();
     if head.is_empty() {
         return Ok(());

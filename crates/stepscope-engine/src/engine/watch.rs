@@ -1,18 +1,19 @@
-//! Sees runs appear, change and vanish.
+//! Detects runs that appear, change and disappear.
 //!
 //! A named thread keeps one notification of the file system (inotify) on each folder that the last
-//! scan listed, so the scan's own rules (hidden names, depth, links) decide what is watched. After a
-//! notification it waits until the folder is quiet for [`QUIET`], at most [`MAX_QUIET`], and scans
-//! again. While nothing happens it sleeps.
+//! scan listed, so the scan's own rules (hidden names, depth, links) decide what is watched. After
+//! a notification it waits until the folder is quiet for [`QUIET`], at most [`MAX_QUIET`], and
+//! scans again. While nothing happens it sleeps.
 //!
-//! Polling takes over where notification does not suffice: for file systems that other machines or
-//! programs may change unseen (network file systems, FUSE), for everything once the system gives no
-//! more watches or there are more folders than [`max_watches`](crate::EngineOptions::max_watches),
-//! and on systems other than Linux. Links to files, files named by the user, and journals, whose
-//! writer may die without a change of any file, are always polled. A poll compares change times. It
-//! runs after the poll interval, or after fifty times its own duration if that is longer, so a
-//! directory with a hundred thousand files costs at most two per cent of a core. As a safeguard,
-//! everything is compared once in [`FULL_EVERY`] poll intervals.
+//! Polling is used where notifications are insufficient: for file systems that other machines or
+//! programs may change without a notification (network file systems, FUSE), for everything once the
+//! system gives no more watches or there are more folders than
+//! [`max_watches`](crate::EngineOptions::max_watches), and on systems other than Linux. Links to
+//! files, files named by the user, and journals, whose writer may die without a change of any file,
+//! are always polled. A poll compares modification times. It runs after the poll interval, or after
+//! fifty times its own duration if that is longer, so a directory with a hundred thousand files
+//! costs at most two per cent of a core. As a safeguard, everything is compared once in
+//! [`FULL_EVERY`] poll intervals.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -27,17 +28,17 @@ use crate::files::Stamp;
 #[cfg(target_os = "linux")]
 mod notifier;
 
-/// How long a folder must be quiet after a notification before it is scanned.
+/// Time without notifications from a folder before it is scanned.
 const QUIET: Duration = Duration::from_millis(100);
-/// Most time between a notification and the scan while notifications keep coming.
+/// Maximum time between a notification and the scan while notifications continue.
 const MAX_QUIET: Duration = Duration::from_secs(1);
-/// Least time between the ends and starts of two scans that notifications cause.
+/// Minimum time between the end of a scan and the start of the next one after a notification.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// A scan or poll that took some time is repeated after this many times that time at the earliest.
+/// Minimum time before a scan or poll is repeated, as a multiple of its own duration.
 const REST_FACTOR: u32 = 50;
-/// Poll intervals between two comparisons of everything while notification works.
+/// Number of poll intervals between two comparisons of everything while notifications work.
 const FULL_EVERY: u32 = 60;
-/// Most scans in a row that add folders to watch.
+/// Maximum number of consecutive scans that add folders to watch.
 const MAX_ROUNDS: usize = 8;
 
 /// The state of files and folders at the last scan.
@@ -47,16 +48,16 @@ pub(crate) struct Seen {
     pub(crate) folders: Vec<(PathBuf, Stamp)>,
     /// Files of runs.
     pub(crate) files: Vec<(PathBuf, Stamp)>,
-    /// Files that lie elsewhere than their path says: links that the scan followed.
+    /// Links to files that the scan followed.
     pub(crate) linked: FxHashSet<PathBuf>,
-    /// Paths given by the user that were not there.
+    /// Paths given by the user that did not exist.
     pub(crate) missing: Vec<PathBuf>,
     /// Folders with the journal of a program that was recording.
     pub(crate) journals: Vec<PathBuf>,
 }
 
 impl Seen {
-    /// Compares with the present state.
+    /// Returns whether the current state differs.
     pub(crate) fn has_changed(&self) -> bool {
         let differs = |(path, stamp): &(PathBuf, Stamp)| Stamp::at(path) != Some(*stamp);
         let died = |session: &PathBuf| !stepscope::recover::pending(session).is_empty();
@@ -73,7 +74,7 @@ impl Seen {
             && self.journals.is_empty()
     }
 
-    /// Drops what `notified` folders tell by themselves.
+    /// Removes folders and files whose changes cause notifications.
     #[cfg(target_os = "linux")]
     fn without(mut self, notified: &notifier::Notifier) -> Self {
         self.folders.retain(|(folder, _)| !notified.watches(folder));
@@ -85,8 +86,8 @@ impl Seen {
     }
 }
 
-/// Wakes the watching thread: something may have changed, or the engine is gone. A waiting wake
-/// stands for all later ones.
+/// Wakes the watching thread: something may have changed, or the engine was dropped. Wakes are
+/// coalesced while one is pending.
 #[derive(Clone, Debug)]
 pub(crate) struct Waker(SyncSender<()>);
 
@@ -97,12 +98,12 @@ impl Waker {
     }
 
     pub(crate) fn wake(&self) {
-        // Full: the thread is awake already. Disconnected: there is no thread.
+        // Full: the thread is already awake. Disconnected: there is no thread.
         let _ = self.0.try_send(());
     }
 }
 
-/// Watches until the engine is gone.
+/// Watches until the engine is dropped.
 pub(crate) fn run(engine: &Weak<Engine>, waker: Waker, signals: &Receiver<()>) {
     let Some(mut watch) = engine.upgrade().map(|engine| Watch::new(&engine, waker)) else {
         return;
@@ -129,7 +130,7 @@ struct Watch {
     #[cfg(target_os = "linux")]
     notifier: Option<notifier::Notifier>,
     poll_interval: Duration,
-    /// What notification does not cover.
+    /// Folders and files without notifications.
     polled: Arc<Seen>,
     polled_at: Instant,
     /// Duration of the last poll or scan.
@@ -158,7 +159,7 @@ impl Watch {
         };
         if watch.adopt(engine) {
             watch.scan(engine);
-            // The first change after the start is not held back.
+            // Do not delay the first change after the start.
             watch.scanned_at = None;
         }
         watch
@@ -168,7 +169,7 @@ impl Watch {
         self.poll_interval.saturating_mul(FULL_EVERY)
     }
 
-    /// How long to sleep unless something wakes the thread.
+    /// Returns how long to sleep unless a signal wakes the thread.
     fn rest(&self) -> Duration {
         let until_full = self.full_interval().saturating_sub(self.full_at.elapsed());
         if self.polled.is_empty() {
@@ -180,8 +181,8 @@ impl Watch {
             .min(until_full)
     }
 
-    /// Waits until notifications pause and the last scan is long enough ago; `false` when the engine
-    /// is gone.
+    /// Waits until notifications pause and the last scan is long enough ago; returns `false` if the
+    /// engine was dropped.
     fn settle(&self, engine: &Weak<Engine>, signals: &Receiver<()>) -> bool {
         let begun = Instant::now();
         let rested = self
@@ -219,8 +220,8 @@ impl Watch {
         changed
     }
 
-    /// Scans, and scans again after folders were added to the watches: what happened in them before
-    /// is not notified.
+    /// Scans, and scans again after adding folders to the watches, because earlier changes in them
+    /// cause no notification.
     fn scan(&mut self, engine: &Engine) {
         let begun = Instant::now();
         for _ in 0..MAX_ROUNDS {
@@ -234,7 +235,7 @@ impl Watch {
         (self.polled_at, self.full_at, self.scanned_at) = (now, now, Some(now));
     }
 
-    /// Watches what the last scan listed; `true` when that added folders.
+    /// Watches the folders of the last scan; returns `true` if folders were added.
     fn adopt(&mut self, engine: &Engine) -> bool {
         let seen = engine.seen();
         #[cfg(target_os = "linux")]
@@ -244,7 +245,7 @@ impl Watch {
                     self.polled = Arc::new(seen.without(notifier));
                     return added;
                 }
-                // Without enough watches everything is polled; the watches are given back.
+                // Without enough watches everything is polled, and the watches are released.
                 Err(notifier::NoWatches) => self.notifier = None,
             }
         }

@@ -1,9 +1,9 @@
 //! Opens a file below a served directory without following links.
 //!
-//! A list of runs says which regular files lie below a directory. By the time one of them is opened,
-//! it, or a folder on the way to it, may have been replaced by a symbolic link to a file that the
-//! directory's owner may not read and the server may. So the path is walked folder by folder from the
-//! served directory, and a link anywhere on it is an error.
+//! A list of runs contains the regular files below a directory. Before one of them is opened, the
+//! file or a folder on its path may be replaced by a symbolic link to a file that the server may
+//! read and the directory's owner may not. The path is therefore opened folder by folder from the
+//! served directory, and any link on it is an error.
 #![allow(
     unsafe_code,
     reason = "the standard library has no openat; every block says why it holds"
@@ -17,20 +17,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a file lies in a served directory.
+/// The location of a file in a served directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beneath {
     /// The directory, without links.
     pub(crate) root: Arc<Path>,
-    /// The file's path from there, without links when it was listed.
+    /// Path relative to the directory, without links when the file was listed.
     pub(crate) inside: PathBuf,
 }
 
 impl Beneath {
-    /// Opens the file for reading; never waits for the writer of a pipe.
+    /// Opens the file for reading; never blocks on a pipe without a writer.
     ///
     /// # Errors
-    /// What the system says, and when a link took the place of the file or of a folder on its path.
+    ///
+    /// Returns the system's error, or an error if a link replaced the file or a folder on its path.
     pub(crate) fn open(&self) -> io::Result<File> {
         let mut names = Vec::new();
         for part in self.inside.components() {
@@ -58,14 +59,14 @@ fn open_at(folder: &File, name: &CString, flags: libc::c_int) -> io::Result<File
     if descriptor < 0 {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
-            // A link is not a directory either.
+            // With these flags, a link gives one of these errors.
             Some(libc::ELOOP | libc::ENOTDIR) => {
                 io::Error::other("a link took its place since it was listed; it is not followed")
             }
             _ => error,
         });
     }
-    // SAFETY: the call above has just made this descriptor, and nobody else has it.
+    // SAFETY: the call above created this descriptor, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

@@ -1,13 +1,13 @@
 //! Mappings that survive a file that shrinks.
 //!
-//! The kernel raises SIGBUS when a page of a mapping is touched that the file no longer has. We
-//! cannot lock other people's files, so the signal is handled: if the address lies in one of our
-//! mappings, everything from that page to the mapping's end becomes zeros, the mapping is marked
-//! damaged, and the reader goes on (readers survive every input, zeros included). Any other
-//! SIGBUS goes to whoever handled it before us.
+//! The kernel raises SIGBUS when a program touches a page of a mapping that the file no longer has.
+//! Files of other programs cannot be locked, so the signal is handled: if the address lies in a
+//! guarded mapping, everything from that page to the mapping's end becomes zeros, the mapping is
+//! marked damaged, and the reader continues (readers survive every input, zeros included). Any
+//! other SIGBUS is passed to the previous handler.
 //!
-//! The handler may only use what is safe in a signal handler: atomics and system calls. The
-//! mappings it knows are therefore in a fixed table; when the table is full, files are read into
+//! The handler may only use operations that are safe in a signal handler: atomics and system calls.
+//! The mappings are therefore stored in a fixed table; when the table is full, files are read into
 //! memory instead.
 #![allow(
     unsafe_code,
@@ -18,11 +18,11 @@ use std::fs::File;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Mappings that can be guarded at a time.
+/// Maximum number of guarded mappings.
 const SLOTS: usize = 4_096;
 
 struct Slot {
-    /// 0: free; 1: being set up; else the address of the first byte.
+    /// 0: free; 1: being set up; otherwise the address of the first byte.
     start: AtomicUsize,
     /// One past the last mapped byte, a multiple of the page size; 0 while not guarded.
     end: AtomicUsize,
@@ -37,7 +37,7 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Slots below this index have been in use; the handler looks no further.
+/// Slots below this index have been used; the handler checks only these.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PAGE: AtomicUsize = AtomicUsize::new(4_096);
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
@@ -49,16 +49,17 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// `None` when the file cannot be mapped, or when no slot is free: then it can still be read.
+    /// Maps a file. Returns `None` if the file cannot be mapped or no slot is free; the caller can
+    /// then read it instead.
     pub(super) fn new(file: &File) -> Option<Self> {
         if !install() {
             return None;
         }
         let slot = claim()?;
-        // SAFETY: the mapping is private and read-only. Another program may still change the
-        // file; then bytes change under a `&[u8]`. Readers treat every byte as hostile and never
-        // rely on reading the same byte twice for memory safety, and pages that vanish are
-        // answered by the handler of this module.
+        // SAFETY: the mapping is private and read-only. Another program may still change the file;
+        // then bytes change under a `&[u8]`. Readers treat every byte as hostile and never rely on
+        // reading the same byte twice for memory safety, and the handler of this module replaces
+        // pages that the file no longer has.
         let Ok(map) = (unsafe { memmap2::MmapOptions::new().map_copy_read_only(file) }) else {
             release(slot);
             return None;
@@ -74,11 +75,11 @@ impl Mapping {
         Some(Self { map, slot })
     }
 
-    /// Gives the pages that were read back to the system; the next access fetches them again.
+    /// Returns pages that were read to the system; the next access loads them again.
     pub(super) fn release(&self) {
-        // SAFETY: the mapping is private and read-only, so no page holds anything that the file
-        // (or, where it shrank, zeros) does not. What the bytes are afterwards is the file's affair,
-        // as it was before: see `new`.
+        // SAFETY: the mapping is private and read-only, so its pages hold only the file's content
+        // (or zeros, where the file shrank), and discarding them loses nothing. If the file has
+        // changed, the bytes change under a `&[u8]`, which `new` already allows.
         let _ = unsafe {
             self.map
                 .unchecked_advise(memmap2::UncheckedAdvice::DontNeed)
@@ -98,8 +99,8 @@ impl AsRef<[u8]> for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Nobody reads the mapping any more, so no fault can race with this; the pages themselves
-        // go when `map` is dropped, after this.
+        // The mapping has no reader any more, so no fault can race with this; the pages themselves
+        // are unmapped when `map` is dropped, after this.
         release(self.slot);
     }
 }
@@ -119,7 +120,7 @@ fn release(slot: usize) {
     TABLE[slot].start.store(0, Ordering::Release);
 }
 
-/// Installs the handler once. `false` when the system refuses.
+/// Installs the handler once. Returns `false` if the system refuses.
 fn install() -> bool {
     PREVIOUS.get().is_some() || install_first()
 }
@@ -140,8 +141,8 @@ fn install_first() -> bool {
         PAGE.store(page, Ordering::Relaxed);
     }
     // SAFETY: an all-zero `sigaction` is a valid value (default action, empty mask), and both
-    // pointers are to live values. What was installed before is asked for first and kept, so that
-    // the handler never runs without knowing where to pass a foreign fault.
+    // pointers are to live values. The previous handler is queried and stored first, so that our
+    // handler always knows where to pass a foreign fault.
     unsafe {
         let mut previous: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut previous) != 0 {
@@ -159,8 +160,8 @@ fn install_first() -> bool {
 
 /// The signal handler.
 extern "C" fn answer(signal: libc::c_int, about: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the kernel passes a valid `siginfo_t`; for SIGBUS `si_addr` is the
-    // address that was touched (or garbage for a signal that somebody sent: then `si_code` <= 0).
+    // SAFETY: with SA_SIGINFO the kernel passes a valid `siginfo_t`. For SIGBUS, `si_addr` is the
+    // touched address; for a signal that a process sent it is arbitrary, and `si_code` <= 0.
     let (address, sent) = unsafe { ((*about).si_addr() as usize, (*about).si_code <= 0) };
     if !sent && zero_from(address) {
         return;
@@ -168,9 +169,10 @@ extern "C" fn answer(signal: libc::c_int, about: *mut libc::siginfo_t, context: 
     let Some(previous) = PREVIOUS.get() else {
         return;
     };
-    // SAFETY: `previous` is what the system told us was installed, so its function pointer, if it
-    // is one, has the form that its flags say. Restoring the default action makes the same fault
-    // end the process as it would have without us, when this handler returns.
+    // SAFETY: `previous` is the action that the system reported as installed, so its function
+    // pointer, if it is one, has the signature that its flags indicate. After restoring the default
+    // action, the same fault occurs again when this handler returns, and ends the process as it
+    // would have without this handler.
     unsafe {
         match previous.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
@@ -194,8 +196,8 @@ extern "C" fn answer(signal: libc::c_int, about: *mut libc::siginfo_t, context: 
     }
 }
 
-/// Puts zeros where the file no longer reaches. `false` when the address is not in a guarded
-/// mapping.
+/// Replaces the pages beyond the end of the file with zeros. Returns `false` if the address is not
+/// in a guarded mapping.
 fn zero_from(address: usize) -> bool {
     let page = PAGE.load(Ordering::Relaxed);
     let used = USED.load(Ordering::Acquire).min(SLOTS);
@@ -210,7 +212,7 @@ fn zero_from(address: usize) -> bool {
         // SAFETY: `from..end` lies within a mapping that a live `Mapping` owns (its reader is the
         // thread that faulted), is page-aligned, and is only ever read through that mapping;
         // replacing its pages by zeros keeps every `&[u8]` into it readable. `mmap` is a plain
-        // system call on the systems that we build for.
+        // system call on all supported systems.
         let made = unsafe {
             libc::mmap(
                 from as *mut libc::c_void,

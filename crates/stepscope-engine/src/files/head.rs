@@ -7,7 +7,7 @@ use stepscope_formats::gzip;
 
 use super::{Beneath, open_to_read};
 
-/// The first bytes of a file, inflated if need be.
+/// Returns the first bytes of a file, decompressed if necessary.
 pub(crate) fn head_of(
     path: &Path,
     place: Option<&Beneath>,

@@ -1,7 +1,8 @@
-//! Inflates a compressed file: into one piece of memory that never moves, where there is room.
+//! Decompresses a file into one contiguous allocation that never moves, if memory allows.
 //!
-//! The memory is asked for as a whole, on Linux with large pages: touching a text of 60 MB page by page
-//! takes longer than inflating it. The system gives it where it is touched.
+//! The memory is reserved as a whole, on Linux with large pages: the page faults of a text of 60 MB
+//! take longer than its decompression. The system provides physical memory only for pages that are
+//! touched.
 
 use std::sync::Arc;
 
@@ -9,17 +10,18 @@ use memmap2::MmapMut;
 use stepscope_formats::gzip::{self, GzipProblem, GzipProblemKind, Target};
 use stepscope_model::{ReadContext, SharedBytes};
 
-/// Smaller texts are inflated into a vector.
+/// Smaller texts are decompressed into a vector.
 const FROM_BYTES: usize = 4 << 20;
 
-/// See the module's text.
+/// A decompressed text in anonymous memory; see the module documentation.
 struct InflatedText {
     memory: MmapMut,
     len: usize,
 }
 
 impl InflatedText {
-    /// An empty text with room for so many bytes; `None` when that is little, or more than there is.
+    /// Reserves memory for an empty text. Returns `None` if `bytes` is small or exceeds the
+    /// available memory.
     fn with_room(bytes: usize) -> Option<Self> {
         if bytes < FROM_BYTES {
             return None;
@@ -55,20 +57,20 @@ impl Target for InflatedText {
     }
 }
 
-/// A compressed file, inflated.
+/// The decompressed content of a file.
 pub(crate) struct InflatedFile {
     pub(crate) bytes: SharedBytes,
     pub(crate) problem: Option<GzipProblem>,
 }
 
-/// Inflates a whole file.
+/// Decompresses a whole file.
 pub(crate) fn inflated(compressed: &[u8], context: &ReadContext) -> InflatedFile {
     let limits = &context.limits;
     if let Some(room) = gzip::room_for(compressed, limits)
         && let Some(mut text) = InflatedText::with_room(room)
     {
         let problem = gzip::inflate_into(&mut text, compressed, limits, context);
-        // What did not fit may fit into memory that moves.
+        // If the reserved memory was too small, retry with a vector that grows.
         if problem.is_none_or(|problem| problem.kind != GzipProblemKind::OutOfMemory) {
             return InflatedFile {
                 bytes: Arc::new(text),

@@ -1,15 +1,15 @@
-//! Files as bytes: mapped where that works, read where it does not.
+//! Files as bytes: mapped if possible, otherwise read.
 //!
-//! Three things can go wrong with a trace file after it was opened, and none of them may end the
-//! program:
+//! Three changes of a trace file after it was opened must not crash the program:
 //!
-//! * it shrinks: touching a mapped page past the new end raises SIGBUS. [`guard`] answers with a
-//!   page of zeros and marks the file [`damaged`](TraceFile::damaged);
-//! * it is replaced (the usual rename): the mapping still holds what was there, and stays valid;
-//! * it is written to in place: [`TraceFile::check`] sees another size or time.
+//! * it shrinks: touching a mapped page past the new end raises SIGBUS. [`guard`] maps zeros there
+//!   and marks the file [`damaged`](TraceFile::damaged);
+//! * it is replaced (usually by a rename): the mapping still holds the old content, and stays
+//!   valid;
+//! * it is written to in place: [`TraceFile::check`] detects another size or time.
 //!
-//! Only regular files are opened. A named pipe would wait for a writer, a device has side effects
-//! and a directory has no bytes: each is refused in one sentence.
+//! Only regular files are opened. Opening a named pipe would wait for a writer, a device has side
+//! effects, and a directory has no bytes: each is refused with a one-sentence error.
 
 #[cfg(unix)]
 pub(crate) mod beneath;
@@ -34,12 +34,12 @@ pub(crate) use beneath::Beneath;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Beneath {}
 
-/// Smaller files are read instead of mapped: a read costs less than the page faults, and a copy
-/// cannot change under us.
+/// Smaller files are read instead of mapped: a read costs less than the page faults, and other
+/// programs cannot change a copy.
 const MAP_FROM_BYTES: u64 = 256 << 10;
 
-/// What identifies one state of a file. Equal stamps mean equal content, for all we can know
-/// without reading it.
+/// Identifies one state of a file. Equal stamps are taken to mean equal content, without reading
+/// it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -48,21 +48,21 @@ pub(crate) struct Stamp {
     pub(crate) bytes: u64,
     /// Last modification, Unix time in nanoseconds.
     pub(crate) modified_ns: i64,
-    /// Number of the file on its device; 0 where the system has none.
+    /// Inode number; 0 if the system has none.
     pub(crate) inode: u64,
-    /// Device; 0 where the system has none.
+    /// Device number; 0 if the system has none.
     pub(crate) device: u64,
 }
 
 impl Stamp {
-    /// The present state of what lies at a path; `None` when nothing does.
+    /// Returns the current state of a path; `None` if it does not exist.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path)
             .ok()
             .map(|found| Self::from_metadata(&found))
     }
 
-    /// The state in the metadata of a file.
+    /// Returns the state in the metadata of a file.
     pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         let modified_ns = metadata
             .modified()
@@ -102,14 +102,14 @@ enum Bytes {
 }
 
 impl TraceFile {
-    /// Opens a regular file; the error is one sentence without the path.
+    /// Opens a regular file. The error is one sentence without the path.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         Self::open_place(path, None)
     }
 
-    /// Opens a file of a list, following no link that was not there when it was listed.
+    /// Opens a listed file. Follows no link that was created after it was listed.
     pub(crate) fn open_place(path: &Path, place: Option<&Beneath>) -> Result<Self, String> {
-        // Looked at before it is opened: opening a device can have side effects.
+        // Check before opening: opening a device can have side effects.
         refuse_special(&std::fs::metadata(path).map_err(|error| reason(&error))?)?;
         let mut file = open_to_read(path, place).map_err(|error| reason(&error))?;
         let metadata = file.metadata().map_err(|error| reason(&error))?;
@@ -129,7 +129,7 @@ impl TraceFile {
         let wanted = usize::try_from(stamp.bytes).unwrap_or(usize::MAX);
         copy.try_reserve_exact(wanted)
             .map_err(|_full| format!("not enough memory for {} bytes", stamp.bytes))?;
-        // Not past the length that the stamp tells: the file may be growing.
+        // Do not read past the length in the stamp: the file may be growing.
         (&mut file)
             .take(stamp.bytes)
             .read_to_end(&mut copy)
@@ -141,12 +141,12 @@ impl TraceFile {
         })
     }
 
-    /// What it was when it was opened.
+    /// Returns the state of the file when it was opened.
     pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Whether a part of the content vanished while it was being read. What is missing reads as
+    /// Returns whether content disappeared while it was being read. The missing bytes read as
     /// zeros.
     pub(crate) fn damaged(&self) -> bool {
         match &self.bytes {
@@ -156,8 +156,8 @@ impl TraceFile {
         }
     }
 
-    /// Says that most of the bytes are not needed soon: a mapped file's pages go back to the system
-    /// and are fetched again when they are asked for. Nothing else changes.
+    /// Hints that most of the bytes are not needed soon. A mapped file's pages return to the system
+    /// and are loaded again on access; the content does not change.
     pub(crate) fn release(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped(mapping) = &self.bytes {
@@ -165,11 +165,11 @@ impl TraceFile {
         }
     }
 
-    /// Whether the bytes are still those that were opened.
+    /// Checks that the bytes are still those that were opened.
     ///
-    /// A file that was removed or replaced keeps its old bytes as long as we hold them; one that
-    /// was written to in place does not. Costs one system call for a mapped file, nothing for a
-    /// copied one.
+    /// A removed or replaced file keeps its old bytes as long as it is open; a file that was
+    /// written to in place does not. Costs one system call for a mapped file, nothing for a copied
+    /// one.
     pub(crate) fn check(&self) -> Result<(), ArgError> {
         match &self.bytes {
             Bytes::Copied(_) => Ok(()),
@@ -212,8 +212,8 @@ impl std::fmt::Debug for TraceFile {
     }
 }
 
-/// Opens a file for reading: by its place in a served directory where that is known, else by its path.
-/// A pipe that took its place does not block.
+/// Opens a file for reading: by its location in a served directory if known, otherwise by its path.
+/// Does not block if a pipe replaced the file.
 pub(crate) fn open_to_read(path: &Path, place: Option<&Beneath>) -> std::io::Result<File> {
     #[cfg(unix)]
     if let Some(place) = place {
@@ -231,7 +231,7 @@ pub(crate) fn open_to_read(path: &Path, place: Option<&Beneath>) -> std::io::Res
     options.open(path)
 }
 
-/// A system error as users read it, without the number.
+/// Formats a system error for users, without the number.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {

@@ -1,13 +1,13 @@
-//! Files and folders that only their owner reads, and whether one that is there can be believed.
+//! Files and folders with owner-only access, and ownership checks of existing ones.
 //!
-//! Traces and reports can hold what others should not see. What lies in the cache is used without a look
-//! at the trace it was made of: an entry that somebody else wrote would be shown as the trace's content.
+//! Traces and reports may hold confidential data. Cache entries are used without reading the
+//! original trace, so an entry that another user wrote would be shown as the trace's content.
 
 use std::fs::DirBuilder;
 use std::io;
 use std::path::Path;
 
-/// Makes a folder, and those above it, that only their owner enters. Those that are there stay.
+/// Creates a folder and its missing parents with owner-only access. Existing folders are unchanged.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -19,12 +19,13 @@ pub fn create_private_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Whether a folder is the user's own. Where others may write into it, it is closed to them.
+/// Returns whether a folder belongs to the user. If other users can write into it, restricts
+/// access to the owner.
 pub(crate) fn is_own_folder(path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        // A link may lead to a folder of others.
+        // A link may lead to another user's folder.
         let Ok(metadata) = std::fs::symlink_metadata(path) else {
             return false;
         };
@@ -38,7 +39,7 @@ pub(crate) fn is_own_folder(path: &Path) -> bool {
     path.is_dir()
 }
 
-/// Whether a file is the user's own, and nobody else may write to it.
+/// Returns whether a file belongs to the user and no other user may write to it.
 pub(crate) fn is_own_file(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -52,18 +53,18 @@ pub(crate) fn is_own_file(path: &Path) -> bool {
     path.is_file()
 }
 
-/// Bits of a mode that let the group or everybody write.
+/// Mode bits that give write access to the group or to all users.
 #[cfg(unix)]
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Who this process acts as.
+/// Returns the effective user id of this process.
 #[cfg(unix)]
 #[allow(
     unsafe_code,
     reason = "the standard library does not tell the user's number"
 )]
 fn effective_user() -> u32 {
-    // SAFETY: the call has no arguments, always succeeds and touches no memory of ours.
+    // SAFETY: the call has no arguments, always succeeds and accesses no memory of this process.
     unsafe { libc::geteuid() }
 }
 

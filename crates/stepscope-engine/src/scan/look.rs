@@ -1,4 +1,4 @@
-//! What one path tells: its name, its first bytes, its stamp.
+//! Information about one path: its name, its first bytes, its stamp.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::files::head::head_of;
 use crate::found_run::FoundFile;
 use crate::names::{self, NameClass};
 
-/// First bytes that decide whether a `.json` is a trace.
+/// Number of first bytes that decide whether a `.json` is a trace.
 pub(super) const SNIFF_BYTES: usize = 64 << 10;
 
-/// Whether the first bytes of a `.json` hold the list of events. Much JSON has a key or two in
-/// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
-/// opened all the same.)
+/// Returns whether the first bytes of a `.json` contain the list of events. Other JSON files share
+/// a key or two with traces, and must not fill the list of runs. (If the user names such a file, it
+/// is opened regardless.)
 pub(super) fn has_events(path: &Path) -> bool {
     let contains = |head: &[u8], word: &[u8]| memchr::memmem::find(head, word).is_some();
     [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
@@ -34,7 +34,7 @@ pub(super) fn has_events(path: &Path) -> bool {
     })
 }
 
-/// Whether a folder is a session of XProf's layout.
+/// Returns whether a folder is a session in XProf's layout.
 pub(super) fn is_session(folder: &Path) -> bool {
     let named = |path: Option<&Path>, name: &str| {
         path.and_then(Path::file_name)
@@ -43,7 +43,8 @@ pub(super) fn is_session(folder: &Path) -> bool {
     named(folder.parent(), "profile") && named(folder.parent().and_then(Path::parent), "plugins")
 }
 
-/// `perfetto_trace.json.gz`, which JAX writes beside `HOST.trace.json.gz`.
+/// Returns whether the file is `perfetto_trace.json.gz`, which JAX writes next to
+/// `HOST.trace.json.gz`.
 pub(super) fn is_perfetto_twin(file: &FoundFile) -> bool {
     names::stem(&file.name) == "perfetto_trace"
 }
@@ -59,10 +60,11 @@ pub(super) fn lossy_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// When a file was recorded: the time in its name, or the session's, or its last change.
+/// Returns when a file was recorded: the time in its name, or the session's time, or the
+/// modification time.
 ///
-/// A session's name is local time of a place that the file does not tell. Where the last change
-/// is within a day of it, the change is the same moment told exactly.
+/// A session's name is local time in an unknown time zone. If the modification time is within a day
+/// of it, both are taken as the same event, and the modification time is exact.
 pub(super) fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64> {
     const DAY_NS: i64 = 26 * 3_600 * 1_000_000_000;
     if let Some(time) = names::time_in_name(names::stem(&file.name)) {
@@ -76,7 +78,7 @@ pub(super) fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64>
     }
 }
 
-/// Badges that a name alone tells; the content tells the rest.
+/// Returns the badges that the name alone shows; further ones need the content.
 pub(super) fn kinds_of(file: &FoundFile) -> Vec<String> {
     let name = file.name.to_ascii_lowercase();
     let kind = if name.contains(".pt.trace.json") {

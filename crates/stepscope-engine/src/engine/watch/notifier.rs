@@ -12,8 +12,8 @@ use crate::files::Stamp;
 use crate::names;
 use crate::scan::is_ignored;
 
-/// File systems whose changes the kernel sees all of, by their number in `statfs`: ext, XFS, Btrfs,
-/// tmpfs, ramfs, overlay, F2FS, ZFS, bcachefs. All others are polled.
+/// Local file systems by their magic number in `statfs`: ext, XFS, Btrfs, tmpfs, ramfs, overlay,
+/// F2FS, ZFS, bcachefs. The kernel notifies all changes of these. All others are polled.
 const LOCAL: &[u64] = &[
     0xef53,
     0x5846_5342,
@@ -26,23 +26,23 @@ const LOCAL: &[u64] = &[
     0xca45_1a4e,
 ];
 
-/// The system or our limit allows no more watches.
+/// The system or `max_watches` allows no more watches.
 pub(super) struct NoWatches;
 
-/// Watches folders, each by itself: which ones is the scan's decision.
+/// A set of watched folders, without recursion: the scan decides which ones.
 pub(super) struct Notifier {
     watcher: INotifyWatcher,
     max_watches: usize,
-    /// Device and number of each watched folder.
+    /// Device and inode of each watched folder.
     watched: FxHashMap<PathBuf, (u64, u64)>,
-    /// Folders that were removed or renamed, so that their watches no longer hold.
+    /// Folders that were removed or renamed, which invalidates their watches.
     gone: Arc<Mutex<FxHashSet<PathBuf>>>,
     /// Whether a device holds a local file system.
     local: FxHashMap<u64, bool>,
 }
 
 impl Notifier {
-    /// `None` where the system gives no notification.
+    /// Creates a notifier, or returns `None` if the system has no notifications.
     pub(super) fn new(waker: Waker, max_watches: usize) -> Option<Self> {
         let gone: Arc<Mutex<FxHashSet<PathBuf>>> = Arc::default();
         let moved = Arc::clone(&gone);
@@ -72,7 +72,7 @@ impl Notifier {
         self.watched.contains_key(folder)
     }
 
-    /// Watches these folders and no others; `true` when some of them were not watched before.
+    /// Watches exactly these folders; returns `true` if some of them were not watched before.
     pub(super) fn adopt(&mut self, folders: &[(PathBuf, Stamp)]) -> Result<bool, NoWatches> {
         let mut wanted: FxHashMap<&Path, (u64, u64)> = FxHashMap::default();
         for (folder, stamp) in folders {
@@ -94,7 +94,7 @@ impl Notifier {
             .filter(|&(path, number)| is_stale((path, number)));
         let stale: Vec<PathBuf> = stale.map(|(path, _)| path.clone()).collect();
         for path in stale {
-            // The kernel has dropped it already if the folder was removed.
+            // The kernel has already dropped the watch if the folder was removed.
             let _ = self.watcher.unwatch(&path);
             self.watched.remove(&path);
         }
@@ -111,7 +111,7 @@ impl Notifier {
                     self.watched.insert(folder.clone(), *number);
                     added = true;
                 }
-                // It vanished, or may not be read: its parent notifies, or it is polled.
+                // The folder disappeared or is unreadable: its parent notifies, or it is polled.
                 Err(_) if Stamp::at(folder) != Some(*stamp) => added = true,
                 Err(_) => return Err(NoWatches),
             }
@@ -120,9 +120,9 @@ impl Notifier {
     }
 }
 
-/// Whether an event can change the list of runs. Reading a file cannot, and writing to one cannot
-/// unless its name is a trace's. Removing and renaming always can: it may be the given folder itself,
-/// whose name does not matter.
+/// Returns whether an event can change the list of runs. Reading a file cannot, and writing to a
+/// file can only if it has a trace's name. Removing and renaming always can: the event may concern
+/// the watched folder itself, whose name is irrelevant.
 fn matters(event: &Event) -> bool {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_owned();
     let is_listed = |path: &PathBuf| !is_ignored(&name(path));
