@@ -1,17 +1,17 @@
-//! Walks over the members of an object and the elements of a list.
+//! Iterators over the members of an object and the elements of a list.
 
 use super::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
-/// Walks the members of one object.
+/// Iterator over the members of one object.
 pub(crate) struct Members<'a> {
     bytes: &'a [u8],
-    /// The next byte to look at; after the last member, the byte behind the object.
+    /// Offset of the next byte to read; after the last member, the offset after the object.
     at: usize,
     closed: bool,
 }
 
 impl<'a> Members<'a> {
-    /// The object that opens at `at`.
+    /// Starts at the object whose opening brace is at `at`.
     #[allow(
         clippy::inline_always,
         reason = "measured: a call per field costs a fifth of the reading"
@@ -28,12 +28,12 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// After the last member, the byte behind the object.
+    /// Returns the offset after the object, once the last member has been read.
     pub(crate) fn end(&self) -> usize {
         self.at
     }
 
-    /// The next member: where its key stands, and its value.
+    /// Returns the next member: the range of its key, and its value.
     #[allow(
         clippy::inline_always,
         reason = "measured: a call per field costs a fifth of the reading"
@@ -89,7 +89,7 @@ pub(crate) fn members<'a>(
     Ok(members.end())
 }
 
-/// Each element of the list `list`.
+/// Calls `visit` for each element of the list `list`.
 pub(crate) fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)) {
     if list.json_type != JsonType::Array {
         return;

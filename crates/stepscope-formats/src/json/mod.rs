@@ -1,8 +1,9 @@
-//! JSON text: scanned without building anything from it, repaired and written. Nothing here knows a
-//! trace format.
+//! JSON text: scanning without building a tree, repairing and writing. This module is independent
+//! of any trace format.
 //!
-//! Reading order: `scan` (values and where they are) with `simd`, `members` (walks over objects and
-//! lists), `value`, `text` and `number` (what the bytes mean); then `write` and `repair`.
+//! Reading order: `scan` (values and their byte ranges) with `simd`, `members` (iteration over
+//! objects and lists), `value`, `text` and `number` (conversion of bytes to values); then `write`
+//! and `repair`.
 
 pub(crate) mod members;
 pub(crate) mod number;

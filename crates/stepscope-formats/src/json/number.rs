@@ -1,19 +1,19 @@
-//! Decimal text to whole picoseconds, exactly: never through a float.
+//! Exact conversion of decimal text to whole picoseconds, without floating point.
 //!
 //! Chrome JSON gives times in microseconds with any number of decimals. Digits beyond the sixth
-//! decimal (JAX prints doubles: `0.14999999999999999`) round to the nearest picosecond, halves to
-//! the even one.
+//! decimal (JAX prints doubles: `0.14999999999999999`) are rounded to the nearest picosecond, ties
+//! to even.
 
-/// Why a text is no time.
+/// Reason why a text is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTime {
-    /// Not a number at all.
+    /// The text is not a number.
     NotNumber,
-    /// A number, or infinite, but outside every range.
+    /// The number is infinite or outside the range of times.
     TooLarge,
 }
 
-/// Picoseconds of a text in microseconds.
+/// Converts a text in microseconds to picoseconds.
 pub(crate) fn ps_from_us_text(text: &[u8]) -> Result<i128, NotTime> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -27,7 +27,7 @@ pub(crate) fn ps_from_us_text(text: &[u8]) -> Result<i128, NotTime> {
     Ok(if negative { -magnitude } else { magnitude })
 }
 
-/// The usual shapes: up to 18 digits, and up to six decimals.
+/// Converts the common forms: up to 18 digits, and up to six decimals.
 #[inline]
 fn short(digits: &[u8]) -> Option<i128> {
     let mut whole: u64 = 0;
@@ -68,13 +68,13 @@ fn digit_at(digits: &[u8], at: usize) -> Option<u64> {
     (digit < 10).then_some(u64::from(digit))
 }
 
-/// Any decimal number: as many digits as you like, an exponent, infinity.
+/// Converts any decimal number: any count of digits, an exponent, infinity.
 fn long(text: &[u8]) -> Result<i128, NotTime> {
     if [&b"Infinity"[..], b"inf", b"Inf", b"infinity"].contains(&text) {
         return Err(NotTime::TooLarge);
     }
     let mut mantissa: u128 = 0;
-    // Power of ten that the mantissa must be multiplied by to give picoseconds.
+    // Power of ten that converts the mantissa to picoseconds.
     let mut power: i64 = 6;
     let mut inexact = false;
     let mut digits_seen = false;
@@ -118,7 +118,7 @@ fn long(text: &[u8]) -> Result<i128, NotTime> {
     Ok(divided(mantissa, power.unsigned_abs(), inexact))
 }
 
-/// `mantissa / 10^places`, to the nearest.
+/// Computes `mantissa / 10^places`, rounded to the nearest integer.
 fn divided(mantissa: u128, places: u64, inexact: bool) -> i128 {
     let Some(divisor) = u32::try_from(places)
         .ok()

@@ -1,25 +1,25 @@
-//! JSON that others refuse, made JSON again.
+//! Repair of JSON text that other parsers reject.
 //!
-//! kineto copies the names of Python functions as it finds them in memory; with Python 3.11 some are
-//! no text any more (freed code objects), and the file is then neither UTF-8 nor JSON. Our reader
-//! takes such files; `json.load`, Perfetto and TensorBoard do not.
+//! kineto copies the names of Python functions from memory. With Python 3.11 some of these names
+//! point to freed code objects, and the file is then neither UTF-8 nor JSON. Our reader accepts
+//! such files; `json.load`, Perfetto and TensorBoard reject them.
 
 use std::borrow::Cow;
 
-/// A text made valid.
+/// Result of a repair.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// The whole text.
     pub text: Vec<u8>,
-    /// How many strings were changed.
+    /// Number of changed strings.
     pub strings: u64,
 }
 
-/// Makes strings of a JSON text valid: bytes that are not UTF-8 become U+FFFD, control characters
-/// and unknown escapes are escaped, and so are quotes that end no string (nothing that may follow a
-/// string follows them).
+/// Makes the strings of a JSON text valid: replaces bytes that are not UTF-8 with U+FFFD, and
+/// escapes control characters, unknown escapes and quotes inside a string. A quote counts as inside
+/// a string if the text after it cannot follow a string.
 ///
-/// What stands between strings is left as it is. `None` when no string has such a fault.
+/// Text between strings is unchanged. Returns `None` if every string is valid.
 #[must_use]
 pub fn repair(text: &[u8]) -> Option<Repaired> {
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ fn find(text: &[u8], from: usize, wanted: u8) -> Option<usize> {
     Some(from + memchr::memchr(wanted, rest)?)
 }
 
-/// The index of the quote that ends the string which begins at `start`, or of the text's end.
+/// Returns the index of the quote that ends the string starting at `start`, or the text's length.
 fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(found) = text
@@ -67,13 +67,13 @@ fn end_of_string(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// Whether what follows a quote may follow a string.
+/// Returns whether the text after a quote can follow a string.
 fn ends_a_string(rest: &[u8]) -> bool {
     let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
     matches!(next, None | Some(b',' | b':' | b']' | b'}'))
 }
 
-/// What stands between two quotes, valid.
+/// Returns the content of a string with invalid parts repaired.
 fn repair_string(raw: &[u8]) -> Cow<'_, [u8]> {
     let suspect = |byte: &u8| *byte < b' ' || matches!(byte, b'\\' | b'"') || *byte >= 0x80;
     if !raw.iter().any(suspect) {
@@ -109,7 +109,7 @@ fn repair_string(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The length of the escape that the text begins with; 0 for one that JSON does not know.
+/// Returns the length of the escape at the start of the text; 0 if JSON does not define it.
 fn escape_length(text: &[u8]) -> usize {
     match text.get(1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,

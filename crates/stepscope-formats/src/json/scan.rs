@@ -1,14 +1,14 @@
-//! Finding things in JSON text without building anything from it.
+//! Search in JSON text without building a tree.
 //!
-//! One pass, no recursion, no allocation, no panic at any cut: every access is a `get`. Values that
-//! nobody asked for are passed over 64 bytes at a time: quotes, backslashes and brackets become
-//! bit masks, a prefix XOR over the quotes says what lies inside strings, and only brackets outside
-//! of them count.
+//! The scan takes one pass, without recursion, allocation or panics on truncated text: every access
+//! is a `get`. Values that are not needed are skipped 64 bytes at a time: quotes, backslashes and
+//! brackets become bit masks, a prefix XOR over the quotes marks the bytes inside strings, and only
+//! brackets outside strings count.
 //!
-//! Text that is not JSON is noticed where it would make the masks lie: a backslash outside a
-//! string, or a closing quote with a letter behind it, means that quotes no longer pair up
-//! ([`ScanError::Damaged`]). Everything else is taken leniently (raw control characters, `NaN`, a
-//! comma before a closing bracket).
+//! The scan detects invalid text where it would make the masks wrong: a backslash outside a string,
+//! or a closing quote followed by a letter, means that quotes no longer pair up
+//! ([`ScanError::Damaged`]). Other deviations are accepted (raw control characters, `NaN`, a comma
+//! before a closing bracket).
 #![allow(
     unsafe_code,
     reason = "calls what is compiled for processors with AVX2"
@@ -16,16 +16,16 @@
 
 use super::simd::{self, Masks};
 
-/// Why scanning could not go on.
+/// Reason why the scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanError {
     /// The text ended first.
     End,
-    /// Something at this byte is not JSON.
+    /// The text is not JSON at this byte offset.
     Damaged(usize),
 }
 
-/// Bytes `start..end` of the text.
+/// Byte range `start..end` of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: usize,
@@ -45,35 +45,35 @@ impl ByteRange {
 /// The JSON type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum JsonType {
-    /// There is none.
+    /// No value.
     #[default]
     Missing,
-    /// A string; the span lies between the quotes.
+    /// A string; the range excludes the quotes.
     Str {
-        /// Whether there is a backslash in it.
+        /// Whether the string contains a backslash.
         escaped: bool,
     },
     /// A number or a word (`true`, `null`, `NaN`, also `N/A`).
     Scalar,
-    /// An object; the span includes the braces.
+    /// An object; the range includes the braces.
     Object,
-    /// A list; the span includes the brackets.
+    /// A list; the range includes the brackets.
     Array,
 }
 
-/// A value and where it stands.
+/// A value's type and byte range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) json_type: JsonType,
     pub(crate) span: ByteRange,
-    /// Deepest nesting within: 0 for strings and scalars, 1 for a list of scalars.
+    /// Deepest nesting inside the value: 0 for strings and scalars, 1 for a list of scalars.
     pub(crate) depth: u32,
-    /// Whether a container holds bytes above 127.
+    /// Whether a container has bytes above 127.
     pub(crate) non_ascii: bool,
 }
 
 impl Value {
-    /// Whether there is no value, or it says `null`.
+    /// Returns whether the value is missing or `null`.
     pub(crate) fn is_null(&self, bytes: &[u8]) -> bool {
         match self.json_type {
             JsonType::Missing => true,
@@ -82,7 +82,7 @@ impl Value {
         }
     }
 
-    /// The text of a string or scalar as it stands, quotes taken off.
+    /// Returns the raw text of a string or scalar, without quotes.
     pub(crate) fn raw<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.json_type {
             JsonType::Str { .. } | JsonType::Scalar => Some(self.span.slice(bytes)),
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// Whether a container has nothing in it.
+    /// Returns whether a container is empty.
     pub(crate) fn is_empty_container(&self, bytes: &[u8]) -> bool {
         matches!(self.json_type, JsonType::Object | JsonType::Array)
             && skip_space(bytes, self.span.start + 1) + 1 == self.span.end
@@ -101,7 +101,7 @@ pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// First byte at or after `at` that is no white space.
+/// Returns the offset of the first byte at or after `at` that is not white space.
 #[inline]
 pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
@@ -113,14 +113,14 @@ pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The byte at `at`, or [`ScanError::End`].
+/// Returns the byte at `at`, or [`ScanError::End`].
 #[inline]
 pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, ScanError> {
     bytes.get(at).copied().ok_or(ScanError::End)
 }
 
-/// A string whose opening quote stands before `at`: its span, whether it has escapes; the closing
-/// quote stands at the span's end.
+/// Scans a string whose opening quote is before `at`. Returns its byte range, which ends at the
+/// closing quote, and whether it has escapes.
 #[allow(
     clippy::inline_always,
     reason = "measured: a call per field costs a fifth of the reading"
@@ -168,7 +168,7 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(ByteRange, bool), ScanE
     Err(ScanError::End)
 }
 
-/// A whole value that begins at `at` (no white space before it): the value and the byte after it.
+/// Scans the value at `at` (no white space before it). Returns the value and the offset after it.
 #[allow(
     clippy::inline_always,
     reason = "measured: a call per field costs a fifth of the reading"
@@ -230,7 +230,7 @@ pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), ScanError
     }
 }
 
-/// Whether a byte ends a number or word. A table: a jump for each kind of byte is hard to foresee.
+/// Whether a byte ends a number or word. A lookup table avoids unpredictable branches.
 static ENDS_SCALAR: [bool; 256] = {
     let mut ends = [false; 256];
     let bytes = b",}] \n\r\t\"{[:\\";
@@ -242,7 +242,7 @@ static ENDS_SCALAR: [bool; 256] = {
     ends
 };
 
-/// The byte after a number or word.
+/// Returns the offset after a number or word.
 #[inline]
 fn scalar_end(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
@@ -256,8 +256,8 @@ struct Passed {
     non_ascii: bool,
 }
 
-/// The block that begins at `here`; the last one with spaces behind it, which are in `padded`. `None` at
-/// the end.
+/// Returns the 64-byte block at `here`. The last block is filled with spaces in `padded`. Returns
+/// `None` at the end.
 #[allow(clippy::inline_always, reason = "part of the loop over blocks")]
 #[inline(always)]
 fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Option<&'b [u8; 64]> {
@@ -271,20 +271,21 @@ fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Optio
     Some(padded)
 }
 
-/// Passes over the container that opens at `at`.
+/// Skips the container that opens at `at`.
 #[inline(never)]
 fn container(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     #[cfg(target_arch = "x86_64")]
     {
         if simd::avx2::is_here() {
-            // SAFETY: the processor supports the module, as its own check says.
+            // SAFETY: `is_here` checks every target feature of `container_by_avx2`.
             return unsafe { container_by_avx2(bytes, at) };
         }
     }
     container_by(bytes, at, Masks::from_block, simd::prefix_xor)
 }
 
-/// Wider registers, and counting of bits in one instruction: half of the portable time.
+/// Skips a container with AVX2 registers and the population-count instruction. Takes half the time
+/// of the portable code.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,popcnt,pclmulqdq")]
 fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
@@ -329,8 +330,8 @@ fn container_by(
         let close = masks.close & !inside;
 
         let (opened, closed) = (open.count_ones(), close.count_ones());
-        // Within one block the depth is only followed bracket by bracket where the container may
-        // end, or where it is so deep that a limit may be met.
+        // Within one block, brackets are counted one at a time only if the container can end in the
+        // block, or if the nesting is close to a depth limit.
         if closed >= depth || depth > 128 {
             let mut brackets = open | close;
             while brackets != 0 {
@@ -371,16 +372,16 @@ fn container_by(
     }
 }
 
-/// A container longer than this is looked at again, token by token: it may only seem to be so long
-/// because a bracket is missing, and would then swallow the rest of the text.
+/// A container longer than this is scanned again, token by token: a missing bracket can make it
+/// seem long, and it would then include the rest of the text.
 const LONG_BYTES: usize = 64 << 10;
 
-/// Whether the container that opens at `at` keeps to the grammar: keys, colons, commas, and each
-/// bracket closed by its own kind.
+/// Checks that the container at `at` follows the grammar: keys, colons, commas, and a matching
+/// close for each bracket.
 fn grammar(bytes: &[u8], at: usize) -> Result<(), ScanError> {
     let mut open = vec![byte_at(bytes, at)?];
     let mut here = skip_space(bytes, at + 1);
-    // Whether a comma or a bracket has just been passed, so that a value or key must follow.
+    // Whether the last token was a comma or a bracket, so that a value or key must follow.
     let mut fresh = true;
     while let Some(kind) = open.last().copied() {
         let byte = byte_at(bytes, here)?;
@@ -431,7 +432,7 @@ fn grammar(bytes: &[u8], at: usize) -> Result<(), ScanError> {
     Ok(())
 }
 
-/// Bit i set: the byte is escaped by an odd run of backslashes before it.
+/// Returns a mask in which bit i is set if an odd run of backslashes before byte i escapes it.
 fn escaped_bytes(backslash: u64, carry: &mut u64) -> u64 {
     let mut escaped = *carry;
     let mut left = backslash & !*carry;
@@ -443,7 +444,7 @@ fn escaped_bytes(backslash: u64, carry: &mut u64) -> u64 {
             break;
         }
         escaped |= 1 << (bit + 1);
-        // The escaped byte, if it is a backslash itself, escapes nothing.
+        // An escaped backslash does not escape the next byte.
         left &= !(0b11 << bit);
     }
     escaped

@@ -5,7 +5,7 @@
     reason = "loads of whole registers, in functions that are called where AVX2 was detected"
 )]
 
-/// One bit a byte of a 64-byte block.
+/// Bit masks of a 64-byte block, one bit per byte.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Masks {
     pub(crate) quote: u64,
@@ -26,7 +26,7 @@ pub(crate) mod avx2 {
         _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
     };
 
-    /// Whether this processor supports the functions of this module and their callers.
+    /// Returns whether this processor supports the functions of this module and their callers.
     #[inline]
     pub(crate) fn is_here() -> bool {
         is_x86_feature_detected!("avx2")
@@ -68,13 +68,15 @@ pub(crate) mod avx2 {
         for (index, part) in parts.iter().enumerate() {
             let at = index * 32;
             let lanes = load(part);
-            // `[` and `]` differ from `{` and `}` by one bit, lower case from upper case too.
+            // `[` and `]` differ from `{` and `}` by one bit; so do lower case and upper case
+            // letters.
             let folded = _mm256_or_si256(lanes, _mm256_set1_epi8(0x20));
             found.quote |= bits(equal(lanes, b'"')) << at;
             found.backslash |= bits(equal(lanes, b'\\')) << at;
             found.open |= bits(equal(folded, b'{')) << at;
             found.close |= bits(equal(folded, b'}')) << at;
-            // 'a'..='z' moved down to -128..=-103: a signed comparison finds them.
+            // 'a'..='z' is shifted down to -128..=-103, where a signed comparison finds the
+            // letters.
             let moved = _mm256_add_epi8(folded, _mm256_set1_epi8((0x80_u8 - b'a').cast_signed()));
             let below = _mm256_cmpgt_epi8(_mm256_set1_epi8(-128 + 26), moved);
             found.letter |= bits(below) << at;
@@ -84,7 +86,7 @@ pub(crate) mod avx2 {
     }
 }
 
-/// Bit i of the result is the parity of bits 0..=i.
+/// Computes the prefix XOR: bit i of the result is the parity of bits 0..=i.
 #[inline]
 pub(crate) fn prefix_xor(mut bits: u64) -> u64 {
     bits ^= bits << 1;
@@ -100,7 +102,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of each byte that is zero.
+/// Returns a mask with the high bit set in each byte that is zero.
 #[inline]
 const fn zero_bytes(word: u64) -> u64 {
     !(((word & LOW) + LOW) | word | LOW)
@@ -111,7 +113,7 @@ const fn equal(word: u64, byte: u8) -> u64 {
     zero_bytes(word ^ (ONES * byte as u64))
 }
 
-/// The high bits of eight bytes, side by side.
+/// Packs the high bits of eight bytes into the low eight bits.
 const fn pack(high: u64) -> u64 {
     ((high >> 7).wrapping_mul(0x0102_0408_1020_4080)) >> 56
 }
@@ -123,7 +125,7 @@ const fn letters(folded: u64) -> u64 {
     from_a & !past_z & !folded & HIGH
 }
 
-/// The index of the first quote or backslash in eight bytes.
+/// Returns the index of the first quote or backslash in eight bytes.
 #[inline]
 pub(crate) fn quote_or_backslash(bytes: [u8; 8]) -> Option<usize> {
     let word = u64::from_le_bytes(bytes);
@@ -132,7 +134,7 @@ pub(crate) fn quote_or_backslash(bytes: [u8; 8]) -> Option<usize> {
 }
 
 impl Masks {
-    /// Computes the masks with eight bytes at a time in an ordinary register.
+    /// Computes the masks eight bytes at a time in a general-purpose register.
     pub(crate) fn from_block(block: &[u8; 64]) -> Self {
         let mut found = Self::default();
         let (parts, _) = block.as_chunks::<8>();

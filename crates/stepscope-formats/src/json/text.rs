@@ -1,15 +1,15 @@
-//! The text of JSON strings: escapes undone, bytes that are not UTF-8 replaced.
+//! Decoded text of JSON strings: escapes resolved, bytes that are not UTF-8 replaced.
 
 use std::borrow::Cow;
 
-/// A string's text, and whether anything in it had to be replaced or guessed.
+/// A string's text, and whether any part of it was replaced or guessed.
 #[derive(Debug)]
 pub(crate) struct Text<'a> {
     pub(crate) text: Cow<'a, str>,
     pub(crate) repaired: bool,
 }
 
-/// What stands between two quotes.
+/// Decodes the content of a string.
 pub(crate) fn unescape(raw: &[u8], escaped: bool) -> Text<'_> {
     if !escaped {
         return plain(Cow::Borrowed(raw));
@@ -43,7 +43,7 @@ pub(crate) fn unescape(raw: &[u8], escaped: bool) -> Text<'_> {
             out.extend_from_slice(found.encode_utf8(&mut buffer).as_bytes());
             at += used;
         } else {
-            // Not an escape that JSON knows (a Windows path, say): kept as it stands.
+            // JSON does not define this escape (a Windows path, for example): it stays unchanged.
             repaired = true;
             out.push(b'\\');
             at += 1;
@@ -56,8 +56,8 @@ pub(crate) fn unescape(raw: &[u8], escaped: bool) -> Text<'_> {
     }
 }
 
-/// The bytes as text, what is none replaced. Text that is sound, and most is, costs a third of what
-/// the library's function takes to look for pieces.
+/// Converts bytes to text and replaces invalid UTF-8. Valid text, the common case, takes a third of
+/// the time of `String::from_utf8_lossy`.
 pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -98,8 +98,8 @@ fn is_surrogate(raw: &[u8], at: usize) -> bool {
     hex4(raw, at).is_some_and(|code| (0xd800..0xe000).contains(&code))
 }
 
-/// The character of the `\u` escape at `at`, and how many bytes it takes: 12 for a pair of
-/// surrogates; a lone one becomes U+FFFD.
+/// Decodes the `\u` escape at `at`. Returns the character and the escape's length in bytes: 12 for
+/// a surrogate pair. A lone surrogate becomes U+FFFD.
 fn unicode(raw: &[u8], at: usize) -> Option<(char, usize)> {
     let high = hex4(raw, at)?;
     if (0xd800..0xdc00).contains(&high)

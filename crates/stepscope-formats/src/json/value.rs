@@ -1,4 +1,4 @@
-//! JSON values as argument values of the model.
+//! Conversion of JSON values to argument values of the model.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::members::members;
 use super::scan::{ByteRange, JsonType, ScanError, Value};
 use super::text::{Text, lossy, unescape};
 
-/// The members of the outermost object that are no lists of events, in the file's order.
+/// Members of the outermost object that are not lists of events, in the file's order.
 pub(crate) type TopLevel = Vec<(ByteRange, Value)>;
 
 /// Finds a member of the outermost object.
@@ -23,14 +23,14 @@ pub(crate) fn whole(bytes: &[u8], value: &Value) -> Option<i64> {
     std::str::from_utf8(raw).ok()?.trim().parse().ok()
 }
 
-/// The text of a value as a track key wants it: strings unescaped, numbers as they stand.
+/// Returns the text of a value for a track key: strings decoded, numbers unchanged.
 pub(crate) fn key_text<'a>(bytes: &'a [u8], value: &Value) -> Option<Text<'a>> {
     let raw = value.raw(bytes)?;
     let escaped = value.json_type == JsonType::Str { escaped: true };
     Some(unescape(raw, escaped))
 }
 
-/// Visits the members of the object at `at`; returns the byte after it.
+/// Visits the members of the object at `at`; returns the offset after it.
 pub(crate) fn visit_members(
     bytes: &[u8],
     at: usize,
@@ -45,7 +45,7 @@ pub(crate) fn key_of(raw: &[u8]) -> Cow<'_, str> {
     unescape(raw, memchr::memchr(b'\\', raw).is_some()).text
 }
 
-/// Calls `then` with a value as the words of the model say it.
+/// Calls `then` with a value converted to the model's type.
 pub(crate) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue<'_>)) {
     let raw = value.span.slice(bytes);
     match value.json_type {
@@ -59,7 +59,7 @@ pub(crate) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue
     }
 }
 
-/// What most scalars are: a whole number that surely fits.
+/// Parses the common form of a scalar: a whole number that certainly fits.
 fn digits(raw: &[u8]) -> Option<i64> {
     const SURELY: usize = 18;
     let (negative, digits) = match raw {

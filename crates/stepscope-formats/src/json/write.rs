@@ -1,4 +1,4 @@
-//! JSON text, strictly: what every parser takes.
+//! Writer of strict JSON text, which every parser accepts.
 
 use stepscope_model::ArgValue;
 
@@ -51,7 +51,7 @@ pub(crate) fn whole(out: &mut Vec<u8>, number: i128) {
     out.extend_from_slice(digits.get(first..).unwrap_or_default());
 }
 
-/// Appends picoseconds as microseconds, with as many of the six decimals as it takes.
+/// Appends picoseconds as microseconds, with up to six decimals and no trailing zeros.
 pub(crate) fn microseconds(out: &mut Vec<u8>, ps: i128) {
     let magnitude = ps.unsigned_abs();
     if ps < 0 {
@@ -88,7 +88,7 @@ fn small(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(digits.get(digits.len() - length..).unwrap_or_default());
 }
 
-/// Appends a finite number so that it comes back as the same float, and as a float.
+/// Appends a finite number so that a parser reads the same float, and reads it as a float.
 pub(crate) fn float(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(format!("{number:?}").as_bytes());
 }
@@ -96,16 +96,16 @@ pub(crate) fn float(out: &mut Vec<u8>, number: f64) {
 /// Longest chunk of text that is looked at for being strict JSON.
 const MAX_NESTED_DEPTH: usize = 512;
 
-/// How a value was written that JSON has no form for.
+/// Replacement form of a value that JSON cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disguise {
-    /// As what it is.
+    /// No replacement.
     None,
-    /// Bytes, as hexadecimal digits in a string.
+    /// Bytes: hexadecimal digits in a string.
     Bytes,
-    /// NaN or an infinity, as its name in a string.
+    /// NaN or an infinity: its name in a string.
     Float,
-    /// A nested value that is not strict JSON, as a string.
+    /// A nested value that is not strict JSON: a string.
     Json,
 }
 
@@ -157,12 +157,12 @@ pub(crate) fn value(out: &mut Vec<u8>, value: ArgValue<'_>) -> Disguise {
     Disguise::None
 }
 
-/// Whether a text is one JSON value to the letter of RFC 8259, nested no deeper than 512.
+/// Returns whether a text is one JSON value, strictly by RFC 8259, nested at most 512 deep.
 pub(crate) fn is_strict_json(text: &[u8]) -> bool {
     strict(text) == Some(text.len())
 }
 
-/// What may come next.
+/// State of the checker: which token can come next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Value,
@@ -263,7 +263,7 @@ fn strict_string(text: &[u8], at: usize) -> Option<usize> {
                     if !digits.iter().all(u8::is_ascii_hexdigit) {
                         return None;
                     }
-                    // Lone surrogates are refused by strict parsers; a pair is fine.
+                    // Strict parsers reject lone surrogates and accept pairs.
                     let code = u32::from_str_radix(code, 16).ok()?;
                     at += 6;
                     if (0xdc00..0xe000).contains(&code) {

@@ -1,6 +1,6 @@
-//! The protobuf wire format: walking messages without building objects, and writing them.
+//! The protobuf wire format: iteration over messages without building objects, and writing.
 //!
-//! Shared by the `XSpace` and Perfetto folders. A message is a row of fields, each a tag (number
+//! The `XSpace` and Perfetto modules use it. A message is a sequence of fields, each a tag (number
 //! and wire type) and a value:
 //!
 //! ```text
@@ -12,20 +12,20 @@
 //! type 5   4 bytes             little-endian
 //! ```
 //!
-//! Design constraints: any input is survived (no panic, no allocation by a length that the file
-//! claims, no recursion); [`Fields`] is eight-byte loads and a few branches a field, because
-//! millions of events pass through it; borrowed bytes come back as slices of the input, so
-//! [`offset_in`] can tell where they lie in the file.
+//! Design constraints: no input causes a panic, recursion, or an allocation of a length that the
+//! file claims. [`Fields`] uses eight-byte loads and a few branches per field, because it reads
+//! millions of events. Byte values are slices of the input, so that [`offset_in`] can compute their
+//! position in the file.
 
 #![allow(
     dead_code,
     reason = "the folders that use this are features: none of them uses all of it"
 )]
 
-/// Deepest nesting of groups that is skipped, as in protobuf's own libraries.
+/// Maximum nesting of skipped groups, as in protobuf's own libraries.
 const MAX_GROUP_DEPTH: usize = 100;
 
-/// The value of one field, as far as the wire tells.
+/// The value of one field, as decoded from its wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     /// Wire type 0.
@@ -39,7 +39,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The bytes of a length-delimited value, `None` for other wire types.
+    /// Returns the bytes of a length-delimited value, `None` for other wire types.
     #[inline]
     pub(crate) fn bytes(self) -> Option<&'a [u8]> {
         match self {
@@ -48,7 +48,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A varint as `uint64`, `None` for other wire types.
+    /// Returns a varint as `uint64`, `None` for other wire types.
     #[inline]
     pub(crate) fn uint(self) -> Option<u64> {
         match self {
@@ -57,20 +57,20 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A varint as `int64` (two's complement), `None` for other wire types.
+    /// Returns a varint as `int64` (two's complement), `None` for other wire types.
     #[inline]
     pub(crate) fn int(self) -> Option<i64> {
         self.uint().map(|value| value as i64)
     }
 
-    /// A varint as `sint64` (zigzag), `None` for other wire types.
+    /// Returns a varint as `sint64` (zigzag), `None` for other wire types.
     #[inline]
     pub(crate) fn sint(self) -> Option<i64> {
         self.uint()
             .map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A `double`, `None` for other wire types.
+    /// Returns a `double`, `None` for other wire types.
     #[inline]
     pub(crate) fn double(self) -> Option<f64> {
         match self {
@@ -89,29 +89,29 @@ pub(crate) struct Field<'a> {
     pub(crate) value: Value<'a>,
 }
 
-/// What ended a walk early.
+/// Reason why an iteration over fields stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A length-delimited field claims more than there is; what there is is
-    /// [`Fields::rest`].
+    /// A length-delimited field claims more bytes than the message has. [`Fields::rest`] holds the
+    /// available ones.
     Cut {
         /// Number of the field.
         number: u32,
-        /// How many bytes are missing.
+        /// Number of missing bytes.
         missing: u64,
     },
     /// The bytes end inside a tag, a number or a group.
     Ends,
     /// A varint of more than ten bytes.
     LongVarint,
-    /// A tag with number 0, a number past 2^29 - 1, or wire type 6 or 7.
+    /// A tag with number 0, a number above 2^29 - 1, or wire type 6 or 7.
     BadTag,
-    /// A group's end without its begin, or groups nested too deep.
+    /// A group end without a group begin, or groups nested too deep.
     BadGroup,
 }
 
 impl Fault {
-    /// What is wrong, for people.
+    /// Returns a description of the fault for users.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Cut { .. } => "a length points past the end",
@@ -123,10 +123,10 @@ impl Fault {
     }
 }
 
-/// Walks the fields of one message, in the order of the bytes.
+/// Iterator over the fields of one message, in the order of the bytes.
 ///
-/// Groups are skipped. After a fault the walk is over; [`Fields::at`] is where the faulty field
-/// begins, except for [`Fault::Cut`], where [`Fields::rest`] is what is left of its value.
+/// Skips groups. Stops after a fault. [`Fields::at`] is then the start of the faulty field; after
+/// [`Fault::Cut`], [`Fields::rest`] is the available part of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
@@ -135,7 +135,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Walks `message`.
+    /// Starts at the first field of `message`.
     #[inline]
     pub(crate) const fn new(message: &'a [u8]) -> Self {
         Self {
@@ -145,25 +145,25 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Offset of the next field within the message.
+    /// Returns the offset of the next field within the message.
     #[inline]
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// Offset of the field that was given last: of its tag's first byte.
+    /// Returns the offset of the tag of the last returned field.
     #[inline]
     pub(crate) const fn begin(&self) -> usize {
         self.begin
     }
 
-    /// What has not been walked yet.
+    /// Returns the bytes after the last returned field.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// The next field; `Ok(None)` at the end of the message.
+    /// Returns the next field; `Ok(None)` at the end of the message.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Field<'a>>, Fault> {
         loop {
@@ -184,14 +184,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next length-delimited field or number, faults ending the walk silently: for places
-    /// where damage was already reported by whoever framed this message.
+    /// Returns the next field and stops silently at a fault: for messages whose framing has already
+    /// reported the damage.
     #[inline]
     pub(crate) fn next_lenient(&mut self) -> Option<Field<'a>> {
         self.next().ok().flatten()
     }
 
-    /// One field, `Ok(None)` for a group that was skipped.
+    /// Reads one field, `Ok(None)` for a skipped group.
     #[inline]
     fn step(&mut self, begin: usize) -> Result<Option<Field<'a>>, Fault> {
         let (tag, mut at) = varint(self.bytes, begin)?;
@@ -241,7 +241,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Skips a group whose begin tag has been read; gives the offset after its end tag.
+/// Skips a group whose begin tag has been read; returns the offset after its end tag.
 #[cold]
 fn skip_group(bytes: &[u8], mut at: usize, number: u32) -> Result<usize, Fault> {
     let mut open = vec![number];
@@ -285,9 +285,9 @@ fn fixed<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk::<N>().copied()
 }
 
-/// Reads a varint at `at`; gives its value and the offset after it.
+/// Reads a varint at `at`; returns its value and the offset after it.
 ///
-/// Bits past the 64th are dropped, as protobuf's own libraries do.
+/// Drops bits above the 64th, as protobuf's own libraries do.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: usize) -> Result<(u64, usize), Fault> {
     if let Some(&[low, ..]) = bytes.get(at..)
@@ -299,7 +299,7 @@ pub(crate) fn varint(bytes: &[u8], at: usize) -> Result<(u64, usize), Fault> {
         let word = u64::from_le_bytes(chunk);
         let ends = !word & 0x8080_8080_8080_8080;
         if ends != 0 {
-            // Everything up to and including the first byte without its high bit.
+            // Keeps the bytes up to and including the first one without its high bit.
             let word = word & (ends ^ (ends - 1));
             let pairs = (word & 0x007f_007f_007f_007f) | ((word & 0x7f00_7f00_7f00_7f00) >> 1);
             let quads = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
@@ -323,14 +323,14 @@ fn varint_slow(bytes: &[u8], at: usize) -> Result<(u64, usize), Fault> {
     Err(Fault::LongVarint)
 }
 
-/// Where `inner`, a slice of `outer`, begins in it; 0 when it is no slice of `outer`.
+/// Returns the offset of `inner`, a slice of `outer`, in `outer`; 0 if it is not one.
 #[inline]
 pub(crate) fn offset_in(outer: &[u8], inner: &[u8]) -> usize {
     let offset = inner.as_ptr().addr().wrapping_sub(outer.as_ptr().addr());
     if offset <= outer.len() { offset } else { 0 }
 }
 
-/// Bytes that a varint takes, 1 to 10.
+/// Returns the encoded length of a varint, 1 to 10 bytes.
 #[inline]
 pub(crate) const fn varint_len(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -392,11 +392,11 @@ pub(crate) fn put_length(out: &mut Vec<u8>, number: u32, length: usize) {
     put_varint(out, length as u64);
 }
 
-/// Appends a message that `fill` writes in place: the length is put before it afterwards.
+/// Appends a message that `fill` writes in place; inserts its length afterwards.
 pub(crate) fn put_message(out: &mut Vec<u8>, number: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, u64::from(number) << 3 | 2);
     let begin = out.len();
-    // Most messages are shorter than 128 bytes: keep one byte for the length.
+    // Most messages are shorter than 128 bytes: one byte is reserved for the length.
     out.push(0);
     fill(out);
     let length = out.len() - begin - 1;
