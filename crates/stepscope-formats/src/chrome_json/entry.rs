@@ -1,20 +1,20 @@
-//! One entry of `traceEvents`: where each of its fields stands.
+//! One entry of `traceEvents`: the byte range of each of its fields.
 
 use super::dialect::stepscope::EXTENSION_FIELD;
 use crate::json::members::Members;
 use crate::json::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 use crate::json::value::key_text;
 
-/// The fields of one entry, not yet understood.
+/// The fields of one entry, not yet decoded.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each says one thing about the entry's text"
 )]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
-    /// First byte, the opening brace.
+    /// Offset of the opening brace.
     pub(crate) at: usize,
-    /// Byte after the closing brace.
+    /// Offset after the closing brace.
     pub(crate) end: usize,
     /// The phase; 0 when missing or not a one-letter string.
     pub(crate) phase: u8,
@@ -34,9 +34,9 @@ pub(crate) struct Entry {
     pub(crate) bind_id: Value,
     pub(crate) flow_in: bool,
     pub(crate) flow_out: bool,
-    /// What our own writer adds.
+    /// The extensions that our writer adds.
     pub(crate) extension: Value,
-    /// How many fields there are.
+    /// Number of fields.
     pub(crate) fields: u32,
     /// Whether there are fields that are shown as arguments.
     pub(crate) extra: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) non_ascii: bool,
 }
 
-/// Whether a field is part of what an event *is*, and not one of its arguments.
+/// Returns whether a field is a standard field of an event, as opposed to an argument.
 pub(crate) fn is_standard(key: &[u8]) -> bool {
     matches!(
         key,
@@ -61,7 +61,7 @@ pub(crate) fn entry(bytes: &[u8], at: usize) -> Result<Entry, ScanError> {
     Ok(found)
 }
 
-/// Reads the entry whose brace opens at `at` into `found`, whatever was in it.
+/// Reads the entry whose brace opens at `at` into `found`; overwrites its content.
 pub(crate) fn read_entry(bytes: &[u8], at: usize, found: &mut Entry) -> Result<(), ScanError> {
     *found = Entry {
         at,
@@ -111,22 +111,22 @@ impl Entry {
     }
 }
 
-/// What follows an entry in its list.
+/// The token after an entry in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another element begins here.
+    /// Another element starts at this offset.
     Element(usize),
-    /// The list is closed; this is the byte after the bracket.
+    /// The list is closed; this is the offset after the bracket.
     Closed(usize),
 }
 
-/// Looks past the comma after an element that ended before `at`.
+/// Skips the comma after an element that ended before `at`.
 pub(crate) fn next_element(bytes: &[u8], at: usize) -> Result<Next, ScanError> {
     let mut here = skip_space(bytes, at);
     match byte_at(bytes, here)? {
         b']' => Ok(Next::Closed(here + 1)),
         b',' => {
-            // Several commas in a row are as good as one; so is one before the bracket.
+            // Several commas in a row count as one; a comma before the bracket is accepted.
             while bytes.get(here) == Some(&b',') {
                 here = skip_space(bytes, here + 1);
             }
@@ -135,18 +135,18 @@ pub(crate) fn next_element(bytes: &[u8], at: usize) -> Result<Next, ScanError> {
                 _ => Ok(Next::Element(here)),
             }
         }
-        // JSON lines glued together: no comma, but plainly the next entry.
+        // Concatenated JSON lines: the next entry follows without a comma.
         b'{' => Ok(Next::Element(here)),
         _ => Err(ScanError::Damaged(here)),
     }
 }
 
-/// The next place at or after `from` where a whole entry begins: an object with a phase, with a
-/// comma, a bracket or the end of the text behind it. `None` when there is none before `limit`.
+/// Finds the next complete entry at or after `from`: an object with a phase, followed by a comma, a
+/// bracket or the end of the text. Returns `None` if there is none before `limit`.
 ///
-/// Candidates are braces behind a comma or a bracket. Nested objects that are sound but no entries
-/// are stepped over whole, so the search is linear unless the damage is nested itself; `budget`,
-/// the bytes that may be looked at in vain, bounds that. It is zero afterwards when it ran out.
+/// Candidates are braces after a comma or a bracket. Valid nested objects that are not entries are
+/// skipped completely, so the search is linear unless the damage itself is nested. `budget`, the
+/// number of bytes that failed candidates can cost, bounds that case; it is zero after it ran out.
 pub(crate) fn find_entry(
     bytes: &[u8],
     from: usize,
@@ -185,15 +185,15 @@ pub(crate) fn find_entry(
     None
 }
 
-/// A whole entry behind damaged text.
+/// A complete entry after damaged text.
 pub(crate) struct Found {
-    /// Its opening brace.
+    /// Offset of its opening brace.
     pub(crate) at: usize,
-    /// Places on the way that begin like the damaged entry, and are no whole entries either.
+    /// Number of skipped positions that start like the damaged entry and are also incomplete.
     pub(crate) broken: u64,
 }
 
-/// The first key of the object that opens at `at`.
+/// Returns the first key of the object that opens at `at`.
 fn first_key(bytes: &[u8], at: usize) -> Option<&[u8]> {
     if bytes.get(at) != Some(&b'{') {
         return None;
@@ -215,13 +215,13 @@ fn follows_separator(bytes: &[u8], at: usize) -> bool {
         .is_some_and(|byte| matches!(byte, b',' | b'[' | b'}'))
 }
 
-/// Where a value stands, for comparing two of them by their bytes.
+/// Returns whether two ranges contain the same bytes.
 pub(crate) fn same_bytes(bytes: &[u8], a: ByteRange, b: ByteRange) -> bool {
     a.slice(bytes) == b.slice(bytes)
 }
 
-/// The text of a `pid` or `tid`: numbers as they stand, strings unescaped, `None` for a missing
-/// one. No text for what cannot be one.
+/// Returns the text of a `pid` or `tid`: numbers unchanged, strings decoded, `None` if the field is
+/// missing or its value cannot be an id.
 pub(crate) fn process_text<'a>(
     bytes: &'a [u8],
     value: &Value,

@@ -1,13 +1,13 @@
-//! Chrome JSON: what Chrome, PyTorch (kineto), JAX's `trace.json.gz`, Neuron and many others write.
+//! Chrome JSON: the format of Chrome, PyTorch (kineto), JAX's `trace.json.gz`, Neuron and others.
 //!
-//! An object with a list `traceEvents`, or the bare list; every entry an object with a one-letter
-//! phase `ph`. How each field becomes ours stands in `docs/formats/chrome-json.md`. Seen: kineto
-//! from 2020 to 2026 (NVIDIA, AMD, MTIA, CPU), XLA's export, `DevTools`.
+//! A file is an object with a list `traceEvents`, or the bare list; every entry is an object with a
+//! one-letter phase `ph`. `docs/formats/chrome-json.md` describes how each field is read. Tested
+//! with kineto from 2020 to 2026 (NVIDIA, AMD, MTIA, CPU), XLA's export and `DevTools`.
 //!
-//! Reading order: `read` with `read::outline` and `read::lists`, then `entry` (the fields of one entry),
-//! `read::events` (entries to the sink), `read::pairing` (begins and ends), `read::metadata` (tracks),
-//! `dialect` (words of single programs) and `args`. The way back is `write`. JSON itself is in
-//! `crate::json`.
+//! Reading order: `read` with `read::outline` and `read::lists`, then `entry` (the fields of one
+//! entry), `read::events` (entries to the sink), `read::pairing` (begins and ends),
+//! `read::metadata` (tracks), `dialect` (extensions of single programs) and `args`. `write` is the
+//! writer. JSON itself is in `crate::json`.
 
 mod args;
 mod dialect;
@@ -28,8 +28,8 @@ use crate::FormatError;
 ///
 /// # Errors
 ///
-/// When there is nothing to read (no text, no `traceEvents`, UTF-16), or the reading was cancelled.
-/// Damage further in is counted as diagnostics.
+/// Returns an error if the text is empty, is UTF-16 or has no `traceEvents`, or if the read was
+/// cancelled. Damage later in the file is counted as diagnostics.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -38,11 +38,11 @@ pub fn read<S: EventSink>(
     read::read(bytes, context, sink)
 }
 
-/// The argument source of a file that has been read before.
+/// Creates the argument source of a file that has already been read.
 ///
 /// # Errors
 ///
-/// None today; the signature is the one of every format.
+/// Currently none; all formats share this signature.
 pub fn arg_source(
     bytes: &SharedBytes,
     _context: &ReadContext,

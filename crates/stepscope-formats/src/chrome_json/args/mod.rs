@@ -1,10 +1,10 @@
-//! Arguments of an event, read when somebody asks.
+//! Arguments of an event, decoded on request.
 //!
-//! A token is the byte offset of the event's opening brace; the members of `args` come first, then
-//! the event's fields that are no standard ones. A slice made of a begin and an end has the token
-//! of its begin; what the end holds follows the begin's arguments. Which end belongs to a begin
-//! is kept only for ends that have arguments (16 bytes each); a source made without reading the
-//! file finds the pairs when it is first asked for a begin.
+//! A token is the byte offset of the event's opening brace. The members of `args` come first, then
+//! the event's non-standard fields. A slice made of a begin and an end has the token of its begin;
+//! the end's arguments follow the begin's arguments. The source stores the pairing only for ends
+//! that have arguments (16 bytes each). A source created without reading the file computes the
+//! pairs at the first request for a begin.
 
 mod select;
 
@@ -18,16 +18,16 @@ use crate::json::members::members;
 use crate::json::scan::JsonType;
 use crate::json::value::{key_of, visit_members, with_value};
 
-/// See the module's text.
+/// Argument source of one file. See the module documentation.
 pub(crate) struct Source {
     bytes: SharedBytes,
-    /// Begin and end of pairs whose end has arguments, sorted by begin.
+    /// Begin and end offsets of pairs whose end has arguments, sorted by begin.
     ends: OnceLock<Vec<(u64, u64)>>,
     /// Reads the file to find these pairs.
     find_ends: FindEnds,
 }
 
-/// Finds begin and end of the pairs whose end has arguments.
+/// Function that finds the begin and end offsets of pairs whose end has arguments.
 pub(crate) type FindEnds = fn(&SharedBytes) -> Vec<(u64, u64)>;
 
 impl Source {
@@ -39,7 +39,7 @@ impl Source {
         })
     }
 
-    /// Tells the pairs that reading has found.
+    /// Stores the pairs that the reader found.
     pub(crate) fn set_ends(&self, mut ends: Vec<(u64, u64)>) {
         ends.sort_unstable();
         let _ = self.ends.set(ends);
@@ -85,7 +85,7 @@ impl ArgSource for Source {
     }
 }
 
-/// As [`visit_event`], for arguments of these names only.
+/// Visits the arguments with these names; otherwise like [`visit_event`].
 pub(crate) fn visit_some_of_event(
     bytes: &[u8],
     token: u64,

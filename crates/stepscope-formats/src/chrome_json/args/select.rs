@@ -1,29 +1,29 @@
-//! A few arguments of many events: the members of `args` are walked once, and only the selected ones
-//! are decoded.
+//! Selected arguments of many events: one pass over the members of `args` that decodes only the
+//! selected ones.
 //!
-//! [`find`] knows the entries that profilers write: `ph` comes first, `args` is the first field that
-//! is an object, no name in it has an escape, nothing that we wrote ourselves stands behind it. Of
-//! any other it says so, and the entry is read whole. What stands between `ph` and `args` is jumped
-//! over: in JSON, `"args"` with a colon behind it and no backslash in it is a name, never a part of
-//! a text.
+//! [`find`] handles the entries that profilers write: `ph` is first, `args` is the first field
+//! whose value is an object, no name in it has an escape, and no `stepscope` field follows it. For
+//! other entries it returns `false`, and the caller reads the whole entry. The text between `ph`
+//! and `args` is skipped: in JSON, `"args"` followed by a colon and without a backslash is always a
+//! name, never part of a string.
 
 use stepscope_model::ArgKeys;
 
 use crate::chrome_json::dialect::stepscope::EXTENSION_FIELD;
 use crate::json::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
-/// Selected arguments of an entry that are held inline.
+/// Number of selected arguments of an entry that are held inline.
 const FEW: usize = 4;
 
-/// Most selected arguments of an entry; an entry with more is read whole.
+/// Maximum number of selected arguments of an entry; an entry with more is read completely.
 const MORE: usize = 8;
 
-/// Where a wanted argument stands, from the entry's begin on.
+/// Position of a selected argument, relative to the start of the entry.
 #[derive(Clone, Copy)]
 struct ValueRange {
     start: u32,
     end: u32,
-    /// Its number among those that are wanted.
+    /// Index of the argument's name in the list of selected names.
     key: u8,
     json_type: JsonType,
 }
@@ -35,19 +35,19 @@ const NO_VALUE: ValueRange = ValueRange {
     json_type: JsonType::Missing,
 };
 
-/// Where the wanted arguments of one entry stand, in its order.
+/// Positions of the selected arguments of one entry, in its order.
 pub(crate) struct SelectedArgs {
     few: [ValueRange; FEW],
-    /// Not made before it is needed: that takes as long as finding an argument.
+    /// Initialized on demand: initialization takes as long as finding an argument.
     more: Option<[ValueRange; MORE]>,
     count: usize,
     at: usize,
-    /// As [`Entry::phase`](crate::chrome_json::entry::Entry::phase).
+    /// Phase, as in [`Entry::phase`](crate::chrome_json::entry::Entry::phase).
     pub(crate) phase: u8,
 }
 
 impl SelectedArgs {
-    /// None yet.
+    /// Creates an empty selection.
     #[inline]
     pub(crate) const fn new() -> Self {
         Self {
@@ -59,7 +59,7 @@ impl SelectedArgs {
         }
     }
 
-    /// Adds one; `false` when there is no room for it.
+    /// Adds an argument; returns `false` if there is no room for it.
     #[inline]
     fn put(&mut self, key: usize, value: Value) -> bool {
         let from_begin = |place: usize| u32::try_from(place - self.at);
@@ -87,7 +87,7 @@ impl SelectedArgs {
         true
     }
 
-    /// The arguments, with the number of the name of each.
+    /// Returns the arguments, each with the index of its name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Value)> {
         let more = self.more.iter().flatten();
         self.few.iter().chain(more).take(self.count).map(|place| {
@@ -105,9 +105,9 @@ impl SelectedArgs {
     }
 }
 
-/// Walks the members of an object from `here`, behind its brace or a comma. `each` gets a key, whether
-/// it has escapes, and where its value begins; it gives the byte after the value, or nothing to stop
-/// the walk. Gives the byte after the object.
+/// Iterates over the members of an object from `here`, the position after its brace or a comma.
+/// `each` gets a key, whether the key has escapes, and the position of its value. It returns the
+/// offset after the value, or `None` to stop. Returns the offset after the object.
 #[allow(
     clippy::inline_always,
     reason = "as for `Members`: twice for each event"
@@ -142,7 +142,7 @@ fn walk(
     }
 }
 
-/// The phase of an entry that begins with it, and the byte after it.
+/// Returns the phase of an entry whose first field is `ph`, and the offset after it.
 fn phase(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let rest = bytes.get(skip_space(bytes, at + 1)..)?;
     let rest = rest.strip_prefix(b"\"ph\"")?;
@@ -157,8 +157,8 @@ fn phase(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     }
 }
 
-/// The brace of `args`, if that is the first object behind `from`. Braces within texts, as names of
-/// C++ functions have them, are passed over where no escape is in front of them.
+/// Returns the brace of `args`, if `args` is the first object after `from`. Skips braces inside
+/// strings, such as names of C++ functions, if no escape precedes them.
 fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
     let mut passed = from;
     let mut in_text = false;
@@ -167,7 +167,7 @@ fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
         if is_of_args(bytes, from, brace) {
             return is_open(bytes.get(from..brace)?).then_some(brace);
         }
-        // Bytes are all that is summed up, so that many are at once.
+        // The loop only adds bytes, so that the compiler can vectorize it.
         let (mut odd_quotes, mut escapes) = (0_u8, 0_u8);
         for byte in bytes.get(passed..brace)? {
             odd_quotes ^= u8::from(*byte == b'"');
@@ -181,8 +181,8 @@ fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Whether no object ends in this part of an entry, which begins outside of texts: what stands behind
-/// an entry without arguments may be the `args` of something else.
+/// Returns whether no object ends in this part of an entry, which starts outside strings. An `args`
+/// after the end of an entry can belong to another entry.
 fn is_open(part: &[u8]) -> bool {
     if memchr::memchr(b'}', part).is_none() {
         return true;
@@ -200,7 +200,7 @@ fn is_open(part: &[u8]) -> bool {
     !in_text
 }
 
-/// Whether a brace has `"args":` in front of it.
+/// Returns whether `"args":` precedes a brace.
 fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
     let before = |mut at: usize| {
         while at > from && scan::is_space(bytes[at - 1]) {
@@ -218,8 +218,8 @@ fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
     })
 }
 
-/// Finds the wanted arguments of the entry at `at`. Whether that is all of them: an entry of which it
-/// is not must be read whole.
+/// Finds the selected arguments of the entry at `at`. Returns whether the result is complete; if
+/// not, the caller must read the whole entry.
 pub(crate) fn find(
     bytes: &[u8],
     at: usize,

@@ -1,5 +1,5 @@
-//! Words that single programs use in Chrome JSON: `torch` for PyTorch, JAX, Neuron and Chrome, and
-//! `stepscope` for what our own writer adds.
+//! Dialects of Chrome JSON: `torch` for PyTorch, JAX, Neuron and Chrome, and `stepscope` for the
+//! extensions that our writer adds.
 
 pub(crate) mod stepscope;
 pub(crate) mod torch;

@@ -1,5 +1,5 @@
-//! What Chrome JSON has no word for, as our own writer adds it: the field `stepscope` of an event,
-//! and the members `stepscope` and `stepscopeEnd` of the outermost object.
+//! Extensions that our writer adds to Chrome JSON: the field `stepscope` of an event, and the
+//! members `stepscope` and `stepscopeEnd` of the outermost object.
 
 use stepscope_model::{ArgValue, Diagnostic, Epoch, EventSink, FlowDirection, TrackKind};
 
@@ -7,10 +7,10 @@ use crate::json::members::{elements, members};
 use crate::json::scan::{JsonType, Value};
 use crate::json::value::{TopLevel, find, key_text, scalar, visit_members, whole};
 
-/// Name of the field that holds what Chrome JSON has no word for; not shown as an argument.
+/// Name of the field that holds the extensions of an event; it is not shown as an argument.
 pub(crate) const EXTENSION_FIELD: &[u8] = b"stepscope";
 
-/// Name of the metadata entries in which our own writer keeps all that is known of a track.
+/// Name of the metadata entries in which our writer stores all properties of a track.
 pub(crate) const TRACK_ENTRY: &str = "stepscope_track";
 
 /// The words for kinds of tracks in `stepscope_track`.
@@ -23,7 +23,7 @@ pub(crate) const KIND_WORDS: [(&str, TrackKind); 6] = [
     ("steps", TrackKind::Steps),
 ];
 
-/// A flow end that belongs to the very event that holds it.
+/// A flow end that belongs to the event that holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExtensionFlow {
     pub(crate) category: String,
@@ -34,7 +34,7 @@ pub(crate) struct ExtensionFlow {
 /// The fields of the `stepscope` object of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Extension {
-    /// `key`: the track's key, where `pid` and `tid` cannot say it.
+    /// `key`: the track's key, where `pid` and `tid` cannot express it.
     pub(crate) key: Option<String>,
     /// `step`: the number of a step marker.
     pub(crate) step: Option<i64>,
@@ -42,11 +42,11 @@ pub(crate) struct Extension {
     pub(crate) flags: u8,
     /// `flows`: ends of flows of this slice.
     pub(crate) flows: Vec<ExtensionFlow>,
-    /// `attached`: this `s`, `t` or `f` entry repeats a flow end that a slice holds.
+    /// `attached`: whether this `s`, `t` or `f` entry repeats a flow end that a slice holds.
     pub(crate) attached: bool,
 }
 
-/// Reads the object that opens at `at`; what it does not know or understand is passed over.
+/// Reads the object that opens at `at`; ignores unknown or invalid members.
 pub(crate) fn read(bytes: &[u8], at: usize) -> Extension {
     let mut own = Extension::default();
     let _ = members(bytes, at, |key, value| match key {
@@ -66,7 +66,7 @@ fn number<T: std::str::FromStr>(raw: &[u8]) -> Option<T> {
     std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
-/// A list of objects `{"cat": "...", "id": 7, "dir": "out"}`.
+/// Reads a list of objects `{"cat": "...", "id": 7, "dir": "out"}`.
 fn flows(bytes: &[u8], start: usize, end: usize) -> Vec<ExtensionFlow> {
     let mut found = Vec::new();
     let mut at = start + 1;
@@ -102,7 +102,7 @@ fn flows(bytes: &[u8], start: usize, end: usize) -> Vec<ExtensionFlow> {
     found
 }
 
-/// Whether our own writer made this file.
+/// Returns whether our writer made this file.
 pub(crate) fn is_ours(bytes: &[u8], top: &TopLevel) -> bool {
     object(bytes, top, b"stepscope").is_some()
 }
@@ -111,7 +111,7 @@ fn object(bytes: &[u8], top: &TopLevel, name: &[u8]) -> Option<Value> {
     find(bytes, top, name).filter(|value| value.json_type == JsonType::Object)
 }
 
-/// The epoch that our own writer put at the head of a file.
+/// Returns the epoch that our writer put at the start of a file.
 pub(crate) fn epoch(bytes: &[u8], top: &TopLevel) -> Option<Epoch> {
     let head = object(bytes, top, b"stepscope")?;
     let (mut origin_ns, mut unix_ns) = (None, None);
@@ -126,7 +126,7 @@ pub(crate) fn epoch(bytes: &[u8], top: &TopLevel) -> Option<Epoch> {
     })
 }
 
-/// Pours facts, compiled programs and diagnostics that our own writer put behind the events.
+/// Emits the facts, compiled programs and diagnostics that our writer put after the events.
 pub(crate) fn emit_end<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
     let Some(end) = object(bytes, top, b"stepscopeEnd") else {
         return;
@@ -176,7 +176,7 @@ fn each(bytes: &[u8], object: &Value, mut visit: impl FnMut(&str, ArgValue<'_>))
     }
 }
 
-/// Names of values that were written as something else, and as what they must be read.
+/// Returns the names of values in replacement form, and their original types.
 pub(crate) fn disguises(bytes: &[u8], at: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let _ = visit_members(bytes, at, &mut |key, value| {
@@ -187,7 +187,8 @@ pub(crate) fn disguises(bytes: &[u8], at: usize) -> Vec<(String, String)> {
     found
 }
 
-/// The disguises of the arguments of an event whose own field opens at `at`.
+/// Returns the replacement forms of the arguments of an event whose `stepscope` field opens at
+/// `at`.
 pub(crate) fn disguises_of_event(bytes: &[u8], at: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let _ = members(bytes, at, |key, value| {
@@ -198,7 +199,7 @@ pub(crate) fn disguises_of_event(bytes: &[u8], at: usize) -> Vec<(String, String
     found
 }
 
-/// Visits a value as what it was before our own writer had to write it as something else.
+/// Visits a value converted back from its replacement form to its original type.
 pub(crate) fn undisguised(
     types: &[(String, String)],
     key: &str,

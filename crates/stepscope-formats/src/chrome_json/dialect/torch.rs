@@ -1,4 +1,4 @@
-//! Words of the programs that write Chrome JSON: PyTorch above all, also JAX, Neuron, Chrome.
+//! Dialects of the programs that write Chrome JSON: mainly PyTorch, also JAX, Neuron, Chrome.
 
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, Diagnostic, EventSink};
@@ -7,7 +7,7 @@ use crate::json::members::{elements, members};
 use crate::json::scan::{JsonType, Value};
 use crate::json::value::{TopLevel, find, key_text, visit_members, whole, with_value};
 
-/// Nanoseconds that must be added to the file's clock to get Unix time, as a member says.
+/// Returns the nanoseconds to add to the file's clock to get Unix time, from a top-level member.
 pub(crate) fn unix_base_ns(bytes: &[u8], top: &TopLevel) -> Option<i64> {
     UNIX_BASES
         .iter()
@@ -19,13 +19,13 @@ pub(crate) fn unix_base_ns(bytes: &[u8], top: &TopLevel) -> Option<i64> {
 /// 2024, and Neuron's.
 pub(crate) const UNIX_BASES: [&str; 2] = ["baseTimeNanoseconds", "neuronStartTimestampNs"];
 
-/// Whether the outermost object is one of kineto's.
+/// Returns whether the outermost object has members that only kineto writes.
 pub(crate) fn is_torch(bytes: &[u8], top: &TopLevel) -> bool {
     let has = |name: &[u8]| find(bytes, top, name).is_some();
     has(b"schemaVersion") || has(b"deviceProperties") || has(b"distributedInfo")
 }
 
-/// Words seen in names that tell who wrote the file.
+/// Names found in the file that identify the program that wrote it.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each stands for one family of programs"
@@ -39,7 +39,7 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// Takes over what another part has seen.
+    /// Merges the findings of another part.
     pub(crate) fn add(&mut self, other: Self) {
         self.jax |= other.jax;
         self.torch_xla |= other.torch_xla;
@@ -55,15 +55,15 @@ impl Hints {
     }
 }
 
-/// Longest member that is kept as a fact.
+/// Maximum size of a member that becomes a fact.
 const MAX_FACT_BYTES: usize = 64 << 10;
 
-/// Tells the sink what stands beside the events.
+/// Emits the members outside the events as facts.
 pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
     for (key, value) in top {
         let name = String::from_utf8_lossy(key.slice(bytes));
         match (&*name, value.json_type) {
-            // Each device's facts say all of it.
+            // The facts of each device already contain it.
             ("deviceProperties", JsonType::Array) if devices(bytes, value, sink) > 0 => continue,
             ("distributedInfo", JsonType::Object) => {
                 let _ = visit_members(bytes, value.span.start, &mut |key, value| {
@@ -97,7 +97,7 @@ pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
     }
 }
 
-/// Facts `kind` and `kind.…`: who wrote the file.
+/// Emits the facts `kind` and `kind.…`: the program that wrote the file.
 pub(crate) fn emit_badges<S: EventSink>(
     bytes: &[u8],
     top: &TopLevel,
@@ -134,7 +134,7 @@ pub(crate) fn emit_badges<S: EventSink>(
     sink.fact("writer", ArgValue::Str(writer));
 }
 
-/// Facts of each device; returns how many there are.
+/// Emits facts of each device; returns the number of devices.
 fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) -> i64 {
     let mut position = 0;
     elements(bytes, list, |device| {
@@ -161,7 +161,7 @@ fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) -> i64 {
     position
 }
 
-/// What kineto wrote into its own log while recording.
+/// Emits kineto's own log messages from the recording.
 fn writer_errors<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
     elements(bytes, list, |line| {
         if let Some(line) = key_text(bytes, line) {

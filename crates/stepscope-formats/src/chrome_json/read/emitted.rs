@@ -1,4 +1,4 @@
-//! What one part of a list of entries leaves behind, and what is fixed before it is read.
+//! Settings of a read, and the results of one part of a list of entries.
 
 use stepscope_model::{EventSink, ReadContext, SourceId};
 
@@ -6,7 +6,7 @@ use super::read_issues::ReadIssues;
 use super::tracks::{Row, Rows};
 use crate::chrome_json::dialect::torch::Hints;
 
-/// What is fixed before the first event is emitted.
+/// Settings that are fixed before the first event is emitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) bytes: &'a [u8],
@@ -15,75 +15,75 @@ pub(crate) struct Plan<'a> {
     pub(crate) origin_ps: i128,
     pub(crate) source: SourceId,
     pub(crate) steps: Steps,
-    /// Whether events of devices have rows of their own even where a host thread has the same `pid`
-    /// and `tid`. Flows then wait for the whole file.
+    /// Whether events of devices get separate rows where a host thread has the same `pid` and
+    /// `tid`. Flow ends are then emitted after the whole file has been read.
     pub(crate) splits_rows: bool,
 }
 
-/// Where the numbers of steps stand.
+/// Source of the step numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Steps {
-    /// Our own writer says each.
+    /// Our writer's `stepscope` field.
     ExtensionOnly,
     /// PyTorch: in names (`ProfilerStep#7`).
     Names,
-    /// XLA and all others: also in the argument `step_num`.
+    /// XLA and all others: names, and the argument `step_num`.
     NamesAndArgs,
 }
 
-/// Place of an entry that waits for the whole file.
+/// Position of an entry that is processed after the whole file has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Byte of its opening brace.
+    /// Offset of its opening brace.
     pub(crate) at: u64,
     pub(crate) time_ps: i64,
     /// Row of a begin or end; unused for async events.
     pub(crate) row: u32,
     pub(crate) phase: u8,
-    /// Whether it has a name (an end may do without).
+    /// Whether it has a name (optional for an end).
     pub(crate) named: bool,
-    /// Whether it has something to show as arguments.
+    /// Whether it has arguments.
     pub(crate) args: bool,
 }
 
-/// Why a part was not read further.
+/// Reason why the read of a part stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The next element begins here, at or behind the limit.
+    /// The next element starts at this offset, at or after the limit.
     Handed(usize),
     /// The list was closed before this byte.
     Closed(usize),
-    /// The text ended inside the entry at this byte.
+    /// The text ended inside the entry at this offset.
     CutInside(usize),
-    /// The text ended after a whole entry, here.
+    /// The text ended after a complete entry, at this offset.
     CutBetween(usize),
-    /// Nothing more can be made sense of from here.
+    /// The text after this offset is unreadable.
     Lost(usize),
 }
 
-/// What a part left behind, besides what is in the sink.
+/// Results of reading one part, in addition to the events in the sink.
 #[derive(Debug, Default)]
 pub(crate) struct Emitted {
     pub(crate) issues: ReadIssues,
     pub(crate) rows: Rows,
     pub(crate) begins_and_ends: Vec<Mark>,
     pub(crate) asyncs: Vec<Mark>,
-    /// Flow ends that wait, where rows are split.
+    /// Flow ends that are emitted at the end, where rows are split.
     pub(crate) flows: Vec<Mark>,
-    /// Row and start of each event of a device, where rows are split.
+    /// Row and start time of each device event, where rows are split.
     pub(crate) device_starts: Vec<(u32, i64)>,
     pub(crate) metadata: Vec<u64>,
-    /// Whole entries, whatever they are.
+    /// Number of complete entries of any type.
     pub(crate) entries: u64,
-    /// The latest moment of any event.
+    /// Latest timestamp of any event.
     pub(crate) last_ps: Option<i64>,
     pub(crate) hints: Hints,
-    /// Whether a limit was met that depends on where parts begin.
+    /// Whether a limit was reached that depends on where the parts start.
     pub(crate) gave_up: bool,
 }
 
 impl Plan<'_> {
-    /// Whether rows have to be split, and are not.
+    /// Returns whether rows have to be split, but are not.
     pub(crate) fn must_split(&self, rows: &Rows) -> bool {
         let may_split = !self.splits_rows && self.steps != Steps::ExtensionOnly;
         may_split && rows.all.iter().any(Row::is_shared)
@@ -91,7 +91,7 @@ impl Plan<'_> {
 }
 
 impl Emitted {
-    /// Takes over what a later part left behind; its fork has been merged.
+    /// Adds the results of a later part, whose fork has been merged.
     pub(crate) fn append<S: EventSink>(&mut self, sink: &mut S, part: Self) {
         self.issues.append(&part.issues);
         let mut places = Vec::with_capacity(part.rows.len());

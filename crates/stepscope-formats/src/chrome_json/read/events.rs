@@ -1,7 +1,8 @@
-//! From entries to a sink, one after the other.
+//! Emission of entries to a sink, one after another.
 //!
 //! Complete events, instants, counters and flows go to the sink at once. Begins and ends, async
-//! events and metadata need the whole file: only their places are kept ([`Mark`], 24 bytes each).
+//! events and metadata need the whole file: only their positions are stored ([`Mark`], 24 bytes
+//! each).
 
 use memchr::memmem;
 use stepscope_model::vocabulary::kineto::Executor;
@@ -23,7 +24,7 @@ use crate::json::scan::{self, ByteRange, JsonType, ScanError, Value};
 use crate::json::text::unescape;
 use crate::json::value::key_text;
 
-/// Pours entries of one part of the text into one sink.
+/// Emits the entries of one part of the text into one sink.
 pub(crate) struct EventEmitter<'a, S: EventSink> {
     plan: Plan<'a>,
     sink: &'a mut S,
@@ -51,7 +52,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         }
     }
 
-    /// Reads elements from `from` until one begins at or behind `limit`.
+    /// Reads elements from `from` until one starts at or after `limit`.
     pub(crate) fn run(&mut self, from: usize, limit: usize) -> Result<Ended, Cancelled> {
         let bytes: &'a [u8] = self.plan.bytes;
         let mut at = from;
@@ -96,8 +97,8 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
             if let (ScanError::End, Some(end)) = (stop, after) {
                 return Ok(Ended::CutBetween(end));
             }
-            // An entry that swallows the rest of the text may lack a bracket: is there a whole one
-            // behind its beginning?
+            // An entry that extends to the end of the text can lack a closing bracket: search for a
+            // complete entry after its start.
             let search_from = after.unwrap_or(at + 1);
             let found = find_entry(bytes, search_from, bytes.len(), &mut self.search_budget);
             if let Some(found) = found {
@@ -140,7 +141,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         }
     }
 
-    /// A time on the run's clock; what is no time is counted.
+    /// Returns the entry's time on the run's clock; counts invalid times.
     fn time(&mut self, entry: &Entry) -> Option<Time> {
         let text = self.number_text(&entry.ts, entry.at, ReadIssue::NoTime, ReadIssue::OddTime)?;
         let note = match ps_from_us_text(text) {
@@ -182,7 +183,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         }
     }
 
-    /// The length, and whether it could not be true.
+    /// Returns the duration, and whether it was impossible.
     fn duration(&mut self, entry: &Entry) -> Option<(Dur, SliceFlags)> {
         let text = self.number_text(
             &entry.dur,
@@ -267,12 +268,13 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         }
     }
 
-    /// The row of an entry's `pid` and `tid`.
+    /// Returns the row of an entry's `pid` and `tid`.
     fn thread(&mut self, entry: &Entry, own: &Extension) -> Option<usize> {
         self.thread_or_queue(entry, own, false)
     }
 
-    /// The row of an entry's `pid` and `tid`; the device's where it `is_device` and rows are split.
+    /// Returns the row of an entry's `pid` and `tid`; the device's row if `is_device` and rows are
+    /// split.
     fn thread_or_queue(
         &mut self,
         entry: &Entry,
@@ -320,7 +322,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         Some(row)
     }
 
-    /// The row named by `self.key`.
+    /// Returns the row with the key `self.key`.
     fn row(&mut self, at: usize, kind: RowKind, pid: &str, label: &str) -> Option<usize> {
         let limit = self.plan.context.limits.max_tracks;
         let key = &self.key;
@@ -376,7 +378,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
         self.sink.slice(self.track(row), slice);
     }
 
-    /// Notes who did an event of this row.
+    /// Records whether the host or a device executed an event of this row.
     fn note_executor(&mut self, executor: Executor, row: usize, at: usize, start: Time) {
         if executor == Executor::Unknown {
             return;
@@ -467,7 +469,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
     fn flow(&mut self, entry: &Entry) {
         let own = self.own(entry);
         if own.attached {
-            // The slice itself says so, more exactly.
+            // The slice itself holds this flow end, with more detail.
             return;
         }
         let Some(at) = self.time(entry) else {
@@ -552,7 +554,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
     }
 }
 
-/// Bytes that may be looked at in vain while whole entries are looked for in damaged text.
+/// Maximum number of bytes that the search for complete entries in damaged text can waste.
 const fn search_budget(bytes: &[u8]) -> usize {
     (256 << 20) + bytes.len().saturating_mul(8)
 }

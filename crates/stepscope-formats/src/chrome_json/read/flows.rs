@@ -1,4 +1,4 @@
-//! Flows: ends in the event itself, and ends that wait for the whole file.
+//! Flows: ends inside an event, and ends that need the whole file.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::{EventSink, FlowBind, FlowDirection, FlowKey, SliceFlow, Time};
@@ -10,7 +10,7 @@ use crate::chrome_json::entry::{Entry, entry};
 use crate::json::scan::{JsonType, Value};
 use crate::json::value::key_text;
 
-/// Flow ends that stand in the event itself: `bind_id`, and what our own writer adds.
+/// Emits the flow ends inside an event: `bind_id`, and the `stepscope` field of our writer.
 pub(crate) fn attached_flows<S: EventSink>(
     bytes: &[u8],
     sink: &mut S,
@@ -42,7 +42,7 @@ pub(crate) fn attached_flows<S: EventSink>(
     }
 }
 
-/// The direction of a flow end, and the slice that it belongs to.
+/// Returns the direction of a flow end, and which slice it binds to.
 pub(crate) fn flow_ends(bytes: &[u8], entry: &Entry) -> (FlowDirection, FlowBind) {
     let direction = match entry.phase {
         b's' => FlowDirection::Out,
@@ -58,8 +58,8 @@ pub(crate) fn flow_ends(bytes: &[u8], entry: &Entry) -> (FlowDirection, FlowBind
     (direction, bind)
 }
 
-/// A flow's number: decimal and `0x` texts are the number that they say, other texts are hashed,
-/// and so is everything with a scope.
+/// Returns a flow's id: decimal and `0x` texts are parsed as numbers; other texts, and all ids with
+/// a scope, are hashed.
 pub(crate) fn flow_id(bytes: &[u8], id: &Value, scope: &Value) -> u64 {
     let raw = id.raw(bytes).unwrap_or_default();
     let scope = scope.raw(bytes).unwrap_or_default();
@@ -87,8 +87,8 @@ fn whole_number(text: &str) -> Option<u64> {
 
 /// Emits the flow ends of a file in which host threads and device queues share `pid` and `tid`.
 ///
-/// An end belongs to the device's row where an event of the device begins at its time, as kineto
-/// writes them; else to the host's.
+/// An end belongs to the device's row if a device event starts at its time, as in kineto's files;
+/// otherwise to the host's row.
 pub(crate) fn emit_waiting<S: EventSink>(bytes: &[u8], emitted: &mut Emitted, sink: &mut S) {
     let starts: FxHashSet<(u32, i64)> = emitted.device_starts.drain(..).collect();
     for mark in std::mem::take(&mut emitted.flows) {

@@ -1,9 +1,9 @@
-//! A list of entries, read by several threads where it is long.
+//! Parallel reading of long lists of entries.
 //!
-//! A list is split near equal parts at places that look like the beginning of an entry. A part counts
-//! only if the part before it ended exactly where it began; otherwise that range is read again from
-//! where the earlier part ended. So the result is the one of reading from front to end, whatever the
-//! number of threads.
+//! A list is split into nearly equal parts at positions that look like the start of an entry. The
+//! result of a part is used only if the part before it ended exactly where this part starts;
+//! otherwise the range is read again from the end of the earlier part. So the result equals that of
+//! a sequential read, for any number of threads.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, EventSink};
@@ -15,18 +15,18 @@ use crate::chrome_json::entry::find_entry;
 /// Lists shorter than this are read by one thread.
 const MIN_PART_BYTES: usize = 4 << 20;
 
-/// What came of reading a list into forks.
+/// Result of reading a list into forks.
 pub(crate) enum Reading {
     /// All of it is in the sink.
     Whole(Box<(Emitted, Ended)>),
-    /// The result would depend on where the parts begin; nothing is in the sink.
+    /// The result would depend on where the parts start; the sink is unchanged.
     ByParts,
-    /// Host and device share a row; nothing is in the sink.
+    /// Host and device share a row; the sink is unchanged.
     SharedRows,
 }
 
-/// Reads one list of events; several threads if it is long. Where a thread of the host and a queue
-/// of a device turn out to have the same `pid` and `tid`, the list is read again with rows split.
+/// Reads one list of events, with several threads if it is long. If a host thread and a device
+/// queue have the same `pid` and `tid`, the list is read again with separate rows.
 pub(crate) fn read_list<S: EventSink>(
     plan: &mut Plan<'_>,
     sink: &mut S,
@@ -67,7 +67,7 @@ pub(crate) fn read_list<S: EventSink>(
 /// One part that was read into a fork.
 struct ListPart<S> {
     from: usize,
-    /// The next part was begun here.
+    /// Start of the next part.
     limit: usize,
     fork: S,
     emitted: Emitted,
@@ -75,7 +75,7 @@ struct ListPart<S> {
 }
 
 impl<S: EventSink> ListPart<S> {
-    /// Reads elements from `from` until one begins at or behind `limit`.
+    /// Reads elements from `from` until one starts at or after `limit`.
     fn read(plan: Plan<'_>, (from, limit): (usize, usize), mut fork: S) -> Result<Self, Cancelled> {
         let mut part = EventEmitter::new(plan, &mut fork);
         let ended = part.run(from, limit)?;
@@ -125,7 +125,7 @@ fn emit_parts<S: EventSink>(
                 |(thread, job)| match thread.map(std::thread::ScopedJoinHandle::join) {
                     Ok(Ok(result)) => result,
                     Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                    // No thread to be had: this one does it.
+                    // Thread creation failed: this thread reads the part.
                     Err(_no_thread) => ListPart::read(plan, *job, sink.fork()),
                 },
             )
@@ -136,8 +136,8 @@ fn emit_parts<S: EventSink>(
     chain(plan, sink, at, parts)
 }
 
-/// Puts together what was read in parts, the first of them from `at`: only a chain of parts that
-/// begin where the one before ended is a reading of this text. A part that does not is read again.
+/// Joins the parts, of which the first starts at `at`. A part is valid only if it starts where the
+/// part before it ended; any other part is read again.
 fn chain<S: EventSink>(
     plan: Plan<'_>,
     sink: &mut S,

@@ -14,18 +14,18 @@ use crate::json::value::{key_text, visit_members};
 struct Process {
     name: Option<String>,
     labels: Vec<String>,
-    /// In the file's order: a host process and a device of the same number have one each.
+    /// In the file's order: a host process and a device with the same number have one index each.
     sort_indexes: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
-    /// In the file's order: a thread and a stream of the same number have one each.
+    /// In the file's order: a thread and a stream with the same number have one name each.
     names: Vec<String>,
     sort_index: Option<i64>,
 }
 
-/// All that the metadata entries say.
+/// Content of all metadata entries.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     processes: FxHashMap<String, Process>,
@@ -50,8 +50,7 @@ struct ExtensionTrack {
 }
 
 impl Metadata {
-    /// Reads the metadata entries that begin at `places`; facts of kinds that are no names go to
-    /// the sink.
+    /// Reads the metadata entries at the offsets `places`; emits entries of unknown types as facts.
     pub(crate) fn read<S: EventSink>(bytes: &[u8], places: &[u64], sink: &mut S) -> Self {
         let mut all = Self::default();
         for place in places {
@@ -129,7 +128,7 @@ impl Metadata {
         self.processes.entry(pid.to_owned()).or_default()
     }
 
-    /// The operating-system process that the file is about: the first one whose label says CPU.
+    /// Returns the operating-system process of the host: the first one with the label `CPU`.
     pub(crate) fn host_pid(&self, rows: &Rows) -> Option<i64> {
         rows.all
             .iter()
@@ -141,13 +140,13 @@ impl Metadata {
             .find_map(|row| row.pid.parse().ok())
     }
 
-    /// Whether a process is called like this, or its name begins so.
+    /// Returns whether `wanted` accepts the name of any process.
     pub(crate) fn any_process_named(&self, mut wanted: impl FnMut(&str) -> bool) -> bool {
         let by_name = |process: &Process| process.name.as_deref().is_some_and(&mut wanted);
         self.processes.values().any(by_name)
     }
 
-    /// Tells the sink what is known of each track.
+    /// Emits the description of each track.
     pub(crate) fn describe<S: EventSink>(&self, bytes: &[u8], rows: &Rows, sink: &mut S) {
         let own_keys: FxHashSet<&str> = self.own.iter().map(|own| own.key.as_str()).collect();
         let mut groups: FxHashSet<String> = FxHashSet::default();
@@ -226,7 +225,7 @@ impl Metadata {
     }
 }
 
-/// Which processes of the file have events of the host, and which of devices.
+/// Processes that have host events, and processes that have device events.
 #[derive(Debug, Default)]
 struct Executors<'a> {
     host: FxHashSet<&'a str>,
@@ -247,7 +246,8 @@ impl<'a> Executors<'a> {
         found
     }
 
-    /// Who did the events of a row: what their categories say, else what the process's other rows say.
+    /// Returns the executor of a row's events: from their categories, or else from the process's
+    /// other rows.
     fn of_row(&self, row: &Row) -> Executor {
         match (row.device_event.is_some(), row.has_host_event) {
             (true, _) => Executor::Device,
@@ -257,7 +257,8 @@ impl<'a> Executors<'a> {
         }
     }
 
-    /// The group around a row. A process and a device of the same number are two groups.
+    /// Returns the key of a row's group. A process and a device with the same number are two
+    /// groups.
     fn group_key(&self, row: &Row, executor: Executor) -> String {
         let is_both = self.host.contains(&*row.pid) && self.device.contains(&*row.pid);
         if is_both && executor == Executor::Device {
@@ -267,7 +268,7 @@ impl<'a> Executors<'a> {
         }
     }
 
-    /// Who did the events of the group around a row.
+    /// Returns the executor of the events of a row's group.
     fn of_group(&self, row: &Row, executor: Executor) -> Executor {
         match executor {
             Executor::Unknown if self.device.contains(&*row.pid) => Executor::Device,
@@ -277,7 +278,7 @@ impl<'a> Executors<'a> {
 }
 
 impl Process {
-    /// The position among processes: kineto puts devices behind all host processes.
+    /// Returns the sort position among processes: kineto sorts devices after all host processes.
     fn sort_index(&self, executor: Executor) -> Option<i64> {
         match executor {
             Executor::Host => self.sort_indexes.iter().min().copied(),
@@ -286,7 +287,8 @@ impl Process {
         }
     }
 
-    /// `python3 (GPU 0)`. A host process has no label of a device, and the other way round.
+    /// Returns the title, such as `python3 (GPU 0)`. A host process has no device label, and a
+    /// device has no host label.
     fn title(&self, executor: Executor) -> Option<String> {
         let name = self.name.as_deref().unwrap_or_default().trim();
         let fits = |label: &&String| match executor {
@@ -305,15 +307,15 @@ impl Process {
             (true, true) => None,
             (true, false) => Some(labels),
             (false, true) => Some(name.to_owned()),
-            // MTIA's processes are called by their label.
+            // MTIA's processes have their label as name.
             (false, false) if name == labels => Some(labels),
             (false, false) => Some(format!("{name} ({labels})")),
         }
     }
 }
 
-/// Ordinal of the device that a process stands for: from its label (`GPU 0`, `MTIA 17`) or its
-/// name (`/device:GPU:0`).
+/// Returns the ordinal of the device that a process represents: from its label (`GPU 0`, `MTIA 17`)
+/// or its name (`/device:GPU:0`).
 fn device_of(pid: &str, process: Option<&Process>) -> Option<u32> {
     let from_name = |name: &str| {
         let rest = name.split_once("/device:")?.1;
@@ -335,7 +337,7 @@ fn device_of(pid: &str, process: Option<&Process>) -> Option<u32> {
         .or_else(|| from_name(pid))
 }
 
-/// 3 of `GPU 3`.
+/// Parses the ordinal of a label: 3 for `GPU 3`.
 fn device_of_label(label: &str) -> Option<u32> {
     let (word, number) = label.rsplit_once(' ')?;
     let is_word = word.bytes().all(|byte| byte.is_ascii_uppercase()) && word != "CPU";
@@ -418,7 +420,7 @@ fn thread_facts(
 }
 
 impl Thread {
-    /// The name of the thread, or of the stream with the same numbers.
+    /// Returns the name of the thread, or of the stream with the same number.
     fn name_of(&self, executor: Executor) -> Option<&str> {
         let is_stream = |name: &&str| name.to_ascii_lowercase().contains("stream");
         let names = || {
@@ -434,7 +436,7 @@ impl Thread {
     }
 }
 
-/// 7 of `stream 7`, 13 of `Stream #13(compute)`.
+/// Parses the stream of a name: 7 for `stream 7`, 13 for `Stream #13(compute)`.
 fn stream_of_name(name: &str) -> Option<i64> {
     let lower = name.to_ascii_lowercase();
     let rest = lower.split_once("stream")?.1.trim_start();

@@ -1,4 +1,4 @@
-//! Reads a file from its outline to its last fact.
+//! Reader of a whole file.
 //!
 //! ```text
 //! head (keys before the list) ─ epoch ─ parts of the list, in parallel ─ tail (keys behind it)
@@ -86,7 +86,7 @@ fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
     }
 }
 
-/// Begin and end of the pairs of a file whose ends have arguments.
+/// Finds the begin and end offsets of the pairs whose ends have arguments.
 pub(crate) fn find_ends(shared: &SharedBytes) -> Vec<(u64, u64)> {
     read_ends(shared).unwrap_or_default()
 }
@@ -114,7 +114,8 @@ fn read_ends(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatError> {
     Ok(emit_pairs(plan, &mut sink, &mut emitted))
 }
 
-/// Pours what waited for the whole list; returns begin and end of pairs whose end has arguments.
+/// Emits the events that need the whole list; returns the begin and end offsets of pairs whose end
+/// has arguments.
 fn emit_pairs<S: EventSink>(
     plan: Plan<'_>,
     sink: &mut S,

@@ -1,8 +1,8 @@
-//! Interned texts, remembered by where they were last seen.
+//! Cache of interned names.
 //!
-//! Most names repeat. A table with one place per hash keeps the bytes and the number of the last
-//! text that fell into it; comparing bytes is cheaper than undoing escapes, checking UTF-8 and
-//! asking the sink again. What a name means (a step, a device's category) is worked out once.
+//! Most names repeat. A table with one slot per hash stores the bytes and the id of the last text
+//! with that hash. Comparing bytes is cheaper than decoding escapes, checking UTF-8 and interning
+//! again. Properties of a name (a step number, a device's category) are computed once.
 
 use stepscope_model::vocabulary::kineto::{self, Category, Executor};
 use stepscope_model::{EventSink, NameId};
@@ -11,17 +11,17 @@ use crate::chrome_json::dialect::torch::Hints;
 use crate::json::scan::{ByteRange, JsonType, Value};
 use crate::json::text::unescape;
 
-/// An interned text and what it says.
+/// An interned text and the properties derived from it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Name {
     pub(crate) id: NameId,
-    /// Whether the text had to be repaired.
+    /// Whether the text was repaired.
     pub(crate) repaired: bool,
     /// The number in `ProfilerStep#7`.
     pub(crate) step: Option<i64>,
-    /// As a category: who did it.
+    /// The executor that this text means as a category.
     pub(crate) executor: Executor,
-    /// As a category: whether names of it may be step markers.
+    /// Whether events of this category can be step markers.
     pub(crate) may_mark_steps: bool,
 }
 
@@ -32,7 +32,7 @@ struct Slot {
     name: Name,
 }
 
-/// See the module's text.
+/// Cache of interned names. See the module documentation.
 pub(crate) struct Names<'a> {
     bytes: &'a [u8],
     shift: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// With `2^bits` places.
+    /// Creates a cache with `2^bits` slots.
     pub(crate) fn new(bytes: &'a [u8], bits: u32) -> Self {
         Self {
             bytes,
@@ -89,7 +89,7 @@ fn intern<S: EventSink>(sink: &mut S, raw: &[u8], json_type: JsonType, hints: &m
     }
 }
 
-/// Length and the first, middle and last eight bytes, mixed into the high bits.
+/// Computes a hash: mixes the length and the first, middle and last eight bytes into the high bits.
 #[inline]
 fn fingerprint(raw: &[u8]) -> u64 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;

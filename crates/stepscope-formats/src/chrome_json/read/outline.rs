@@ -1,5 +1,5 @@
-//! The outline of a file: the members around the list of events, where the list begins, and what
-//! time zero stands for.
+//! The outline of a file: the members around the list of events, the start of the list, and the
+//! meaning of time zero.
 
 use stepscope_model::Epoch;
 
@@ -13,35 +13,35 @@ use crate::json::number::ps_from_us_text;
 use crate::json::scan::{self, ScanError, skip_space};
 use crate::json::value::TopLevel;
 
-/// Bytes at the end of a file in which a clock base is looked for before the events are read.
+/// Size of the file's tail that is searched for a clock base before the events are read.
 const TAIL_BYTES: usize = 4 << 20;
 
-/// Times farther apart than this, in picoseconds, cannot be of one run (100 days).
+/// Maximum plausible difference between the times of one run, in picoseconds (100 days).
 const FAR_PS: i128 = 100 * 86_400 * 1_000_000_000_000;
 
-/// What is known of a file before and after its list of events.
+/// Structure of a file outside its list of events.
 pub(crate) struct Outline {
     /// Members of the outermost object, except lists of events.
     pub(crate) top: TopLevel,
-    /// First byte behind the opening bracket of the list.
+    /// Offset after the opening bracket of the list.
     pub(crate) list: usize,
     /// Whether the file is a bare list.
     pub(crate) is_bare: bool,
-    /// Said of a text that ends early.
+    /// Where and why the text ends early, if it does.
     pub(crate) cut: Option<(Cut, usize)>,
-    /// Where the members before the list are no JSON; the list was then found by its name.
+    /// Offset of invalid JSON before the list; the list was then found by its name.
     pub(crate) damaged_head: Option<usize>,
 }
 
-/// What comes after members of the outermost object.
+/// Token after the members of the outermost object.
 enum After {
-    /// A list of events; its first byte behind the bracket.
+    /// A list of events; offset after its bracket.
     List(usize),
-    /// The end of the object; the byte behind it.
+    /// The end of the object; offset after it.
     Closed(usize),
 }
 
-/// Notes text behind the end of the trace.
+/// Records text after the end of the trace.
 fn note_rest(bytes: &[u8], behind: usize, emitted: &mut Emitted) {
     let at = skip_space(bytes, behind);
     if at < bytes.len() {
@@ -92,7 +92,7 @@ impl Outline {
                             None => malformed("no traceEvents: not a Chrome trace", start),
                         });
                     }
-                    // Something beside the events is broken: they may still be found by their name.
+                    // Damage outside the events: the list can still be found by its name.
                     Err(stop) => {
                         let found = list_by_name(bytes, start);
                         outline.list = found.ok_or_else(|| stop_error(stop, bytes))?;
@@ -108,8 +108,8 @@ impl Outline {
         }
     }
 
-    /// Reads members of the outermost object from `at` up to the next list of events, or the end of
-    /// the object.
+    /// Reads members of the outermost object from `at` to the next list of events or the end of the
+    /// object.
     fn members(
         &mut self,
         bytes: &[u8],
@@ -147,7 +147,7 @@ impl Outline {
         }
     }
 
-    /// Looks at what follows a list that has been read; the next list, if there is another.
+    /// Reads on after a list; returns the next list, if there is one.
     pub(crate) fn go_on(
         &mut self,
         bytes: &[u8],
@@ -161,7 +161,7 @@ impl Outline {
                 return None;
             }
             Ended::CutBetween(at) | Ended::Handed(at) => {
-                // A bare list may end without its bracket: Chrome's own rule.
+                // A bare list can end without its bracket: Chrome's own rule.
                 if !self.is_bare {
                     self.cut = Some((Cut::BetweenEntries, at));
                 }
@@ -231,7 +231,7 @@ fn list_by_name(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// What `Time::ZERO` stands for.
+/// Meaning of `Time::ZERO`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) epoch: Epoch,
@@ -261,8 +261,8 @@ impl Origin {
     }
 }
 
-/// The first time in the list, floored to nanoseconds. A first one that lies far from the others
-/// (broken, or zero) is passed over, or every sound event would be out of range.
+/// Returns the first time in the list, rounded down to nanoseconds. Skips a first time that is far
+/// from the others (broken, or zero), because every valid event would then be out of range.
 fn first_time_ns(bytes: &[u8], list: usize) -> Option<i64> {
     let mut times: Vec<i128> = Vec::new();
     let mut at = list;
@@ -302,8 +302,9 @@ fn first_time_ns(bytes: &[u8], list: usize) -> Option<i64> {
     i64::try_from(first.div_euclid(1_000)).ok()
 }
 
-/// Members of the outermost object behind the list, if they lie near the end of the file: found by
-/// the name of a clock base, and believed only if what follows closes the object and the file.
+/// Finds members of the outermost object after the list, near the end of the file: searches for the
+/// name of a clock base, and accepts the match only if the text after it closes the object and the
+/// file.
 fn tail_members(bytes: &[u8], list: usize) -> TopLevel {
     let from = bytes.len().saturating_sub(TAIL_BYTES).max(list);
     let tail = bytes.get(from..).unwrap_or_default();

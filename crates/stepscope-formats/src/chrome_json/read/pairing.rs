@@ -1,13 +1,13 @@
-//! Begins and ends become slices, once the whole file is known.
+//! Conversion of begins and ends to slices, after the whole file has been read.
 //!
-//! Marks of one track are sorted by time, then by their place in the file, so the order in which a
-//! program wrote them does not matter. An end closes the innermost open begin; an end with a name
-//! closes the innermost begin of that name, if there is one among the open ones, and the begins
-//! inside it end with it, unfinished. An end with nothing open is counted and left out.
+//! Marks of one track are sorted by time, then by file offset, so the order in which a program
+//! wrote them is irrelevant. An end closes the innermost open begin. An end with a name closes the
+//! innermost open begin with that name, if there is one, and the begins inside it end with it,
+//! marked as unfinished. An end without an open begin is counted and dropped.
 //!
 //! Async events pair the same way within their identity: category, id, scope, and for `id2.local`
-//! the process. What they make goes to one track per process, category and name of the outermost
-//! interval; when intervals overlap there, the later one goes to a further track (`#2`, `#3`, ...).
+//! the process. Their slices go to one track per process, category and name of the outermost
+//! interval; overlapping intervals go to further tracks (`#2`, `#3`, ...).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -29,18 +29,18 @@ use crate::json::members::members;
 use crate::json::scan::{ByteRange, JsonType, Value};
 use crate::json::value::key_text;
 
-/// Open begins that an end looks down through for its name.
+/// Maximum number of open begins that an end searches for its name.
 const LOOK_DOWN: usize = 4_096;
 
-/// What pairing needs to know.
+/// State of the pairing.
 pub(crate) struct Pairing<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) source: SourceId,
-    /// Latest moment of the file: the end of what never ended.
+    /// Latest timestamp of the file: the end of unfinished slices.
     pub(crate) last_ps: i64,
     pub(crate) max_tracks: u32,
     pub(crate) steps: Steps,
-    /// Begin and end of each pair whose end has arguments of its own, by byte of the begin.
+    /// Begin and end offsets of each pair whose end has arguments, sorted by begin.
     pub(crate) ends: Vec<(u64, u64)>,
 }
 
@@ -51,7 +51,7 @@ struct Pair {
     end_ps: i64,
     /// The end, unless it is missing.
     end: Option<Mark>,
-    /// How many begins were open around it.
+    /// Number of open begins around it.
     depth: usize,
 }
 
@@ -65,8 +65,8 @@ impl Pairing<'_> {
         self.entry(mark).name.span
     }
 
-    /// Pairs marks of one row or identity, sorted by time and place. Pairs come in order of their
-    /// begins.
+    /// Pairs the marks of one row or identity, which are sorted by time and offset. Returns pairs
+    /// in the order of their begins.
     fn pair(&self, marks: &[Mark], issues: &mut ReadIssues) -> Vec<Pair> {
         let mut pairs: Vec<Pair> = Vec::with_capacity(marks.len() / 2);
         let mut open: Vec<usize> = Vec::new();
@@ -109,7 +109,7 @@ impl Pairing<'_> {
         pairs
     }
 
-    /// Which of the open begins `end` closes.
+    /// Returns the index of the open begin that `end` closes.
     fn place_of_begin(&self, end: &Mark, open: &[usize], pairs: &[Pair]) -> Option<usize> {
         let top = open.len().checked_sub(1)?;
         if !end.named {
@@ -171,7 +171,7 @@ impl Pairing<'_> {
         sink.slice(row, slice);
     }
 
-    /// Pours slices of begins and ends (`B`, `E`).
+    /// Emits slices of begins and ends (`B`, `E`).
     pub(crate) fn emit_threads<S: EventSink>(
         &mut self,
         sink: &mut S,
@@ -191,7 +191,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// Pours async events (`b`, `n`, `e` and the older `S`, `T`, `p`, `F`).
+    /// Emits async events (`b`, `n`, `e` and the older `S`, `T`, `p`, `F`).
     pub(crate) fn emit_asyncs<S: EventSink>(
         &mut self,
         sink: &mut S,
@@ -199,7 +199,7 @@ impl Pairing<'_> {
         mut marks: Vec<Mark>,
         issues: &mut ReadIssues,
     ) {
-        // Equal identities get equal numbers, in order of the file.
+        // Equal identities get equal numbers, in the order of the file.
         let mut identities: FxHashMap<Vec<u8>, u32> = FxHashMap::default();
         for mark in &mut marks {
             let identity = identity(self.bytes, &self.entry(mark));
@@ -246,7 +246,7 @@ impl Pairing<'_> {
                 continue;
             };
             let track = rows.id(row);
-            // Said before the first slice, for sinks that write at once.
+            // The description precedes the first slice, for sinks that write at once.
             let kind = Some(TrackKind::Async);
             sink.describe(
                 track,
@@ -281,7 +281,8 @@ impl Pairing<'_> {
         }
     }
 
-    /// Cuts one identity's marks into trees: an outermost interval with all that lies in it.
+    /// Splits the marks of one identity into trees: an outermost interval with all events inside
+    /// it.
     fn trees(&self, marks: &[Mark], issues: &mut ReadIssues, trees: &mut Vec<Tree>) {
         let first_new = trees.len();
         for pair in self.pair(marks, issues) {
@@ -310,7 +311,7 @@ impl Pairing<'_> {
                 .and_then(|place| own_trees.get_mut(place))
             {
                 Some(tree) if mark.time_ps <= tree.end_ps => tree.instants.push(*mark),
-                // Outside every interval: a row of its own name.
+                // Outside every interval: a row with its own name.
                 _ => alone.push(Tree {
                     start_ps: mark.time_ps,
                     end_ps: mark.time_ps,
@@ -328,14 +329,14 @@ impl Pairing<'_> {
 struct Tree {
     start_ps: i64,
     end_ps: i64,
-    /// Byte of its first entry.
+    /// Offset of its first entry.
     at: u64,
     root: Mark,
     pairs: Vec<Pair>,
     instants: Vec<Mark>,
 }
 
-/// Hands out the lowest lane that is free; intervals come in order of their starts.
+/// Assigns the lowest free lane; intervals come in the order of their starts.
 #[derive(Default)]
 struct Lanes {
     busy: BinaryHeap<Reverse<(i64, usize)>>,
@@ -375,7 +376,7 @@ fn text_of(bytes: &[u8], entry: &Entry, field: impl FnOnce(&Entry) -> &Value) ->
         .unwrap_or_default()
 }
 
-/// What an async event must share with another to belong to the same one.
+/// Returns the identity of an async event: events with equal bytes belong together.
 fn identity(bytes: &[u8], entry: &Entry) -> Vec<u8> {
     let mut identity = Vec::new();
     let mut push = |part: &[u8]| {

@@ -1,19 +1,19 @@
-//! What went wrong, counted by reason, with the first place.
+//! Problems of a file, counted by reason, with the first position of each.
 
 use std::borrow::Cow;
 
 use stepscope_model::{Diagnostic, EventSink};
 
-/// Reasons for a diagnostic.
+/// Reason for a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadIssue {
     /// Text that is not JSON; skipped up to the next whole entry.
     Damaged,
-    /// No further entry could be found behind damaged text.
+    /// No further entry was found after damaged text.
     DamagedToTheEnd,
     /// Text that is not JSON before the list of events.
     DamagedHead,
-    /// Text behind the end of the trace.
+    /// Text after the end of the trace.
     Rest,
     NotObject,
     NoPhase,
@@ -41,7 +41,7 @@ pub(crate) enum ReadIssue {
     Top(Cut),
 }
 
-/// Where the text ended early.
+/// Position at which the text ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     InsideEntry,
@@ -124,19 +124,19 @@ impl ReadIssue {
     }
 }
 
-/// Counts by reason.
+/// Counts of problems by reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadIssues {
     rows: Vec<(ReadIssue, u64, usize)>,
 }
 
 impl ReadIssues {
-    /// Counts one `note`, seen at byte `at`.
+    /// Counts one problem at byte offset `at`.
     pub(crate) fn note(&mut self, note: ReadIssue, at: usize) {
         self.notes(note, at, 1);
     }
 
-    /// Counts several, the first of them at byte `at`.
+    /// Counts `count` problems, the first of them at byte offset `at`.
     pub(crate) fn notes(&mut self, note: ReadIssue, at: usize, count: u64) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.0 == note) {
             row.1 += count;
@@ -146,7 +146,7 @@ impl ReadIssues {
         }
     }
 
-    /// How many things could not be understood at all.
+    /// Returns the number of unreadable entries.
     pub(crate) fn unreadable(&self) -> u64 {
         self.rows
             .iter()
@@ -157,14 +157,14 @@ impl ReadIssues {
             .sum()
     }
 
-    /// Adds the counts of a part that lies behind this one.
+    /// Adds the counts of a later part.
     pub(crate) fn append(&mut self, other: &Self) {
         for (note, count, at) in &other.rows {
             self.notes(*note, *at, *count);
         }
     }
 
-    /// Tells the sink. `tail` is added to what is said of a text that ends early.
+    /// Emits the diagnostics. `tail` is appended to the detail of a text that ends early.
     pub(crate) fn emit<S: EventSink>(&self, sink: &mut S, tail: &str) {
         for (note, count, at) in &self.rows {
             let detail = match note {

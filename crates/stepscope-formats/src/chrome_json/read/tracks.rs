@@ -3,14 +3,14 @@
 use rustc_hash::FxHashMap;
 use stepscope_model::{EventSink, TrackId};
 
-/// What a row is, as far as its events tell.
+/// Type of a row, derived from its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
     /// Slices and instants of one `pid` and `tid`.
     Thread,
     /// One series of one counter.
     Counter,
-    /// Intervals that belong to no thread.
+    /// Intervals outside threads.
     Async,
 }
 
@@ -20,16 +20,16 @@ pub(crate) struct Row {
     pub(crate) key: String,
     pub(crate) kind: RowKind,
     pub(crate) pid: String,
-    /// The file's `tid` for threads; what users read for counters and async rows.
+    /// The file's `tid` for threads; the display name for counters and async rows.
     pub(crate) label: String,
-    /// First event whose category says that a device did it.
+    /// Offset of the first event whose category belongs to a device.
     pub(crate) device_event: Option<usize>,
-    /// Whether the category of any event says that the host did it.
+    /// Whether the category of any event belongs to the host.
     pub(crate) has_host_event: bool,
 }
 
 impl Row {
-    /// A row without events yet.
+    /// Creates a row without events.
     pub(crate) fn new(key: &str, kind: RowKind, pid: &str, label: &str) -> Self {
         Self {
             key: key.to_owned(),
@@ -41,31 +41,32 @@ impl Row {
         }
     }
 
-    /// The key of the row's `pid` and `tid`, by which the file names it.
+    /// Returns the key of the row's `pid` and `tid`, under which the file's metadata describes it.
     pub(crate) fn thread_key(&self) -> &str {
         self.key.strip_suffix(DEVICE_SUFFIX).unwrap_or(&self.key)
     }
 
-    /// Whether host and device have events in this row: two tracks that share `pid` and `tid`.
+    /// Returns whether host and device have events in this row: two tracks that share `pid` and
+    /// `tid`.
     pub(crate) fn is_shared(&self) -> bool {
         self.has_host_event && self.device_event.is_some()
     }
 
-    /// Adds what another part of the file says about the row.
+    /// Merges the properties of the row in another part of the file.
     pub(crate) fn add(&mut self, device_event: Option<usize>, has_host_event: bool) {
         self.device_event = self.device_event.or(device_event);
         self.has_host_event |= has_host_event;
     }
 }
 
-/// The key of a device's row in a file where a host thread has the same `pid` and `tid`.
+/// Returns the key of a device's row in a file where a host thread has the same `pid` and `tid`.
 pub(crate) fn device_key(key: &str) -> String {
     format!("{key}{DEVICE_SUFFIX}")
 }
 
 const DEVICE_SUFFIX: &str = "/device";
 
-/// Rows, and the sink's number of each.
+/// Rows, each with the sink's track id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) all: Vec<Row>,
@@ -86,7 +87,8 @@ impl Rows {
         self.ids.get(index).copied().unwrap_or(TrackId(u32::MAX))
     }
 
-    /// The row with this key, made if it is new; `None` when there are `limit` already.
+    /// Returns the row with this key and creates it if it is new; `None` if the count is at
+    /// `limit`.
     pub(crate) fn get<S: EventSink>(
         &mut self,
         sink: &mut S,

@@ -1,4 +1,4 @@
-//! The field `stepscope` of an event, on its way into a file. `own` reads it back.
+//! Writer of the field `stepscope` of an event. `dialect::stepscope` reads it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use stepscope_model::{FlowDirection, SliceFlow};
 
 use crate::json::write::{self, Disguise};
 
-/// What goes into the field `stepscope` of an event.
+/// Content of the field `stepscope` of an event.
 #[derive(Default)]
 pub(crate) struct Extra<'a> {
     pub(crate) key: Option<&'a str>,
@@ -19,8 +19,8 @@ pub(crate) struct Extra<'a> {
 }
 
 impl Extra<'_> {
-    /// Writes `,"stepscope":{…}`. An empty one is left out, unless the event has an `id`, which
-    /// would be read as an argument without it.
+    /// Writes `,"stepscope":{…}`. Omits an empty field, unless the event has an `id`: without the
+    /// field, `id` would be read as an argument.
     pub(crate) fn print(&self, out: &mut Vec<u8>) {
         let mut fields = Fields::new(out);
         if let Some(key) = self.key {
@@ -68,7 +68,7 @@ impl Extra<'_> {
     }
 }
 
-/// An object that is opened by its first field.
+/// Writer of an object; the first field writes the opening brace.
 struct Fields<'a> {
     out: &'a mut Vec<u8>,
     any: bool,

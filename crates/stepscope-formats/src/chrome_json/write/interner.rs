@@ -1,10 +1,10 @@
-//! Texts under numbers, cheap to fork.
+//! Interned texts with cheap forks.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// Interned texts; what a fork adds stays its own.
+/// Interned texts; texts that a fork adds are visible only in that fork.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     shared: Arc<Interned>,

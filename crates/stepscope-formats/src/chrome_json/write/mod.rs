@@ -1,12 +1,12 @@
-//! Writing Chrome JSON: a sink that prints events as they are emitted.
+//! Chrome JSON writer: a sink that writes events as they are emitted.
 //!
-//! Slices are `X`, instants `i`, counters `C`, flows `s`/`t`/`f`, slices of async tracks `b`/`e`;
-//! times are microseconds with up to six decimals, so that no picosecond is lost. A track's key
-//! becomes `pid` and `tid`, cut at its last slash; both come back as the same key. What Chrome JSON
-//! has no word for stands in fields named `stepscope`; see `docs/formats/chrome-json.md`.
+//! Slices are `X`, instants `i`, counters `C`, flows `s`/`t`/`f`, slices of async tracks `b`/`e`.
+//! Times are microseconds with up to six decimals, so picoseconds are exact. A track's key is split
+//! at its last slash into `pid` and `tid`; reading them back gives the same key. Properties that
+//! Chrome JSON cannot express go to fields named `stepscope`; see `docs/formats/chrome-json.md`.
 //!
-//! One thread writes as it goes, with a megabyte of buffer. Forks keep their text in memory until
-//! they are merged, so a reader that emits into this sink should be given one thread.
+//! One thread writes continuously, with a buffer of one megabyte. Forks keep their text in memory
+//! until they are merged, so readers that emit into this sink should use one thread.
 
 mod extension;
 mod interner;
@@ -28,10 +28,10 @@ use extension::{Extra, print_types};
 use interner::Texts;
 use track_info::TrackInfo;
 
-/// Text is handed to the writer once this much has gathered.
+/// Buffer size at which text goes to the writer.
 const FLUSH_BYTES: usize = 1 << 20;
 
-/// Writes Chrome JSON. See the module's text.
+/// Sink that writes Chrome JSON. See the module documentation.
 pub struct ChromeSink<W: io::Write> {
     /// `None` in a fork.
     out: Option<W>,
@@ -42,7 +42,7 @@ pub struct ChromeSink<W: io::Write> {
     epoch: Epoch,
     names: Texts,
     tracks: Texts,
-    /// Each track's `"pid":…,"tid":…` and, where these cannot say its key, the key.
+    /// Each track's `"pid":…,"tid":…` and, where these cannot express its key, the key.
     places: Vec<TrackFields>,
     kinds: FxHashMap<TrackId, TrackKind>,
     described: Vec<(TrackId, TrackInfo)>,
@@ -50,7 +50,7 @@ pub struct ChromeSink<W: io::Write> {
     facts: Vec<(String, Vec<u8>, Disguise)>,
     modules: Vec<(String, Option<u64>)>,
     diagnostics: Vec<(Diagnostic, u64, String)>,
-    /// Makes ids of async slices unique between forks, whatever the timing.
+    /// Prefix that makes ids of async slices unique between forks, independent of timing.
     id_prefix: String,
     next_id: u64,
     forks: AtomicU64,
@@ -58,14 +58,14 @@ pub struct ChromeSink<W: io::Write> {
 
 #[derive(Clone, Debug)]
 struct TrackFields {
-    /// `"pid":1,"tid":2`.
+    /// Encoded `"pid":1,"tid":2`.
     fields: Arc<[u8]>,
     pid: Arc<str>,
     key: Option<Arc<str>>,
 }
 
 impl<W: io::Write + Send> ChromeSink<W> {
-    /// Writes to `out`; nothing is written before the epoch is known.
+    /// Creates a sink that writes to `out`; it writes nothing before the epoch is known.
     pub fn new(out: W) -> Self {
         let mut sink = Self {
             out: Some(out),
@@ -91,12 +91,12 @@ impl<W: io::Write + Send> ChromeSink<W> {
         sink
     }
 
-    /// Writes what is left (tracks, facts, diagnostics), closes the list and the object, and
-    /// gives the writer back, flushed.
+    /// Writes the remaining data (tracks, facts, diagnostics), closes the list and the object, and
+    /// returns the flushed writer.
     ///
     /// # Errors
     ///
-    /// The first error of the writer since the beginning; what it has taken is then no whole file.
+    /// Returns the first error of the writer since the beginning; the output is then incomplete.
     pub fn finish(mut self) -> io::Result<W> {
         if !self.head_written {
             self.write_head();
@@ -195,7 +195,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
         write::microseconds(&mut self.buffer, origin_ps + i128::from(at.ps()));
     }
 
-    /// Writes `"args":{…}` if there are any; returns those that had to be written as something else.
+    /// Writes `"args":{…}` if there are any; returns the arguments in replacement form.
     fn args(&mut self, args: ArgRef) -> Vec<(String, Disguise)> {
         let mut disguises = Vec::new();
         let Some((source, token)) = args.get() else {
@@ -225,7 +225,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
         disguises
     }
 
-    /// Begins an event with everything but arguments and our own field.
+    /// Starts an event: all fields except the arguments and `stepscope`.
     fn event(&mut self, phase: u8, place: &TrackFields, at: Time, category: NameId, name: NameId) {
         self.open(phase);
         self.category_and_name(category, name);
@@ -259,7 +259,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
         self.field("cat", &category);
         self.field("name", &category);
         self.buffer.extend_from_slice(b",\"id\":");
-        // Beyond 2^53 a number would not survive a parser that knows floats only.
+        // Parsers that only support floats cannot represent numbers above 2^53.
         if flow.key.id < 1 << 53 {
             write::whole(&mut self.buffer, flow.key.id.into());
         } else {
@@ -269,7 +269,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
         match (bind, flow.direction) {
             (FlowBind::Enclosing, _) => self.field("bp", "e"),
             (FlowBind::Next, FlowDirection::In) => {}
-            // Chrome has no word for this; readers that do not know it bind to the enclosing slice.
+            // Chrome has no value for this; other readers bind the flow to the enclosing slice.
             (FlowBind::Next, _) => self.field("bp", "n"),
         }
         self.where_and_when(place, at);
@@ -393,7 +393,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
 }
 
 impl TrackFields {
-    /// Where the events of a track with this key go.
+    /// Computes the `pid` and `tid` fields of a track with this key.
     fn new(key: &str) -> Self {
         let (pid, tid, said) = match key.rsplit_once('/') {
             Some((pid, tid)) => (pid, tid, true),
@@ -411,7 +411,7 @@ impl TrackFields {
     }
 }
 
-/// Numbers as numbers, if they come back as the same text; everything else in quotes.
+/// Appends a number if it reads back as the same text; otherwise appends a quoted string.
 fn process_number(out: &mut Vec<u8>, text: &str) {
     match text.parse::<i64>() {
         Ok(number) if number.unsigned_abs() < 1 << 53 && number.to_string() == text => {
@@ -629,7 +629,7 @@ impl<W: io::Write + Send> EventSink for ChromeSink<W> {
     fn merge(&mut self, fork: Self) {
         let mut text = fork.buffer.as_slice();
         if !self.any_event && !text.is_empty() {
-            // A fork's text begins with the comma that separates it from what came before.
+            // A fork's text starts with the comma that separates it from the previous text.
             text = text.strip_prefix(b",\n").unwrap_or(text);
             self.any_event = true;
         }

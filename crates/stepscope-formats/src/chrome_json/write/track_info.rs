@@ -1,4 +1,4 @@
-//! All that is known of a track, on its way into a file.
+//! Writer of the properties of a track.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::json::write;
 /// A track with its parent's key and its category's text.
 pub(crate) type TrackInfo = stepscope_model::TrackInfo<Arc<str>, Arc<str>>;
 
-/// Appends `,"name":…` and so on: the arguments of a `stepscope_track` entry behind its key.
+/// Appends `,"name":…` and so on: the arguments of a `stepscope_track` entry after its key.
 pub(crate) fn print(track: &TrackInfo, out: &mut Vec<u8>) {
     let kind = track.kind.and_then(|kind| {
         let found = KIND_WORDS.iter().find(|(_, known)| *known == kind);
