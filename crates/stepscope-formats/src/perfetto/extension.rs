@@ -1,10 +1,10 @@
-//! Fields that our writer adds to the schema's messages, for what they have no word for. Other
-//! readers pass over them, as protobuf asks.
+//! Field numbers that our writer adds to the schema's messages, for properties that the schema
+//! cannot express. Other readers skip them, as protobuf requires.
 
 /// Number of our field in `TracePacket`, `TrackDescriptor`, `TrackEvent` and `DebugAnnotation`.
 pub(crate) const FIELD: u32 = 55_501;
 
-/// In a packet: the run. Comes last, once per sequence that has something to say.
+/// In a packet: the run. The last packet of each sequence that needs it.
 pub(crate) mod run {
     /// The file's own clock at the epoch, nanoseconds (zigzag).
     pub(crate) const ORIGIN_NS: u32 = 1;
@@ -22,9 +22,9 @@ pub(crate) mod run {
     pub(crate) const DIAGNOSTIC: u32 = 7;
 }
 
-/// One flow category, or one flow id that does not fit beside its category.
+/// One flow category, or one flow id that does not fit into a number with its category.
 pub(crate) mod flow {
-    /// Category number, or the whole id with [`super::WIDE_FLOW`] in front.
+    /// Category number, or the whole id with [`super::WIDE_FLOW`] in the upper bits.
     pub(crate) const NUMBER: u32 = 1;
     /// Text of the category.
     pub(crate) const CATEGORY: u32 = 2;
@@ -58,11 +58,11 @@ pub(crate) mod track {
     pub(crate) const SORT_INDEX: u32 = 7;
     pub(crate) const DERIVED: u32 = 8;
     pub(crate) const CATEGORY: u32 = 9;
-    /// The track whose overlapping slices are here: its uuid.
+    /// Uuid of the track whose overlapping slices this row holds.
     pub(crate) const ROW_OF: u32 = 10;
-    /// Uuid of the parent in our own tree, which can differ from the schema's.
+    /// Uuid of the parent in our track tree, which can differ from the schema's.
     pub(crate) const PARENT: u32 = 11;
-    /// The name beside is only the key: nobody named the track.
+    /// The track has no name; the name field holds only the key.
     pub(crate) const UNNAMED: u32 = 12;
     /// Unit of a counter.
     pub(crate) const UNIT: u32 = 13;
@@ -74,12 +74,12 @@ pub(crate) mod event {
     pub(crate) const STEP: u32 = 1;
     /// Bits of `SliceFlags`.
     pub(crate) const FLAGS: u32 = 2;
-    /// This instant only carries a flow end given by place and time; `FlowBind` + 1.
+    /// This instant only carries a flow end, bound by track and time; `FlowBind` + 1.
     pub(crate) const FLOW_BIND: u32 = 3;
 }
 
-/// Flow ids hold the category's number in their upper eight bits and the id in the rest; this
-/// number says that category and id stand in [`run::FLOW`].
+/// Flow ids hold the category's number in their upper eight bits and the id in the lower bits; this
+/// number means that category and id are in [`run::FLOW`].
 pub(crate) const WIDE_FLOW: u64 = 0xff;
-/// Where the category's number begins.
+/// Bit position of the category's number.
 pub(crate) const FLOW_SHIFT: u32 = 56;

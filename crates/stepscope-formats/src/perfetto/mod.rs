@@ -1,9 +1,9 @@
 //! Perfetto protobuf traces: reader and writer.
 //!
-//! A trace is a row of packets, written by several sequences (one per writing thread) into one
-//! file. A packet holds one thing: a track event, the description of a track, a clock reading, or
-//! one of a hundred other kinds that are counted and left out. Texts are interned per sequence
-//! and referred to by number; a sequence may forget its table and begin a new one.
+//! A trace is a sequence of packets from several writing threads (*sequences* in the schema) in one
+//! file. A packet holds one item: a track event, a track description, a clock reading, or one of a
+//! hundred other types that are counted and skipped. Texts are interned per sequence and referenced
+//! by number; a sequence can clear its table and start a new one.
 //!
 //! ```text
 //! packets ── reader ──► events in file order ── pairing ──► slices, instants, samples
@@ -11,12 +11,12 @@
 //!             interning, clocks, tracks                          EventSink
 //! ```
 //!
-//! Everything that the schema calls a track becomes a track; parents become parents. See
-//! `docs/formats/perfetto.md` for the table of fields, and for what the writer adds of its own.
+//! Everything that the schema calls a track becomes a track; parents become parents.
+//! `docs/formats/perfetto.md` has the table of fields and the writer's extensions.
 //!
 //! Reading order: `schema` (field numbers), `read` (packets) with `read::event` (one track event),
-//! `read::sequence` (interned state), `read::clocks`, `read::tracks`, `read::pairing`, `read::args`; then
-//! `write`.
+//! `read::sequence` (interned state), `read::clocks`, `read::tracks`, `read::pairing`,
+//! `read::args`; then `write`.
 
 mod extension;
 mod read;
@@ -30,8 +30,8 @@ pub use write::PerfettoSink;
 
 use crate::FormatError;
 
-/// Reads a whole file. What is readable is emitted, the rest counted; an error means that not one
-/// packet could be read, or that the reading was cancelled.
+/// Reads a whole file. Readable packets are emitted, unreadable ones counted. Returns an error if
+/// no packet is readable, or if the read was cancelled.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -48,8 +48,9 @@ pub fn read<S: EventSink>(
     Ok(())
 }
 
-/// The argument source of a file that has been read before. Costs nothing until the first
-/// argument is asked for: then the file is walked once, to rebuild the tables of interned texts.
+/// Creates the argument source of a file that has already been read. The first request for an
+/// argument reads the file once to rebuild the tables of interned texts; until then the source
+/// costs nothing.
 pub fn arg_source(
     bytes: &SharedBytes,
     context: &ReadContext,

@@ -1,4 +1,4 @@
-//! Field numbers of the schema, as published with Perfetto's sources, and the kinds of packets.
+//! Field numbers of the schema from Perfetto's sources, and the content types of packets.
 
 /// `TracePacket`.
 pub(crate) mod packet {
@@ -21,7 +21,7 @@ pub(crate) mod packet {
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
     pub(crate) const FIRST_ON_SEQUENCE: u32 = 87;
     pub(crate) const TRACE_UUID: u32 = 89;
-    /// Bit of `sequence_flags`: the interned tables of this sequence begin anew.
+    /// Bit of `sequence_flags`: the interned tables of this sequence are cleared.
     pub(crate) const FLAG_CLEARED: u64 = 1;
     /// Bit of `sequence_flags`: the packet refers to interned tables.
     pub(crate) const FLAG_NEEDS_STATE: u64 = 2;
@@ -149,7 +149,7 @@ pub(crate) mod clock {
     pub(crate) const REALTIME: u64 = 1;
     /// The clock of the legacy time fields.
     pub(crate) const MONOTONIC: u64 = 3;
-    /// The clock of packets that name none.
+    /// The default clock of packets.
     pub(crate) const BOOTTIME: u64 = 6;
 }
 
@@ -192,7 +192,7 @@ pub(crate) mod annotation {
     pub(crate) const STRING_IID: u32 = 17;
 }
 
-/// `DebugAnnotation.NestedValue`, the older way to nest.
+/// `DebugAnnotation.NestedValue`, the deprecated form of nesting.
 pub(crate) mod nested {
     pub(crate) const TYPE: u32 = 1;
     pub(crate) const DICT_KEYS: u32 = 2;
@@ -206,7 +206,7 @@ pub(crate) mod nested {
     pub(crate) const TYPE_ARRAY: u64 = 2;
 }
 
-/// What a packet holds, by field number; sorted. A packet has one of these at most.
+/// Content types of packets by field number, sorted. A packet has at most one.
 pub(crate) const KINDS: &[(u32, &str)] = &[
     (1, "ftrace_events"),
     (2, "process_tree"),
@@ -296,7 +296,7 @@ pub(crate) const KINDS: &[(u32, &str)] = &[
     (900, "for_testing"),
 ];
 
-/// Kinds whose content we use: the others are reported as not decoded.
+/// Content types that the reader decodes: the others are reported as not decoded.
 pub(crate) const DECODED: &[u32] = &[
     packet::PROCESS_TREE,
     packet::CLOCK_SNAPSHOT,
@@ -310,7 +310,7 @@ pub(crate) const DECODED: &[u32] = &[
     packet::TRACE_UUID,
 ];
 
-/// Name of a packet kind, `None` when the field is none of the kinds known here.
+/// Returns the name of a packet's content type, `None` if the field is not a known one.
 pub(crate) fn kind_name(number: u32) -> Option<&'static str> {
     let at = KINDS.binary_search_by_key(&number, |kind| kind.0).ok()?;
     KINDS.get(at).map(|kind| kind.1)

@@ -1,10 +1,9 @@
-//! Arguments of track events, decoded when somebody asks.
+//! Arguments of track events, decoded on request.
 //!
-//! A token is the address of the event's packet: its offset in the file, or, for packets that
-//! came compressed, an offset behind the file's end into what was inflated. Names and long texts
-//! are interned in other packets; where these stand is kept in tables. After a reload from the
-//! import cache the tables are rebuilt by walking the file once, when the first argument is asked
-//! for.
+//! A token is the address of the event's packet: its offset in the file, or, for packets inside
+//! compressed packets, an offset past the file's end into the inflated bytes. Names and long texts
+//! are interned in other packets; tables store their positions. After a reload from the import
+//! cache, the first request for an argument reads the file once to rebuild the tables.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -19,7 +18,7 @@ use crate::perfetto::extension;
 use crate::perfetto::schema::{annotation, event, interned, legacy, location, nested, packet};
 use crate::protobuf::wire::{Field, Fields, Value};
 
-/// Deepest nesting of annotations that is written out.
+/// Maximum nesting of annotations in the output.
 const MAX_NESTING: usize = 64;
 
 /// Decodes arguments of one file.
@@ -38,9 +37,10 @@ impl LateArgs {
         }
     }
 
-    /// Hands over the tables of a file that was just read.
+    /// Stores the tables of a file that was just read.
     pub(crate) fn fill(&self, tables: Tables) {
-        // They can only be there already if somebody asked while the file was read: the same ones.
+        // The tables already exist only if an argument was requested during the read; they are
+        // equal.
         let _ = self.tables.set(tables);
     }
 
@@ -81,7 +81,7 @@ struct Decoder<'a> {
     tables: &'a Tables,
 }
 
-/// What a packet's arguments need to find interned texts.
+/// Context in which a packet's arguments look up interned texts.
 #[derive(Clone, Copy)]
 struct Scope {
     sequence: u32,
@@ -91,7 +91,7 @@ struct Scope {
 type Visit<'v> = dyn FnMut(&str, ArgValue<'_>) + 'v;
 
 impl<'a> Decoder<'a> {
-    /// The bytes from an address to the end of its buffer, and what lies before them.
+    /// Returns the bytes from an address to the end of its buffer, and the bytes before it.
     fn at(&self, address: u64) -> Option<&'a [u8]> {
         let mut begin = 0;
         let buffers =
@@ -106,9 +106,9 @@ impl<'a> Decoder<'a> {
         None
     }
 
-    /// The packet whose message begins at `address`. Its length stands before it.
+    /// Returns the packet whose message starts at `address`. Its length precedes it.
     fn message(&self, address: u64) -> Option<&'a [u8]> {
-        // One byte of tag and up to ten of length; the shortest length that fits is the one.
+        // One byte of tag and up to ten of length: the shortest valid length is the right one.
         for back in 1..=10_u64 {
             let head = self.at(address.checked_sub(back + 1)?)?;
             let (tag, length) = head.split_first()?;
@@ -215,7 +215,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The interned entry of an iid.
+    /// Returns the interned entry of an iid.
     fn entry(&self, scope: Scope, field: u32, iid: u64) -> Option<&'a [u8]> {
         let found = self
             .tables
@@ -225,7 +225,7 @@ impl<'a> Decoder<'a> {
         self.at(address)?.get(..length)
     }
 
-    /// The interned text of an iid; its number where there is none.
+    /// Returns the interned text of an iid; the iid as text if there is none.
     fn text(&self, scope: Scope, field: u32, iid: u64) -> String {
         self.entry(scope, field, iid)
             .and_then(|entry| text_entry(entry).1)
@@ -235,7 +235,8 @@ impl<'a> Decoder<'a> {
             )
     }
 
-    /// As [`Self::text`], with the mark that our writer puts beside the names of JSON values.
+    /// Returns the interned text of an iid like [`Self::text`], and whether our writer marked the
+    /// name as one of JSON values.
     fn marked_text(&self, scope: Scope, field: u32, iid: u64) -> (String, bool) {
         let entry = self.entry(scope, field, iid).unwrap_or_default();
         let mut fields = Fields::new(entry);
@@ -254,7 +255,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Fields of a track event that are no arguments.
+/// Returns whether a field of a track event is not an argument.
 fn is_plain(number: u32) -> bool {
     matches!(
         number,
@@ -282,7 +283,7 @@ fn is_plain(number: u32) -> bool {
     )
 }
 
-/// A field that programs add of their own, or that came later: shown under its number.
+/// Visits a field that is an extension or belongs to a newer schema, under its number.
 fn other_field(number: u32, value: Value<'_>, visit: &mut Visit<'_>) {
     let key = format!("field {number}");
     match value {
@@ -324,15 +325,16 @@ fn whole(value: u64) -> ArgValue<'static> {
     i64::try_from(value).map_or(ArgValue::Uint(value), ArgValue::Int)
 }
 
-/// Finds an interned text by field and iid, and whether values under that name are JSON text.
+/// Function that returns the interned text of a field and iid, and whether values under that name
+/// are JSON text.
 type Lookup<'l> = dyn Fn(u32, u64) -> (String, bool) + 'l;
 
-/// Value of an annotation, out of the wire.
+/// Decoded value of an annotation.
 enum Known<'a> {
     Nothing,
     Value(ArgValue<'a>),
     Text(String),
-    /// The text stands in the buffer for JSON.
+    /// The text is in the JSON buffer.
     Json,
 }
 
@@ -347,14 +349,14 @@ impl Known<'_> {
     }
 }
 
-/// An annotation without interned texts, as our writer puts facts.
+/// Visits an annotation without interned texts, the form in which our writer stores facts.
 pub(crate) fn plain_annotation(entry: &[u8], mut visit: impl FnMut(&str, ArgValue<'_>)) {
     let mut json = String::new();
     let (name, value) = take_apart(entry, &|_, iid| (format!("#{iid}"), false), &mut json);
     value.visit(&name, &json, &mut visit);
 }
 
-/// Name and value of a `DebugAnnotation`. Nested values are written to `json`.
+/// Decodes the name and value of a `DebugAnnotation`. Nested values are written to `json`.
 fn take_apart<'a>(entry: &'a [u8], lookup: &Lookup<'_>, json: &mut String) -> (String, Known<'a>) {
     let mut name = String::new();
     let mut value = Known::Nothing;
@@ -405,7 +407,7 @@ fn take_apart<'a>(entry: &'a [u8], lookup: &Lookup<'_>, json: &mut String) -> (S
                 Value::Bytes(_),
             ) => is_nested = true,
             (extension::FIELD, Value::Bytes(bytes)) => {
-                // Bytes of our writer; the text beside them is for others.
+                // Bytes from our writer; the text next to them is for other readers.
                 return (name_of(entry, lookup), Known::Value(ArgValue::Bytes(bytes)));
             }
             _ => {}
@@ -443,7 +445,7 @@ fn name_of(entry: &[u8], lookup: &Lookup<'_>) -> String {
     String::new()
 }
 
-/// The value of an annotation as JSON text.
+/// Appends the value of an annotation as JSON text.
 fn annotation_json(entry: &[u8], lookup: &Lookup<'_>, json: &mut String, depth: usize) {
     if depth > MAX_NESTING {
         json.push_str("null");
@@ -493,7 +495,7 @@ fn annotation_json(entry: &[u8], lookup: &Lookup<'_>, json: &mut String, depth: 
     }
 }
 
-/// A `NestedValue` as JSON text.
+/// Appends a `NestedValue` as JSON text.
 fn nested_json(message: &[u8], json: &mut String, depth: usize) {
     if depth > MAX_NESTING {
         json.push_str("null");

@@ -1,15 +1,15 @@
-//! Clocks: every packet may use its own; all are brought onto the trace's primary clock.
+//! Clocks: each packet can use its own clock; all times are converted to the trace's primary clock.
 //!
-//! A snapshot reads several clocks at one moment. A time of another clock is moved by the
-//! distance that the last snapshot before it shows. Clocks 64 to 127 belong to one sequence each.
-//! Incremental clocks count from the packet before, and begin anew at every snapshot.
+//! A snapshot reads several clocks at the same time. A time of another clock is shifted by the
+//! difference in the last snapshot before it. Clocks 64 to 127 are local to one sequence.
+//! Incremental clocks count from the previous packet and restart at every snapshot.
 
 use rustc_hash::FxHashMap;
 
 use crate::perfetto::schema::clock;
 use crate::protobuf::wire::Fields;
 
-/// A clock: sequence (0 for clocks that all share) and number.
+/// A clock: sequence (0 for clocks that all sequences share) and number.
 pub(crate) type ClockKey = (u32, u64);
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ struct Unit {
     last: u64,
 }
 
-/// What is known of the clocks so far.
+/// State of the clocks at the current packet.
 pub(crate) struct Clocks {
     primary: u64,
     units: FxHashMap<ClockKey, Unit>,
@@ -28,7 +28,7 @@ pub(crate) struct Clocks {
     readings: FxHashMap<ClockKey, Vec<(i64, i64)>>,
 }
 
-/// A time as far as it could be understood.
+/// A timestamp, converted as far as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockTime {
     /// On the primary clock, nanoseconds.
@@ -48,7 +48,7 @@ impl Clocks {
         }
     }
 
-    /// Takes in a `ClockSnapshot`.
+    /// Stores the readings of a `ClockSnapshot`.
     pub(crate) fn snapshot(&mut self, sequence: u32, message: &[u8]) {
         let mut seen: Vec<(ClockKey, i64)> = Vec::new();
         let mut fields = Fields::new(message);
@@ -113,7 +113,8 @@ impl Clocks {
         Some((key, ns))
     }
 
-    /// A packet's timestamp on the primary clock; `clock_id` `None` means that very clock.
+    /// Converts a packet's timestamp to the primary clock; `clock_id` `None` means the primary
+    /// clock.
     pub(crate) fn moment(&mut self, sequence: u32, clock_id: Option<u64>, value: u64) -> ClockTime {
         let id = clock_id.unwrap_or(self.primary);
         let key = key(sequence, id);
@@ -135,7 +136,8 @@ impl Clocks {
             .map_or(ClockTime::Other(key, ns), ClockTime::Primary)
     }
 
-    /// Moves a time of another clock onto the primary one; `None` without any snapshot of it.
+    /// Converts a time of another clock to the primary clock; `None` if no snapshot reads that
+    /// clock.
     pub(crate) fn on_primary(&self, key: ClockKey, ns: i64) -> Option<i64> {
         let readings = self.readings.get(&key)?;
         let at = readings.partition_point(|reading| reading.0 <= ns);
@@ -143,7 +145,7 @@ impl Clocks {
         primary_ns.checked_add(ns.checked_sub(*clock_ns)?)
     }
 
-    /// Unix time at a point of the primary clock; `None` when no snapshot read both.
+    /// Returns the Unix time at a time of the primary clock; `None` if no snapshot reads both.
     pub(crate) fn unix_ns(&self, primary_ns: i64) -> Option<i64> {
         if self.primary == clock::REALTIME {
             return Some(primary_ns);

@@ -1,4 +1,4 @@
-//! One track event: its fields, as far as they are not arguments.
+//! One track event: all fields except arguments.
 
 use super::sequence::{fixed_numbers, numbers};
 use crate::perfetto::extension;
@@ -12,7 +12,7 @@ pub(crate) enum CounterValue {
     Double(f64),
 }
 
-/// A track event taken apart. Reused from event to event, so that nothing is allocated.
+/// A decoded track event. Reused for all events to avoid allocations.
 #[derive(Debug, Default)]
 pub(crate) struct EventFields<'a> {
     pub(crate) kind: u64,
@@ -28,7 +28,7 @@ pub(crate) struct EventFields<'a> {
     pub(crate) extra_double_values: Vec<f64>,
     /// Id, and whether the flow ends here.
     pub(crate) flows: Vec<(u64, bool)>,
-    /// There is something to decode late.
+    /// Whether arguments can be decoded later.
     pub(crate) has_args: bool,
     pub(crate) delta_us: Option<i64>,
     pub(crate) absolute_us: Option<i64>,
@@ -40,7 +40,7 @@ pub(crate) struct EventFields<'a> {
     pub(crate) flow_bind: u64,
 }
 
-/// A `LegacyEvent`: an event of the JSON format, carried over.
+/// A `LegacyEvent`: an event converted from the JSON format.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Legacy<'a> {
     pub(crate) name_iid: Option<u64>,
@@ -82,8 +82,8 @@ impl<'a> EventFields<'a> {
         self.flow_bind = 0;
     }
 
-    /// Takes a `TrackEvent` apart; `false` when its bytes are no message. What came before the
-    /// damage is kept.
+    /// Decodes a `TrackEvent`; returns `false` if its bytes are not a valid message. Fields before
+    /// the damage are kept.
     pub(crate) fn parse(&mut self, message: &'a [u8]) -> bool {
         self.clear();
         let mut fields = Fields::new(message);
@@ -140,7 +140,7 @@ impl<'a> EventFields<'a> {
                     self.has_args |= args;
                 }
                 (extension::FIELD, Value::Bytes(message)) => self.own(message),
-                // Annotations, locations, logs, and everything that programs add of their own.
+                // Annotations, locations, logs and extensions.
                 _ => self.has_args = true,
             }
         }
@@ -162,7 +162,7 @@ impl<'a> EventFields<'a> {
 }
 
 impl<'a> Legacy<'a> {
-    /// The event, and whether there is something to show as an argument.
+    /// Decodes the event; returns it, and whether it has arguments.
     fn parse(message: &'a [u8]) -> (Self, bool) {
         let mut found = Self::default();
         let mut args = false;

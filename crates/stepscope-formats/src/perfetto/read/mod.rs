@@ -1,4 +1,4 @@
-//! From packets to events in file order.
+//! Conversion of packets to events in file order.
 
 pub(crate) mod args;
 mod clocks;
@@ -26,16 +26,16 @@ use pairing::{FlowNames, Pending};
 use sequence::{LateTexts, Sequence, TextCount};
 use tracks::Tracks;
 
-/// Bytes between two looks at the context.
+/// Number of bytes between two checks for progress and cancellation.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// What decoding arguments late needs of a whole file.
+/// Data of a whole file that late decoding of arguments needs.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) texts: LateTexts,
-    /// See [`crate::perfetto::read::pairing::PAIR_TOKEN`].
+    /// Pairs of packet addresses: see [`crate::perfetto::read::pairing::PAIR_TOKEN`].
     pub(crate) pairs: Vec<(u64, u64)>,
-    /// Inflated packets. They are addressed behind the file, one after another.
+    /// Inflated packets. Their addresses follow the end of the file, one buffer after another.
     pub(crate) inflated: Vec<Vec<u8>>,
 }
 
@@ -50,10 +50,10 @@ struct Packet<'a> {
     first: bool,
     interned: Option<&'a [u8]>,
     defaults: Option<&'a [u8]>,
-    /// Field number of what it holds, 0 for nothing that is known.
+    /// Field number of the packet's content, 0 if it has no known content.
     kind: u32,
     content: &'a [u8],
-    /// Field number of something unknown that it holds.
+    /// Field number of unknown content.
     unknown: u32,
     own: Option<&'a [u8]>,
 }
@@ -67,25 +67,25 @@ struct Reader<'s, 'c, S> {
     texts: TextCount,
     tables: Tables,
     pending: Pending,
-    /// Events whose clock no snapshot had read: index and clock.
+    /// Events on a clock that no snapshot had read before: index and clock.
     unaligned: Vec<(usize, ClockKey)>,
     flow_names: FlowNames,
-    /// Packets by kind; 0 for none.
+    /// Number of packets by content type; 0 for none.
     kinds: BTreeMap<u32, u64>,
     unknown_fields: BTreeMap<u32, u64>,
     packets: u64,
     first_ns: Option<i64>,
     first_event_ns: Option<i64>,
-    /// Epoch that our writer wrote: origin and base on the primary clock, Unix time.
+    /// Epoch from our writer: origin and base on the primary clock, Unix time.
     own_epoch: Option<(i64, i64, Option<i64>)>,
     lost: Lost,
-    /// Kinds of track events that are not decoded.
+    /// Types of track events that are not decoded.
     odd_events: BTreeMap<String, u64>,
-    /// Address behind the last inflated packets.
+    /// Address after the last inflated packets.
     next_address: u64,
 }
 
-/// What is reported at the end.
+/// Counts of problems, reported at the end.
 #[derive(Default)]
 struct Lost {
     dropped_by_writer: u64,
@@ -130,7 +130,7 @@ pub(crate) fn read<S: EventSink>(
 }
 
 impl<S: EventSink> Reader<'_, '_, S> {
-    /// Walks the packets of a trace whose bytes begin at `address`.
+    /// Reads the packets of a trace whose bytes start at `address`.
     fn trace(&mut self, content: &[u8], address: u64, outermost: bool) -> Result<(), FormatError> {
         let mut parts = EventFields::default();
         let mut fields = Fields::new(content);
@@ -150,7 +150,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
                     self.packets += 1;
                     self.packet(message, at, outermost, &mut parts)?;
                 }
-                // Fields that a later version of the schema may have.
+                // Fields of a later schema version.
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(fault) => {
@@ -165,7 +165,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         Ok(())
     }
 
-    /// The row of packets cannot be followed any further.
+    /// Records that the packets after this offset are unreadable.
     fn broken(
         &mut self,
         fault: Fault,
@@ -239,10 +239,10 @@ impl<S: EventSink> Reader<'_, '_, S> {
         Ok(())
     }
 
-    /// What a packet says about its sequence.
+    /// Updates the state of a packet's sequence.
     fn sequence(&mut self, state: &mut Sequence, found: &Packet<'_>, message: &[u8], address: u64) {
         if found.dropped != 0 {
-            // A sequence's first packet says so too: nobody knows what came before it.
+            // The first packet of a sequence also clears the state: earlier packets are unknown.
             if state.begun && !found.first {
                 self.lost.dropped_by_writer += 1;
                 state.lost = true;
@@ -314,7 +314,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
     }
 
-    /// Inflates packets within a packet and reads them.
+    /// Inflates compressed packets inside a packet and reads them.
     fn compressed(&mut self, deflated: &[u8], address: u64) -> Result<(), FormatError> {
         let held: u64 = self
             .tables
@@ -347,7 +347,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
 }
 
 impl<'a> Packet<'a> {
-    /// Takes a packet apart; the offset of the damage when its bytes are no message.
+    /// Decodes a packet; returns the offset of the damage if its bytes are not a message.
     fn parse(message: &'a [u8]) -> Result<Self, usize> {
         let mut found = Self::default();
         let mut fields = Fields::new(message);
@@ -389,7 +389,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Inflates a zlib stream; the second value tells whether its end was reached.
+/// Inflates a zlib stream; the second value is whether its end was reached.
 fn inflate(deflated: &[u8], most: u64) -> (Vec<u8>, bool) {
     const ROOM_BYTES: usize = 64 << 10;
     let most = usize::try_from(most).unwrap_or(usize::MAX);

@@ -1,12 +1,12 @@
-//! From events to slices: order by time, pair ends with begins, follow flows.
+//! Conversion of events to slices: sort by time, pair ends with begins, follow flows.
 //!
-//! Packets of several sequences stand in the file one behind the other, so events are put in
-//! order of time first; equal times keep the order of the file. Then each track has a stack of
-//! open slices. An end closes the innermost one; an end that bears a name closes the innermost of
-//! that name, and what is open above it ends there, unfinished.
+//! Packets of several sequences follow each other in the file, so events are first sorted by time;
+//! equal times keep the order of the file. Each track has a stack of open slices. An end closes the
+//! innermost one; an end with a name closes the innermost one with that name, and the slices inside
+//! it end there, marked as unfinished.
 //!
-//! Flow ids name no beginning: the first event with an id starts the flow, the next ones pass it
-//! on, a terminating one ends it, and the id can be used again.
+//! Flow ids do not mark a start: the first event with an id starts the flow, later events continue
+//! it, a terminating event ends it, and the id can be used again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{
@@ -16,26 +16,26 @@ use stepscope_model::{
 
 use super::tracks::ResolvedTracks;
 
-/// What an event does.
+/// Effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Begin,
     End,
-    /// A whole slice; its length is in [`Extra`].
+    /// A complete slice; its length is in [`Extra`].
     Complete,
     Instant,
-    /// `payload` is the value's bits.
+    /// A counter sample; `payload` holds the value's bits.
     Sample,
-    /// Nothing but flow ends by place and time.
+    /// Only flow ends, bound by track and time.
     Flow,
 }
 
 /// One event in file order. 40 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// On the primary clock.
+    /// Time on the primary clock.
     pub(crate) ns: i64,
-    /// Address of the packet plus one, 0 without arguments; or bits of a sample.
+    /// Address of the packet plus one, 0 without arguments; for samples, the bits of the value.
     pub(crate) payload: u64,
     pub(crate) slot: u32,
     pub(crate) name: NameId,
@@ -45,39 +45,40 @@ pub(crate) struct Event {
     pub(crate) act: Act,
 }
 
-/// What few events have.
+/// Fields that few events have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) duration_ns: i64,
     pub(crate) step: Option<i64>,
     pub(crate) flags: u8,
-    /// Range of the flow ends.
+    /// Index range of the flow ends.
     pub(crate) flows: (u32, u32),
     pub(crate) bind: Option<FlowBind>,
 }
 
-/// One flow end as the file has it.
+/// One flow end from the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowEnd {
     pub(crate) key: FlowKey,
     pub(crate) mark: FlowMark,
 }
 
-/// What the file says about a flow end.
+/// Type of a flow end in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowMark {
-    /// `flow_ids`: start or passage, by what came before.
+    /// From `flow_ids`: start or continuation, depending on earlier events.
     Member,
-    /// `terminating_flow_ids`.
+    /// From `terminating_flow_ids`.
     Terminating,
-    /// Legacy events say it.
+    /// From a legacy event, which states the direction.
     Given(FlowDirection),
 }
 
-/// Token of a slice whose end has arguments too: bit 47 and the index of the pair.
+/// Bit of the token of a slice whose end also has arguments; the other bits are the index of the
+/// pair.
 pub(crate) const PAIR_TOKEN: u64 = 1 << 47;
 
-/// Everything that waits for its order.
+/// Events and flow ends before sorting.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) events: Vec<Event>,
@@ -90,7 +91,7 @@ struct Pour<'a, S> {
     source: SourceId,
     origin_ns: i64,
     pending: &'a Pending,
-    /// Addresses of begin and end of slices that have arguments at both.
+    /// Addresses of the begin and end of slices that have arguments at both.
     pairs: Vec<(u64, u64)>,
     ends: Vec<SliceFlow>,
     bad_times: u64,
@@ -98,8 +99,8 @@ struct Pour<'a, S> {
 }
 
 impl Pending {
-    /// Pours everything, times counted from `origin_ns`. Gives the pairs of addresses that
-    /// tokens with [`PAIR_TOKEN`] stand for.
+    /// Emits everything, with times relative to `origin_ns`. Returns the pairs of addresses that
+    /// tokens with [`PAIR_TOKEN`] refer to.
     pub(crate) fn emit<S: EventSink>(
         mut self,
         placed: &ResolvedTracks,
@@ -203,7 +204,7 @@ impl Pending {
 }
 
 impl Pending {
-    /// Says of every flow end whether it starts, passes on or ends its flow.
+    /// Sets for every flow end whether it starts, continues or ends its flow.
     fn give_directions(&mut self, events: &[Event]) {
         let mut open: FxHashSet<FlowKey> = FxHashSet::default();
         for event in events {
@@ -234,13 +235,13 @@ fn flows_of<'a>(flows: &'a [FlowEnd], extra: &Extra) -> &'a [FlowEnd] {
         .unwrap_or_default()
 }
 
-/// Index of the open slice that an end with this name closes.
+/// Returns the index of the open slice that an end with this name closes.
 fn innermost(stack: &[Event], name: NameId) -> Option<usize> {
     let top = stack.len().checked_sub(1)?;
     if name == NameId::EMPTY {
         return Some(top);
     }
-    // Unnamed begins take any end; a search through a deep stack stays short.
+    // Unnamed begins match any end. The search in a deep stack is bounded.
     stack
         .iter()
         .enumerate()
@@ -267,7 +268,7 @@ impl<S: EventSink> Pour<'_, S> {
             .unwrap_or_default()
     }
 
-    /// Puts the flow ends of an event into `ends`, behind those that are there.
+    /// Appends the flow ends of an event to `ends`.
     fn collect_flows(&mut self, extra: &Extra) {
         for end in flows_of(&self.pending.flows, extra) {
             if let FlowMark::Given(direction) = end.mark {
@@ -375,15 +376,15 @@ impl<S: EventSink> Pour<'_, S> {
     }
 }
 
-/// Turns flow ids of our writer back into category and id.
+/// Converts flow ids of our writer back to category and id.
 #[derive(Default)]
 pub(crate) struct FlowNames {
-    /// By category number, or whole wide id: category and, for wide ones, the id.
+    /// By category number, or by whole wide id: the category and, for wide ids, the id.
     pub(crate) known: FxHashMap<u64, (NameId, u64)>,
 }
 
 impl FlowNames {
-    /// Gives every flow end that our writer numbered its category and id.
+    /// Restores the category and id of every flow end that our writer numbered.
     pub(crate) fn restore(&self, flows: &mut [FlowEnd]) {
         use crate::perfetto::extension::{FLOW_SHIFT, WIDE_FLOW};
         if self.known.is_empty() {

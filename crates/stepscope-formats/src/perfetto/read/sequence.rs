@@ -1,4 +1,4 @@
-//! What one sequence of packets has said about itself: interned texts, defaults, its thread.
+//! State of one sequence of packets: interned texts, defaults, its thread.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{EventSink, NameId};
@@ -9,9 +9,9 @@ use crate::protobuf::wire::{Fields, Value, offset_in, varint};
 /// State of one writing sequence.
 #[derive(Default)]
 pub(crate) struct Sequence {
-    /// A packet has been seen.
+    /// Whether a packet of the sequence has been read.
     pub(crate) begun: bool,
-    /// Packets were lost, and the interned tables have not begun anew since.
+    /// Whether packets were lost, and the interned tables have not been cleared since.
     pub(crate) lost: bool,
     pub(crate) names: FxHashMap<u64, NameId>,
     pub(crate) categories: FxHashMap<u64, NameId>,
@@ -19,7 +19,7 @@ pub(crate) struct Sequence {
     pub(crate) default_track: Option<u64>,
     pub(crate) extra_tracks: Vec<u64>,
     pub(crate) extra_double_tracks: Vec<u64>,
-    /// Process and thread of an old `ThreadDescriptor`.
+    /// Process and thread from a deprecated `ThreadDescriptor`.
     pub(crate) thread: Option<(i64, i64)>,
     /// Legacy time, microseconds of the monotonic clock.
     pub(crate) time_us: i64,
@@ -27,12 +27,12 @@ pub(crate) struct Sequence {
     pub(crate) thread_time_us: i64,
     /// Sums of incremental counters, by track.
     pub(crate) counters: FxHashMap<u64, f64>,
-    /// Number of the table of late texts in use; `None` until something is interned.
+    /// Number of the current table of late texts; `None` until a text is interned.
     generation: Option<u32>,
 }
 
 impl Sequence {
-    /// The sequence begins anew.
+    /// Clears the incremental state of the sequence.
     pub(crate) fn clear(&mut self) {
         self.lost = false;
         self.names.clear();
@@ -45,7 +45,7 @@ impl Sequence {
         self.generation = None;
     }
 
-    /// Takes in `TracePacketDefaults`.
+    /// Stores the `TracePacketDefaults`.
     pub(crate) fn defaults(&mut self, message: &[u8]) {
         self.default_clock = None;
         self.default_track = None;
@@ -77,7 +77,7 @@ impl Sequence {
         }
     }
 
-    /// Takes in an old `ThreadDescriptor`.
+    /// Stores the thread of a deprecated `ThreadDescriptor`.
     pub(crate) fn thread(&mut self, message: &[u8]) {
         let (mut pid, mut tid) = (0, 0);
         let mut fields = Fields::new(message);
@@ -96,7 +96,7 @@ impl Sequence {
         self.thread = Some((pid, tid));
     }
 
-    /// Takes in `InternedData` that begins at `address`.
+    /// Stores the `InternedData` that starts at `address`.
     pub(crate) fn intern<S: EventSink>(
         &mut self,
         sequence: u32,
@@ -142,7 +142,7 @@ impl Sequence {
     }
 }
 
-/// Number and text of an interned entry.
+/// Returns the number and text of an interned entry.
 pub(crate) fn text_entry(entry: &[u8]) -> (Option<u64>, Option<&[u8]>) {
     let (mut iid, mut text) = (None, None);
     let mut fields = Fields::new(entry);
@@ -156,7 +156,7 @@ pub(crate) fn text_entry(entry: &[u8]) -> (Option<u64>, Option<&[u8]>) {
     (iid, text.or(Some(&[])))
 }
 
-/// Turns the file's text into names, and counts what is not UTF-8.
+/// Interns the file's texts as names, and counts texts that are not UTF-8.
 #[derive(Default)]
 pub(crate) struct TextCount {
     pub(crate) bad: u64,
@@ -164,7 +164,7 @@ pub(crate) struct TextCount {
 }
 
 impl TextCount {
-    /// As [`Self::name`]; the text can be had back.
+    /// Interns a category like [`Self::name`], and keeps its text.
     pub(crate) fn category<S: EventSink>(&mut self, sink: &mut S, text: &[u8]) -> NameId {
         let name = self.name(sink, text);
         self.categories
@@ -173,12 +173,12 @@ impl TextCount {
         name
     }
 
-    /// Text of a category.
+    /// Returns the text of a category.
     pub(crate) fn category_text(&self, name: NameId) -> &str {
         self.categories.get(&name).map_or("", String::as_str)
     }
 
-    /// The sink's handle for a text of the file.
+    /// Returns the sink's id of a text in the file.
     pub(crate) fn name<S: EventSink>(&mut self, sink: &mut S, text: &[u8]) -> NameId {
         if let Ok(text) = std::str::from_utf8(text) {
             return sink.name(text);
@@ -187,7 +187,7 @@ impl TextCount {
         sink.name(&String::from_utf8_lossy(text))
     }
 
-    /// A text of the file as a string of its own.
+    /// Copies a text of the file to a string.
     pub(crate) fn owned(&mut self, text: &[u8]) -> String {
         if std::str::from_utf8(text).is_err() {
             self.bad += 1;
@@ -196,13 +196,13 @@ impl TextCount {
     }
 }
 
-/// Where interned texts of arguments stand in the file, for decoding arguments late.
+/// Positions of interned argument texts in the file, for late decoding.
 #[derive(Default)]
 pub(crate) struct LateTexts {
-    /// Tables of a sequence: the address where each begins to hold, ascending, and its number.
+    /// Tables of a sequence: the address from which each applies, ascending, and its number.
     tables: FxHashMap<u32, Vec<(u64, u32)>>,
     generations: u32,
-    /// By table, field of `InternedData` and iid: address and length of the entry.
+    /// Address and length of each entry, by table, field of `InternedData` and iid.
     entries: FxHashMap<(u32, u32, u64), (u64, u32)>,
 }
 
@@ -225,8 +225,8 @@ impl LateTexts {
             .insert((generation, field, iid), (address, length));
     }
 
-    /// The entry that `iid` means in a packet that ends at `packet_end`: its own interned data
-    /// holds for it already.
+    /// Returns the entry of `iid` for a packet that ends at `packet_end`: the packet's own interned
+    /// data already applies to it.
     pub(crate) fn find(
         &self,
         sequence: u32,

@@ -1,4 +1,4 @@
-//! Track events: where they belong, when they were, what they do.
+//! Track events: their track, time and effect.
 
 use stepscope_model::{EventSink, FlowBind, FlowDirection, FlowKey, NameId};
 
@@ -80,7 +80,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
     }
 
-    /// Time on the primary clock, and the clock if that could not be reached yet.
+    /// Returns the time on the primary clock, and the event's clock if no snapshot has read it yet.
     fn event_time(
         &self,
         state: &mut Sequence,
@@ -96,7 +96,8 @@ impl<S: EventSink> Reader<'_, '_, S> {
         };
         if let Some(us) = us {
             let ns = us.checked_mul(1_000)?;
-            // Times of that age are monotonic; without a snapshot they are taken as they are.
+            // Timestamps in these old fields are monotonic; without a snapshot they are used
+            // unchanged.
             let moved = self.clocks.on_primary((0, clock::MONOTONIC), ns);
             return Some((moved.unwrap_or(ns), None));
         }
@@ -155,7 +156,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         self.sink.name(&format!("{what} {iid}"))
     }
 
-    /// What few events have; 0 when this one has nothing of it.
+    /// Stores the fields that few events have; returns 0 if this event has none.
     fn extra(&mut self, parts: &EventFields<'_>, duration_ns: i64) -> u32 {
         let bind = match parts.flow_bind {
             1 => Some(FlowBind::Enclosing),
@@ -283,7 +284,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
     }
 
-    /// An event of the JSON format, carried over phase by phase.
+    /// Converts an event from the JSON format by its phase.
     fn legacy(
         &mut self,
         state: &Sequence,
@@ -361,7 +362,8 @@ fn first_filled<'a>(of_event: &'a [u64], of_sequence: &'a [u64]) -> &'a [u64] {
     }
 }
 
-/// Where an event belongs: by its own word, by its sequence's default, by its sequence's thread.
+/// Returns an event's track: from the event, from its sequence's default, or from its sequence's
+/// thread.
 fn place_of(state: &Sequence, parts: &EventFields<'_>) -> TrackRef {
     if let Some(legacy) = &parts.legacy
         && (legacy.pid.is_some() || legacy.tid.is_some())

@@ -1,7 +1,7 @@
-//! Tracks: from uuids, processes and threads to the tracks of the sink.
+//! Conversion of uuids, processes and threads to tracks of the sink.
 //!
-//! Events name a track by uuid, and its description may come later or never. So events keep a
-//! *slot*, and slots become tracks at the end, when every description is known:
+//! Events refer to a track by uuid, and its description can come later or be missing. So events
+//! store a *slot*; slots become tracks at the end, when every description is known:
 //!
 //! | described as | key | kind |
 //! |---|---|---|
@@ -20,7 +20,7 @@ use crate::perfetto::extension;
 use crate::perfetto::schema::{counter, process, track, tree};
 use crate::protobuf::wire::{Fields, Value};
 
-/// What an event says about where it belongs.
+/// An event's reference to its track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TrackRef {
     /// A track by its uuid; 0 is the default track.
@@ -42,7 +42,7 @@ pub(crate) struct CounterKind {
     builtin: u64,
 }
 
-/// What one `TrackDescriptor` says, and later ones add.
+/// Merged content of the `TrackDescriptor`s of one track.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrackDescription {
     name: String,
@@ -55,7 +55,7 @@ pub(crate) struct TrackDescription {
     own: Option<ExtensionTrack>,
 }
 
-/// What our own writer says beside.
+/// Track properties from our writer's extension.
 #[derive(Clone, Debug, Default)]
 struct ExtensionTrack {
     key: String,
@@ -79,26 +79,26 @@ pub(crate) struct Tracks {
     slots: Vec<TrackRef>,
     index: FxHashMap<TrackRef, u32>,
     described: FxHashMap<u64, TrackDescription>,
-    /// Uuids in order of their first description: output must not depend on hashing.
+    /// Uuids in the order of their first description, so that output is independent of hashing.
     order: Vec<u64>,
     process_names: BTreeMap<i64, String>,
     process_ranks: BTreeMap<i64, i64>,
     thread_names: BTreeMap<(i64, i64), String>,
     last: Option<(TrackRef, u32)>,
-    /// Slots and descriptions beyond `max_tracks`.
+    /// Number of slots and descriptions beyond `max_tracks`.
     pub(crate) refused: u64,
 }
 
-/// Slots turned into tracks.
+/// Tracks of all slots.
 pub(crate) struct ResolvedTracks {
-    /// By slot: the slot whose open slices it shares.
+    /// By slot: the slot that shares its stack of open slices.
     pub(crate) same_as: Vec<u32>,
     /// By slot: the sink's track.
     pub(crate) ids: Vec<TrackId>,
 }
 
 impl Tracks {
-    /// The slot of a place; `None` beyond the limit on tracks.
+    /// Returns the slot of a track reference; `None` beyond the limit on tracks.
     pub(crate) fn slot(&mut self, place: TrackRef, max_tracks: u32) -> Option<u32> {
         if let Some((last, slot)) = self.last
             && last == place
@@ -126,7 +126,7 @@ impl Tracks {
         self.described.get(&uuid)?.counter.as_ref()
     }
 
-    /// Takes in a `TrackDescriptor`.
+    /// Stores a `TrackDescriptor`.
     pub(crate) fn describe(&mut self, message: &[u8], max_tracks: u32, texts: &mut TextCount) {
         let mut uuid = 0;
         let mut fields = Fields::new(message);
@@ -172,7 +172,7 @@ impl Tracks {
         self.described.insert(uuid, found);
     }
 
-    /// Takes in a `ProcessDescriptor`; gives its pid.
+    /// Stores a `ProcessDescriptor`; returns its pid.
     pub(crate) fn process(&mut self, message: &[u8], texts: &mut TextCount) -> Option<i64> {
         let (mut pid, mut name, mut command, mut rank) = (None, None, None, None);
         let mut fields = Fields::new(message);
@@ -195,7 +195,7 @@ impl Tracks {
         Some(pid)
     }
 
-    /// Takes in a `ThreadDescriptor`; gives its pid and tid.
+    /// Stores a `ThreadDescriptor`; returns its pid and tid.
     pub(crate) fn thread(&mut self, message: &[u8], texts: &mut TextCount) -> Option<(i64, i64)> {
         let (mut pid, mut tid, mut name) = (0, None, None);
         let mut fields = Fields::new(message);
@@ -214,7 +214,7 @@ impl Tracks {
         Some((pid, tid))
     }
 
-    /// Takes in a `ProcessTree`, for names only: it lists every process of the machine.
+    /// Stores a `ProcessTree`, for names only: it lists every process of the machine.
     pub(crate) fn process_tree(&mut self, message: &[u8], texts: &mut TextCount) {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
@@ -247,7 +247,7 @@ impl Tracks {
         }
     }
 
-    /// Makes every track that has events or a description, parents before children.
+    /// Creates every track that has events or a description, parents before children.
     pub(crate) fn place<S: EventSink>(
         &mut self,
         used: &[bool],
@@ -274,8 +274,9 @@ impl Tracks {
         ResolvedTracks { same_as, ids }
     }
 
-    /// By slot: the slot whose open slices it shares. Uuids of one thread are one track; rows
-    /// that our writer spread an overlapping track over stay apart until they are paired.
+    /// Returns, by slot, the slot that shares its stack of open slices. Uuids of one thread are one
+    /// track. Rows that our writer made for an overlapping track stay separate until their events
+    /// are paired.
     fn same_as(&self) -> Vec<u32> {
         let mut first: FxHashMap<(i64, i64), u32> = FxHashMap::default();
         let mut same = Vec::with_capacity(self.slots.len());
@@ -358,7 +359,7 @@ impl Tracks {
         }
     }
 
-    /// As [`Self::key_of_uuid`], without following another row.
+    /// Returns the key like [`Self::key_of_uuid`], without following a row to its track.
     fn plain_key(&self, uuid: u64) -> String {
         self.described
             .get(&uuid)
@@ -429,7 +430,7 @@ impl Tracks {
         made
     }
 
-    /// Makes the track of one description.
+    /// Creates the track of one description.
     fn make<S: EventSink>(&self, uuid: u64, events: bool, children: bool, sink: &mut S) {
         let Some(described) = self.described.get(&uuid) else {
             return;
@@ -554,9 +555,9 @@ impl Tracks {
         Some(self.track_of_uuid(parent, sink))
     }
 
-    /// Parents in a ring: the ring is cut where its first track was described.
+    /// Breaks cycles of parents at the track that was described first.
     fn break_rings<S: EventSink>(&mut self, sink: &mut S) {
-        // Number of the walk that saw a uuid; walks are numbered from 1.
+        // The walk that visited a uuid; walks are numbered from 1.
         let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
         let mut rings = 0;
         let mut first = 0;

@@ -1,5 +1,4 @@
-//! Everything that is not an event: what the file says about the run, and what is reported and
-//! emitted at the end.
+//! Everything except events: facts of the run, and the diagnostics and data emitted at the end.
 
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, Diagnostic, Epoch, EventSink, NameId, SourceId};
@@ -13,7 +12,7 @@ use crate::perfetto::schema;
 use crate::protobuf::wire::{Fields, Value};
 
 impl<S: EventSink> Reader<'_, '_, S> {
-    /// Packets that the recording service itself says it lost.
+    /// Counts the packets that the recording service reports as lost.
     pub(crate) fn trace_stats(&mut self, message: &[u8]) {
         const BUFFER_STATS: u32 = 1;
         const CHUNKS_DISCARDED: u32 = 18;
@@ -74,7 +73,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         self.sink.fact("trace_uuid", ArgValue::Str(&text));
     }
 
-    /// What our own writer says about the run.
+    /// Reads the run's properties from our writer's extension.
     pub(crate) fn own_run(&mut self, message: &[u8]) {
         let (mut origin, mut base, mut unix) = (None, None, None);
         let mut fields = Fields::new(message);
@@ -174,7 +173,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         Ok(self.tables)
     }
 
-    /// Gives events of clocks that were read only later their place.
+    /// Converts the times of events on clocks that were read later.
     fn align(&mut self) {
         let mut apart = 0;
         for (at, key) in std::mem::take(&mut self.unaligned) {
@@ -198,7 +197,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
     }
 
-    /// The primary clock at the epoch, and the epoch.
+    /// Returns the primary clock at the epoch, and the epoch.
     fn epoch(&self) -> (i64, Epoch) {
         if let Some((origin_ns, base_ns, unix_ns)) = self.own_epoch {
             return (base_ns, Epoch { origin_ns, unix_ns });
@@ -275,7 +274,8 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
     }
 
-    /// Packets by kind: as facts, and as a diagnostic where their content is not decoded.
+    /// Reports packets by content type: as facts, and as a diagnostic if their content is not
+    /// decoded.
     fn report_kinds(&mut self) {
         let mut kinds: Vec<(&str, u32, u64)> = self
             .kinds

@@ -1,4 +1,4 @@
-//! Texts that are written once and referred to by number.
+//! Interned texts: each is written once and referenced by number.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use crate::perfetto::extension;
 use crate::perfetto::schema::{annotation, interned};
 use crate::protobuf::wire::{put_bytes, put_double, put_int, put_message, put_uint};
 
-/// Longer texts are written in place.
+/// Maximum size of an interned text; longer texts are written inline.
 const MAX_TEXT_BYTES: usize = 16 << 10;
-/// Most bytes of texts in one table.
+/// Maximum total size of the texts in one table.
 const MAX_TABLE_BYTES: usize = 64 << 20;
-/// Most texts in one table; further ones are written in place.
+/// Maximum number of texts in one table; further ones are written inline.
 const MAX_TEXTS: usize = 1 << 20;
 
-/// Tables of one sequence.
+/// Interning tables of one sequence.
 #[derive(Default)]
 pub(crate) struct Interner {
-    /// Entries that the next packet must carry.
+    /// New entries, which the next packet must contain.
     pub(crate) fresh: Vec<u8>,
     names: FxHashMap<NameId, u64>,
     categories: FxHashMap<NameId, u64>,
     keys: FxHashMap<Arc<str>, u64>,
-    /// Keys of values that are JSON text.
+    /// Names of values that are JSON text.
     json_keys: FxHashMap<Arc<str>, u64>,
     last_key: u64,
     strings: FxHashMap<Arc<str>, u64>,
     string_bytes: usize,
-    /// Hashes of strings seen once: a text that never comes again is cheaper in place.
+    /// Hashes of strings seen once: a text that occurs only once is smaller inline.
     seen: FxHashSet<u64>,
 }
 
 impl Interner {
-    /// Number of an event's name; `None` when it must be written in place.
+    /// Returns the number of an event's name; `None` if it must be written inline.
     pub(crate) fn name(&mut self, name: NameId, text: &str) -> Option<u64> {
         entry(
             &mut self.names,
@@ -46,7 +46,7 @@ impl Interner {
         )
     }
 
-    /// Number of a category.
+    /// Returns the number of a category.
     pub(crate) fn category(&mut self, name: NameId, text: &str) -> Option<u64> {
         entry(
             &mut self.categories,
@@ -57,10 +57,10 @@ impl Interner {
         )
     }
 
-    /// Puts one argument into a `DebugAnnotation`.
+    /// Appends one argument as a `DebugAnnotation`.
     ///
-    /// JSON text often comes again (shapes, types), so it is interned like any text; that it is
-    /// JSON stands with the interned key.
+    /// JSON texts often repeat (shapes, types), so they are interned like other texts; the interned
+    /// key carries the mark that its values are JSON.
     pub(crate) fn annotation(&mut self, out: &mut Vec<u8>, key: &str, value: ArgValue<'_>) {
         let json = matches!(value, ArgValue::Json(_));
         let iid = self.key(key, json);
@@ -127,7 +127,7 @@ fn hash(text: &str) -> u64 {
     FxBuildHasher.hash_one(text)
 }
 
-/// Number of a text in a table, made if there is room for it.
+/// Returns the number of a text in a table; adds the text if there is room.
 fn entry<K: Eq + Hash>(
     table: &mut FxHashMap<K, u64>,
     key: K,
@@ -150,7 +150,7 @@ fn entry<K: Eq + Hash>(
     Some(iid)
 }
 
-/// A `DebugAnnotation` whose texts stand in place.
+/// Appends a `DebugAnnotation` with inline texts.
 pub(crate) fn plain_annotation(out: &mut Vec<u8>, key: &str, value: ArgValue<'_>) {
     put_bytes(out, annotation::NAME, key.as_bytes());
     put_value(out, value);

@@ -1,14 +1,15 @@
-//! Writes Perfetto traces: a sink whose file `ui.perfetto.dev` and `trace_processor` open.
+//! Perfetto writer: a sink whose file `ui.perfetto.dev` and `trace_processor` open.
 //!
-//! Events are written as they come; only what is open on each track is held. Slices of one track
-//! should come in order of time, enclosing ones first, as a finished trace emits them: each is a
-//! begin now and an end as soon as a later slice shows that it is over. A slice that overlaps
-//! what is open without nesting, or that comes too late, goes to a *row*: a child track of its
-//! own, which our reader folds back. So any order is right, and the usual one is small.
+//! Events are written as they come; only the open slices of each track are in memory. Slices of one
+//! track should come in order of time, enclosing ones first, as a finished trace emits them. The
+//! writer emits a begin at once, and the end when a later slice starts after it. A slice that
+//! overlaps the open ones without nesting, or that comes too late, goes to a *row*: a separate
+//! child track, which our reader merges back. So any order is correct, and the usual order gives
+//! the smallest file.
 //!
-//! Times are whole nanoseconds, rounded down, moved so that the epoch lies at a fixed small
-//! number (small numbers are short); a clock snapshot holds the Unix time. What the schema has no
-//! word for stands in fields of our own: see [`super::own`].
+//! Times are whole nanoseconds, rounded down, shifted so that the epoch is a fixed small number
+//! (small numbers have short encodings); a clock snapshot holds the Unix time. Properties that the
+//! schema cannot express go to fields of our own: see [`super::extension`].
 
 mod intern;
 mod tracks;
@@ -30,13 +31,13 @@ use crate::protobuf::wire::{
     put_bytes, put_double, put_fixed64, put_int, put_message, put_sint, put_uint,
 };
 
-/// The packets' timestamp at the epoch: 78 hours, so that events before it have room, and those
-/// of three days after it still take seven bytes.
+/// Timestamp of the epoch in packets: 78 hours, which leaves room for earlier events, and
+/// timestamps up to three days later still take seven bytes.
 const BASE_NS: i64 = 1 << 48;
-/// Bytes that are gathered before they are written.
+/// Buffer size at which packets are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes what is emitted into it as a Perfetto trace. [`finish`](Self::finish) completes the file.
+/// Sink that writes a Perfetto trace. [`finish`](Self::finish) completes the file.
 ///
 /// ```
 /// use stepscope_formats::perfetto::PerfettoSink;
@@ -54,7 +55,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// ```
 pub struct PerfettoSink<W: Write + Send> {
     out: Out<W>,
-    /// Whole packets that are not written yet.
+    /// Complete packets that are not written yet.
     packets: Vec<u8>,
     error: Option<io::Error>,
     shared: Arc<Mutex<Shared>>,
@@ -71,20 +72,20 @@ pub struct PerfettoSink<W: Write + Send> {
     flow_categories: FxHashMap<NameId, u64>,
     /// Facts, modules and diagnostics: fields of [`extension::run`].
     run: Vec<u8>,
-    /// The event that is being built.
+    /// The event under construction.
     scratch: Vec<u8>,
     moved_times: u64,
 }
 
 enum Out<W> {
-    /// The file.
+    /// The output file.
     File(W),
-    /// A fork gathers in memory until it is merged.
+    /// A fork's buffer, kept in memory until the fork is merged.
     Memory(Vec<u8>),
 }
 
 impl<W: Write + Send> PerfettoSink<W> {
-    /// A trace that is written to `out`. Writing is buffered.
+    /// Creates a sink that writes to `out`, with a buffer.
     pub fn new(out: W) -> Self {
         let mut made = Self::over(Out::File(out), Arc::default(), 1);
         made.name("");
@@ -113,7 +114,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// Ends what is open, writes the rest and gives the writer back.
+    /// Ends open slices, writes the remaining packets and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.close();
         let mut run = Vec::new();
@@ -145,11 +146,11 @@ impl<W: Write + Send> PerfettoSink<W> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
-        // Nothing panics while it is held; and what it holds would still be right.
+        // No code panics while it holds this lock; the content would be valid even then.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what is open on every track, and writes descriptions that came late.
+    /// Ends open slices on every track, and writes track descriptions that came late.
     fn close(&mut self) {
         self.begin();
         for index in 0..self.tracks.len() {
@@ -161,7 +162,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// One packet; `at_ns` is its timestamp.
+    /// Appends one packet; `at_ns` is its timestamp.
     fn packet(&mut self, at_ns: Option<i64>, fill: impl FnOnce(&mut Vec<u8>)) {
         let sequence = u64::from(self.sequence);
         let interned = std::mem::take(&mut self.interner.fresh);
@@ -196,7 +197,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// The first packets of this sequence, once.
+    /// Appends the first packets of this sequence, once.
     fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -224,7 +225,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// The packets' timestamp of a time.
+    /// Converts a time to a packet timestamp.
     fn at_ns(&mut self, time: Time) -> i64 {
         let at_ns = time.floor_ns().saturating_add(BASE_NS);
         if at_ns < 0 {
@@ -233,9 +234,9 @@ impl<W: Write + Send> PerfettoSink<W> {
         at_ns.max(0)
     }
 
-    /// Writes what is known of a track if that is new, its parents first.
+    /// Writes a track's description if it has changed, after those of its parents.
     fn describe_track(&mut self, index: usize) {
-        // Parents in a ring end where the first track comes again.
+        // A cycle of parents ends at the first repeated track.
         let mut chain = Vec::new();
         let mut next = Some(index);
         while let Some(at) = next {
@@ -270,7 +271,8 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// The row of a track where a slice of these ends fits; what is over there is ended.
+    /// Returns the row of a track that fits a slice with these times; ends the slices that are
+    /// over.
     fn row_for(&mut self, index: usize, start_ns: i64, end_ns: i64) -> Option<(usize, u64)> {
         let state = self.tracks.get(index)?;
         let fitting = state.rows.iter().position(|row| row.fits(start_ns, end_ns));
@@ -309,7 +311,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         Some((row, row_state.uuid))
     }
 
-    /// Ends the open slices of a row that are over at `until_ns`.
+    /// Ends the open slices of a row that end at or before `until_ns`.
     fn end_until(&mut self, index: usize, row: usize, until_ns: i64) {
         while let Some((uuid, end_ns)) = self
             .tracks
@@ -326,7 +328,8 @@ impl<W: Write + Send> PerfettoSink<W> {
         }
     }
 
-    /// Puts what begins and instants share into the scratch buffer: name, category, arguments.
+    /// Appends the fields that begins and instants share to the scratch buffer: name, category,
+    /// arguments.
     fn put_common(&mut self, name: NameId, category: NameId, args: ArgRef) {
         if let Some(text) = self.names.get(name.index()).filter(|text| !text.is_empty()) {
             match self.interner.name(name, text) {
@@ -390,7 +393,7 @@ impl<W: Write + Send> PerfettoSink<W> {
         self.scratch = scratch;
     }
 
-    /// Begins an event in the scratch buffer.
+    /// Starts an event in the scratch buffer.
     fn start_event(&mut self, kind: u64, uuid: u64) {
         self.scratch.clear();
         put_uint(&mut self.scratch, event::TYPE, kind);
@@ -579,7 +582,7 @@ impl<W: Write + Send> EventSink for PerfettoSink<W> {
     }
 }
 
-/// A sample as a whole number, if it is one that a double holds exactly.
+/// Converts a sample to an integer, if the conversion is exact in both directions.
 fn whole(value: f64) -> Option<i64> {
     let fits = value.fract() == 0.0
         && value.abs() < 9_007_199_254_740_992.0
@@ -591,7 +594,7 @@ fn whole(value: f64) -> Option<i64> {
     fits.then_some(value as i64)
 }
 
-/// The counter part of a description.
+/// Appends the counter part of a track description.
 fn put_counter(out: &mut Vec<u8>, unit: &str) {
     put_message(out, track::COUNTER, |message| {
         if !unit.is_empty() {

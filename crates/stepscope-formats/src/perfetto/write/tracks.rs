@@ -1,4 +1,4 @@
-//! Tracks of the writer: what is known of them, and what is open on them.
+//! Tracks of the writer: their properties and open slices.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{NameId, TrackId, TrackKind, TrackPatch};
@@ -8,29 +8,29 @@ use crate::perfetto::extension;
 use crate::perfetto::schema::{process, track};
 use crate::protobuf::wire::{put_bytes, put_int, put_message, put_sint, put_uint};
 
-/// What all sequences of one file share.
+/// State that all sequences of one file share.
 #[derive(Default)]
 pub(crate) struct Shared {
     sequences: u32,
     uuids: FxHashMap<String, u64>,
     last_uuid: u64,
-    /// The sequence whose slices are on the track itself, by uuid; others use rows.
+    /// By uuid, the sequence that writes slices to the track itself; other sequences use rows.
     first_rows: FxHashMap<u64, u32>,
-    /// Pids and threads that a description has taken: a second one must not merge with it.
+    /// Pids and threads that a description already uses: a second one must not merge with it.
     processes: FxHashMap<i64, u64>,
     threads: FxHashMap<(i64, i64), u64>,
-    /// Categories of flows in order of their numbers, from 1.
+    /// Flow categories in the order of their numbers, from 1.
     flow_categories: Vec<String>,
     flow_numbers: FxHashMap<String, u64>,
-    /// Flows whose category and id do not fit into one number.
+    /// Flows whose category and id do not fit into 64 bits.
     wide: Vec<(String, u64)>,
     wide_numbers: FxHashMap<(String, u64), u64>,
-    /// Groups whose description says process: threads may be described below them.
+    /// Groups that are described as a process: thread descriptions can refer to them.
     process_tracks: FxHashSet<u64>,
 }
 
 impl Shared {
-    /// Number for a further sequence; the file itself is 1.
+    /// Returns the number of a new sequence; the file itself is 1.
     pub(crate) fn next_sequence(&mut self) -> u32 {
         self.sequences += 1;
         self.sequences + 1
@@ -54,7 +54,7 @@ impl Shared {
         *self.first_rows.entry(uuid).or_insert(sequence) == sequence
     }
 
-    /// Number of a flow category; [`extension::WIDE_FLOW`] when there are too many.
+    /// Returns the number of a flow category; [`extension::WIDE_FLOW`] if there are too many.
     pub(crate) fn flow_category(&mut self, text: &str) -> u64 {
         if let Some(number) = self.flow_numbers.get(text) {
             return *number;
@@ -68,7 +68,7 @@ impl Shared {
         number
     }
 
-    /// The 64 bits that stand for a flow.
+    /// Returns the 64-bit id of a flow.
     pub(crate) fn flow_id(&mut self, category: u64, text: &str, id: u64) -> u64 {
         if category < extension::WIDE_FLOW && id >> extension::FLOW_SHIFT == 0 {
             return category << extension::FLOW_SHIFT | id;
@@ -84,7 +84,7 @@ impl Shared {
         extension::WIDE_FLOW << extension::FLOW_SHIFT | number
     }
 
-    /// Puts what the flow ids stand for.
+    /// Appends the categories and wide ids that the flow ids refer to.
     pub(crate) fn put_flows(&self, out: &mut Vec<u8>) {
         for (number, text) in (1_u64..).zip(&self.flow_categories) {
             put_message(out, extension::run::FLOW, |flow| {
@@ -103,13 +103,13 @@ impl Shared {
     }
 }
 
-/// Slices of one track that nest: what is open on it.
+/// One row: nested slices of one track, and the open ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) uuid: u64,
-    /// Ends of the open slices, innermost last; never increasing.
+    /// End times of the open slices, innermost last; never increasing.
     open: Vec<i64>,
-    /// Nothing may be written before this any more.
+    /// Earliest time of the next event.
     last_ns: i64,
 }
 
@@ -122,7 +122,7 @@ impl Row {
         }
     }
 
-    /// Whether a slice can be written here.
+    /// Returns whether a slice fits into this row.
     pub(crate) fn fits(&self, start_ns: i64, end_ns: i64) -> bool {
         let around = self.open.iter().rev().find(|end| **end > start_ns);
         start_ns >= self.last_ns && around.is_none_or(|around| *around >= end_ns)
@@ -133,7 +133,7 @@ impl Row {
         self.open.push(end_ns);
     }
 
-    /// Takes the innermost slice off if it is over at `until_ns`; gives its end.
+    /// Removes the innermost slice if it ends at or before `until_ns`; returns its end.
     pub(crate) fn pop(&mut self, until_ns: i64) -> Option<i64> {
         let end_ns = self.open.pop_if(|end| *end <= until_ns)?;
         self.last_ns = self.last_ns.max(end_ns);
@@ -163,7 +163,7 @@ pub(crate) struct TrackState {
     derived: bool,
     counter: bool,
     ordered_children: bool,
-    /// Its description is not written yet, or no longer true.
+    /// Whether its description is missing from the file or outdated.
     pub(crate) fresh: bool,
     pub(crate) rows: Vec<Row>,
 }
@@ -178,7 +178,7 @@ impl TrackState {
         }
     }
 
-    /// The track for a fork: with nothing open.
+    /// Returns a copy of the track for a fork, without open slices.
     pub(crate) fn without_rows(&self) -> Self {
         Self {
             rows: Vec::new(),
@@ -205,7 +205,7 @@ impl TrackState {
         self.category = patch.category.or(self.category);
     }
 
-    /// Takes over what a fork has learned; `parent` and `category` are handles of this sink.
+    /// Merges a fork's properties of the track; `parent` and `category` are handles of this sink.
     pub(crate) fn learn(&mut self, fork: &Self, parent: Option<usize>, category: Option<NameId>) {
         self.patch(&TrackPatch {
             name: (!fork.name.is_empty()).then_some(fork.name.as_str()),
@@ -243,7 +243,7 @@ impl TrackState {
         }
     }
 
-    /// Puts the description.
+    /// Appends the description.
     pub(crate) fn put(&self, parent: u64, category: &str, shared: &mut Shared, out: &mut Vec<u8>) {
         put_uint(out, track::UUID, self.uuid);
         if parent != 0 {
