@@ -1,4 +1,4 @@
-//! Arguments of a record, read when somebody asks. A token is the byte offset of its opening brace.
+//! Arguments of a record, decoded on request. A token is the byte offset of its opening brace.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use crate::rocprof::walk;
 
 pub(super) struct Source {
     bytes: SharedBytes,
-    /// Registers of each kernel, read with the first kernel that is asked about.
+    /// Register count of each kernel, read at the first request for a kernel's arguments.
     registers: OnceLock<FxHashMap<u64, u64>>,
 }
 
@@ -27,7 +27,8 @@ impl Source {
         let all = self.registers.get_or_init(|| {
             let (processes, _) = facts::read((*self.bytes).as_ref());
             let mut all = FxHashMap::default();
-            // Numbers of kernels are those of a process; of several, the first is meant.
+            // Kernel numbers are local to a process; of several processes with the same number, the
+            // first one counts.
             for process in processes.iter().rev() {
                 let known = process.kernels.iter();
                 all.extend(known.map(|(kernel, symbol)| (*kernel, symbol.registers)));
@@ -47,7 +48,7 @@ impl ArgSource for Source {
         }
         let mut kernel = None;
         let read = walk::members(bytes, at, &mut |key, value| match key {
-            // They are the slice's own: times, name.
+            // Properties of the slice itself: times, name.
             b"size" | b"kind" | b"operation" | b"start_timestamp" | b"end_timestamp" => {}
             b"correlation_id" => {
                 number(bytes, value, b"internal", "correlation", visit);
@@ -57,7 +58,7 @@ impl ArgSource for Source {
             b"src_agent_id" => number(bytes, value, b"handle", "from agent", visit),
             b"dst_agent_id" => number(bytes, value, b"handle", "to agent", visit),
             b"dispatch_info" => {
-                // Scanned whole before.
+                // The value was scanned completely before.
                 let _ = dispatch(bytes, value, &mut kernel, visit);
             }
             _ => plain(bytes, key, value, visit),
@@ -86,7 +87,7 @@ fn number(
     }
 }
 
-/// What says itself what it is.
+/// Visits a field whose name and value need no conversion.
 fn plain(bytes: &[u8], key: &[u8], value: &Value, visit: &mut dyn FnMut(&str, ArgValue<'_>)) {
     let key = String::from_utf8_lossy(key);
     match value.json_type {
@@ -115,8 +116,8 @@ fn plain(bytes: &[u8], key: &[u8], value: &Value, visit: &mut dyn FnMut(&str, Ar
     }
 }
 
-/// How a kernel was launched, in the words of PyTorch: `grid` counts blocks, where the file counts
-/// threads.
+/// Visits a kernel's launch configuration with PyTorch's argument names: `grid` counts blocks,
+/// whereas the file counts threads.
 fn dispatch(
     bytes: &[u8],
     info: &Value,

@@ -10,10 +10,10 @@ use stepscope_model::{
 use crate::rocprof::facts::{Agent, Process};
 use crate::rocprof::walk::{self, Fault};
 
-/// Records between two looks at whether the user has stopped the reading.
+/// Number of records between two checks for cancellation.
 const OFTEN: u64 = 4_096;
 
-/// What a record says of itself.
+/// The fields of one record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     kind: u64,
@@ -48,7 +48,7 @@ impl Record {
                 b"src_agent_id" => found.from = handle(),
                 b"agent_id" => found.agent = handle(),
                 b"dispatch_info" => {
-                    // Scanned whole before.
+                    // The value was scanned completely before.
                     let _ = walk::members(bytes, value.span.start, &mut |key, value| match key {
                         b"agent_id" => found.agent = walk::inner(bytes, value, b"handle"),
                         b"queue_id" => {
@@ -74,7 +74,7 @@ enum Row {
     Thread(u64),
 }
 
-/// What went wrong, counted.
+/// Counts of problems.
 #[derive(Default)]
 struct Tally {
     emitted: u64,
@@ -97,7 +97,7 @@ struct EventEmitter<'a, S> {
     tally: Tally,
 }
 
-/// Pours the records of all processes; returns how many there were.
+/// Emits the records of all processes; returns their number.
 pub(super) fn emit<S: EventSink>(
     bytes: &[u8],
     processes: &[Process],
@@ -148,7 +148,7 @@ pub(super) fn emit<S: EventSink>(
     }
 }
 
-/// The first time that is written anywhere, for a file that does not say when it began.
+/// Returns the first timestamp in the file, for files without a start time.
 fn first_time(bytes: &[u8]) -> Option<u64> {
     let key = b"\"start_timestamp\":";
     let at = memchr::memmem::find(bytes, key)? + key.len();
@@ -211,7 +211,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         let bytes = self.bytes;
         let mut done = at;
         walk::object(bytes, at, &mut |key, at| {
-            // The category that the slices have: those of calls end as others' do.
+            // Category of the slices. Categories of calls end in `_runtime`, as in other formats.
             let category = match key {
                 b"kernel_dispatch" => "kernel",
                 b"memory_copy" => "gpu_memcpy",
@@ -345,7 +345,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         }
     }
 
-    /// The track of a row, made if it is new.
+    /// Returns the track of a row; creates it if it is new.
     fn row(&mut self, row: Row) -> Option<TrackId> {
         if let Some(track) = self.rows.get(&row) {
             return Some(*track);

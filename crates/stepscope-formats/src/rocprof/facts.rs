@@ -1,18 +1,18 @@
-//! First pass: what the numbers in the records mean.
+//! First pass: the tables that give the numbers in the records a meaning.
 
 use rustc_hash::FxHashMap;
 
 use crate::json::scan::skip_space;
 use crate::rocprof::walk::{self, Fault};
 
-/// Most processes of a file; others are passed over.
+/// Maximum number of processes of a file; further ones are skipped.
 const MAX_PROCESSES: usize = 4_096;
 
-/// A device, or the host's processor.
+/// A GPU, or the host's processor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agent {
     pub(super) is_gpu: bool,
-    /// Position among the devices of the machine.
+    /// Index among the devices of the machine.
     pub(super) index: u32,
     pub(super) name: String,
 }
@@ -21,7 +21,7 @@ pub(super) struct Agent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Symbol {
     pub(super) name: String,
-    /// Vector registers of a thread, accumulators included.
+    /// Number of vector registers per thread, accumulators included.
     pub(super) registers: u64,
 }
 
@@ -30,24 +30,24 @@ pub(super) struct Symbol {
 pub(super) struct Process {
     pub(super) host: String,
     pub(super) pid: u64,
-    /// When the tool began, on the clock of the records, nanoseconds.
+    /// Start time of the tool, on the clock of the records, nanoseconds.
     pub(super) init_ns: Option<u64>,
     pub(super) command: String,
-    /// By handle.
+    /// Agents by handle.
     pub(super) agents: FxHashMap<u64, Agent>,
-    /// Names of the operations of each kind of record.
+    /// Names of the operations of each record kind.
     pub(super) operations: Vec<Vec<String>>,
-    /// Texts of markers, by correlation.
+    /// Texts of markers by correlation id.
     pub(super) markers: FxHashMap<u64, String>,
-    /// By the kernel's number.
+    /// Kernel symbols by kernel number.
     pub(super) kernels: FxHashMap<u64, Symbol>,
-    /// Whether calls are recorded that could have launched what ran.
+    /// Whether the file has API calls that can have launched the device work.
     pub(super) has_calls: bool,
-    /// Where its records begin.
+    /// Offset of the records.
     pub(super) records: Option<usize>,
 }
 
-/// Reads everything but the records; what was read before a fault is kept.
+/// Reads everything except the records; keeps the part before a fault.
 pub(super) fn read(bytes: &[u8]) -> (Vec<Process>, Result<(), Fault>) {
     let mut found = Vec::new();
     let walked = walk::object(bytes, skip_space(bytes, start(bytes)), &mut |key, at| {
@@ -67,7 +67,7 @@ pub(super) fn read(bytes: &[u8]) -> (Vec<Process>, Result<(), Fault>) {
     (found, walked.map(|_| ()))
 }
 
-/// Behind a byte order mark.
+/// Returns the offset after a byte order mark.
 fn start(bytes: &[u8]) -> usize {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         3
@@ -107,7 +107,7 @@ impl Process {
             b"pid" => self.pid = walk::whole(bytes, value).unwrap_or(0),
             b"init_time" => self.init_ns = walk::whole(bytes, value),
             b"node" => {
-                // Scanned whole before.
+                // The value was scanned completely before.
                 let _ = walk::members(bytes, value.span.start, &mut |key, value| {
                     if key == b"hostname" {
                         self.host = walk::text(bytes, value).unwrap_or_default();
@@ -182,7 +182,7 @@ impl Process {
 
     fn symbol(&mut self, bytes: &[u8], at: usize) -> Result<usize, Fault> {
         let (mut number, mut symbol) = (None, Symbol::default());
-        // From the name that people read to the one that linkers do.
+        // From the name for users to the linker symbol.
         let mut names: [Option<String>; 3] = [None, None, None];
         let end = walk::members(bytes, at, &mut |key, value| {
             let name = || walk::text(bytes, value).filter(|name| !name.is_empty());

@@ -1,11 +1,12 @@
-//! rocprofv3's own JSON (`--output-format json`), as `rocprofiler-sdk` of ROCm 6.2 and newer writes it.
+//! rocprofv3's native JSON (`--output-format json`), as written by `rocprofiler-sdk` of ROCm 6.2
+//! and newer.
 //!
-//! One object, `rocprofiler-sdk-tool`: a list with an entry for each process, of which `metadata`,
-//! `agents`, `strings` and `kernel_symbols` say what the numbers in `buffer_records` mean. What
-//! becomes of each record stands in `docs/formats/rocprofv3.md`.
+//! The file is one object, `rocprofiler-sdk-tool`: a list with one entry per process. In each
+//! entry, `metadata`, `agents`, `strings` and `kernel_symbols` resolve the numbers in
+//! `buffer_records`. `docs/formats/rocprofv3.md` describes how each record is converted.
 //!
-//! Reading order: [`read`], then `facts` (first pass: everything but the records), `emit` (second
-//! pass: the records), `args`; below them `walk`.
+//! Reading order: [`read`], then `facts` (first pass: everything except the records), `emit`
+//! (second pass: the records), `args`; they share `walk`.
 
 mod args;
 mod emit;
@@ -23,8 +24,8 @@ use walk::Fault;
 ///
 /// # Errors
 ///
-/// When no process is in it, or the reading was cancelled. Of a text that ends early, or is damaged
-/// further in, what came before is emitted, and a diagnostic says so.
+/// Returns an error if the file has no process, or if the read was cancelled. If the text ends
+/// early or is damaged later, the records before that are emitted with a diagnostic.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -64,7 +65,7 @@ fn malformed(reason: &str, offset: u64) -> FormatError {
     }
 }
 
-/// The argument source of a file that has been read before.
+/// Creates the argument source of a file that has already been read.
 pub fn arg_source(bytes: &SharedBytes) -> Arc<dyn ArgSource> {
     Arc::new(args::Source::new(bytes))
 }

@@ -1,16 +1,16 @@
-//! Walking JSON from front to back, into what is asked for only.
+//! Sequential traversal of JSON text that decodes only the requested values.
 
 use stepscope_model::Cancelled;
 
 use crate::json::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
 use crate::json::text::unescape;
 
-/// Why walking ended early.
+/// Reason why the traversal stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The text.
+    /// Invalid text.
     ScanError(ScanError),
-    /// The user.
+    /// Cancelled by the user.
     Cancelled,
 }
 
@@ -26,7 +26,7 @@ impl From<Cancelled> for Fault {
     }
 }
 
-/// Where reading ended.
+/// Returns the offset at which the read stopped.
 pub(super) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
     match stop {
         Some(ScanError::Damaged(at)) => at as u64,
@@ -34,11 +34,11 @@ pub(super) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
     }
 }
 
-/// Where a part of the text ends, or why that cannot be told.
+/// End offset of a value, or the reason why it is unknown.
 pub(super) type End = Result<usize, Fault>;
 
-/// Calls `visit` with the key of each member of the object at `at` and where its value begins;
-/// `visit` returns where the value ends, and so does this.
+/// Calls `visit` with the key and the value's offset for each member of the object at `at`; `visit`
+/// returns the end of the value. Returns the end of the object.
 pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize) -> End) -> End {
     if byte_at(bytes, at)? != b'{' {
         return Err(ScanError::Damaged(at).into());
@@ -62,7 +62,7 @@ pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize
     }
 }
 
-/// As [`object`], for the elements of the list at `at`. What is no list is passed over.
+/// Calls `visit` for the elements of the list at `at`, like [`object`]. Skips other values.
 pub(super) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End) -> End {
     if byte_at(bytes, at)? != b'[' {
         return skip(bytes, at);
@@ -77,17 +77,17 @@ pub(super) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End)
     }
 }
 
-/// Passes over a value.
+/// Skips a value; returns its end.
 pub(super) fn skip(bytes: &[u8], at: usize) -> End {
     Ok(value(bytes, at)?.1)
 }
 
-/// A whole value, and the byte after it.
+/// Scans a whole value; returns it and the offset after it.
 pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Fault> {
     Ok(scan::value(bytes, at)?)
 }
 
-/// The members of a small object, whole. What is no object has none.
+/// Visits the decoded members of a small object. Other values have no members.
 pub(super) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Value)) -> End {
     if byte_at(bytes, at)? != b'{' {
         return skip(bytes, at);
@@ -99,13 +99,13 @@ pub(super) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Val
     })
 }
 
-/// A whole number.
+/// Parses an unsigned integer.
 pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
     let digits = std::str::from_utf8(value.raw(bytes)?).ok()?;
     digits.parse().ok()
 }
 
-/// A text.
+/// Decodes a string.
 pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
     match value.json_type {
         JsonType::Str { escaped } => {
@@ -115,13 +115,13 @@ pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
     }
 }
 
-/// The number under `key` in an object, as `handle` in `{"handle":16}`.
+/// Returns the number under `key` in an object, such as `handle` in `{"handle":16}`.
 pub(super) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
     if value.json_type != JsonType::Object {
         return None;
     }
     let mut found = None;
-    // The value was scanned whole before.
+    // The value was scanned completely before.
     let _ = members(bytes, value.span.start, &mut |own, value| {
         if own == key {
             found = whole(bytes, value);
