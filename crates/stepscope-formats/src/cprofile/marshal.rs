@@ -1,51 +1,52 @@
-//! What `cProfile` statistics need of Python's marshal format: numbers, texts, tuples, dictionaries,
-//! and references to what came before.
+//! Decoder for the part of Python's marshal format that `cProfile` statistics use: numbers, texts,
+//! tuples, dictionaries, and references to earlier objects.
 //!
-//! Nothing is recursive: the caller asks for what the format has in each place. A reference names an
-//! object by its number in the order of their beginnings; what is kept of each is a [`Slot`].
+//! The decoder is not recursive: the caller requests the expected type at each position. A
+//! reference contains the index of an object, counted in the order in which objects start; the
+//! decoder stores a [`Slot`] for each.
 
 use std::sync::Arc;
 
-/// Bit of a type byte: the object gets a number.
+/// Bit of a type byte: the object gets an index for references.
 const FLAG: u8 = 0x80;
 
-/// Why the bytes could not be understood, and where.
+/// Decoding error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) at: usize,
     pub(crate) what: &'static str,
-    /// The bytes end too early.
+    /// Whether the bytes end too early.
     pub(crate) cut: bool,
 }
 
-/// An object that may be referred to.
+/// An object that references can name.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
     Text(Arc<str>),
     Int(i64),
     Float(f64),
-    /// A function: number given by whoever reads.
+    /// A function, with the number that the caller assigned.
     Function(u32),
-    /// Calls by one caller.
+    /// Calls from one caller.
     Calls([f64; 4]),
-    /// Anything else, or not whole yet.
+    /// Any other object, or an incomplete one.
     Opaque,
 }
 
-/// Reads objects in turn.
+/// Sequential decoder of objects.
 pub(crate) struct Marshal<'b> {
     bytes: &'b [u8],
     pub(crate) at: usize,
     slots: Vec<Slot>,
-    /// Texts that were not UTF-8.
+    /// Number of texts that were not UTF-8.
     pub(crate) bad_texts: u64,
 }
 
-/// How a tuple begins.
+/// Start of a tuple.
 pub(crate) enum Begun {
-    /// With so many items, and its number if it has one.
+    /// A tuple with this number of items, and its index if it has one.
     Tuple(usize, Option<usize>),
-    /// As a reference to this.
+    /// A reference to this object.
     Known(Slot),
 }
 
@@ -99,7 +100,7 @@ impl<'b> Marshal<'b> {
         usize::try_from(length).or_else(|_| self.broken("a length is too large"))
     }
 
-    /// The next type, without its flag, and the place kept for the object if it has one.
+    /// Reads the next type without its flag; reserves an index for the object if the flag is set.
     fn kind(&mut self) -> Found<(u8, Option<usize>)> {
         let kind = self.byte()?;
         let place = (kind & FLAG != 0).then(|| {
@@ -109,7 +110,7 @@ impl<'b> Marshal<'b> {
         Ok((kind & !FLAG, place))
     }
 
-    /// Keeps an object under its number.
+    /// Stores an object under its index.
     pub(crate) fn keep(&mut self, place: Option<usize>, slot: impl FnOnce() -> Slot) {
         if let Some(kept) = place.and_then(|place| self.slots.get_mut(place)) {
             *kept = slot();
@@ -124,7 +125,7 @@ impl<'b> Marshal<'b> {
         }
     }
 
-    /// A dictionary's beginning.
+    /// Reads the start of a dictionary.
     pub(crate) fn dictionary(&mut self) -> Found<()> {
         match self.kind()?.0 {
             b'{' => Ok(()),
@@ -132,7 +133,7 @@ impl<'b> Marshal<'b> {
         }
     }
 
-    /// Whether a dictionary's end comes next; it is passed over.
+    /// Returns whether the end of a dictionary comes next, and skips it.
     pub(crate) fn ends(&mut self) -> Found<bool> {
         match self.bytes.get(self.at) {
             Some(b'0') => {
@@ -144,7 +145,7 @@ impl<'b> Marshal<'b> {
         }
     }
 
-    /// A tuple's beginning, or a reference in its place.
+    /// Reads the start of a tuple, or a reference to one.
     pub(crate) fn tuple(&mut self) -> Found<Begun> {
         match self.kind()? {
             (b')', place) => Ok(Begun::Tuple(self.byte()?.into(), place)),
@@ -154,13 +155,13 @@ impl<'b> Marshal<'b> {
         }
     }
 
-    /// Whether a whole number comes next.
+    /// Returns whether an integer comes next.
     pub(crate) fn is_int(&self) -> bool {
         let kind = self.bytes.get(self.at).map(|kind| kind & !FLAG);
         matches!(kind, Some(b'i' | b'l' | b'I'))
     }
 
-    /// A number, whole or not.
+    /// Reads an integer or a float.
     pub(crate) fn number(&mut self) -> Found<Slot> {
         let (kind, place) = self.kind()?;
         let slot = match kind {
@@ -181,7 +182,7 @@ impl<'b> Marshal<'b> {
         Ok(slot)
     }
 
-    /// A number of any size, in digits of 15 bits; held at the ends of what an `i64` can hold.
+    /// Reads an integer of any size, in digits of 15 bits; saturates at the limits of `i64`.
     fn long(&mut self) -> Found<i64> {
         let digits = i32::from_le_bytes(self.array()?);
         let count = usize::try_from(digits.unsigned_abs()).unwrap_or(usize::MAX);
@@ -207,7 +208,7 @@ impl<'b> Marshal<'b> {
         }
     }
 
-    /// A text.
+    /// Reads a text.
     pub(crate) fn text(&mut self) -> Found<Arc<str>> {
         let (kind, place) = self.kind()?;
         let length = match kind {
@@ -225,7 +226,7 @@ impl<'b> Marshal<'b> {
         let text: Arc<str> = if let Ok(text) = std::str::from_utf8(bytes) {
             super::truncated(text).into()
         } else {
-            // Lone surrogates, as undecodable file names have.
+            // Lone surrogates, which occur in undecodable file names.
             self.bad_texts += 1;
             super::truncated(&String::from_utf8_lossy(bytes)).into()
         };

@@ -1,4 +1,4 @@
-//! Statistics of `cProfile`: a [`Profile`](stepscope_model::Profile) without events. Page:
+//! Statistics of `cProfile`: a [`Profile`](stepscope_model::Profile) without events. See
 //! `docs/formats/cprofile.md`.
 
 mod marshal;
@@ -10,7 +10,8 @@ use stepscope_model::{ArgError, ArgSource, ArgValue};
 
 pub use pstats::read;
 
-/// Longer texts are cut: a file could name one long text again and again.
+/// Maximum length of a text; longer ones are truncated. A file could refer to one long text many
+/// times.
 const MAX_TEXT_BYTES: usize = 4_096;
 
 /// Copies at most [`MAX_TEXT_BYTES`] of a text.
@@ -18,7 +19,7 @@ pub(crate) fn truncated(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }
 
-/// There are no arguments in a profile.
+/// Argument source without arguments: a profile has none.
 struct NoArguments;
 
 impl ArgSource for NoArguments {
@@ -31,7 +32,7 @@ impl ArgSource for NoArguments {
     }
 }
 
-/// An argument source that knows no token.
+/// Returns an argument source that accepts no token.
 pub(crate) fn arg_source() -> Arc<dyn ArgSource> {
     Arc::new(NoArguments)
 }

@@ -14,13 +14,13 @@ use stepscope_model::{
 use super::marshal::{Begun, Broken, Marshal, Slot};
 use crate::FormatError;
 
-/// How many functions are read between two looks at whether the user stopped it.
+/// Number of functions between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
 
 /// Reads a whole file.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] when not even the first function could be read, and
+/// Returns [`FormatError::Malformed`] if the first function is unreadable, and
 /// [`FormatError::Cancelled`].
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
@@ -68,7 +68,7 @@ pub fn read<S: EventSink>(
     Ok(())
 }
 
-/// A function that was named; its figures, once they came.
+/// A function, with its statistics once they have been read.
 struct Function {
     file: Arc<str>,
     line: i64,
@@ -78,7 +78,7 @@ struct Function {
 
 struct Figures {
     values: [f64; 4],
-    /// Number of the caller; calls, primitive calls, own time, total time.
+    /// Number of the caller, with its calls, primitive calls, own time and total time.
     callers: Vec<(u32, [f64; 4])>,
 }
 
@@ -86,13 +86,14 @@ struct Reader<'b> {
     marshal: Marshal<'b>,
     numbers: FxHashMap<(Arc<str>, i64, Arc<str>), u32>,
     functions: Vec<Function>,
-    /// Numbers of those with figures, in the file's order: `pstats` leaves rows that tie in it. Callers
-    /// are numbered when they are first named, which is another order.
+    /// Numbers of the functions with statistics, in the file's order: `pstats` keeps this order for
+    /// rows with equal values. Callers are numbered at their first occurrence, which is a different
+    /// order.
     order: Vec<u32>,
 }
 
 impl Reader<'_> {
-    /// Reads until the end, or until something breaks: that is given back.
+    /// Reads up to the end or the first error; returns that error.
     fn all(&mut self, context: &ReadContext) -> Result<Option<Broken>, FormatError> {
         let mut work = || -> Result<Result<(), Broken>, FormatError> {
             if let Err(broken) = self.marshal.dictionary() {
@@ -113,7 +114,7 @@ impl Reader<'_> {
         Ok(work()?.err())
     }
 
-    /// One function and its figures; false at the end.
+    /// Reads one function and its statistics; returns `false` at the end.
     fn entry(&mut self) -> Result<bool, Broken> {
         if self.marshal.ends()? {
             return Ok(false);
@@ -138,7 +139,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// What one caller did: four figures, or with `profile` (not `cProfile`) a count alone.
+    /// Reads the statistics of one caller: four numbers, or a single count in files of `profile`
+    /// (instead of `cProfile`).
     fn calls(&mut self) -> Result<[f64; 4], Broken> {
         if self.marshal.is_int() {
             let count = float(&self.marshal.number()?);
@@ -164,7 +166,7 @@ impl Reader<'_> {
         Ok(values)
     }
 
-    /// Number of the function that comes next.
+    /// Reads the next function; returns its number.
     fn function(&mut self) -> Result<u32, Broken> {
         match self.marshal.tuple()? {
             Begun::Tuple(3, place) => {
@@ -203,7 +205,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Rows are the functions with figures; callers without are left out.
+    /// Builds the profile. Functions with statistics become rows; callers without statistics are
+    /// dropped.
     fn finish(mut self, odd_numbers: &mut u64) -> Profile {
         let mut row_of = vec![None; self.functions.len()];
         for (row, number) in (0_u32..).zip(&self.order) {
@@ -283,7 +286,8 @@ fn count(value: f64, odd_numbers: &mut u64) -> u64 {
     }
 }
 
-/// Times may be negative by a little where the clock's overhead was taken off.
+/// Converts a time. Times can be slightly negative, because the profiler subtracts the clock's
+/// overhead.
 fn seconds(value: f64, odd_numbers: &mut u64) -> f64 {
     if value.is_finite() && value.abs() < 1e12 {
         value
