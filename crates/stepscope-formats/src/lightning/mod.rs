@@ -1,6 +1,7 @@
-//! The report texts of Lightning's profilers: the table of `SimpleProfiler` in both forms and of all
-//! versions, and what `pstats` prints for each action of `AdvancedProfiler`. Reports are appended to
-//! a file, so it may hold several. Tables of `PyTorchProfiler` are counted and left out.
+//! Text reports of Lightning's profilers: the table of `SimpleProfiler` in both forms and all
+//! versions, and the `pstats` output for each action of `AdvancedProfiler`. Lightning appends
+//! reports to a file, so a file can contain several. Tables of `PyTorchProfiler` are counted and
+//! skipped.
 
 mod pstats_text;
 
@@ -15,7 +16,7 @@ use crate::cprofile::truncated;
 /// Reads a whole file.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] when there is no report in it, and [`FormatError::Cancelled`].
+/// Returns [`FormatError::Malformed`] if the file has no report, and [`FormatError::Cancelled`].
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -49,7 +50,7 @@ pub fn read<S: EventSink>(
             "a table that torch printed: its events are in the trace that PyTorchProfiler wrote";
         sink.diagnose(Diagnostic::UnknownEntry, reader.torch_tables, detail);
     }
-    // A table that is not closed was cut.
+    // A table without its last line is truncated.
     if reader.open_tables > 0 {
         sink.diagnose(Diagnostic::Truncated, 1, "a table has no last line");
     }
@@ -60,12 +61,12 @@ pub fn read<S: EventSink>(
     Ok(())
 }
 
-/// What the next line belongs to.
+/// Current section of the report.
 #[derive(Default)]
 enum Within {
     #[default]
     Nothing,
-    /// A table of actions; how many columns, and lines across that were passed.
+    /// A table of actions: number of columns, and number of separator lines so far.
     Actions(usize, u8),
     /// Rows of functions.
     Functions,
@@ -76,7 +77,7 @@ struct Reader {
     profiles: Vec<Profile>,
     is_report: bool,
     stage: String,
-    /// Of the action whose figures come next.
+    /// Action of the following statistics.
     action: String,
     rank: Option<u32>,
     within: Within,
@@ -135,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// Begins the next profile.
+    /// Starts the next profile.
     fn begin(&mut self, profile: Profile) {
         self.profiles.push(Profile {
             name: self.action.clone(),
@@ -147,7 +148,7 @@ impl Reader {
 
     fn action(&mut self, text: &str, columns: usize, lines: u8) {
         if is_line_across(text) {
-            // Below the head; in the extended form below the whole, too; and the last one.
+            // Separator lines follow the heading, the total (extended form only) and the last row.
             let last = match columns {
                 5 => 2,
                 _ => 1,
@@ -196,7 +197,7 @@ impl Reader {
         self.odd_lines += 1;
     }
 
-    /// Ends what is open.
+    /// Ends the current profile.
     fn close(&mut self) {
         if matches!(self.within, Within::Actions(..)) {
             self.open_tables += 1;
@@ -207,7 +208,7 @@ impl Reader {
     }
 }
 
-/// `FIT Profiler Report`: the stage.
+/// Parses the stage of `FIT Profiler Report`.
 fn stage_of(text: &str) -> Option<&str> {
     let stage = text.strip_suffix("Profiler Report")?.trim_end();
     stage
@@ -216,7 +217,7 @@ fn stage_of(text: &str) -> Option<&str> {
         .then_some(stage)
 }
 
-/// `ACTION rank: 3`
+/// Parses a name with a rank: `ACTION rank: 3`.
 fn ranked(text: &str) -> (&str, Option<u32>) {
     match text.rsplit_once(" rank: ") {
         Some((action, rank)) if rank.parse::<u32>().is_ok() => (action, rank.parse().ok()),
@@ -228,7 +229,7 @@ fn is_line_across(text: &str) -> bool {
     text.len() >= 8 && text.bytes().all(|byte| byte == b'-')
 }
 
-/// Whether a line is the head of a table of actions, and of how many columns.
+/// Returns the number of columns if a line is the heading of a table of actions.
 fn action_columns(text: &str) -> Option<usize> {
     let mut titles = text.strip_prefix('|')?.strip_suffix('|')?.split('|');
     let is = |title: Option<&str>, expected: &str| title.map(str::trim) == Some(expected);
@@ -242,7 +243,7 @@ fn action_columns(text: &str) -> Option<usize> {
     }
 }
 
-/// `|  ACTION  |  0.02  |  2  |  0.04  |  2.2  |`; an action's name may hold bars.
+/// Parses `|  ACTION  |  0.02  |  2  |  0.04  |  2.2  |`; an action's name can contain bars.
 fn action_row(text: &str, columns: usize) -> Option<ProfileRow> {
     let inner = text.strip_prefix('|')?.strip_suffix('|')?;
     let mut cells = inner.rsplitn(columns, '|').map(str::trim);

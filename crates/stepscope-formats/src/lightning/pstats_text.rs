@@ -1,11 +1,11 @@
-//! What `pstats` prints: a head with the sums, and a row for each function.
+//! The text output of `pstats`: a heading with the totals, and a row for each function.
 
 use stepscope_model::{Profile, ProfileKind, ProfileRow};
 
-/// Times are printed with three decimals.
+/// Resolution of printed times: three decimals.
 const ROUNDED_TO_S: f64 = 0.001;
 
-/// Whether a line is the head of such a text: `196 function calls (185 primitive calls) in 0.000 seconds`.
+/// Parses the heading of the output: `196 function calls (185 primitive calls) in 0.000 seconds`.
 pub(crate) fn head(line: &str) -> Option<Profile> {
     let (calls, rest) = line.trim().split_once(" function calls ")?;
     let (primitive_calls, rest) = match rest.strip_prefix('(') {
@@ -26,13 +26,14 @@ pub(crate) fn head(line: &str) -> Option<Profile> {
     })
 }
 
-/// Whether a line is the head of the columns.
+/// Returns whether a line is the heading of the columns.
 pub(crate) fn columns(line: &str) -> bool {
     let mut words = line.split_ascii_whitespace();
     words.next() == Some("ncalls") && words.next() == Some("tottime")
 }
 
-/// `List reduced from 51 to 26 due to restriction <0.5>`: how many there were, and by what rule.
+/// Parses `List reduced from 51 to 26 due to restriction <0.5>`: the original number of rows, and
+/// the restriction.
 pub(crate) fn reduced(line: &str) -> Option<(u64, &str)> {
     let rest = line.trim().strip_prefix("List reduced from ")?;
     let before = rest.split(' ').next()?.parse().ok()?;
@@ -42,7 +43,7 @@ pub(crate) fn reduced(line: &str) -> Option<(u64, &str)> {
     Some((before, rule.unwrap_or_default()))
 }
 
-/// One function: `17/6    0.000    0.000    0.001    0.000 module.py:2636(_named_members)`.
+/// Parses one function: `17/6    0.000    0.000    0.001    0.000 module.py:2636(_named_members)`.
 pub(crate) fn row(line: &str) -> Option<ProfileRow> {
     let mut rest = line.trim();
     let mut word = || {
@@ -56,7 +57,7 @@ pub(crate) fn row(line: &str) -> Option<ProfileRow> {
         None => (ncalls.parse().ok()?, ncalls.parse().ok()?),
     };
     let self_s = finite(word()?)?;
-    // Where nothing was called there is no time of a call, and both fields are blank.
+    // Without calls there is no time per call, and both fields are blank.
     let self_mean_s = match calls {
         0 => None,
         _ => Some(finite(word()?)?),
@@ -81,7 +82,7 @@ pub(crate) fn row(line: &str) -> Option<ProfileRow> {
     })
 }
 
-/// `file.py:12(name)`, or `{method 'append' of 'list' objects}`.
+/// Parses `file.py:12(name)`, or `{method 'append' of 'list' objects}`.
 fn function(text: &str) -> (String, u32, String) {
     let own = |text: &str| ("~".to_owned(), 0, text.to_owned());
     if let Some(inner) = text
@@ -93,7 +94,8 @@ fn function(text: &str) -> (String, u32, String) {
     let Some(inner) = text.strip_suffix(')') else {
         return own(text);
     };
-    // The last place where a line stands before a bracket: a name may hold brackets too.
+    // Uses the last position where a line number precedes a bracket: a name can contain brackets
+    // too.
     for (at, _) in inner.match_indices('(').rev() {
         let (before, name) = (&inner[..at], &inner[at + 1..]);
         if let Some((file, line)) = before.rsplit_once(':')
