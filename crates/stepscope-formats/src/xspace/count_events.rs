@@ -1,9 +1,9 @@
-//! How many events a file has, without reading them.
+//! Counts of planes, lines and events, without decoding events.
 
 use super::wire::{line, plane, space};
 use crate::protobuf::wire::{Fault, Fields};
 
-/// What there is in an `XSpace`, counted by stepping over it: a few nanoseconds an event.
+/// Contents of an `XSpace`, counted by skipping over the fields: a few nanoseconds per event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
     /// Planes.
@@ -12,8 +12,8 @@ pub struct EventCounts {
     pub lines: u64,
     /// Events of all lines.
     pub events: u64,
-    /// Where something cannot be read, and why: offset in the file. What stands before it is
-    /// counted.
+    /// Offset in the file of an unreadable part, and the reason. The counts cover the part before
+    /// it.
     pub fault: Option<(u64, &'static str)>,
 }
 
@@ -58,7 +58,7 @@ pub fn count_events(file: &[u8]) -> EventCounts {
     found
 }
 
-/// Visits each field `number` of `message`, which is a part of `file`.
+/// Visits each field `number` of `message`, a slice of `file`.
 fn walk<'a>(
     file: &[u8],
     message: &'a [u8],
@@ -86,8 +86,8 @@ fn walk<'a>(
     }
 }
 
-/// What the profiler itself has to say, errors first: at most `most` texts, each cut to a length that
-/// people read.
+/// Returns the profiler's own messages, errors first: at most `most` texts, each truncated to a
+/// readable length.
 pub fn messages(file: &[u8], most: usize) -> Vec<String> {
     const MAX_BYTES: usize = 4_096;
     let mut found = Vec::new();

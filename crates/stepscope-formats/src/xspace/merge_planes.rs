@@ -1,11 +1,11 @@
-//! What another recorder of the same process recorded, put into a file of ours.
+//! Merge of another recorder's `XSpace` of the same process into our file.
 //!
-//! Several `XSpace` messages in a row are one, but readers take the first plane of a name (`XProf`
-//! does), ids of one plane mean nothing in another, and each recorder counts from a start of its own.
-//! So a plane whose name nobody else uses is copied with its lines moved in time, and planes that
-//! share a name become one: the names and stats of the later ones get ids that are free.
+//! Several concatenated `XSpace` messages are one message, but readers such as `XProf` use only the
+//! first plane of a name, ids are local to a plane, and each recorder has its own time origin. So a
+//! plane with a unique name is copied with its lines shifted in time. Planes with the same name are
+//! merged: the names and stats of the later ones get free ids.
 //!
-//! Bytes in, bytes out: events are never decoded further than the ids in them.
+//! The merge works on encoded bytes: from events, it decodes only the ids.
 
 use std::io::{self, Write};
 
@@ -18,10 +18,11 @@ use super::wire::{self, StatValue, entry, event, line, metadata, plane, space, s
 use super::write::writer::{LineWriter, PlaneWriter, XSpaceWriter};
 use crate::protobuf::wire::{Fields, Value, put_bytes, put_int, put_length, put_message};
 
-/// Above this, a line's time is Unix time, and not counted from the start of its profile.
+/// Times of lines above this value are Unix times; smaller ones count from the start of the
+/// profile.
 const UNIX_NS: i64 = 100_000_000_000_000_000;
 
-/// Ids of a plane that comes in, and what they are in the plane that it goes into.
+/// Map from ids in a source plane to ids in the destination plane.
 type Ids = HashMap<i64, i64, FxBuildHasher>;
 
 /// A plane of another recorder.
@@ -29,36 +30,36 @@ type Ids = HashMap<i64, i64, FxBuildHasher>;
 pub struct MergedPlane<'a> {
     /// Its name in our file.
     pub name: String,
-    /// How many planes of that name its own file has before it. Only first ones become one: a recorder
-    /// that writes several means several.
+    /// Number of planes with the same name before this one in its own file. Only first planes are
+    /// merged: a recorder that writes several planes of a name keeps them separate.
     nth: usize,
     /// An encoded `XPlane`.
     content: &'a [u8],
     /// Nanoseconds to add to its lines' times.
     shift_ns: i64,
-    /// Names of stats of the plane itself that are left out: what they say is not true of our file.
+    /// Names of the plane's own stats to drop, because they are wrong for the merged file.
     pub without: &'static [&'static str],
 }
 
 /// An `XSpace` of another recorder.
 #[derive(Clone, Debug, Default)]
 pub struct MergedPlanes<'a> {
-    /// Its planes, in their order, but for the one that says when it began.
+    /// Its planes in their order, except the plane with the start time.
     pub planes: Vec<MergedPlane<'a>>,
-    /// When it began, Unix nanoseconds, if it says so.
+    /// Start of the recording, Unix nanoseconds, if the file contains it.
     pub start_unix_ns: Option<i64>,
-    /// When it ended, Unix nanoseconds, if it says so.
+    /// End of the recording, Unix nanoseconds, if the file contains it.
     pub stop_unix_ns: Option<i64>,
     /// Events of all lines.
     pub events: u64,
-    /// What it has to say: errors, then warnings.
+    /// Messages of the recorder: errors, then warnings.
     pub messages: Vec<String>,
-    /// Where it cannot be read, and why; what stands before it is there.
+    /// Offset of an unreadable part, and the reason; the part before it is included.
     pub fault: Option<(u64, &'static str)>,
 }
 
 impl<'a> MergedPlanes<'a> {
-    /// Looks through the planes of `file`, whose zero becomes `zero_unix_ns`.
+    /// Reads the planes of `file` and shifts their times so that zero is `zero_unix_ns`.
     pub fn new(file: &'a [u8], zero_unix_ns: i64) -> Self {
         let counts = super::count_events(file);
         let mut merged = Self {
@@ -106,12 +107,12 @@ impl<'a> MergedPlanes<'a> {
 }
 
 impl MergedPlane<'_> {
-    /// Whether it may become one with a plane of that name.
+    /// Returns whether this plane can be merged with a plane of that name.
     pub fn joins(&self, name: &str) -> bool {
         self.nth == 0 && self.name == name
     }
 
-    /// What the plane's own group is, where a writer of ours has said so.
+    /// Returns the record of the plane's own group, if our writer wrote one.
     pub fn record(&self) -> Option<TrackRecord> {
         let mut fields = Fields::new(self.content);
         while let Some(field) = fields.next_lenient() {
@@ -129,7 +130,7 @@ impl MergedPlane<'_> {
         None
     }
 
-    /// The id of stats of this name.
+    /// Returns the id of stats with this name.
     fn stat_id(&self, name: &str) -> Option<i64> {
         let mut fields = Fields::new(self.content);
         while let Some(field) = fields.next_lenient() {
@@ -143,7 +144,7 @@ impl MergedPlane<'_> {
         None
     }
 
-    /// Ids of the plane's own stats that are left out.
+    /// Returns the ids of the plane's own stats to drop.
     fn unwanted(&self) -> Vec<i64> {
         self.without
             .iter()
@@ -151,7 +152,7 @@ impl MergedPlane<'_> {
             .collect()
     }
 
-    /// Writes this plane, moved in time and under its name.
+    /// Writes this plane under its name, shifted in time.
     fn write_alone<W: Write>(&self, out: &mut XSpaceWriter<W>) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(self.content.len() + 64);
         put_bytes(&mut bytes, plane::NAME, self.name.as_bytes());
@@ -178,10 +179,11 @@ impl MergedPlane<'_> {
     }
 }
 
-/// Writes planes of other recorders: those that share a name become one.
+/// Writes planes of other recorders; merges planes with the same name.
 ///
 /// # Errors
-/// Those of the writer.
+///
+/// Returns errors of the writer.
 pub fn write_planes<W: Write>(
     planes: &[MergedPlane<'_>],
     out: &mut XSpaceWriter<W>,
@@ -211,8 +213,8 @@ pub fn write_planes<W: Write>(
 }
 
 impl PlaneWriter {
-    /// Takes over lines, names and stats of another recorder's plane. Ids stay what they are unless
-    /// they are taken.
+    /// Adds lines, names and stats of another recorder's plane. Ids are unchanged unless they are
+    /// already used.
     pub fn adopt(&mut self, merged: &MergedPlane<'_>) {
         let mut events = Ids::default();
         let mut stats = Ids::default();
@@ -276,7 +278,7 @@ impl PlaneWriter {
 }
 
 impl LineWriter {
-    /// Another recorder's line, with the ids that its plane has got.
+    /// Encodes another recorder's line with the new ids of its plane.
     fn adopted(message: &[u8], shift_ns: i64, events: &Ids, stats: &Ids) -> Self {
         let same = |ids: &Ids| ids.iter().all(|(before, after)| before == after);
         let (head, mut encoded) = split_line(message, shift_ns);
@@ -296,12 +298,12 @@ impl LineWriter {
     }
 }
 
-/// The bytes of the field that was walked last.
+/// Returns the bytes of the last field that the iterator returned.
 fn raw<'a>(message: &'a [u8], fields: &Fields<'_>) -> &'a [u8] {
     message.get(fields.begin()..fields.at()).unwrap_or_default()
 }
 
-/// A line's own fields with its time moved, and its events.
+/// Splits a line into its own fields, with its time shifted, and its events.
 fn split_line(message: &[u8], shift_ns: i64) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::new();
     let mut events = Vec::with_capacity(message.len());
@@ -397,12 +399,12 @@ fn put_entry(out: &mut Vec<u8>, number: u32, key: i64, value: impl FnOnce(&mut V
     });
 }
 
-/// Ids that were never described stay as they are: they mean nothing either way.
+/// Maps an id. Ids without metadata are unchanged, because they have no meaning in either plane.
 fn mapped(ids: &Ids, id: i64) -> i64 {
     ids.get(&id).copied().unwrap_or(id)
 }
 
-/// Key and value of a map entry. Where a recorder leaves out the key it is in the value.
+/// Returns the key and value of a map entry. If a recorder omits the key, the value contains it.
 fn map_entry(message: &[u8]) -> (i64, &[u8]) {
     let mut id = None;
     let mut value: &[u8] = &[];
@@ -426,7 +428,7 @@ fn map_entry(message: &[u8]) -> (i64, &[u8]) {
     (id.unwrap_or_else(inner), value)
 }
 
-/// A text field of a message; empty when there is none.
+/// Returns a text field of a message; empty if there is none.
 fn text(message: &[u8], number: u32) -> &[u8] {
     let mut found: &[u8] = &[];
     let mut fields = Fields::new(message);
@@ -440,7 +442,7 @@ fn text(message: &[u8], number: u32) -> &[u8] {
     found
 }
 
-/// Whether the plane's lines have Unix times.
+/// Returns whether the plane's lines have Unix times.
 fn begins_at_unix_time(content: &[u8]) -> bool {
     let mut fields = Fields::new(content);
     while let Some(field) = fields.next_lenient() {
@@ -459,7 +461,7 @@ fn begins_at_unix_time(content: &[u8]) -> bool {
     false
 }
 
-/// Start and stop of the profile, Unix nanoseconds.
+/// Returns the start and stop of the profile, Unix nanoseconds.
 fn environment(content: &[u8]) -> (Option<i64>, Option<i64>) {
     let mut names: HashMap<i64, &[u8], FxBuildHasher> = HashMap::default();
     let mut values = Vec::new();

@@ -1,15 +1,16 @@
-//! `XSpace` (`*.xplane.pb`): what XProf, JAX, PyTorch/XLA and TensorFlow record, and what we
-//! record ourselves.
+//! `XSpace` (`*.xplane.pb`): the format of XProf, JAX, PyTorch/XLA and TensorFlow, and of our own
+//! recordings.
 //!
-//! An `XSpace` is planes (a device, the host's threads), a plane is lines (a thread, a stream),
-//! a line is events with stats. Seen: JAX 0.4 to 0.10 and PyTorch/XLA 2.9 on CPU, JAX on AMD
-//! GPUs, TensorFlow on NVIDIA GPUs, JAX on TPU v6e, Neuron's converted form. The page
-//! `docs/formats/xspace.md` has the schema, how each field is read, and the stats that we add.
+//! An `XSpace` consists of planes (a device, the host's threads), a plane of lines (a thread, a
+//! stream), a line of events with stats. Tested with JAX 0.4 to 0.10 and PyTorch/XLA 2.9 on CPU,
+//! JAX on AMD GPUs, TensorFlow on NVIDIA GPUs, JAX on TPU v6e, and Neuron's converted form.
+//! `docs/formats/xspace.md` has the schema, the interpretation of each field, and the stats that we
+//! add.
 //!
-//! Reading order: `wire` (field numbers), `well_known_stats` (stats with a meaning), then `read`: `index`
-//! (where everything is), `line_header` and `lines` (the hot path, with `batch`), `facts`, `args`; then
-//! `write`, `merge_planes` (planes of other recorders); `count_events` counts without reading, and
-//! [`raw`] is the file as it stands.
+//! Reading order: `wire` (field numbers), `well_known_stats` (stats with a meaning), then `read`:
+//! `index` (positions of all parts), `line_header` and `lines` (the hot path, with `batch`),
+//! `facts`, `args`; then `write`, `merge_planes` (planes of other recorders). `count_events` counts
+//! without decoding, and [`raw`] gives access to the unprocessed file.
 
 mod count_events;
 mod merge_planes;
@@ -39,8 +40,8 @@ pub use write::writer::{
 
 use crate::FormatError;
 
-/// The argument source of a file that has been read before. Lines are stepped over, not decoded;
-/// memory is proportional to the metadata.
+/// Creates the argument source of a file that has already been read. Skips lines without decoding
+/// them; memory is proportional to the metadata.
 pub fn arg_source(
     bytes: &SharedBytes,
     context: &ReadContext,

@@ -1,13 +1,13 @@
-//! What Neuron puts into an `XSpace`: whole JSON files, event by event.
+//! Extraction of the JSON files that Neuron embeds in an `XSpace`.
 //!
-//! A plane named `/host:Neuron-runtime:profile//HASH_N/modelM/nodeK/plugins/neuron/EPOCH/FILE` is the
-//! file FILE. Chrome traces lie in its lines, one event's JSON object in each event's text stat;
-//! tables lie in the plane's stats. [`unpack`] makes the files of the Neuron page again, and puts the
-//! host's rows beside the device's in `neuron_trace.json`. The page `docs/formats/neuron.md` has the
-//! shapes.
+//! A plane named `/host:Neuron-runtime:profile//HASH_N/modelM/nodeK/plugins/neuron/EPOCH/FILE` is
+//! the file FILE. For Chrome traces, the text stat of each event on the plane's lines holds one
+//! event's JSON object; tables are in the plane's stats. [`unpack`] restores the files, and adds
+//! the host's rows to the device's in `neuron_trace.json`. `docs/formats/neuron.md` describes the
+//! layout.
 //!
-//! Device times are microseconds since the plane's `neuronStartTimestampNs`, host times are those of
-//! the profiler; the common axis begins at the earlier of the two.
+//! Device times are microseconds since the plane's `neuronStartTimestampNs`, host times are those
+//! of the profiler; the common time axis starts at the earlier of the two.
 
 use std::fmt::Write as _;
 
@@ -29,14 +29,14 @@ const TRACE: &str = "neuron_trace.json";
 const START: &str = "neuronStartTimestampNs";
 const UNIT: &str = "displayTimeUnit";
 const TOTAL: &str = "total_time";
-/// Planes and lines of one file that are looked at.
+/// Maximum number of planes and lines read from one file.
 const MAX_KEPT: usize = 1 << 20;
 
-/// One file.
+/// One extracted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeuronFile {
-    /// Which capture it belongs to: the parts of the plane's name that tell it, fit for a folder's
-    /// name. Empty for `neuron_trace.json`, of which there is one.
+    /// The capture that the file belongs to: the identifying parts of the plane's name, valid as a
+    /// folder name. Empty for `neuron_trace.json`, which exists once.
     pub capture: String,
     /// The file's name.
     pub name: String,
@@ -44,23 +44,23 @@ pub struct NeuronFile {
     pub json: Vec<u8>,
 }
 
-/// What was found.
+/// Result of [`unpack`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// `neuron_trace.json` when there is any row for it, then the files of operator captures.
+    /// `neuron_trace.json` if it has any rows, then the files of operator captures.
     pub files: Vec<NeuronFile>,
     /// Events of devices, in all files, and rows of tables.
     pub device_rows: u64,
     /// Events of the host, in `neuron_trace.json`.
     pub host_rows: u64,
-    /// What the user should know, one sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Unpacks an `XSpace`.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] when not even its first plane can be framed.
+/// Returns [`FormatError::Malformed`] if the first plane cannot be framed.
 pub fn unpack(file: &[u8]) -> Result<Unpacked, FormatError> {
     let space = frame(file, MAX_KEPT);
     if let (true, Some((offset, fault))) = (space.indexes.is_empty(), space.fault) {
@@ -118,7 +118,7 @@ pub fn unpack(file: &[u8]) -> Result<Unpacked, FormatError> {
     Ok(found)
 }
 
-/// The capture and the file that a plane's name tells.
+/// Parses the capture and the file from a plane's name.
 fn place(plane: &str) -> Option<(String, String)> {
     let path = plane.strip_prefix(PLANE)?;
     let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -126,7 +126,7 @@ fn place(plane: &str) -> Option<(String, String)> {
     if let Some(end) = parts.iter().position(|part| *part == "plugins") {
         parts.truncate(end);
     }
-    // What comes before the first slash is the runtime's own, such as `:profile`.
+    // The text before the first slash belongs to the runtime's name, such as `:profile`.
     if !path.starts_with('/') && !parts.is_empty() {
         parts.remove(0);
     }
@@ -134,7 +134,7 @@ fn place(plane: &str) -> Option<(String, String)> {
     Some((capture.join("_"), name))
 }
 
-/// A part of a path as part of a name: nothing that leads elsewhere.
+/// Sanitizes a part of a path for use in a file name, so that it cannot refer to another folder.
 fn plain(part: &str) -> String {
     part.chars()
         .take(100)
@@ -147,7 +147,7 @@ fn plain(part: &str) -> String {
         .collect()
 }
 
-/// What a plane says of itself.
+/// Contents of a plane.
 #[derive(Debug, Default)]
 struct Facts {
     unit: Option<String>,
@@ -176,7 +176,7 @@ impl Facts {
     }
 }
 
-/// A stat as JSON; text that is JSON counts as what it says.
+/// Converts a stat to JSON; text that is valid JSON is parsed.
 fn parsed(value: ArgValue<'_>) -> Json {
     match value {
         ArgValue::Str(text) | ArgValue::Json(text) => {
@@ -186,7 +186,7 @@ fn parsed(value: ArgValue<'_>) -> Json {
     }
 }
 
-/// A stat as JSON.
+/// Converts a stat to JSON; text stays a string.
 fn plain_json(value: ArgValue<'_>) -> Json {
     match value {
         ArgValue::Int(value) => json!(value),
@@ -205,7 +205,7 @@ fn table(facts: Facts) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The JSON texts of a plane's events; those that hold none are counted in `bad`.
+/// Returns the JSON texts of a plane's events; events without one are counted in `bad`.
 fn events<'a>(
     file: &'a [u8],
     index: &PlaneIndex,
@@ -227,7 +227,7 @@ fn events<'a>(
     rows
 }
 
-/// The first stat of an event that is the text of a JSON object.
+/// Returns the first stat of an event that is the text of a JSON object.
 fn object_of<'a>(file: &'a [u8], index: &PlaneIndex, event: &'a [u8]) -> Option<&'a RawValue> {
     let mut fields = Fields::new(event);
     while let Some(field) = fields.next_lenient() {
@@ -253,7 +253,7 @@ fn object_of<'a>(file: &'a [u8], index: &PlaneIndex, event: &'a [u8]) -> Option<
     None
 }
 
-/// A Chrome trace with the rows as they came.
+/// Builds a Chrome trace from unchanged rows.
 fn timeline(facts: &Facts, rows: &[&RawValue]) -> Vec<u8> {
     let rows: Vec<&str> = rows.iter().map(|row| row.get()).collect();
     chrome(facts.unit.as_deref(), facts.start_ns, &rows)
@@ -277,13 +277,13 @@ fn chrome(unit: Option<&str>, start_ns: Option<i64>, rows: &[impl AsRef<str>]) -
 struct HostSlice {
     thread: String,
     name: String,
-    /// On the axis of the profiler, or since 1970 when that is known, picoseconds.
+    /// Start on the profiler's time axis, or since 1970 if that is known, picoseconds.
     start_ps: i128,
     dur_ps: i64,
     args: Map<String, Json>,
 }
 
-/// `neuron_trace.json`: the devices' rows and the host's on one axis.
+/// Builds `neuron_trace.json`: the rows of the devices and the host on one time axis.
 fn trace(
     file: &[u8],
     space: &Space,
@@ -365,25 +365,25 @@ fn trace(
     })
 }
 
-/// An event at its new time, microseconds; one of several nodes also tells its plane.
+/// Shifts an event in time, in microseconds; with several nodes, also adds its plane.
 fn moved(event: &RawValue, shift_us: f64, plane: &str) -> (f64, String) {
     let Ok(Json::Object(mut fields)) = serde_json::from_str(event.get()) else {
         return (0.0, event.get().to_owned());
     };
     let Some(ts) = fields.get("ts").and_then(Json::as_f64) else {
-        // Names of processes and threads have no time.
+        // Metadata events with names of processes and threads have no time.
         return (f64::MIN, event.get().to_owned());
     };
     if !fields.contains_key("pid") {
         fields.insert("pid".to_owned(), json!(plane));
     }
-    // To a thousandth, as Chrome traces are written.
+    // Rounds to a thousandth, the precision of Chrome traces.
     let ts = ((ts + shift_us) * 1e3).round() / 1e3;
     fields.insert("ts".to_owned(), json!(ts));
     (ts, Json::Object(fields).to_string())
 }
 
-/// The slices of the host's threads, and whether their times are since 1970.
+/// Returns the slices of the host's threads, and whether their times are since 1970.
 fn host_slices(file: &[u8], space: &Space) -> (Vec<HostSlice>, bool) {
     let environment = space
         .indexes
@@ -427,7 +427,7 @@ fn host_slices(file: &[u8], space: &Space) -> (Vec<HostSlice>, bool) {
     (slices, aligned)
 }
 
-/// What a line says of itself.
+/// Own fields of a line.
 struct LineFields {
     thread: String,
     start_ns: i64,

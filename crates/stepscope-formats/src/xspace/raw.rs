@@ -1,13 +1,12 @@
-//! An `XSpace` as it is written: planes, lines, events and stats in the file's order, nothing merged,
-//! sorted, nested or left out.
+//! Unprocessed content of an `XSpace`: planes, lines, events and stats in the file's order, without
+//! merging, sorting, nesting or filtering.
 //!
-//! [`read`](super::read) is for everybody who wants to know what a program did. This is for those who
-//! know what an `XSpace` looks like and want exactly that: the Python package's `ProfileData`.
+//! [`read`](super::read) interprets a file and suits most callers. This module serves callers that
+//! need the structure of the file itself: the Python package's `ProfileData`.
 //!
-//! Cost: [`planes`] walks over the planes' frames and [`Plane::read`] over one plane's metadata and
-//! lines; events and stats are decoded when they are asked for. Whatever is damaged ends the message
-//! that it is in, except that a file whose planes cannot be framed is an error, as it is to protobuf's
-//! own libraries.
+//! Cost: [`planes`] iterates over the planes' frames and [`Plane::read`] over one plane's metadata
+//! and lines; events and stats are decoded on request. Damage ends the message that contains it. If
+//! the planes themselves cannot be framed, the result is an error, as in protobuf's own libraries.
 
 use std::ops::Range;
 
@@ -17,13 +16,15 @@ use super::wire::{self, StatValue, entry, event, line, metadata, plane, space};
 use crate::FormatError;
 use crate::protobuf::wire::{Fields, Value, offset_in};
 
-/// Bytes of the file; what it names is a part of it.
+/// Byte range of the file.
 type FieldRange = Range<usize>;
 
-/// The places of a file's planes, in its order.
+/// Returns the byte ranges of a file's planes, in its order.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] when the bytes are not a row of protobuf fields to the end.
+///
+/// Returns [`FormatError::Malformed`] if the bytes are not a sequence of protobuf fields to the
+/// end.
 pub fn planes(file: &[u8]) -> Result<Vec<FieldRange>, FormatError> {
     let mut found = Vec::new();
     let mut fields = Fields::new(file);
@@ -58,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// One plane's name, metadata, and where the rest lies.
+/// One plane's name and metadata, and the byte ranges of the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
     /// Its name.
@@ -70,7 +71,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Reads the plane at a place that [`planes`] gave for the same file.
+    /// Reads the plane at a byte range that [`planes`] returned for the same file.
     pub fn read(file: &[u8], at: &FieldRange) -> Self {
         let mut read = Self::default();
         let mut fields = Fields::new(get(file, at));
@@ -90,12 +91,12 @@ impl Plane {
         read
     }
 
-    /// Number of its lines.
+    /// Returns the number of lines.
     pub fn line_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// The line with this index.
+    /// Returns the line with this index.
     pub fn line(&self, file: &[u8], index: usize) -> Option<Line> {
         Some(Line::read(file, self.lines.get(index)?))
     }
@@ -107,7 +108,7 @@ impl Plane {
         }
     }
 
-    /// The name of an event, empty where the file has none.
+    /// Returns the name of an event, empty if the file has none.
     pub fn event_name(&self, event: &Event) -> &str {
         self.event_names
             .get(&event.metadata_id)
@@ -144,7 +145,7 @@ impl Plane {
     }
 }
 
-/// One entry of a map from ids to metadata; of several with one id the last counts.
+/// Inserts one entry of a map from ids to metadata; for duplicate ids the last entry counts.
 fn insert(names: &mut FxHashMap<i64, String>, message: &[u8]) {
     let (mut key, mut name) = (0, String::new());
     let mut fields = Fields::new(message);
@@ -168,9 +169,9 @@ fn insert(names: &mut FxHashMap<i64, String>, message: &[u8]) {
 /// One line.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// Its name; empty where the file gives a display name only.
+    /// Its name; empty if the file contains only a display name.
     pub name: String,
-    /// What its events' offsets count from, nanoseconds.
+    /// Origin of its events' offsets, nanoseconds.
     pub timestamp_ns: i64,
     events: Vec<FieldRange>,
 }
@@ -190,12 +191,12 @@ impl Line {
         read
     }
 
-    /// Number of its events.
+    /// Returns the number of events.
     pub fn event_count(&self) -> usize {
         self.events.len()
     }
 
-    /// The event with this index.
+    /// Returns the event with this index.
     pub fn event(&self, file: &[u8], index: usize) -> Option<Event> {
         Some(Event::read(file, self.events.get(index)?))
     }
@@ -235,25 +236,25 @@ impl Event {
     }
 }
 
-/// One stat, with what its ids mean.
+/// One stat, with its ids resolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stat<'a> {
-    /// Its name; `None` when the file does not say what its id means.
+    /// Its name; `None` if the file has no metadata for its id.
     pub name: Option<&'a str>,
-    /// `None` when there is no value in the file.
+    /// Its value; `None` if the file has none.
     pub value: Option<Written<'a>>,
 }
 
 /// A stat's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Written<'a> {
-    /// A number with a fraction.
+    /// A floating-point number.
     Double(f64),
-    /// A whole number without sign.
+    /// An unsigned integer.
     Uint(u64),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// Text or bytes, or the text that a reference means.
+    /// Text or bytes, or the text that a reference resolves to.
     Bytes(&'a [u8]),
 }
 

@@ -1,17 +1,18 @@
-//! What `XSpace` has no field for: the kind of a track, its process, its unit.
+//! Track properties that `XSpace` has no field for: the kind of a track, its process, its unit.
 
 use std::fmt::Write as _;
 
 use stepscope_model::TrackKind;
 
-/// What a line, a plane or a counter is, where `XSpace` has no field for it.
+/// Properties of a line, a plane or a counter that `XSpace` has no field for.
 ///
 /// Written as text in a `_track` stat: `line=-3 kind=counter unit=bytes`, a word for each field of
-/// this struct that is set. Blanks, control characters and `%` in values are written as `%20` and
-/// so on. (It is no message: JAX's reader fails on a plane whose stats are bytes.)
+/// this struct that is set. Blanks, control characters and `%` in values are percent-encoded
+/// (`%20`). (The stat is text instead of a message because JAX's reader fails on a plane whose
+/// stats are bytes.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackRecord {
-    /// Id of the line; `None` when this is about the plane's own group.
+    /// Id of the line; `None` if the record describes the plane's own group.
     pub line: Option<i64>,
     /// Kind of the track.
     pub kind: Option<TrackKind>,
@@ -25,24 +26,24 @@ pub struct TrackRecord {
     pub stream: Option<i64>,
     /// Unit of a counter's values.
     pub unit: Option<String>,
-    /// Computed by a tool.
+    /// Whether a tool computed the track.
     pub derived: bool,
     /// Position among the siblings.
     pub sort_index: Option<i64>,
-    /// Id of the line that encloses this one, where that is not the plane.
+    /// Id of the line that encloses this one, if the parent is not the plane.
     pub parent: Option<i64>,
-    /// Name, where the field of that name holds something else.
+    /// Name, if the name field holds another value.
     pub name: Option<String>,
-    /// The line's events belong to the plane's own group.
+    /// Whether the line's events belong to the plane's own group.
     pub on_group: bool,
-    /// Of a plane: its lines have no group.
+    /// For a plane: whether its lines have no group.
     pub ungrouped: bool,
     /// Category that all events of the track share.
     pub category: Option<String>,
 }
 
 impl TrackRecord {
-    /// As the text of a `_track` stat.
+    /// Encodes the record as the text of a `_track` stat.
     pub(crate) fn encode(&self) -> String {
         let number = |value: Option<i64>| value.map(|value| value.to_string());
         let text = |value: &Option<String>| value.as_deref().map(escape);
@@ -73,7 +74,7 @@ impl TrackRecord {
         out
     }
 
-    /// The reverse; what cannot be read is left out.
+    /// Decodes a record; ignores invalid words.
     pub(crate) fn decode(text: &str) -> Self {
         let mut record = Self::default();
         for word in text.split(' ') {

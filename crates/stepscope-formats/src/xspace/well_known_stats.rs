@@ -1,11 +1,11 @@
-//! Stats with a meaning: what XProf gives them, and the ones that we add.
+//! Stats with a meaning: XProf's stats, and the ones that our writer adds.
 //!
-//! `XSpace` has no words for instants, categories, counters, track kinds, links of any category,
-//! or nested arguments. We write them as stats that other readers show or ignore. Each is
-//! a [`Role`] here, so that reader and writer cannot disagree. `docs/formats/xspace.md` has the
-//! table for other implementers.
+//! `XSpace` cannot express instants, categories, counters, track kinds, flows of any category, or
+//! nested arguments. Our writer encodes them as stats that other readers show or ignore. Each is a
+//! [`Role`] here, so that reader and writer agree. `docs/formats/xspace.md` has the table for other
+//! implementers.
 //!
-//! A stat's metadata has a description; ours begins with [`WORDS`], followed by words:
+//! A stat's metadata has a description; ours starts with [`WORDS`], followed by words:
 //!
 //! | word | the stats with this metadata |
 //! |---|---|
@@ -16,7 +16,7 @@
 
 use stepscope_model::{FlowDirection, SliceFlags, StepNumber};
 
-/// How descriptions of our stat metadata begin.
+/// Prefix of the descriptions of our stat metadata.
 pub(crate) const WORDS: &str = "stepscope:";
 
 /// Line whose events are counter samples, as XProf names it.
@@ -30,23 +30,23 @@ pub const HOST_PLANE: &str = "/host:CPU";
 
 macro_rules! roles {
     ($( $(#[doc = $doc:literal])+ $variant:ident = $name:literal, )+) => {
-        /// What a stat means to us.
+        /// The meaning of a stat.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub(crate) enum Role {
-            /// An argument like any other.
+            /// An argument without a special meaning.
             #[default]
             Plain,
             $( $(#[doc = $doc])+ $variant, )+
         }
 
         impl Role {
-            /// The role of stats with this name.
+            /// Returns the role of stats with this name.
             pub(crate) fn from_name(name: &[u8]) -> Self {
                 $( if name == $name.as_bytes() { return Self::$variant; } )+
                 Self::Plain
             }
 
-            /// The name of stats with this role.
+            /// Returns the name of stats with this role.
             pub(crate) const fn name(self) -> &'static str {
                 match self { Self::Plain => "", $( Self::$variant => $name, )+ }
             }
@@ -57,27 +57,27 @@ macro_rules! roles {
 roles! {
     /// Step number of a step marker.
     StepNum = "step_num",
-    /// Group id, XProf's number of a step; used on `Steps` lines only.
+    /// Group id: XProf's number of a step; used on `Steps` lines only.
     GroupId = "group_id",
-    /// A link in XProf's layout.
+    /// A flow in XProf's layout.
     Flow = "flow",
-    /// Device work and the host call that launched it.
+    /// Id that connects device work to the host call that launched it.
     Correlation = "correlation_id",
-    /// Type of the link that starts here.
+    /// Type of the flow that starts here.
     ProducerType = "_pt",
-    /// Id of the link that starts here.
+    /// Id of the flow that starts here.
     Producer = "_p",
-    /// Type of the link that ends here.
+    /// Type of the flow that ends here.
     ConsumerType = "_ct",
-    /// Id of the link that ends here.
+    /// Id of the flow that ends here.
     Consumer = "_c",
     /// Value of a counter sample.
     CounterValue = "counter_value",
     /// Ours: category of the `flow` stat before it.
     FlowCategory = "_flow_category",
-    /// XProf groups by events that have this.
+    /// Mark of the events that XProf groups by.
     Root = "_r",
-    /// Ours: a link whose id does not fit into `flow`: `out 12 category`.
+    /// Ours: a flow whose id does not fit into `flow`: `out 12 category`.
     WideFlow = "_flow",
     /// Ours, of event metadata: category of the events.
     Category = "_category",
@@ -87,11 +87,11 @@ roles! {
     Unfinished = "_unfinished",
     /// Ours: computed by a tool.
     Derived = "_derived",
-    /// Ours: the source gave a length that cannot be true.
+    /// Ours: the source gave an impossible duration.
     Impossible = "_impossible",
     /// Ours, of planes and of counters' event metadata: a [`TrackRecord`].
     Track = "_track",
-    /// Ours, of planes: more lines of the plane of that name before.
+    /// Ours, of planes: the lines continue the previous plane of the same name.
     Continues = "_continues",
     /// Ours, of `Task Environment`: the source's own clock at relative time zero.
     Origin = "_origin_ns",
@@ -104,7 +104,7 @@ roles! {
 }
 
 impl Role {
-    /// Whether events are looked at for stats of this role.
+    /// Returns whether stats of this role affect events.
     pub(crate) const fn marks_events(self) -> bool {
         matches!(
             self,
@@ -126,29 +126,29 @@ impl Role {
     }
 }
 
-/// How a stat's value is to be shown.
+/// Display form of a stat's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// As it is.
+    /// Unchanged.
     #[default]
     Plain,
-    /// 0 and 1 as false and true.
+    /// 0 and 1 as `false` and `true`.
     Bool,
     /// JSON text.
     Json,
 }
 
-/// What a stat metadata says about its stats.
+/// Properties of a stat, from its metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Meaning {
     pub(crate) role: Role,
     pub(crate) form: Form,
-    /// Not an argument.
+    /// Whether the stat is hidden from the arguments.
     pub(crate) hidden: bool,
 }
 
 impl Meaning {
-    /// Reads it off a stat metadata's name and description.
+    /// Parses a stat metadata's name and description.
     pub(crate) fn new(name: &[u8], description: &[u8]) -> Self {
         let mut meaning = Self {
             role: Role::from_name(name),
@@ -169,8 +169,8 @@ impl Meaning {
         meaning
     }
 
-    /// The description that says so for a metadata of this name; empty when nothing has to be
-    /// said.
+    /// Returns the description that encodes this meaning for a stat of this name; empty if the name
+    /// alone suffices.
     pub(crate) fn description(self, name: &str) -> String {
         let mut words = String::new();
         let mut say = |word: &str| {
@@ -193,7 +193,7 @@ impl Meaning {
     }
 }
 
-/// What events of one event metadata are.
+/// Kind of the events of one event metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
     /// An interval.
@@ -201,14 +201,14 @@ pub enum EventKind {
     Slice,
     /// A point.
     Instant,
-    /// The end of a link that belongs to the slice around it.
+    /// The end of a flow that binds to the enclosing slice.
     FlowEnclosing,
-    /// The end of a link that belongs to the slice that follows.
+    /// The end of a flow that binds to the next slice.
     FlowNext,
 }
 
 impl EventKind {
-    /// The value of the `_kind` stat; empty for slices, which need none.
+    /// Returns the value of the `_kind` stat; empty for slices, which need none.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Slice => "",
@@ -226,7 +226,7 @@ impl EventKind {
     }
 }
 
-/// Kind of a link, before its name is interned.
+/// Category of a flow, before its name is interned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FlowCategory<'a> {
     /// `_pt`/`_ct`: the type of a producer and its consumers.
@@ -262,12 +262,12 @@ const CONTEXTS: [&str; 18] = [
 ];
 
 impl FlowCategory<'_> {
-    /// The number in a `flow` stat of links with this category's text, if it is one of XProf's.
+    /// Returns the category number in a `flow` stat, if the category is one of XProf's.
     pub(crate) fn flow_number(text: &str) -> Option<u8> {
         (0..64).find(|number| FlowCategory::Flow(*number).text() == text)
     }
 
-    /// The category's text.
+    /// Returns the category's text.
     pub(crate) fn text(self) -> String {
         let context = |number: u64| {
             usize::try_from(number)
@@ -285,11 +285,11 @@ impl FlowCategory<'_> {
     }
 }
 
-/// Most bits of an id in a `flow` stat.
+/// Number of bits of an id in a `flow` stat.
 pub(crate) const FLOW_ID_BITS: u32 = 56;
 
-/// Packs a link the way XProf does: direction, id, category from the low bits up. `None` when the
-/// id has more than 56 bits.
+/// Packs a flow the way XProf does: direction, id, category from the low bits up. Returns `None` if
+/// the id has more than 56 bits.
 pub fn pack_flow(direction: FlowDirection, id: u64, category: u8) -> Option<u64> {
     let low = match direction {
         FlowDirection::In => 1,
@@ -299,7 +299,7 @@ pub fn pack_flow(direction: FlowDirection, id: u64, category: u8) -> Option<u64>
     (id < 1 << FLOW_ID_BITS).then(|| u64::from(category) << 58 | id << 2 | low)
 }
 
-/// The reverse of [`pack_flow`]; `None` when the direction is unset.
+/// Unpacks a result of [`pack_flow`]; `None` if the direction is unset.
 pub(crate) fn unpack_flow(packed: u64) -> Option<(FlowDirection, u64, u8)> {
     let direction = match packed & 3 {
         1 => FlowDirection::In,
@@ -311,27 +311,27 @@ pub(crate) fn unpack_flow(packed: u64) -> Option<(FlowDirection, u64, u8)> {
     Some((direction, id, (packed >> 58) as u8 & 0x3f))
 }
 
-/// Where an event lies, as far as the meaning of its stats depends on it.
+/// Properties of an event's line that affect the meaning of its stats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventPlacement {
-    /// On a device plane: correlations end here.
+    /// Whether the line is on a device plane: correlations end here.
     pub(crate) device: bool,
-    /// On a line of step markers: every event is one.
+    /// Whether the line has step markers only.
     pub(crate) steps: bool,
 }
 
-/// A stat's value, as far as meanings need it.
+/// A stat's value, converted as far as roles need it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MarkValue<'a> {
-    /// A whole number of either sign, as its 64 bits.
+    /// An integer, signed or unsigned, as its 64 bits.
     Number(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Double(f64),
     /// Text.
     Text(&'a str),
 }
 
-/// The meaning of one event's stats, gathered one by one.
+/// The meaning of one event's stats, collected one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Marks<'a> {
     pub(crate) step: Option<StepNumber>,
@@ -339,14 +339,14 @@ pub(crate) struct Marks<'a> {
     pub(crate) value: Option<f64>,
     pub(crate) flags: SliceFlags,
     pub(crate) group: Option<i64>,
-    /// Anything was taken since the last clearing.
+    /// Whether a stat was added since the last clear.
     touched: bool,
     producer: (u64, Option<u64>),
     consumer: (u64, Option<u64>),
 }
 
 impl<'a> Marks<'a> {
-    /// Forgets the last event.
+    /// Clears the state of the last event.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.touched {
@@ -358,7 +358,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Takes a stat's value, a reference to text resolved.
+    /// Adds a stat's value, with a reference to text resolved.
     pub(crate) fn take(&mut self, role: Role, value: MarkValue<'a>, place: EventPlacement) {
         self.touched = true;
         match value {
@@ -421,7 +421,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Says that all stats were given.
+    /// Completes the event after its last stat.
     #[inline]
     pub(crate) fn finish(&mut self) {
         if !self.touched {
@@ -437,9 +437,9 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// The step number, if the event is a step marker. On a line of step markers every event is:
-    /// its number is `step_num`, or the number at the end of its name, or its group, or
-    /// its place in the line.
+    /// Returns the step number, if the event is a step marker. On a line of step markers every
+    /// event is one: its number is `step_num`, or the number at the end of its name, or its group,
+    /// or its index in the line.
     #[inline]
     pub(crate) fn step_number(
         &self,
@@ -455,7 +455,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// The text of a `_flow` stat.
+/// Returns the text of a `_flow` stat.
 pub(crate) fn wide_flow_text(category: &str, id: u64, direction: FlowDirection) -> String {
     let word = match direction {
         FlowDirection::Out => "out",
@@ -478,7 +478,7 @@ fn wide_flow(text: &str) -> Option<(FlowCategory<'_>, u64, FlowDirection)> {
     Some((category, id, direction))
 }
 
-/// The number at the end of a step's name (`train 12`, `7`), as on `Steps` lines.
+/// Parses the number at the end of a step's name (`train 12`, `7`), as on `Steps` lines.
 pub(crate) fn number_in_name(name: &str) -> Option<StepNumber> {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name.get(name.len() - digits..)?.parse().ok()

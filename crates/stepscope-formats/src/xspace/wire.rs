@@ -1,6 +1,7 @@
-//! Field numbers of the `XSpace` schema, and the shapes that are read on the way.
+//! Field numbers of the `XSpace` schema, and decoded stats.
 //!
-//! The schema is `tensorflow.profiler.XSpace` (proto3); `docs/formats/xspace.md` shows it whole.
+//! The schema is `tensorflow.profiler.XSpace` (proto3); `docs/formats/xspace.md` contains it in
+//! full.
 
 use crate::protobuf::wire::{Fault, Fields, Value};
 
@@ -57,7 +58,7 @@ pub(crate) mod entry {
     pub(crate) const VALUE: u32 = 2;
 }
 
-/// `XEventMetadata` and `XStatMetadata`, as far as they agree.
+/// Common fields of `XEventMetadata` and `XStatMetadata`.
 pub(crate) mod metadata {
     pub(crate) const ID: u32 = 1;
     pub(crate) const NAME: u32 = 2;
@@ -82,12 +83,12 @@ pub(crate) enum StatValue<'a> {
     /// Text, not yet checked to be UTF-8.
     Str(&'a [u8]),
     Bytes(&'a [u8]),
-    /// Id of the stat metadata whose name is the text.
+    /// Id of the stat metadata that holds the text as its name.
     Ref(i64),
 }
 
 impl StatValue<'_> {
-    /// A whole number as its 64 bits, whichever way it was written.
+    /// Returns an integer as its 64 bits, whether signed or unsigned.
     pub(crate) fn bits(self) -> Option<u64> {
         match self {
             Self::Uint(value) => Some(value),
@@ -104,7 +105,7 @@ pub(crate) struct Stat<'a> {
     pub(crate) value: StatValue<'a>,
 }
 
-/// Decodes one `XStat`; of several values the last counts, as protobuf says.
+/// Decodes one `XStat`; of several values the last counts, as protobuf requires.
 pub(crate) fn stat(message: &[u8]) -> Result<Stat<'_>, Fault> {
     let mut found = Stat {
         metadata_id: 0,

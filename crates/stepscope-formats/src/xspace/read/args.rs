@@ -1,7 +1,7 @@
-//! Arguments of single events, decoded when somebody looks at them.
+//! Arguments of single events, decoded on request.
 //!
-//! A token is the offset of the event's field in its line (the tag byte), so it names the bytes to
-//! decode; which plane's metadata to use follows from where it lies.
+//! A token is the offset of the tag byte of the event's field in its line, which identifies the
+//! bytes to decode. The plane's metadata to use follows from the offset.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::protobuf::wire::{Fields, Value};
 use crate::xspace::well_known_stats::{EventKind, Form, Role};
 use crate::xspace::wire::{self, StatValue, event, line};
 
-/// Names of the stat that holds a compiled program.
+/// Names of the stats that hold a compiled program.
 const HLO_PROTO: [&[u8]; 2] = [b"Hlo Proto", b"hlo_proto"];
 
 /// The argument source of one file.
@@ -27,7 +27,7 @@ pub(crate) struct XSpaceArgs {
 }
 
 impl XSpaceArgs {
-    /// From planes that have been framed already.
+    /// Creates the source from planes that have already been framed.
     pub(crate) fn new(bytes: SharedBytes, planes: Vec<PlaneIndex>) -> Self {
         let length = (*bytes).as_ref().len();
         Self {
@@ -37,13 +37,13 @@ impl XSpaceArgs {
         }
     }
 
-    /// Frames the file, with the limit that it was read with.
+    /// Frames the file, with the same limit as the original read.
     pub(crate) fn open(bytes: SharedBytes, max_kept: usize) -> Self {
         let planes = frame((*bytes).as_ref(), max_kept).indexes;
         Self::new(bytes, planes)
     }
 
-    /// The planes, in the order of the file.
+    /// Returns the planes, in the order of the file.
     pub(crate) fn planes(&self) -> &[PlaneIndex] {
         &self.planes
     }
@@ -78,7 +78,7 @@ impl ArgSource for XSpaceArgs {
 }
 
 impl XSpaceArgs {
-    /// Calls `visit` for each argument, or for those of some names.
+    /// Calls `visit` for each argument, or only for those with the requested names.
     fn visit_wanted(
         &self,
         token: u64,
@@ -124,7 +124,7 @@ impl XSpaceArgs {
         for stat in of_metadata.iter().chain(&stats) {
             let stat = wire::stat(stat.get(file)).or(Err(ArgError::Damaged))?;
             let named = plane.stats.get(stat.metadata_id);
-            // What has no metadata is named by its number, and nobody wants a number.
+            // A stat without metadata is named by its number, which is never requested.
             if keys.is_some() && !named.is_some_and(|named| wanted(named.name.get(file))) {
                 continue;
             }
@@ -135,7 +135,7 @@ impl XSpaceArgs {
 }
 
 impl PlaneIndex {
-    /// Reads the program that an event metadata carries, if it does.
+    /// Reads the compiled program in an event metadata, if there is one.
     fn programs(
         &self,
         file: &[u8],
@@ -164,7 +164,7 @@ impl PlaneIndex {
         }
     }
 
-    /// Gives one stat with its name, unless it is hidden or has no value.
+    /// Visits one stat with its name, unless it is hidden or has no value.
     pub(crate) fn visit_stat(
         &self,
         file: &[u8],
@@ -203,7 +203,7 @@ impl PlaneIndex {
         visit(&key, value);
     }
 
-    /// The text of a stat's value; a reference to metadata that is not there is shown as its id.
+    /// Returns the text of a stat's value; a reference without metadata is shown as its id.
     pub(crate) fn text<'a>(&self, file: &'a [u8], value: StatValue<'a>) -> Cow<'a, str> {
         match value {
             StatValue::Str(bytes) => String::from_utf8_lossy(bytes),
@@ -215,7 +215,7 @@ impl PlaneIndex {
         }
     }
 
-    /// The first stat of an event metadata with this role.
+    /// Returns the first stat of an event metadata with this role.
     pub(crate) fn find_stat<'a>(
         &self,
         file: &'a [u8],
@@ -229,7 +229,7 @@ impl PlaneIndex {
             .map(|stat| stat.value)
     }
 
-    /// What the events of an event metadata are.
+    /// Returns the kind of the events of an event metadata.
     pub(crate) fn kind(&self, file: &[u8], stats: &[Span]) -> EventKind {
         self.find_stat(file, stats, Role::Kind)
             .map_or(EventKind::Slice, |value| {

@@ -1,16 +1,16 @@
-//! Plain events by the hundred: what nearly every event is, gathered in columns.
+//! Batches of plain events, the vast majority of events, collected in columns.
 //!
 //! A *plain* event has its three numbers in fewer than [`LONGEST`] bytes, no stats, and a metadata
-//! that makes it a slice. It is decoded without a branch that depends on its numbers, and it reaches
+//! that makes it a slice. It is decoded without branches that depend on its numbers, and it reaches
 //! the sink as a row of [`SliceColumns`].
 
 use stepscope_model::{ArgRef, Dur, EventSink, NameId, SliceColumns, Time, TrackId};
 
-/// Slices that wait for the sink.
+/// Number of slices in a batch.
 const ROWS: usize = 512;
-/// Longest message that may be plain: three tags and three numbers of at most eight bytes.
+/// Maximum length of a plain event's message: three tags and three numbers of at most eight bytes.
 const LONGEST: usize = 27;
-/// What is looked at at once: eight bytes can be read at each place of the message.
+/// Number of bytes that a decode can load: eight bytes from each position of the message.
 const WINDOW: usize = LONGEST + 9;
 
 /// The numbers of one event.
@@ -21,8 +21,8 @@ pub(crate) struct Numbers {
     pub(crate) duration_ps: i64,
 }
 
-/// Decodes a message that consists of numbers 1 to 3 alone, in any order. `None` for any other, and
-/// for some of these: the caller has another way to read them.
+/// Decodes a message that consists only of numbers 1 to 3, in any order. Returns `None` for any
+/// other message, and for some of these; the caller then uses the general decoder.
 #[inline]
 pub(crate) fn numbers(file: &[u8], begin: usize, len: usize) -> Option<Numbers> {
     let window: &[u8; WINDOW] = file.get(begin..)?.first_chunk()?;
@@ -39,7 +39,7 @@ pub(crate) fn numbers(file: &[u8], begin: usize, len: usize) -> Option<Numbers> 
         let word = u64::from_le_bytes(*window.get(at + 1..)?.first_chunk()?);
         let ends = !word & 0x8080_8080_8080_8080;
         odd |= u8::from(ends == 0);
-        // As in `proto_wire::varint`.
+        // See `protobuf::wire::varint`.
         let word = word & (ends ^ ends.wrapping_sub(1));
         let pairs = (word & 0x007f_007f_007f_007f) | ((word & 0x7f00_7f00_7f00_7f00) >> 1);
         let quads = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
@@ -58,7 +58,7 @@ pub(crate) fn numbers(file: &[u8], begin: usize, len: usize) -> Option<Numbers> 
     })
 }
 
-/// Columns of slices on their way into the sink.
+/// Columns of slices that wait for the sink.
 #[derive(Debug)]
 pub(crate) struct Batch {
     len: usize,
@@ -83,7 +83,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Takes a slice; a full batch is emitted first.
+    /// Adds a slice; emits a full batch first.
     #[inline]
     pub(crate) fn push<S: EventSink>(
         &mut self,
@@ -105,7 +105,7 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Pours what waits.
+    /// Emits the waiting slices.
     pub(crate) fn emit<S: EventSink>(&mut self, track: TrackId, sink: &mut S) {
         let len = std::mem::take(&mut self.len).min(ROWS);
         if len == 0 {

@@ -1,4 +1,4 @@
-//! What a file says about the run: host, versions, devices, which program wrote it.
+//! Facts of the run: host, versions, devices, and the program that wrote the file.
 
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, EventSink};
@@ -8,21 +8,21 @@ use super::span::Span;
 use crate::xspace::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use crate::xspace::wire;
 
-/// Plane stats longer than this are no facts that anyone reads.
+/// Maximum length of plane stats that become facts.
 const MAX_FACT_BYTES: usize = 4096;
 
-/// What the name of a plane says.
+/// Properties derived from the name of a plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlaneName {
-    /// The plane is a device's.
+    /// Whether the plane belongs to a device.
     pub(crate) is_device: bool,
-    /// Which one.
+    /// Ordinal of the device.
     pub(crate) device: Option<u32>,
-    /// Position among the planes: devices, then host threads, then the rest.
+    /// Sort position among the planes: devices, then host threads, then the rest.
     pub(crate) rank: i64,
 }
 
-/// Reads a plane's name.
+/// Parses a plane's name.
 pub(crate) fn plane_name(name: &str) -> PlaneName {
     let device = |rest: &str| {
         let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -43,7 +43,7 @@ pub(crate) fn plane_name(name: &str) -> PlaneName {
     } else if name.starts_with("#Chip") || name.starts_with("/virtualdevice:") {
         found(true, device(name), 1)
     } else if is_neuron_trace(name) {
-        // Each of its lines is a core.
+        // Each line of the plane is a core.
         found(true, None, 0)
     } else if name.starts_with("/host:CPU") {
         found(false, None, 2)
@@ -52,17 +52,17 @@ pub(crate) fn plane_name(name: &str) -> PlaneName {
     }
 }
 
-/// Whether a plane holds the timeline of Neuron devices, as their runtime writes it.
+/// Returns whether a plane holds the timeline of Neuron devices, as their runtime writes it.
 fn is_neuron_trace(name: &str) -> bool {
     name.starts_with("/host:Neuron-runtime") && name.ends_with("/neuron_trace.json")
 }
 
-/// 3 of `nc3`, the line of a core in a plane of Neuron devices.
+/// Parses the core from a line's name in a plane of Neuron devices: 3 for `nc3`.
 pub(crate) fn neuron_core(line_name: &str) -> Option<u32> {
     line_name.strip_prefix("nc")?.parse().ok()
 }
 
-/// The stream of a line named like `Stream #13(Compute)`.
+/// Parses the stream from a line's name, such as `Stream #13(Compute)`.
 pub(crate) fn stream_number(line_name: &str) -> Option<i64> {
     let rest = line_name.strip_prefix("Stream #")?;
     let end = rest
@@ -71,7 +71,7 @@ pub(crate) fn stream_number(line_name: &str) -> Option<i64> {
     rest.get(..end)?.parse().ok()
 }
 
-/// A compiled program's name and number, from `jit_step(8)`.
+/// Parses a compiled program's name and number, such as `jit_step(8)`.
 pub(crate) fn module_name(text: &str) -> (&str, Option<u64>) {
     let split = text
         .strip_suffix(')')
@@ -85,7 +85,7 @@ pub(crate) fn module_name(text: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// What tells which program wrote the file.
+/// Evidence of the program that wrote the file.
 #[derive(Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -104,14 +104,14 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Looks at the name of a line.
+    /// Records the name of a line.
     pub(crate) fn see_line(&mut self, name: &str) {
         self.torch_xla |= name.starts_with("tf_pytorchxla") || name.starts_with("pt_autograd");
         self.jax |= name.starts_with("py_xla_");
         self.tensorflow |= name == "TensorFlow Ops" || name == "TensorFlow Name Scope";
     }
 
-    /// Looks at the name of an event metadata of the host.
+    /// Records the name of an event metadata of the host.
     pub(crate) fn see_event(&mut self, name: &str) {
         match name.as_bytes().first() {
             Some(b'$') => self.python = true,
@@ -125,7 +125,7 @@ impl Origin {
         }
     }
 
-    /// Looks at a plane: its name, and its stats, which become facts.
+    /// Records the name of a plane, and emits its stats as facts.
     pub(crate) fn see_plane<S: EventSink>(
         &mut self,
         file: &[u8],
@@ -192,7 +192,7 @@ impl Origin {
         }
     }
 
-    /// Gives the badges and the writer's name.
+    /// Emits the badges and the writer's name.
     pub(crate) fn conclude<S: EventSink>(&self, sink: &mut S) {
         let jax = self.jax_version.is_some() || self.jax;
         if jax {
@@ -224,7 +224,7 @@ impl Origin {
     }
 }
 
-/// A text of the file, and whether it was not UTF-8.
+/// Decodes a text of the file; also returns whether it was not UTF-8.
 pub(crate) fn text(file: &[u8], span: Span) -> (std::borrow::Cow<'_, str>, bool) {
     let text = String::from_utf8_lossy(span.get(file));
     let bad = matches!(text, std::borrow::Cow::Owned(_));

@@ -1,10 +1,10 @@
-//! Framing: where everything of an `XSpace` lies, without decoding a line.
+//! Framing: finds the positions of all parts of an `XSpace` without decoding lines.
 //!
-//! Writers put the metadata of a plane after its lines, so it is found first by walking the
-//! plane's fields and stepping over the lines. What is kept are offsets, not references: the
-//! index outlives the reading as part of the argument source. It costs memory by the metadata
-//! and the number of lines, never by the number of events; what is kept of a plane or a line is
-//! a hundred times the two bytes that it takes in the file, so their number has a limit.
+//! Writers put the metadata of a plane after its lines, so a first pass over the plane's fields
+//! skips the lines and finds the metadata. The index stores offsets instead of references, because
+//! it outlives the read as part of the argument source. Its memory is proportional to the metadata
+//! and the number of lines, and independent of the number of events. An index entry takes a hundred
+//! times the two bytes that an empty plane or line takes in the file, so their number has a limit.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::xspace::read::span::Span;
 use crate::xspace::well_known_stats::{Meaning, Role};
 use crate::xspace::wire::{entry, metadata, plane, space};
 
-/// Items by an id that the file chose: the ids are never used as indexes into more than is there.
+/// Map from ids in the file to items. A large id never causes a large allocation.
 #[derive(Debug)]
 pub(crate) struct IdMap<T> {
     items: Vec<T>,
@@ -37,7 +37,7 @@ impl<T> Default for IdMap<T> {
 }
 
 impl<T> IdMap<T> {
-    /// Of two items with one id the later counts, as in any protobuf map.
+    /// Builds the map. For duplicate ids the later item counts, as in any protobuf map.
     fn new(ids: &[i64], items: Vec<T>) -> Self {
         let room = ids.len() as u64 * 4 + 64;
         let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX - 1) + 1;
@@ -63,7 +63,7 @@ impl<T> IdMap<T> {
         map
     }
 
-    /// Index of the item with this id.
+    /// Returns the index of the item with this id.
     #[inline]
     pub(crate) fn index(&self, id: i64) -> Option<usize> {
         let number = if self.sparse.is_empty() {
@@ -78,23 +78,23 @@ impl<T> IdMap<T> {
         (number as usize).checked_sub(1)
     }
 
-    /// The item with this id.
+    /// Returns the item with this id.
     #[inline]
     pub(crate) fn get(&self, id: i64) -> Option<&T> {
         self.items.get(self.index(id)?)
     }
 
-    /// Every id that has its place in the dense table.
+    /// Returns the range of ids that the dense table covers.
     pub(crate) fn dense_ids(&self) -> Range<i64> {
         0..self.dense.len() as i64
     }
 
-    /// Whether some ids are in no dense table.
+    /// Returns whether some ids are outside the dense table.
     pub(crate) fn is_sparse(&self) -> bool {
         !self.sparse.is_empty()
     }
 
-    /// All items, in the order of the file.
+    /// Returns all items, in the order of the file.
     pub(crate) fn items(&self) -> &[T] {
         &self.items
     }
@@ -105,12 +105,12 @@ impl<T> IdMap<T> {
 pub(crate) struct EventMetadata {
     pub(crate) name: Span,
     pub(crate) display_name: Span,
-    /// Into [`PlaneIndex::metadata_stats`].
+    /// Range in [`PlaneIndex::metadata_stats`].
     pub(crate) stats: Range<u32>,
 }
 
 impl EventMetadata {
-    /// What users read.
+    /// Returns the name to display.
     pub(crate) fn shown_name(&self) -> Span {
         if self.display_name.len() == 0 {
             self.name
@@ -119,7 +119,7 @@ impl EventMetadata {
         }
     }
 
-    /// The name, where a different one is shown.
+    /// Returns the name, if the displayed name is different.
     pub(crate) fn long_name<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         let name = self.name.get(file);
         let shown = self.display_name.get(file);
@@ -134,10 +134,10 @@ pub(crate) struct StatMetadata {
     pub(crate) meaning: Meaning,
 }
 
-/// What of a plane outlives the reading.
+/// Part of a plane's index that outlives the read.
 #[derive(Debug, Default)]
 pub(crate) struct PlaneIndex {
-    /// The whole message.
+    /// Range of the whole message.
     pub(crate) span: Span,
     pub(crate) events: IdMap<EventMetadata>,
     pub(crate) stats: IdMap<StatMetadata>,
@@ -146,7 +146,7 @@ pub(crate) struct PlaneIndex {
 }
 
 impl PlaneIndex {
-    /// The stats of an event metadata.
+    /// Returns the stats of an event metadata.
     pub(crate) fn stats_of(&self, event: &EventMetadata) -> &[Span] {
         self.metadata_stats
             .get(event.stats.start as usize..event.stats.end as usize)
@@ -154,7 +154,7 @@ impl PlaneIndex {
     }
 }
 
-/// What of a plane only the reading needs.
+/// Part of a plane's index that only the read needs.
 #[derive(Debug, Default)]
 pub(crate) struct PlaneFrame {
     pub(crate) id: i64,
@@ -164,7 +164,7 @@ pub(crate) struct PlaneFrame {
     pub(crate) stats: Vec<Span>,
 }
 
-/// Something that is wrong with the file, found while framing.
+/// A problem of the file, found while framing.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) what: Diagnostic,
@@ -175,24 +175,24 @@ pub(crate) struct Problem {
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     pub(crate) indexes: Vec<PlaneIndex>,
-    /// As many as `indexes`.
+    /// Frames of the planes, parallel to `indexes`.
     pub(crate) frames: Vec<PlaneFrame>,
     pub(crate) errors: Vec<Span>,
     pub(crate) warnings: Vec<Span>,
     pub(crate) hostnames: Vec<Span>,
     pub(crate) problems: Vec<Problem>,
-    /// Where the file could not be framed any further, and why.
+    /// Position and reason at which framing stopped, if it did.
     pub(crate) fault: Option<(usize, Fault)>,
-    /// The file ends inside its last plane: that plane's last line may be cut.
+    /// Whether the file ends inside its last plane; that plane's last line may be truncated.
     pub(crate) cut: bool,
-    /// Events of planes and lines that are past the limit and not kept, if any are.
+    /// Number of events in planes and lines beyond the limit; `None` if there are none.
     pub(crate) left_out: Option<u64>,
-    /// How many more planes and lines are kept.
+    /// Number of further planes and lines that fit.
     room: usize,
 }
 
-/// Frames a file: any number of `XSpace` messages in a row are one. Of planes and lines together
-/// the first `max_kept` are kept.
+/// Frames a file: concatenated `XSpace` messages are read as one. Stores only the first `max_kept`
+/// planes and lines together.
 pub(crate) fn frame(file: &[u8], max_kept: usize) -> Space {
     let mut found = Space {
         room: max_kept,
@@ -231,20 +231,21 @@ pub(crate) fn frame(file: &[u8], max_kept: usize) -> Space {
     found
 }
 
-/// A length beyond this was damaged, not cut: nobody writes planes of a terabyte.
+/// Returns the maximum plausible length. A larger one means damage instead of truncation: no writer
+/// makes planes of a terabyte.
 fn plausible_size(file: &[u8]) -> u64 {
     (1 << 40) + file.len() as u64
 }
 
 impl Space {
-    /// Takes the room of one plane or line; `false` when there is none left.
+    /// Reserves room for one plane or line; returns `false` if none is left.
     fn take_room(&mut self) -> bool {
         let left = self.room.checked_sub(1);
         self.room = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Keeps a line of a plane, or counts its events.
+    /// Adds a line to a plane, or counts its events if there is no room.
     fn add_line(&mut self, file: &[u8], line: &[u8], frame: &mut PlaneFrame) {
         let line = Span::locate(file, line);
         if self.take_room() {
@@ -254,7 +255,7 @@ impl Space {
         }
     }
 
-    /// Counts the events of a plane that is not kept.
+    /// Counts the events of a plane beyond the limit.
     fn leave_out(&mut self, file: &[u8], message: &[u8]) {
         let mut events = 0;
         let mut fields = Fields::new(message);
@@ -266,7 +267,7 @@ impl Space {
         *self.left_out.get_or_insert(0) += events;
     }
 
-    /// Frames one plane; when the file ends inside it, what is there of its last field counts too.
+    /// Frames one plane; if the file ends inside it, includes the available part of its last field.
     fn add_plane(&mut self, file: &[u8], message: &[u8], cut: bool) {
         if !self.take_room() {
             return self.leave_out(file, message);
@@ -330,8 +331,8 @@ impl Space {
     }
 }
 
-/// Splits a map entry into its key and value; what is missing is 0 or empty. A missing key is
-/// replaced by the value's own id.
+/// Splits a map entry into its key and value; a missing part is 0 or empty. A missing key is
+/// replaced with the value's own id.
 fn map_entry(message: &[u8]) -> (Option<i64>, &[u8]) {
     let (mut key, mut value) = (None, &[][..]);
     let mut fields = Fields::new(message);
@@ -392,7 +393,7 @@ fn stat_metadata(file: &[u8], message: &[u8]) -> (i64, StatMetadata) {
 }
 
 impl PlaneIndex {
-    /// Whether events have arguments by their metadata alone.
+    /// Returns whether the metadata alone gives its events arguments.
     pub(crate) fn has_args(&self, file: &[u8], event: &EventMetadata) -> bool {
         event.long_name(file).is_some()
             || self.stats_of(event).iter().any(|stat| {
@@ -404,7 +405,7 @@ impl PlaneIndex {
             })
     }
 
-    /// The role of a stat metadata.
+    /// Returns the role of a stat metadata.
     #[inline]
     pub(crate) fn role(&self, stat_metadata_id: i64) -> Role {
         self.stats

@@ -1,38 +1,38 @@
-//! The heads of lines: what a line is called, when it begins, how many events it has.
+//! Headers of lines: name, start time and number of events.
 //!
-//! A line's display name comes after its events in the file, so a line is walked once without
-//! decoding an event. The walk also notes where a long line may be split: it is cut into
-//! *segments*, a new one at the first event past every [`STRETCH_BYTES`] of the line.
+//! A line's display name comes after its events in the file, so a scan reads each line once without
+//! decoding events. The scan also records where a long line may be split into *segments*: a new
+//! segment starts at the first event after every [`STRETCH_BYTES`] of the line.
 //!
-//! One line may hold nearly all of a file, and where its events begin only the walk can tell. So
-//! a long line is walked in *parts*, on several threads: the walk of a part begins where a row of
-//! events seems to begin ([`guess`]). When the part before it ends at just that place, the guess
-//! was right and what was found counts; else that part is walked again from where it really
-//! begins. Either way the head is that of a single walk.
+//! One line can hold nearly all of a file, and only the scan finds the start of each event. So
+//! several threads scan a long line in *parts*. The scan of a part starts at a position that looks
+//! like the start of a sequence of events ([`guess`]). If the part before it ends exactly there,
+//! the guess was right and its result is used; otherwise the part is scanned again from its real
+//! start. Either way the header equals that of a single scan.
 
 use super::event_framing::{EVENT_TAG, delimited};
 use super::span::Span;
 use crate::protobuf::wire::{Fault, Fields, Value};
 use crate::xspace::wire::line;
 
-/// A line is split about every so many bytes.
+/// Approximate size of a segment.
 pub(crate) const STRETCH_BYTES: usize = 1 << 20;
-/// A long line is walked in parts of about so many bytes.
+/// Approximate size of a part of a long line.
 const PART_BYTES: usize = 8 * STRETCH_BYTES;
-/// So many events in a row are no accident.
+/// Number of consecutive events that makes a guess reliable.
 const ROW: usize = 64;
-/// How far a row of events is looked for.
+/// Number of bytes that a guess searches.
 const GUESS_BYTES: usize = 64 << 10;
 
-/// A part of a line that begins and ends at a field.
+/// A segment: a range of a line that starts and ends at a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockSegment {
     pub(crate) span: Span,
-    /// Events that begin in it.
+    /// Number of events that start in it.
     pub(crate) events: usize,
 }
 
-/// The head of a line.
+/// The header of a line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LineHead {
     pub(crate) id: i64,
@@ -42,14 +42,14 @@ pub(crate) struct LineHead {
     pub(crate) timestamp_ns: i64,
     /// Number of its events.
     pub(crate) events: u64,
-    /// Stretches of its bytes.
+    /// Segments of the line.
     pub(crate) segments: Vec<ClockSegment>,
-    /// Where it could not be read any further, and why.
+    /// Position and reason at which the scan stopped, if it did.
     pub(crate) fault: Option<(usize, Fault)>,
 }
 
 impl LineHead {
-    /// What users read.
+    /// Returns the name to display.
     pub(crate) fn shown_name(&self) -> Span {
         if self.display_name.len() == 0 {
             self.name
@@ -58,7 +58,7 @@ impl LineHead {
         }
     }
 
-    /// The id that viewers show: the display id if there is one.
+    /// Returns the id that viewers show: the display id if there is one.
     pub(crate) fn shown_id(&self) -> i64 {
         if self.display_id == 0 {
             self.id
@@ -68,13 +68,13 @@ impl LineHead {
     }
 }
 
-/// A piece of work: a whole line or a part of a long one.
+/// A scan task: a whole line or a part of a long one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinePart {
     line: Span,
-    /// Where the part is supposed to begin; a guess unless it is the line's first.
+    /// Presumed start of the part; a guess unless it is the line's first part.
     from: usize,
-    /// It ends at the first field from here on.
+    /// The part ends at the first field at or after this offset.
     until: usize,
 }
 
@@ -84,7 +84,7 @@ impl LinePart {
     }
 }
 
-/// Cuts a line into parts that can be walked at the same time.
+/// Splits a line into parts for parallel scans.
 pub(crate) fn parts(file: &[u8], line: Span) -> Vec<LinePart> {
     let mut begins = vec![line.start()];
     let mut wanted = line.start() + PART_BYTES;
@@ -104,7 +104,8 @@ pub(crate) fn parts(file: &[u8], line: Span) -> Vec<LinePart> {
         .collect()
 }
 
-/// A place from `wanted` on that begins an event, most likely: a row of events lies before it.
+/// Returns a position at or after `wanted` that most likely starts an event: the end of a sequence
+/// of consecutive events.
 fn guess(file: &[u8], wanted: usize, end: usize) -> Option<usize> {
     let look = file.get(wanted..end.min(wanted + GUESS_BYTES))?;
     let candidates = look
@@ -122,11 +123,11 @@ fn guess(file: &[u8], wanted: usize, end: usize) -> Option<usize> {
     })
 }
 
-/// What walking a part found.
+/// Result of scanning a part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walked {
     from: usize,
-    /// The first field that was not walked.
+    /// Offset of the first field after the scanned ones.
     end: usize,
     id: Option<i64>,
     display_id: Option<i64>,
@@ -134,7 +135,7 @@ pub(crate) struct Walked {
     display_name: Option<Span>,
     timestamp_ns: Option<i64>,
     events: usize,
-    /// Events that may begin a stretch: the first of each grid cell that the part reaches.
+    /// Events that can start a segment: the first of each grid cell that the part reaches.
     begins: Vec<Begin>,
     fault: Option<(usize, Fault)>,
 }
@@ -144,12 +145,12 @@ pub(crate) struct Walked {
 struct Begin {
     cell: usize,
     at: usize,
-    /// Events of the part before it.
+    /// Number of events of the part before this one.
     events: usize,
 }
 
 impl Walked {
-    /// Notes the first event of a cell; gives the end of the cell.
+    /// Records the first event of a cell; returns the end of the cell.
     #[cold]
     fn begin(&mut self, line: Span, at: usize) -> usize {
         let cell = (at - line.start()) / STRETCH_BYTES;
@@ -162,7 +163,7 @@ impl Walked {
     }
 }
 
-/// Walks one part.
+/// Scans one part.
 pub(crate) fn walk(file: &[u8], part: LinePart) -> Walked {
     let mut found = Walked {
         from: part.from,
@@ -187,7 +188,7 @@ pub(crate) fn walk(file: &[u8], part: LinePart) -> Walked {
             Ok(Some(field)) => field,
             Ok(None) => break,
             Err(fault) => {
-                // Whole events before the fault are kept; the decoder ends at the same place.
+                // Complete events before the fault are kept; the decoder ends at the same position.
                 at += fields.at();
                 found.fault = Some((at, fault));
                 break;
@@ -216,7 +217,7 @@ pub(crate) fn walk(file: &[u8], part: LinePart) -> Walked {
     found
 }
 
-/// Puts the parts of a line together.
+/// Joins the parts of a line.
 pub(crate) fn join(file: &[u8], parts: impl IntoIterator<Item = (LinePart, Walked)>) -> LineHead {
     let mut head = LineHead::default();
     let mut begins: Vec<(usize, u64)> = Vec::new();
@@ -257,7 +258,7 @@ pub(crate) fn join(file: &[u8], parts: impl IntoIterator<Item = (LinePart, Walke
     head
 }
 
-/// A line as one part.
+/// Returns a line as one part.
 pub(crate) fn whole(line: Span) -> LinePart {
     LinePart {
         line,
@@ -266,7 +267,7 @@ pub(crate) fn whole(line: Span) -> LinePart {
     }
 }
 
-/// Finds a line's head in one walk.
+/// Returns a line's header from a single scan.
 pub(crate) fn scan(file: &[u8], line: Span) -> LineHead {
     let part = whole(line);
     join(file, [(part, walk(file, part))])

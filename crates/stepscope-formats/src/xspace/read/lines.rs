@@ -1,10 +1,10 @@
-//! The events of lines: [`emit`] decodes one stretch of a line; see `line_header` for what comes before.
-//! It runs on several threads; the segments are cut by the file alone, so that the result does not
-//! depend on how many threads there are.
+//! The events of lines: [`emit`] decodes one segment of a line; `line_header` explains segments.
+//! Several threads decode segments; the segments depend only on the file, so that the result is
+//! independent of the number of threads.
 //!
-//! The hot path of an event: three numbers and one look-up of its metadata, gathered in columns
-//! that the sink takes by the hundred ([`Batch`]). Events with stats take a second path, with one
-//! look-up of what each stat means. Nothing is allocated, no text is touched.
+//! The hot path of an event: three numbers and one look-up of its metadata, collected in columns
+//! that go to the sink in batches ([`Batch`]). Events with stats take a second path, with one
+//! look-up of each stat's meaning. Neither path allocates memory or reads text.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ use crate::protobuf::wire::{Fault, Fields, Value, varint};
 use crate::xspace::well_known_stats::{EventKind, EventPlacement, FlowCategory, MarkValue, Marks};
 use crate::xspace::wire::{self, StatValue, event, line};
 
-/// No event begins so long (53 days) after its line does, or lasts so long: writers that
-/// overflowed put such numbers, and one of them would stretch the view to months.
+/// Limit of plausible offsets and durations (53 days). Writers with overflows emit larger numbers,
+/// and one of them would stretch the view to months.
 const ABSURD_PS: u64 = 1 << 62;
 
 /// An event metadata, ready to be emitted.
@@ -33,9 +33,9 @@ pub(crate) struct ReadyMetadata {
     pub(crate) name: NameId,
     pub(crate) category: NameId,
     pub(crate) kind: EventKind,
-    /// The events have arguments even without stats of their own.
+    /// Whether the events have arguments even without stats of their own.
     pub(crate) has_args: bool,
-    /// Stats of the metadata have a meaning for each event.
+    /// Whether stats of the metadata have a meaning for each event.
     pub(crate) has_marks: bool,
     /// The number at the end of its name, for lines of step markers.
     pub(crate) step: Option<StepNumber>,
@@ -45,17 +45,17 @@ pub(crate) struct ReadyMetadata {
 #[derive(Debug)]
 pub(crate) struct ReadyPlane<'a> {
     pub(crate) index: &'a PlaneIndex,
-    /// As many as the index has event metadata.
+    /// Event metadata, parallel to those of the index.
     pub(crate) metadata: Vec<ReadyMetadata>,
-    /// Whether stats of a metadata id have a meaning for events, by id.
+    /// Whether stats of a metadata id have a meaning for events, indexed by id.
     pub(crate) marks: Vec<bool>,
     /// Tracks of the samples on lines of counters, by metadata id.
     pub(crate) counters: FxHashMap<i64, TrackId>,
-    /// What makes slices of plain events, by metadata id; empty where ids are far apart.
+    /// Slice properties of plain events, by metadata id; empty if the ids are sparse.
     plain: Vec<Option<Plain>>,
 }
 
-/// An event metadata whose events are slices and nothing else.
+/// An event metadata whose events are only slices.
 #[derive(Clone, Copy, Debug)]
 struct Plain {
     name: NameId,
@@ -75,7 +75,7 @@ impl Plain {
 }
 
 impl<'a> ReadyPlane<'a> {
-    /// A plane without counters as yet.
+    /// Creates a plane without counters.
     pub(crate) fn new(index: &'a PlaneIndex, metadata: Vec<ReadyMetadata>) -> Self {
         let marks = index
             .stats
@@ -116,17 +116,17 @@ pub(crate) struct ReadyLine {
     /// The line's own time zero, picoseconds from the epoch.
     pub(crate) base_ps: i128,
     pub(crate) place: EventPlacement,
-    /// Its events are samples.
+    /// Whether its events are samples.
     pub(crate) counters: bool,
 }
 
-/// What was odd, counted.
+/// Counts of problems.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) events: u64,
     pub(crate) missing_metadata: u64,
     pub(crate) negative_durations: u64,
-    /// Slices whose end no time can tell.
+    /// Number of slices whose end is out of range.
     pub(crate) endless: u64,
     pub(crate) bad_times: u64,
     pub(crate) unreadable: u64,
@@ -154,7 +154,7 @@ impl Tally {
     }
 }
 
-/// Ids of the event metadata that a line uses, in the order of first use.
+/// Returns the ids of the event metadata that a line uses, in the order of first use.
 pub(crate) fn metadata_ids(file: &[u8], head: &LineHead) -> Vec<i64> {
     let mut seen = FxHashSet::default();
     let mut ids = Vec::new();
@@ -179,7 +179,8 @@ pub(crate) fn metadata_ids(file: &[u8], head: &LineHead) -> Vec<i64> {
     ids
 }
 
-/// The first number among an event's stats: the value of counters whose stat has another name.
+/// Returns the first number among an event's stats: the value of counters whose stat has another
+/// name.
 #[cold]
 fn first_number(message: &[u8]) -> Option<f64> {
     let mut fields = Fields::new(message);
@@ -197,18 +198,18 @@ fn first_number(message: &[u8]) -> Option<f64> {
     None
 }
 
-/// What one thread keeps between segments.
+/// State that one thread keeps between segments.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// Names of links, interned in the sink at hand.
+    /// Names of flow categories, interned in the thread's sink.
     categories: FxHashMap<FlowCategory<'static>, NameId>,
-    /// Numbers that stand for missing metadata, interned in the sink at hand.
+    /// Names for missing metadata, interned in the thread's sink.
     numbers: FxHashMap<i64, NameId>,
     flows: Vec<SliceFlow>,
     batch: Box<Batch>,
 }
 
-/// Decodes one stretch of a line into `sink`.
+/// Decodes one segment of a line into `sink`.
 pub(crate) fn emit<S: EventSink>(
     file: &[u8],
     stretch: Span,
@@ -222,11 +223,11 @@ pub(crate) fn emit<S: EventSink>(
     let mut marks = Marks::default();
     let mut next = stretch.start();
     let end = stretch.end();
-    // Samples and step markers are more than their numbers.
+    // Samples and step markers need more than their numbers.
     let plain_base = i64::try_from(line.base_ps)
         .ok()
         .filter(|_| !(line.counters || line.place.steps));
-    // The scan has said why a line ends early.
+    // The scan has already reported why a line ends early.
     while let Ok(Some((at, message))) = next_event(file, next..end) {
         next = message.end;
         if let Some(base_ps) = plain_base
@@ -268,7 +269,7 @@ pub(crate) fn emit<S: EventSink>(
             }
         });
         let start = line.base_ps + i128::from(numbers.offset_ps);
-        // The ends of the range are what writers put where they overflowed, no times.
+        // The limits of the range come from overflows in the writer.
         let Some(start) = i64::try_from(start)
             .ok()
             .filter(|start| i64::MIN < *start && *start < i64::MAX)
@@ -377,7 +378,7 @@ pub(crate) fn emit<S: EventSink>(
     tally
 }
 
-/// When a plain event began and how long it took; `None` where there is something to count.
+/// Returns the start and duration of a plain event; `None` if there is a problem to count.
 #[inline]
 fn plain_times(base_ps: i64, numbers: &Numbers) -> Option<(Time, Dur)> {
     let start = base_ps.checked_add(numbers.offset_ps)?;
@@ -404,11 +405,10 @@ impl Scratch {
     }
 }
 
-/// Decodes one event: its numbers, whether it has stats of its own, and what they mean.
+/// Decodes one event: its numbers, whether it has stats of its own, and their meaning.
 ///
-/// The fields that every event has are told by their whole tag byte, and numbers are read from
-/// `file` rather than from the message alone: eight bytes can then be loaded at once right up to
-/// the message's end.
+/// The fields that every event has are recognized by their whole tag byte. Numbers are read from
+/// `file` instead of the message: this allows eight-byte loads up to the message's end.
 #[inline]
 fn decode<'a>(
     file: &'a [u8],
@@ -457,7 +457,7 @@ const OFFSET_TAG: u8 = tag_byte(event::OFFSET_PS, 0);
 const DURATION_TAG: u8 = tag_byte(event::DURATION_PS, 0);
 const STAT_TAG: u8 = tag_byte(event::STATS, 2);
 
-/// The next event in `rest`: where its tag is, and its message.
+/// Returns the next event in `rest`: the offset of its tag, and its message.
 #[inline]
 fn next_event(file: &[u8], rest: Range<usize>) -> Result<Option<(usize, Range<usize>)>, Fault> {
     if file.get(rest.start) == Some(&EVENT_TAG) {
@@ -467,7 +467,8 @@ fn next_event(file: &[u8], rest: Range<usize>) -> Result<Option<(usize, Range<us
     next_event_after(file, rest)
 }
 
-/// As [`next_event`], after fields of the line's head or in an unusual encoding.
+/// Returns the next event like [`next_event`], after fields of the line's header or in an unusual
+/// encoding.
 #[cold]
 fn next_event_after(
     file: &[u8],
@@ -486,7 +487,7 @@ fn next_event_after(
     Ok(None)
 }
 
-/// Steps over a field that is told by no single byte.
+/// Skips a field that no single tag byte identifies.
 #[cold]
 fn other_field(file: &[u8], rest: Range<usize>) -> Result<usize, Fault> {
     let mut fields = Fields::new(file.get(rest.clone()).unwrap_or_default());
@@ -494,7 +495,7 @@ fn other_field(file: &[u8], rest: Range<usize>) -> Result<usize, Fault> {
     Ok(rest.start + fields.at())
 }
 
-/// Looks at a stat's metadata id, which every known writer puts first.
+/// Returns a stat's metadata id, which every known writer puts first.
 #[inline]
 fn may_be_mark(stat: &[u8], plane: &ReadyPlane<'_>) -> bool {
     match stat {
@@ -506,7 +507,7 @@ fn may_be_mark(stat: &[u8], plane: &ReadyPlane<'_>) -> bool {
     }
 }
 
-/// Takes one stat's meaning.
+/// Applies one stat's meaning.
 #[cold]
 fn take<'a>(
     file: &'a [u8],

@@ -5,9 +5,9 @@
 //!   ->  emit (segments of lines, in batches)  ->  facts, modules, diagnostics
 //! ```
 //!
-//! Lines are scanned and emitted on several threads. A batch is a number of segments that lie in
-//! a row; batches are cut by bytes, not by the number of threads, each goes into a fork of
-//! the sink, and the forks are merged in the order of the file.
+//! Several threads scan and emit lines. A batch is a number of consecutive segments. Batches are
+//! cut by size in bytes, independent of the number of threads; each goes into a fork of the sink,
+//! and the forks are merged in the order of the file.
 
 pub(crate) mod args;
 mod batch;
@@ -37,16 +37,16 @@ use lines::{ReadyLine, ReadyPlane, Scratch, Tally};
 use problems::framing_fault;
 use span::Span;
 
-/// Line times above this (nanoseconds) are Unix times, not times since the profile's start: it is
-/// three years after the epoch, and no capture lasts three years.
+/// Line times above this value (nanoseconds) are Unix times; smaller ones count from the profile's
+/// start. The value is three years after the Unix epoch, longer than any capture.
 pub(crate) const ABSOLUTE_NS: i64 = 100_000_000_000_000_000;
 
-/// Most batches of one file.
+/// Maximum number of batches of one file.
 const MAX_BATCHES: usize = 128;
 
-/// Reads a whole file. See [`crate::read`] for what is promised.
+/// Reads a whole file. See [`crate::read`] for the guarantees.
 ///
-/// A file without a byte is an empty `XSpace`.
+/// An empty file is an empty `XSpace`.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -96,7 +96,7 @@ pub fn read<S: EventSink>(
     Ok(())
 }
 
-/// Scans all lines for their heads.
+/// Scans the headers of all lines.
 fn scan_all(
     file: &[u8],
     jobs: &[(usize, Span)],
@@ -134,7 +134,7 @@ fn scan_all(
     Ok(heads.collect())
 }
 
-/// Cuts a row of things of these sizes into ranges of about the same size.
+/// Splits a list of items with these sizes into ranges of about equal size.
 fn batches(sizes: impl Iterator<Item = usize>, total: usize) -> Vec<Range<usize>> {
     let target = STRETCH_BYTES.max(total / MAX_BATCHES);
     let mut found = Vec::new();
@@ -165,7 +165,7 @@ fn in_parallel<I: Send, R: Send>(
 }
 
 /// Runs `work` on each item, on as many threads as are allowed, and `take` on each result in the
-/// order of the items, as soon as its turn comes, on whichever thread is at hand.
+/// order of the items, as soon as the earlier results have been taken, on any of these threads.
 fn in_order<I: Send, R: Send>(
     threads: usize,
     items: Vec<I>,
@@ -189,7 +189,7 @@ fn in_order<I: Send, R: Send>(
             if let Ok(mut slot) = slot.lock() {
                 slot.1 = result;
             }
-            // Whoever is taking now, or does so after the next item, takes ours too.
+            // If another thread holds the lock, it or a later one also takes this result.
             if let Ok(mut turn) = turn.try_lock() {
                 let (place, take) = &mut *turn;
                 take_ready(&slots, place, take);
@@ -198,7 +198,7 @@ fn in_order<I: Send, R: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // A thread that cannot be had is done without: the others take its share.
+            // A failure to create a thread is ignored: the other threads do its work.
             let _ = std::thread::Builder::new()
                 .name("stepscope-xplane".to_owned())
                 .spawn_scoped(scope, run);
@@ -211,10 +211,10 @@ fn in_order<I: Send, R: Send>(
     }
 }
 
-/// An item, until it is taken, and its result, from then until that is taken.
+/// An item until it is taken, then its result until that is taken.
 type Slot<I, R> = Mutex<(Option<I>, Option<R>)>;
 
-/// Takes the results from `place` on that are there.
+/// Takes the available results from index `place` on.
 fn take_ready<I, R>(slots: &[Slot<I, R>], place: &mut usize, take: &mut impl FnMut(R)) {
     while let Some(slot) = slots.get(*place)
         && let Some(result) = slot.lock().ok().and_then(|mut slot| slot.1.take())
@@ -224,7 +224,7 @@ fn take_ready<I, R>(slots: &[Slot<I, R>], place: &mut usize, take: &mut impl FnM
     }
 }
 
-/// Pours all events.
+/// Emits all events.
 fn emit_all<S: EventSink>(
     file: &[u8],
     heads: &[LineHead],
@@ -300,17 +300,18 @@ fn emit_all<S: EventSink>(
     cancelled.map(|()| sum)
 }
 
-/// How the file's times become ours.
+/// Conversion from the file's times to the run's times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     pub(crate) epoch: Epoch,
-    /// What is taken from line times that are Unix times, nanoseconds.
+    /// Offset to subtract from line times that are Unix times, nanoseconds.
     pub(crate) absolute_ns: i64,
-    /// Some lines hold Unix times, others times since a start that the file does not tell.
+    /// Whether some lines hold Unix times and others times since a start that the file does not
+    /// contain.
     pub(crate) unaligned: bool,
 }
 
-/// What the steps of one reading share.
+/// State that the steps of one read share.
 pub(crate) struct Reading<'a> {
     pub(crate) file: &'a [u8],
     pub(crate) indexes: &'a [PlaneIndex],
@@ -323,7 +324,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// A text, with what is not UTF-8 counted.
+    /// Decodes a text; counts invalid UTF-8.
     pub(crate) fn text(&mut self, span: Span) -> std::borrow::Cow<'a, str> {
         let (text, bad) = text(self.file, span);
         self.bad_texts += u64::from(bad);
@@ -336,7 +337,7 @@ impl<'a> Reading<'a> {
         self.indexes.iter().zip(&self.space.frames)
     }
 
-    /// A whole number among the stats of a plane.
+    /// Returns an integer from the stats of a plane.
     pub(crate) fn plane_number(
         &self,
         index: &PlaneIndex,
@@ -349,7 +350,7 @@ impl<'a> Reading<'a> {
             .map(|bits| bits as i64)
     }
 
-    /// Finds out what the file's times mean.
+    /// Determines the meaning of the file's times.
     fn clock(&self) -> Clock {
         let environment = self
             .planes()
@@ -386,7 +387,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Hostnames, what planes say of themselves, and compiled programs.
+    /// Emits hostnames, stats of planes, and compiled programs.
     fn facts<S: EventSink>(&mut self, epoch: Epoch, sink: &mut S) {
         for host in &self.space.hostnames {
             let host = self.text(*host);

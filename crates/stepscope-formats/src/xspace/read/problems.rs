@@ -1,4 +1,4 @@
-//! What the user is told about a file that is not as it should be.
+//! Diagnostics about a damaged or unusual file.
 
 use stepscope_model::{Diagnostic, EventSink};
 
@@ -8,7 +8,7 @@ use super::{Clock, Reading};
 use crate::protobuf::wire::Fault;
 
 impl Reading<'_> {
-    /// Says what was wrong.
+    /// Emits the diagnostics.
     pub(crate) fn problems<S: EventSink>(&mut self, clock: &Clock, tally: &Tally, sink: &mut S) {
         for (spans, word) in [
             (&self.space.errors, "error"),
@@ -27,7 +27,7 @@ impl Reading<'_> {
             sink.diagnose(problem.what, 1, &problem.detail);
         }
         for (job, head) in self.heads.iter().enumerate() {
-            // The last line of a cut file ends with the file, which has been said.
+            // The last line of a truncated file ends with the file, which is already reported.
             if let Some((offset, fault)) = head.fault
                 && !(self.space.cut && job + 1 == self.heads.len())
             {
@@ -104,7 +104,7 @@ impl Reading<'_> {
     }
 }
 
-/// What the user is told when the file could not be framed to its end.
+/// Emits the diagnostic for a file that could not be framed to its end.
 pub(crate) fn framing_fault(file: &[u8], offset: usize, fault: Fault) -> (Diagnostic, String) {
     let left = file.len().saturating_sub(offset);
     let rest = file.get(offset..).unwrap_or_default();

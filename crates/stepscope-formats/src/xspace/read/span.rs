@@ -1,8 +1,8 @@
-//! Where something lies in the file.
+//! Byte ranges of the file.
 
 use crate::protobuf::wire::offset_in;
 
-/// A run of bytes of the file.
+/// A byte range of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Where `inner`, a slice of `file`, lies in it.
+    /// Returns the byte range of `inner`, a slice of `file`.
     pub(crate) fn locate(file: &[u8], inner: &[u8]) -> Self {
         Self {
             start: offset_in(file, inner),
@@ -18,22 +18,22 @@ impl Span {
         }
     }
 
-    /// Offset of the first byte.
+    /// Returns the offset of the first byte.
     pub(crate) const fn start(self) -> usize {
         self.start
     }
 
-    /// Offset after the last byte.
+    /// Returns the offset after the last byte.
     pub(crate) const fn end(self) -> usize {
         self.start.saturating_add(self.len)
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub(crate) const fn len(self) -> usize {
         self.len
     }
 
-    /// The bytes; empty if the file has become shorter.
+    /// Returns the bytes; empty if the file has become shorter.
     pub(crate) fn get(self, file: &[u8]) -> &[u8] {
         file.get(self.start..self.end()).unwrap_or_default()
     }

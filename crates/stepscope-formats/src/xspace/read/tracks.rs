@@ -1,8 +1,8 @@
-//! From planes and lines to tracks.
+//! Conversion of planes and lines to tracks.
 //!
-//! A plane is a group and a line a track in it; on a `_counters_` line each event metadata is
-//! a track. What the schema has no field for is guessed from names for foreign files, and taken
-//! from [`TrackRecord`]s for our own.
+//! A plane is a group and a line a track in it; on a `_counters_` line each event metadata is a
+//! track. Properties that the schema cannot express are guessed from names for foreign files, and
+//! come from [`TrackRecord`]s for our own files.
 
 use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::xla::DeviceLine;
@@ -18,7 +18,7 @@ use crate::xspace::well_known_stats::{COUNTERS_LINE, EventPlacement, Role, numbe
 use crate::xspace::wire;
 
 impl<'a> Reading<'a> {
-    /// Makes the tracks, and readies planes and lines for emitting.
+    /// Creates the tracks, and prepares planes and lines for emission.
     #[allow(clippy::type_complexity, reason = "two columns, used in one place")]
     pub(crate) fn tracks<S: EventSink>(
         &mut self,
@@ -36,7 +36,7 @@ impl<'a> Reading<'a> {
             let range = first_line..first_line + frame.lines.len();
             first_line = range.end;
             let heads = self.heads.get(range).unwrap_or_default();
-            // A plane without lines is only metadata, unless we wrote it as an empty group.
+            // A plane without lines is only metadata, unless our writer wrote it as an empty group.
             let is_group = || {
                 index
                     .find_stat(self.file, &frame.stats, Role::Track)
@@ -80,7 +80,7 @@ impl<'a> Reading<'a> {
         (planes, lines)
     }
 
-    /// Makes a plane's group and interns the names of its events.
+    /// Creates a plane's group and interns the names of its events.
     fn plane<S: EventSink>(
         &mut self,
         ordinal: usize,
@@ -111,7 +111,7 @@ impl<'a> Reading<'a> {
             }
         }
         let seen = plane_names.entry(name.clone()).or_insert(0);
-        // The lines of a plane that continues have the keys of the one before it.
+        // The lines of a continued plane share the key prefix of the plane before it.
         *seen += u64::from(*seen == 0 || !continues);
         let key = numbered(&name, *seen);
         let group_record = group_record.unwrap_or_else(|| TrackRecord {
@@ -190,7 +190,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Makes a line's track.
+    /// Creates a line's track.
     fn line<S: EventSink>(
         &mut self,
         plane: &mut Plane<'a>,
@@ -268,14 +268,14 @@ impl<'a> Reading<'a> {
             base_ps: line_ns * 1_000,
             place: EventPlacement {
                 device: plane.is_device,
-                // Our own files number each step in so many words.
+                // Our own files contain an explicit number for each step.
                 steps: steps && is_foreign,
             },
             counters,
         }
     }
 
-    /// Makes a track for each counter of a line of samples.
+    /// Creates a track for each counter of a line of samples.
     fn counters<S: EventSink>(&mut self, plane: &mut Plane<'a>, head: &LineHead, sink: &mut S) {
         for id in lines::metadata_ids(self.file, head) {
             if plane.ready.counters.contains_key(&id) {
@@ -292,7 +292,7 @@ impl<'a> Reading<'a> {
                 Some(metadata) => self.text(metadata.shown_name()).into_owned(),
                 None => id.to_string(),
             };
-            // Equal names are one counter, unless the writer says that they are tracks of their own.
+            // Equal names are one counter, unless the writer marks them as separate tracks.
             let seen = plane.counter_names.entry(name.clone()).or_insert(0);
             *seen += u64::from(*seen == 0 || record.is_some());
             let track = sink.track(&numbered(&format!("{}/counter/{name}", plane.key), *seen));
@@ -321,7 +321,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A plane while its lines are made.
+/// A plane while its lines are created.
 struct Plane<'a> {
     key: String,
     group: Option<TrackId>,
@@ -329,15 +329,15 @@ struct Plane<'a> {
     device: Option<u32>,
     is_device: bool,
     records: FxHashMap<i64, TrackRecord>,
-    /// How often each line id was seen.
+    /// Number of occurrences of each line id.
     line_ids: FxHashMap<i64, u64>,
-    /// How many counters have each name.
+    /// Number of counters with each name.
     counter_names: FxHashMap<String, u64>,
     ready: ReadyPlane<'a>,
 }
 
 impl Plane<'_> {
-    /// What is true of lines that nothing is said about.
+    /// Returns the default record of lines without one.
     fn inherited(&self) -> TrackRecord {
         TrackRecord {
             pid: self.pid,
@@ -346,7 +346,7 @@ impl Plane<'_> {
         }
     }
 
-    /// The group around a line or a counter.
+    /// Returns the group around a line or a counter.
     fn parent<S: EventSink>(&self, record: &TrackRecord, sink: &mut S) -> Option<TrackId> {
         match record.parent {
             Some(line) => Some(sink.track(&format!("{}/{line}", self.key))),
@@ -359,7 +359,7 @@ fn category<S: EventSink>(record: &TrackRecord, sink: &mut S) -> Option<NameId> 
     record.category.as_deref().map(|text| sink.name(text))
 }
 
-/// The key of the `number`th thing that would have this key.
+/// Returns the key of the `number`th object with the same key.
 fn numbered(key: &str, number: u64) -> String {
     if number <= 1 {
         key.to_owned()
@@ -368,7 +368,7 @@ fn numbered(key: &str, number: u64) -> String {
     }
 }
 
-/// Position of a line among those of its plane.
+/// Returns the sort position of a line within its plane.
 fn line_rank(name: &str, is_device: bool) -> i64 {
     if is_device {
         match DeviceLine::from_name(name) {

@@ -1,12 +1,12 @@
-//! From gathered rows to planes and lines.
+//! Assembly of collected rows into planes and lines.
 //!
-//! A track without a parent that is a group, or has children, becomes a plane; what lies below it
-//! becomes the plane's lines, however deep; counters become event metadata on one `_counters_`
-//! line. Tracks without any group share a plane that says so. Every line has a [`TrackRecord`],
-//! so that reading it back finds the same tracks.
+//! A track without a parent that is a group, or has children, becomes a plane; all its descendants
+//! become the plane's lines; counters become event metadata on one `_counters_` line. Tracks
+//! without any group share a plane with a corresponding record. Every line has a [`TrackRecord`],
+//! so that reading the file gives the same tracks.
 //!
-//! Times are written relative to the earliest event, or to the source's time zero if nothing is
-//! earlier: XProf wants no negative times.
+//! Times are relative to the earliest event, or to the source's time zero if that is earlier: XProf
+//! requires non-negative times.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ use crate::xspace::well_known_stats::{
     Marks, Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
 };
 
-/// Writes what a sink has gathered.
+/// Writes the trace that a sink has collected.
 pub(crate) fn write<W: Write>(sink: &XSpaceSink, shared: &Shared, out: W) -> io::Result<W> {
     let mut tracks = vec![TrackInfo::default(); shared.keys.len()];
     for (id, patch) in &sink.patches {
@@ -63,7 +63,7 @@ pub(crate) fn write<W: Write>(sink: &XSpaceSink, shared: &Shared, out: W) -> io:
     writer.finish()
 }
 
-/// Nanoseconds by which everything is moved so that no time is negative.
+/// Returns the shift of all times that makes them non-negative, nanoseconds.
 fn shift_ns(sink: &XSpaceSink) -> i64 {
     let first_ps = sink
         .rows
@@ -78,7 +78,7 @@ fn shift_ns(sink: &XSpaceSink) -> i64 {
     }
 }
 
-/// Everything that is to be written.
+/// The whole trace to write.
 struct Assembly<'a> {
     sink: &'a XSpaceSink,
     shared: &'a Shared,
@@ -110,7 +110,7 @@ impl Assembly<'_> {
         (parent < self.tracks.len() && parent != track).then_some(parent)
     }
 
-    /// The outermost group of a track. Parents in a ring count as none.
+    /// Returns the outermost group of a track. Parents in a cycle count as none.
     fn root(&self, track: usize) -> usize {
         let mut root = track;
         for _ in 0..64 {
@@ -122,8 +122,8 @@ impl Assembly<'_> {
         track
     }
 
-    /// Planes in the order of writing: their root (`None` for tracks without a group) and
-    /// the tracks below it.
+    /// Returns the planes in the order of writing: their root (`None` for tracks without a group)
+    /// and its descendants.
     fn planes(&self) -> Vec<(Option<usize>, Vec<usize>)> {
         let mut order: Vec<usize> = (0..self.tracks.len()).collect();
         order.sort_by(|a, b| {
@@ -176,14 +176,14 @@ impl Assembly<'_> {
         planes
     }
 
-    /// Facts and compiled programs.
+    /// Builds the plane of facts and compiled programs.
     fn metadata_plane(&self) -> Option<PlaneWriter> {
         let mut plane = PlaneWriter::new(METADATA_PLANE);
         let mut empty = self.sink.modules.is_empty();
         for (name, program_id) in &self.sink.modules {
             plane.module(name, *program_id);
         }
-        // Of several values the last counts, at the place of the first.
+        // Of several values the last counts, at the position of the first.
         let last: FxHashMap<_, _> = self
             .sink
             .facts
@@ -211,7 +211,7 @@ impl Assembly<'_> {
         (!empty).then_some(plane)
     }
 
-    /// What the times are relative to.
+    /// Builds the plane with the time origin.
     fn environment_plane(&self) -> Option<PlaneWriter> {
         let epoch = self.sink.epoch.unwrap_or_default();
         let mut plane = PlaneWriter::new(TASK_ENVIRONMENT);
@@ -247,8 +247,8 @@ impl Assembly<'_> {
         Some(plane)
     }
 
-    /// The name of a root's plane. Names that XProf knows stay; others get one
-    /// that it shows (`/host:CPU` exactly), and their own goes into the record.
+    /// Returns the name of a root's plane. Names that XProf knows are unchanged. Other planes get a
+    /// name that XProf shows (`/host:CPU` exactly), and the record holds their own name.
     fn plane_name(&self, root: usize, members: &[usize]) -> String {
         let name = self.name(root);
         let known = ["/host:", "/device:", "#Chip", "/virtualdevice:"];
@@ -271,7 +271,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// What is said of a track.
+    /// Returns the record of a track.
     fn record(&self, track: usize) -> TrackRecord {
         let Some(state) = self.tracks.get(track) else {
             return TrackRecord::default();
@@ -353,7 +353,8 @@ impl Assembly<'_> {
         writing.plane
     }
 
-    /// An id for each line: the one that the track's key ends in, or its thread, or a free one.
+    /// Returns an id for each line: the number at the end of the track's key, or its thread, or a
+    /// free id.
     fn line_ids(&self, root: Option<usize>, members: &[usize]) -> FxHashMap<usize, i64> {
         let mut used = FxHashSet::default();
         let mut ids = FxHashMap::default();
@@ -382,18 +383,18 @@ impl Assembly<'_> {
     }
 }
 
-/// How an argument's name is written.
+/// Encoding of an argument's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wording {
-    /// With the meaning that its name has.
+    /// With the meaning of the name.
     Meaning,
-    /// As nothing but an argument.
+    /// As a plain argument without a meaning.
     Argument,
     Bool,
     Json,
 }
 
-/// A plane that is being written.
+/// A plane under construction.
 struct Writing<'a> {
     assembly: &'a Assembly<'a>,
     plane: PlaneWriter,
@@ -401,7 +402,7 @@ struct Writing<'a> {
     event_ids: FxHashMap<(u32, u32, EventKind), EventId>,
     stat_ids: FxHashMap<(u32, Wording), StatId>,
     text_ids: FxHashMap<u32, TextId>,
-    /// XProf's numbers of link categories, by text.
+    /// XProf's numbers of flow categories, by text.
     flow_numbers: FxHashMap<u32, Option<u8>>,
 }
 
@@ -424,7 +425,7 @@ impl<'a> Writing<'a> {
         self.plane.add_line(line);
     }
 
-    /// A line's time zero, as written and on the sink's clock.
+    /// Returns a line's time zero, as written and on the sink's clock.
     fn base(&self, first_ps: i64) -> (i64, i64) {
         let base_ns = first_ps.div_euclid(1_000);
         (
@@ -451,8 +452,8 @@ impl<'a> Writing<'a> {
         line.span(id, offset_ps, row.dur_ps, &stats);
     }
 
-    /// Whether a reader finds in the arguments just what the row says: then nothing needs to be
-    /// added.
+    /// Returns whether the arguments alone give a reader the row's properties; then no hidden stats
+    /// are needed.
     fn args_say_all(&self, row: &Row<'a>) -> bool {
         let mut marks = Marks::default();
         for (key, value) in &row.args {
@@ -466,7 +467,7 @@ impl<'a> Writing<'a> {
                 RowValue::Inline(ArgValue::Int(value)) => MarkValue::Number(value as u64),
                 RowValue::Inline(ArgValue::Uint(value)) => MarkValue::Number(value),
                 RowValue::Inline(ArgValue::Double(value)) => MarkValue::Double(value),
-                // Written as what they are, these have no meaning.
+                // Values of these types have no meaning as stats.
                 RowValue::Inline(ArgValue::Bool(_) | ArgValue::Json(_) | ArgValue::Bytes(_)) => {
                     continue;
                 }
@@ -518,7 +519,7 @@ impl<'a> Writing<'a> {
         Stat { id, value }
     }
 
-    /// Step number and flags, as stats that are no arguments.
+    /// Adds step number and flags as hidden stats.
     fn hidden_marks(&mut self, row: &Row<'_>, stats: &mut Vec<Stat<'_>>) {
         let mut add = |role, value| {
             let id = self.plane.hidden_stat(role);
@@ -540,7 +541,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A link as text, when its id does not fit into a number.
+    /// Encodes a flow as text, if its id does not fit into a number.
     fn wide_flow(&self, flow: &RowFlow) -> String {
         if pack_flow(flow.direction, flow.id, 0).is_some() {
             return String::new();
@@ -548,7 +549,7 @@ impl<'a> Writing<'a> {
         wide_flow_text(self.assembly.text(flow.category), flow.id, flow.direction)
     }
 
-    /// Links: in XProf's layout where the id fits, as text where it does not.
+    /// Adds flows: in XProf's layout if the id fits, as text otherwise.
     fn flows<'b>(&mut self, flows: &[RowFlow], wide: &'b [String], stats: &mut Vec<Stat<'b>>)
     where
         'a: 'b,

@@ -1,10 +1,10 @@
-//! The sink that becomes an `XSpace`: `stepscope convert` emits into it.
+//! Sink that writes an `XSpace`: `stepscope convert` emits into it.
 //!
-//! What is emitted is kept as rows until the end, since a track may be described after its events.
-//! Forks share the tables of texts, tracks and argument sources behind one lock, so their ids
-//! mean the same everywhere; only the rows are a fork's own. The numbering of texts and tracks
-//! therefore depends on timing, but nothing that is written does: planes and lines are sorted and
-//! names numbered anew when they are written.
+//! Emitted events are stored as rows until the end, because a track can be described after its
+//! events. Forks share the tables of texts, tracks and argument sources behind one lock, so their
+//! ids mean the same everywhere; each fork has its own rows. The numbering of texts and tracks
+//! therefore depends on timing, but the output is deterministic: planes and lines are sorted and
+//! names renumbered during the write.
 
 mod assemble;
 mod rows;
@@ -23,14 +23,14 @@ use stepscope_model::{
 use crate::xspace::well_known_stats::EventKind;
 use rows::{Row, RowFlow, RowKind, RowValue, Rows, put_arg};
 
-/// Texts of arguments up to this length are interned; longer ones are rarely said twice.
+/// Maximum length of interned argument texts; longer ones rarely repeat.
 const MAX_INTERNED_BYTES: usize = 128;
 
-/// What forks have in common.
+/// State that forks share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) texts: Vec<Arc<str>>,
-    /// How often each text is the value of an argument.
+    /// Number of arguments with each text as their value.
     pub(crate) uses: Vec<u32>,
     text_numbers: HashMap<Arc<str>, u32, FxBuildHasher>,
     pub(crate) keys: Vec<Arc<str>>,
@@ -73,7 +73,7 @@ pub(crate) enum FactValue {
     Text(String),
 }
 
-/// Gathers one trace and writes it as an `XSpace`.
+/// Collects one trace and writes it as an `XSpace`.
 ///
 /// ```text
 /// let mut sink = XSpaceSink::new();
@@ -81,13 +81,13 @@ pub(crate) enum FactValue {
 /// sink.finish(BufWriter::new(file))?;
 /// ```
 ///
-/// Memory is about 20 bytes an event and the bytes of its arguments.
+/// Memory is about 20 bytes per event plus the bytes of its arguments.
 pub struct XSpaceSink {
     shared: Arc<Mutex<Shared>>,
     pub(crate) epoch: Option<Epoch>,
-    /// What was said about tracks, in the order of saying.
+    /// Track descriptions, in the order of emission.
     pub(crate) patches: Vec<(TrackId, TrackInfo)>,
-    /// By track.
+    /// Rows by track.
     pub(crate) rows: Vec<Rows>,
     pub(crate) modules: Vec<(String, Option<u64>)>,
     pub(crate) facts: Vec<(String, FactValue)>,
@@ -103,7 +103,7 @@ impl Default for XSpaceSink {
 }
 
 impl XSpaceSink {
-    /// An empty trace.
+    /// Creates an empty trace.
     pub fn new() -> Self {
         let mut shared = Shared::default();
         shared.text("");
@@ -124,7 +124,7 @@ impl XSpaceSink {
         }
     }
 
-    /// Writes the trace; gives back what was written to, flushed.
+    /// Writes the trace; returns the flushed writer.
     pub fn finish<W: Write>(self, out: W) -> io::Result<W> {
         let shared = std::mem::take(&mut *self.shared());
         assemble::write(&self, &shared, out)
@@ -147,7 +147,7 @@ impl XSpaceSink {
         self.args = encoded;
     }
 
-    /// Fetches the arguments at once: the source may be gone when the file is written.
+    /// Encodes the arguments immediately: the source can be gone when the file is written.
     fn encode_args(&mut self, args: ArgRef, out: &mut Vec<u8>) {
         let Some((source, token)) = args.get() else {
             return;

@@ -1,8 +1,7 @@
-//! Events between emitting and writing, in a compact form of our own.
+//! Compact encoding of events between emission and writing.
 //!
-//! Which plane a track belongs to, and with it the ids of names and the time zero of its line, is
-//! known only when everything has been emitted. Until then an event is a few bytes, all numbers
-//! varints:
+//! A track's plane, and thus the ids of names and the time zero of its line, is known only after
+//! everything has been emitted. Until then an event is a few bytes, all numbers varints:
 //!
 //! ```text
 //! row  = kind  name  category  start(zigzag)  duration  step?  flags  flows  args
@@ -14,17 +13,17 @@ use stepscope_model::{ArgValue, FlowDirection, StepNumber};
 use crate::protobuf::wire::{put_varint, varint};
 use crate::xspace::well_known_stats::EventKind;
 
-/// What a row is.
+/// Type of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
     Event(EventKind),
     Sample,
 }
 
-/// Number of a text that the sink has interned.
+/// Number of an interned text of the sink.
 pub(crate) type TextNumber = u32;
 
-/// One link's end.
+/// One flow end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowFlow {
     pub(crate) category: TextNumber,
@@ -53,7 +52,7 @@ pub(crate) struct Row<'a> {
     pub(crate) flows: Vec<RowFlow>,
     /// Key and value.
     pub(crate) args: Vec<(TextNumber, RowValue<'a>)>,
-    /// Of a sample.
+    /// Value of a sample.
     pub(crate) value: f64,
 }
 
@@ -61,11 +60,11 @@ pub(crate) struct Row<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     bytes: Vec<u8>,
-    /// Whether there are rows that are no samples.
+    /// Whether there are rows other than samples.
     pub(crate) has_events: bool,
     /// Whether there are samples.
     pub(crate) has_samples: bool,
-    /// Earliest start, and latest end, of all rows.
+    /// Earliest start and latest end of all rows.
     pub(crate) span_ps: Option<(i64, i64)>,
 }
 
@@ -145,7 +144,7 @@ impl Rows {
         out.extend_from_slice(args);
     }
 
-    /// All rows, in the order of emitting.
+    /// Returns all rows, in the order of emission.
     pub(crate) fn walk(&self) -> RowWalk<'_> {
         RowWalk {
             bytes: &self.bytes,
@@ -182,7 +181,7 @@ pub(crate) fn put_arg(out: &mut Vec<u8>, key: TextNumber, value: RowValue<'_>) {
     }
 }
 
-/// See [`Rows::walk`].
+/// Iterator over rows. See [`Rows::walk`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowWalk<'a> {
     bytes: &'a [u8],
@@ -228,7 +227,7 @@ impl<'a> RowWalk<'a> {
         Some((key, RowValue::Inline(inline)))
     }
 
-    /// Decodes the next row into `row`, `None` at the end.
+    /// Decodes the next row into `row`; returns `None` at the end.
     pub(crate) fn read(&mut self, row: &mut Row<'a>) -> Option<()> {
         let kind = usize::try_from(self.number()?).ok()?;
         row.kind = KINDS.get(kind).copied();

@@ -1,4 +1,4 @@
-//! Writes `XSpace` files: the encoder that the recorder uses, and [`super::XSpaceSink`] with it.
+//! `XSpace` encoder: the recorder and [`super::XSpaceSink`] use it.
 //!
 //! ```text
 //! XSpaceWriter   one file: planes one after another, straight into an `io::Write`
@@ -6,11 +6,11 @@
 //!     LineWriter one line: events appended as their final bytes
 //! ```
 //!
-//! Memory is the encoded bytes of one plane (17 bytes for a span of some microseconds, 23 with
-//! a small number as its argument) and its names; a plane is written without being copied
-//! together first. A message of more than 2 GiB is valid, but readers built on protobuf refuse it:
-//! write a long recording as several planes of one name and call [`PlaneWriter::continues`] on the
-//! later ones.
+//! Memory is the encoded bytes of one plane (17 bytes for a span of some microseconds, 23 with a
+//! small number as its argument) and its names; a plane is written without an intermediate copy. A
+//! message of more than 2 GiB is valid, but readers built on protobuf reject it: write a long
+//! recording as several planes with the same name and call [`PlaneWriter::continues`] on the later
+//! ones.
 
 use std::io::{self, Write};
 
@@ -39,15 +39,15 @@ pub struct TextId(i64);
 /// Value of a stat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StatValue<'a> {
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number without a sign.
+    /// An unsigned integer.
     Uint(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Double(f64),
-    /// Text that is not worth interning.
+    /// Text without interning.
     Str(&'a str),
-    /// Text that has been interned: two to four bytes.
+    /// Interned text: two to four bytes.
     Text(TextId),
     /// Bytes.
     Bytes(&'a [u8]),
@@ -78,35 +78,35 @@ impl Stat<'_> {
 
 /// Writes one `XSpace` file.
 ///
-/// Every method writes at once; a file that is cut short is an `XSpace` up to the last whole
-/// plane, and what is written after another `XSpace` continues it.
+/// Every method writes immediately. A truncated file is an `XSpace` up to the last complete plane,
+/// and output appended to another `XSpace` continues it.
 pub struct XSpaceWriter<W: Write> {
     out: W,
 }
 
 impl<W: Write> XSpaceWriter<W> {
-    /// Begins a file. `out` should be buffered.
+    /// Starts a file. `out` should be buffered.
     pub fn new(out: W) -> Self {
         Self { out }
     }
 
-    /// Names the machine.
+    /// Writes the machine's host name.
     pub fn hostname(&mut self, name: &str) -> io::Result<()> {
         self.text(space::HOSTNAMES, name)
     }
 
-    /// Adds something that went wrong while recording.
+    /// Writes an error that occurred while recording.
     pub fn error(&mut self, text: &str) -> io::Result<()> {
         self.text(space::ERRORS, text)
     }
 
-    /// Adds something that the user should know about the recording.
+    /// Writes a warning about the recording for the user.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
         self.text(space::WARNINGS, text)
     }
 
-    /// Says when the recording began and ended, Unix nanoseconds. Line times are then relative
-    /// to the start, which is how XProf and JAX write them.
+    /// Writes the start and end of the recording, Unix nanoseconds. Line times are then relative to
+    /// the start, as XProf and JAX write them.
     pub fn task_environment(&mut self, start_unix_ns: u64, stop_unix_ns: u64) -> io::Result<()> {
         let mut plane = PlaneWriter::new(TASK_ENVIRONMENT);
         for (name, value) in [
@@ -160,7 +160,7 @@ impl<W: Write> XSpaceWriter<W> {
         self.out.write_all(content)
     }
 
-    /// Flushes and gives back what was written to.
+    /// Flushes and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -192,16 +192,16 @@ struct EventEntry {
 
 type Ids<K> = HashMap<K, i64, FxBuildHasher>;
 
-/// Ids of one kind within a plane: ours count from 1, those of other recorders stay what they are.
+/// Ids of one type within a plane: ours count from 1, those of other recorders are unchanged.
 #[derive(Debug, Default)]
 struct Numbers {
     last: i64,
-    /// Those that [`PlaneWriter::adopt`] gave away.
+    /// Ids that [`PlaneWriter::adopt`] assigned.
     taken: HashSet<i64, FxBuildHasher>,
 }
 
 impl Numbers {
-    /// The next one of ours.
+    /// Returns the next id of ours.
     fn next(&mut self) -> i64 {
         self.last += 1;
         while self.taken.contains(&self.last) {
@@ -210,7 +210,7 @@ impl Numbers {
         self.last
     }
 
-    /// This one if nobody has it, else one that is free.
+    /// Returns `wanted` if it is free, else another free id.
     fn free(&mut self, wanted: i64) -> i64 {
         let is_ours = (1..=self.last).contains(&wanted);
         let id = if is_ours || self.taken.contains(&wanted) {
@@ -239,11 +239,11 @@ pub struct PlaneWriter {
     /// Encoded `XStat` fields.
     stats: Vec<u8>,
     lines: Vec<LineWriter>,
-    /// Encoded metadata of planes that were taken over.
+    /// Encoded metadata of adopted planes.
     adopted: Vec<u8>,
 }
 
-/// What [`PlaneWriter::stat`] and its relatives say about a stat.
+/// Meaning of a plain stat, the default of [`PlaneWriter::stat`] and similar methods.
 const PLAIN: Meaning = Meaning {
     role: Role::Plain,
     form: Form::Plain,
@@ -251,7 +251,7 @@ const PLAIN: Meaning = Meaning {
 };
 
 impl PlaneWriter {
-    /// Begins a plane, for the host's threads `/host:CPU`, for a device `/device:GPU:0`.
+    /// Starts a plane, for the host's threads `/host:CPU`, for a device `/device:GPU:0`.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -259,14 +259,14 @@ impl PlaneWriter {
         }
     }
 
-    /// Sets the plane's id, which XProf orders devices by.
+    /// Sets the plane's id; XProf sorts devices by it.
     #[must_use]
     pub fn with_id(mut self, id: i64) -> Self {
         self.id = id;
         self
     }
 
-    /// The id of a span's name.
+    /// Returns the id of a span's name.
     pub fn event(&mut self, name: &str) -> EventId {
         if let Some(id) = self.plain_event_ids.get(name) {
             return EventId(*id);
@@ -276,7 +276,7 @@ impl PlaneWriter {
         id
     }
 
-    /// The id of events of this name, category (empty for none) and kind.
+    /// Returns the id of events with this name, category (empty for none) and kind.
     pub fn event_of(&mut self, name: &str, category: &str, kind: EventKind) -> EventId {
         if category.is_empty() && kind == EventKind::Slice {
             return self.event(name);
@@ -300,8 +300,8 @@ impl PlaneWriter {
         id
     }
 
-    /// The id of a counter: each call makes a new one. Put its samples on a line
-    /// named [`COUNTERS_LINE`](crate::xspace::COUNTERS_LINE) with [`LineWriter::sample`].
+    /// Creates the id of a counter: each call makes a new one. Put its samples on a line named
+    /// [`COUNTERS_LINE`](crate::xspace::COUNTERS_LINE) with [`LineWriter::sample`].
     pub fn counter(&mut self, name: &str, record: &TrackRecord) -> EventId {
         let id = self.hidden_stat(Role::Track);
         let text = record.encode();
@@ -313,7 +313,7 @@ impl PlaneWriter {
         self.push_event(name, stats)
     }
 
-    /// Adds a compiled program's metadata entry, as the plane `/host:metadata` holds them.
+    /// Adds a compiled program's metadata entry, in the form used on the plane `/host:metadata`.
     pub fn module(&mut self, name: &str, program_id: Option<u64>) {
         let text = program_id.map_or_else(|| name.to_owned(), |id| format!("{name}({id})"));
         let mut stats = Vec::new();
@@ -337,46 +337,47 @@ impl PlaneWriter {
         EventId(id)
     }
 
-    /// The id of a stat's name. A name with a meaning (`step_num`, `flow`, `correlation_id`, ...)
-    /// has it.
+    /// Returns the id of a stat's name. A well-known name (`step_num`, `flow`, `correlation_id`,
+    /// ...) has its meaning.
     pub fn stat(&mut self, name: &str) -> StatId {
         StatId(self.plain_entry(name))
     }
 
-    /// The id of a text that stats refer to.
+    /// Returns the id of a text for use in stats.
     pub fn text(&mut self, text: &str) -> TextId {
         TextId(self.plain_entry(text))
     }
 
-    /// The id of an argument's name that has no meaning besides.
+    /// Returns the id of an argument's name without any other meaning.
     pub fn argument(&mut self, name: &str) -> StatId {
         self.stat_with(name, PLAIN)
     }
 
-    /// The id of an argument that is true or false: give it as [`StatValue::Int`] 1 or 0.
+    /// Returns the id of a boolean argument: write it as [`StatValue::Int`] 1 or 0.
     pub fn bool_argument(&mut self, name: &str) -> StatId {
         let form = Form::Bool;
         self.stat_with(name, Meaning { form, ..PLAIN })
     }
 
-    /// The id of an argument that is a nested value: give it as JSON text.
+    /// Returns the id of an argument with a nested value: write it as JSON text.
     pub fn json_argument(&mut self, name: &str) -> StatId {
         let form = Form::Json;
         self.stat_with(name, Meaning { form, ..PLAIN })
     }
 
-    /// The id of the step number of a step marker: no argument, but a meaning. XProf also groups
-    /// by it when the event has a stat `_r` of 1.
+    /// Returns the id of a step marker's step number, which is hidden from the arguments. XProf
+    /// also groups by it if the event has a stat `_r` of 1.
     pub fn step_number(&mut self) -> StatId {
         self.hidden_stat(Role::StepNum)
     }
 
-    /// The id of the mark that an event was still open when the recording ended: give it as 1.
+    /// Returns the id of the mark for an event that was still open at the end of the recording:
+    /// write it as 1.
     pub fn unfinished(&mut self) -> StatId {
         self.hidden_stat(Role::Unfinished)
     }
 
-    /// The id of a stat with this role that is no argument.
+    /// Returns the id of a stat with this role that is hidden from the arguments.
     pub(crate) fn hidden_stat(&mut self, role: Role) -> StatId {
         let meaning = Meaning {
             role,
@@ -386,7 +387,7 @@ impl PlaneWriter {
         self.stat_with(role.name(), meaning)
     }
 
-    /// The id of a stat with this meaning.
+    /// Returns the id of a stat with this meaning.
     pub(crate) fn stat_with(&mut self, name: &str, meaning: Meaning) -> StatId {
         if meaning.description(name).is_empty() {
             return self.stat(name);
@@ -427,15 +428,14 @@ impl PlaneWriter {
         });
     }
 
-    /// Says what a line (or, without a line id, the plane itself) is, where the schema has no
-    /// field for it.
+    /// Writes the properties of a line (or, without a line id, of the plane itself) that the schema
+    /// has no field for.
     pub fn describe(&mut self, record: &TrackRecord) {
         let id = self.hidden_stat(Role::Track);
         self.add_stat(id, StatValue::Str(&record.encode()));
     }
 
-    /// Says that an earlier plane of this file has the same name and the lines of this one go on
-    /// where it stopped.
+    /// Marks this plane as the continuation of an earlier plane with the same name in this file.
     pub fn continues(&mut self) {
         let id = self.hidden_stat(Role::Continues);
         self.add_stat(id, StatValue::Int(1));
@@ -446,27 +446,27 @@ impl PlaneWriter {
         self.lines.push(line);
     }
 
-    /// An id for an event's name that another recorder calls so.
+    /// Returns an id for another recorder's event name, `wanted` if it is free.
     pub(crate) fn free_event_id(&mut self, wanted: i64) -> i64 {
         self.event_numbers.free(wanted)
     }
 
-    /// An id for a stat's name that another recorder calls so.
+    /// Returns an id for another recorder's stat name, `wanted` if it is free.
     pub(crate) fn free_stat_id(&mut self, wanted: i64) -> i64 {
         self.stat_numbers.free(wanted)
     }
 
-    /// Whether stats of this name were asked for.
+    /// Returns whether the plane has a stat with this name.
     pub(crate) fn has_stat(&self, name: &str) -> bool {
         self.plain_stat_ids.contains_key(name)
     }
 
-    /// Adds encoded fields of names.
+    /// Adds encoded metadata fields.
     pub(crate) fn add_metadata(&mut self, fields: &[u8]) {
         self.adopted.extend_from_slice(fields);
     }
 
-    /// Adds encoded fields of the plane's stats.
+    /// Adds encoded stat fields of the plane.
     pub(crate) fn add_raw_stats(&mut self, fields: &[u8]) {
         self.stats.extend_from_slice(fields);
     }
@@ -499,8 +499,8 @@ impl PlaneWriter {
     }
 }
 
-/// Builds one line. Needs no [`PlaneWriter`] while events are added, so that several can be filled
-/// at once; its ids must come from the plane that it is added to.
+/// Builds one line. Adding events needs no [`PlaneWriter`], so that several lines can be filled at
+/// once; the ids must come from the plane that the line is added to.
 #[derive(Clone, Debug, Default)]
 pub struct LineWriter {
     head: Vec<u8>,
@@ -509,8 +509,8 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    /// Begins a line. `id` is the thread's id, `timestamp_ns` the line's time zero: nanoseconds
-    /// since the start of the profile.
+    /// Starts a line. `id` is the thread's id; `timestamp_ns` is the line's time zero, in
+    /// nanoseconds since the start of the profile.
     pub fn new(id: i64, name: &str, timestamp_ns: i64) -> Self {
         let mut head = Vec::new();
         put_int(&mut head, line::ID, id);
@@ -523,13 +523,13 @@ impl LineWriter {
         }
     }
 
-    /// Adds a span: picoseconds after the line's time zero, and its length in picoseconds.
+    /// Adds a span; offset from the line's time zero and duration are in picoseconds.
     #[inline]
     pub fn span(&mut self, name: EventId, offset_ps: i64, duration_ps: i64, stats: &[Stat<'_>]) {
         self.put(name, offset_ps, duration_ps, stats);
     }
 
-    /// Adds a point, without a duration. For its name use [`EventKind::Instant`].
+    /// Adds an instant, without a duration. Its name must use [`EventKind::Instant`].
     #[inline]
     pub fn point(&mut self, name: EventId, offset_ps: i64, stats: &[Stat<'_>]) {
         self.put(name, offset_ps, 0, stats);
@@ -544,7 +544,7 @@ impl LineWriter {
         self.put(counter, offset_ps, 0, &[stat]);
     }
 
-    /// A line that is encoded already.
+    /// Creates a line from encoded bytes.
     pub(crate) fn from_encoded(head: Vec<u8>, events: Vec<u8>) -> Self {
         Self {
             head,
@@ -553,12 +553,12 @@ impl LineWriter {
         }
     }
 
-    /// Bytes of the events so far.
+    /// Returns the number of bytes of the events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there is no event.
+    /// Returns whether there is no event.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
