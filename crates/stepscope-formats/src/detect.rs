@@ -1,8 +1,9 @@
-//! Which format is it? Content decides, then the extension.
+//! Detection of a file's format, by content first, then by extension.
 //!
-//! [`detect`] sees the first bytes of the uncompressed content. JSON is told apart by its keys,
-//! protobuf by fields that only one of the schemas can have, the rest by first bytes. A name is
-//! asked only when the bytes say nothing: a cut header, damage, or an empty file.
+//! [`detect`] reads the first bytes of the uncompressed content. JSON formats differ in their keys,
+//! protobuf formats in fields that only one of the schemas has, other formats in their first bytes.
+//! The file name decides only if the bytes are inconclusive: a truncated header, damage, or an
+//! empty file.
 
 mod json;
 mod proto;
@@ -10,31 +11,31 @@ mod proto;
 use crate::error::FormatError;
 pub use crate::format::Format;
 
-/// Where [`detect`] took its answer from.
+/// Evidence behind the result of [`detect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// The bytes say so; the name may say something else.
+    /// The content identifies the format; the name can disagree.
     Content,
-    /// The bytes say nothing for sure (damaged, cut, or nothing there); the name's ending decided.
+    /// The content is inconclusive (damaged, truncated or empty); the extension decided.
     Extension,
 }
 
-/// What [`detect`] found.
+/// Result of [`detect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detected {
     /// The format of the uncompressed content.
     pub format: Format,
-    /// What the answer rests on.
+    /// The evidence for the format.
     pub evidence: Evidence,
 }
 
-/// As many bytes as [`detect`] likes to see. Torch puts some tens of KiB of metadata before its
-/// events; fewer bytes make the answer rest on the extension more often.
+/// Recommended length of the prefix for [`detect`]. Torch writes some tens of KiB of metadata
+/// before its events; with a shorter prefix the extension decides more often.
 pub const PREFIX_BYTES: usize = 256 << 10;
 
-/// Finds the format of a file by its first bytes (uncompressed; [`PREFIX_BYTES`] or the whole
-/// file if it is shorter), and where these say nothing, by its name's ending (`.gz` taken off or
-/// not).
+/// Detects the format of a file from its first bytes (uncompressed; [`PREFIX_BYTES`] or the whole
+/// file if it is shorter), or, if they are inconclusive, from its extension (with or without
+/// `.gz`).
 ///
 /// A name that disagrees with the content is ignored.
 pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
@@ -76,8 +77,8 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
         return Ok(by_content(format));
     }
     match named {
-        // Protobuf that is damaged in its first bytes can still be readable further on, and an
-        // XSpace without planes has no bytes.
+        // Protobuf with damage in its first bytes can be readable further on, and an XSpace without
+        // planes has no bytes.
         Some(format @ Format::XSpace) => Ok(by_name(format)),
         Some(format @ (Format::Perfetto | Format::ChakraTrace)) if !is_blank(prefix) => {
             Ok(by_name(format))
@@ -103,8 +104,8 @@ fn by_name(format: Format) -> Detected {
     }
 }
 
-/// The format that a file's name promises; `.gz` at its end does not matter. Cheap: for lists of
-/// files that nobody has opened yet.
+/// Returns the format that a file's name suggests; ignores `.gz` at its end. Cheap: suitable for
+/// lists of unopened files.
 pub fn format_of_name(file_name: &str) -> Option<Format> {
     let name = file_name.to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -131,7 +132,7 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
     }
 }
 
-/// Compressed files and archives that nobody inflates for the user.
+/// Returns the name of a compression or archive format that the readers do not inflate, and advice.
 fn packed(prefix: &[u8]) -> Option<(&'static str, &'static str)> {
     const UNPACK: &str = "unpack it and open what is inside";
     let starts = |magic: &[u8]| prefix.starts_with(magic);
@@ -166,11 +167,11 @@ fn packed(prefix: &[u8]) -> Option<(&'static str, &'static str)> {
 
 fn by_magic(prefix: &[u8]) -> Option<Format> {
     match prefix {
-        // One file since measureme 8; before that, three of them.
+        // One file since measureme 8, three files before.
         [b'M', b'M', b'P' | b'S', b'D', ..] | [b'M', b'M', b'E', b'S', ..] => {
             Some(Format::Measureme)
         }
-        // Python's marshal, with or without its bit for shared objects: a dictionary whose first
+        // Python's marshal, with or without the flag for shared objects: a dictionary whose first
         // key is a tuple of three, or an empty dictionary.
         [dict, key, 3, ..] if dict & 0x7f == b'{' && matches!(key & 0x7f, b'(' | b')') => {
             Some(Format::Pstats)
@@ -180,7 +181,8 @@ fn by_magic(prefix: &[u8]) -> Option<Format> {
     }
 }
 
-/// `*_kernel_trace.csv` and its kin: a heading of quoted names, of which the first say what the rows are.
+/// Returns whether this is a table such as `*_kernel_trace.csv`: its heading of quoted names starts
+/// with the columns that identify the rows.
 fn is_rocprof_table(prefix: &[u8]) -> bool {
     let heading = prefix
         .split(|byte| *byte == b'\n')
@@ -195,7 +197,7 @@ fn is_rocprof_table(prefix: &[u8]) -> bool {
     let has = |name: &str| names.contains(&name.as_bytes());
     let first = names.first().copied().unwrap_or_default();
     match first {
-        // Traces of kernels, copies, allocations, scratch memory; of calls and markers.
+        // Traces of kernels, copies, allocations and scratch memory; of API calls and markers.
         b"Kind" | b"Domain" => has("Start_Timestamp") && has("End_Timestamp"),
         b"Correlation_Id" => has("Dispatch_Id") && has("Counter_Value"),
         b"Name" => has("Calls") && has("TotalDurationNs"),
@@ -209,8 +211,8 @@ fn is_blank(prefix: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_whitespace)
 }
 
-/// `FIT Profiler Report` and its kin stand alone in one of the first lines; the reports of
-/// `AdvancedProfiler` and `PyTorchProfiler` go on with `Profile stats for: …`.
+/// Returns whether a line such as `FIT Profiler Report` is among the first lines; in reports of
+/// `AdvancedProfiler` and `PyTorchProfiler`, `Profile stats for: …` follows.
 fn is_lightning_report(prefix: &[u8]) -> bool {
     prefix
         .get(..prefix.len().min(4096))

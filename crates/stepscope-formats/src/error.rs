@@ -1,65 +1,65 @@
-//! Why a file could not be read at all.
+//! Errors that make a whole file unreadable.
 
 use stepscope_model::Cancelled;
 
 use crate::format::Format;
 
-/// Why a file could not be read at all. Partial damage is a diagnostic, not an error.
+/// Reason why a whole file is unreadable. Partial damage is a diagnostic instead of an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Neither the content nor the extension is known.
+    /// Neither the content nor the extension is recognised.
     #[error("not a recognised trace: {}", first_bytes(found))]
     Unrecognised {
         /// The first bytes of the file, at most [`Self::SHOWN_BYTES`].
         found: Vec<u8>,
     },
-    /// Readable text, but no trace in it.
+    /// Readable text without a trace.
     #[error("not a recognised trace: {reason}")]
     NotATrace {
-        /// What it is, or what is missing.
+        /// The actual content, or the missing part.
         reason: String,
     },
-    /// An archive or a compression that is not inflated on the way.
+    /// An archive or a compression that the readers do not inflate.
     #[error("the file is {kind}: {advice}")]
     Packed {
-        /// What it is, with its article.
+        /// The name of the format, with its article.
         kind: &'static str,
-        /// What to do.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// A format that is recognised, but has no reader in this build.
+    /// A recognised format without a reader in this build.
     #[error("recognised, not yet readable: {}", format.title())]
     NotReadable {
-        /// What it is.
+        /// The recognised format.
         format: Format,
     },
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// Nothing usable before the first error.
+    /// No usable content before the first error.
     #[error("nothing readable: {reason} at byte {offset}")]
     Malformed {
-        /// What was wrong.
+        /// Description of the error.
         reason: String,
-        /// Where, in the uncompressed bytes.
+        /// Offset in the uncompressed bytes.
         offset: u64,
     },
-    /// The user stopped it.
+    /// The user cancelled the read.
     #[error("cancelled")]
     Cancelled,
 }
 
 impl FormatError {
-    /// As many first bytes as are worth showing of a file that is no trace.
+    /// Number of first bytes to show for a file that is not a trace.
     pub const SHOWN_BYTES: usize = 32;
 }
 
-/// What a file begins with: text quoted, anything else as hexadecimal bytes.
+/// Formats the start of a file: text in quotes, other content as hexadecimal bytes.
 fn first_bytes(found: &[u8]) -> String {
-    /// Of bytes that are no text, so many are told apart at a glance.
+    /// Number of bytes to show if they are not text: short enough to compare at a glance.
     const HEX_BYTES: usize = 8;
-    // The last letter may be cut.
+    // The last character may be truncated.
     let text = match std::str::from_utf8(found) {
         Ok(text) => Some(text),
         Err(error) if error.error_len().is_none() => {

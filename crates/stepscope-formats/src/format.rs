@@ -1,6 +1,6 @@
 //! The formats of traces.
 
-/// A trace format that stepscope knows by sight.
+/// A trace format that stepscope recognises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Format {
@@ -10,7 +10,7 @@ pub enum Format {
     ChromeJson,
     /// Perfetto protobuf, `*.pftrace`, `*.perfetto-trace`.
     Perfetto,
-    /// rocprofv3's own JSON.
+    /// rocprofv3's native JSON.
     RocprofJson,
     /// PyTorch execution trace (JSON).
     ExecutionTraceJson,
@@ -22,12 +22,12 @@ pub enum Format {
     Pstats,
     /// Lightning's profiler report (text).
     LightningReport,
-    /// Neuron's own system profile (JSON).
+    /// Neuron's native system profile (JSON).
     NeuronSystemProfile,
 }
 
 impl Format {
-    /// The stable word used in JSON.
+    /// Returns the stable name for use in JSON.
     pub const fn code(self) -> &'static str {
         match self {
             Self::XSpace => "xspace",
@@ -43,7 +43,7 @@ impl Format {
         }
     }
 
-    /// What users read.
+    /// Returns the display name.
     pub const fn title(self) -> &'static str {
         match self {
             Self::XSpace => "XSpace",

@@ -1,13 +1,14 @@
-//! Inflating gzip, with bounds.
+//! Bounded inflation of gzip.
 //!
-//! Whatever is wrong with a stream, what could be inflated before is kept and the reader goes on
-//! with it: a file that was cut in the middle still shows its beginning.
+//! If a stream is damaged, the bytes inflated before the damage are kept and the reader continues
+//! with them: a truncated file still shows its beginning.
 //!
-//! Nothing that the stream says about itself decides how much memory is taken. The size at its
-//! end is a hint for the first reservation only, held below 64 times the compressed size; from
-//! there the buffer grows by a quarter at a time, which on Linux moves pages and copies nothing.
+//! A stream's own header and trailer never determine the allocated memory. The size in the trailer
+//! is only a hint for the first reservation, limited to 64 times the compressed size; after that
+//! the buffer grows by a quarter at a time, which on Linux remaps pages without copying.
 //!
-//! Streams of several members (`cat a.gz b.gz`, bgzip, pigz) give the members' contents one after
+//! For streams of several members (`cat a.gz b.gz`, bgzip, pigz) the output is the concatenated
+//! contents. Zero bytes after the last member are valid padding.
 //! another. Zero bytes behind the last member are padding and no problem.
 
 use std::fmt;
@@ -15,32 +16,32 @@ use std::fmt;
 use flate2::{Crc, Decompress, DecompressError, FlushDecompress, Status};
 use stepscope_model::{Diagnostic, Limits, ReadContext};
 
-/// Most compressed bytes of one step.
+/// Maximum number of compressed bytes per step.
 const STEP_BYTES: usize = 256 << 10;
-/// Most inflated bytes of one step: still in the cache when they are summed up.
+/// Maximum number of inflated bytes per step: the checksum then reads them from the CPU cache.
 const ROOM_BYTES: usize = 256 << 10;
-/// From here on the ratio is looked at: small files of blanks are harmless.
+/// Inflated size from which the ratio is checked: small files of blanks are harmless.
 const RATIO_FROM_BYTES: u64 = 64 << 20;
-/// The size that a stream claims is believed up to this many times its compressed size.
+/// Limit of the size hint in the trailer, as a multiple of the compressed size.
 const HINT_RATIO: u64 = 64;
 
-/// What [`inflate`] gives back.
+/// Result of [`inflate`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inflated {
-    /// All that could be inflated, in order.
+    /// All inflated bytes, in order.
     pub bytes: Vec<u8>,
-    /// What was wrong first; `None` when every member was whole and its checksum right.
+    /// The first problem; `None` if every member was complete with a correct checksum.
     pub problem: Option<GzipProblem>,
 }
 
-/// What was wrong with a gzip stream, and where.
+/// A problem of a gzip stream and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GzipProblem {
-    /// What was wrong.
+    /// Kind of the problem.
     pub kind: GzipProblemKind,
-    /// Where, in the compressed bytes.
+    /// Offset in the compressed bytes.
     pub offset: u64,
-    /// Inflated bytes that came before the problem; with a wrong checksum, up to the member's end.
+    /// Number of inflated bytes before the problem; for a wrong checksum, up to the member's end.
     pub inflated_bytes: u64,
 }
 
@@ -48,36 +49,36 @@ pub struct GzipProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GzipProblemKind {
-    /// The first bytes are no gzip header.
+    /// The first bytes are not a gzip header.
     BadHeader,
     /// The stream ends before its end marker or inside its trailer.
     Truncated,
-    /// The compressed data makes no sense from here on.
+    /// The compressed data is invalid from this offset.
     BadData,
-    /// All was inflated, but the checksum differs: some bytes are wrong.
+    /// The data was inflated, but the checksum differs: some bytes are wrong.
     WrongChecksum,
-    /// All was inflated, but the stream claims another size.
+    /// The data was inflated, but the size in the trailer differs.
     WrongSize,
-    /// Bytes that are no gzip follow the stream. They were left out.
+    /// Bytes after the stream are not gzip. They were skipped.
     TrailingBytes,
-    /// More came out than `max_inflated_bytes` allows.
+    /// The output exceeds `max_inflated_bytes`.
     TooLarge {
         /// The limit, bytes.
         limit: u64,
     },
-    /// More came out per byte in than `max_inflate_ratio` allows.
+    /// The ratio of output to input exceeds `max_inflate_ratio`.
     RatioTooHigh {
-        /// The limit, bytes out per byte in.
+        /// The limit, output bytes per input byte.
         limit: u64,
     },
-    /// The system gave no more memory.
+    /// Memory allocation failed.
     OutOfMemory,
-    /// The user stopped it.
+    /// The user cancelled the read.
     Cancelled,
 }
 
 impl GzipProblem {
-    /// The diagnostic that stands for it.
+    /// Returns the diagnostic for this problem.
     pub const fn diagnostic(&self) -> Diagnostic {
         match self.kind {
             GzipProblemKind::TooLarge { .. }
@@ -88,7 +89,7 @@ impl GzipProblem {
         }
     }
 
-    /// Whether a user-settable limit stopped the inflating.
+    /// Returns whether a user-settable limit stopped the inflation.
     pub const fn is_limit(&self) -> bool {
         matches!(
             self.kind,
@@ -128,31 +129,31 @@ impl fmt::Display for GzipProblem {
     }
 }
 
-/// Whether these first bytes say gzip.
+/// Returns whether these first bytes are a gzip header.
 pub fn is_gzip(prefix: &[u8]) -> bool {
     prefix.starts_with(&[0x1f, 0x8b])
 }
 
-/// Inflates a whole gzip file of one or more members. Never panics; see the module's text for
-/// what happens with damaged streams.
+/// Inflates a whole gzip file of one or more members. Never panics; the module documentation
+/// describes damaged streams.
 ///
-/// Progress is counted in compressed bytes.
+/// Progress is measured in compressed bytes.
 pub fn inflate(compressed: &[u8], limits: &Limits, context: &ReadContext) -> Inflated {
     let mut bytes = Vec::new();
     if let Some(room) = room_for(compressed, limits) {
-        // If there is not so much memory, growing in small steps may still go far enough.
+        // If this much memory is unavailable, growth in small steps can still suffice.
         let _ = bytes.try_reserve_exact(room);
     }
     let problem = inflate_into(&mut bytes, compressed, limits, context);
-    // Pages that were never touched cost nothing; giving few of them back makes others wait.
+    // Untouched pages cost nothing; returning a small number of them delays other threads.
     if bytes.len() < bytes.capacity() / 8 * 7 {
         bytes.shrink_to_fit();
     }
     Inflated { bytes, problem }
 }
 
-/// Room in which what comes out can be expected to fit: the size at the end of the stream, believed
-/// up to 64 times the compressed size and up to the limit, and what a last step may need.
+/// Returns an estimate of the output size: the size at the end of the stream, limited to 64 times
+/// the compressed size and to the configured limit, plus room for a last step.
 pub fn room_for(compressed: &[u8], limits: &Limits) -> Option<usize> {
     let size = compressed.last_chunk::<4>()?;
     let claimed = u64::from(u32::from_le_bytes(*size));
@@ -162,18 +163,19 @@ pub fn room_for(compressed: &[u8], limits: &Limits) -> Option<usize> {
     usize::try_from(believed).ok()?.checked_add(ROOM_BYTES)
 }
 
-/// Where inflated bytes go.
+/// Destination of inflated bytes.
 pub trait Target {
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is nothing yet.
+    /// Returns whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shows at most `most` bytes of room behind them, and at least one, to `fill`, which says how
-    /// many at their beginning hold content now. Gives these; `None` when there is no room.
+    /// Passes at most `most` and at least one bytes of room after the content to `fill`, which
+    /// returns how many bytes it wrote at their start. Returns the written bytes; `None` if there
+    /// is no room.
     fn put(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<&[u8]>;
 }
 
@@ -190,8 +192,8 @@ impl Target for Vec<u8> {
         {
             return None;
         }
-        // Only the room is cleared: the library's own way of appending to a vector clears all of its
-        // spare capacity at every call.
+        // Only the room is cleared: the library's own method of appending to a vector clears all of
+        // its spare capacity at every call.
         self.resize(begin + most, 0);
         let count = fill(self.get_mut(begin..).unwrap_or_default());
         self.truncate(begin.saturating_add(count));
@@ -199,7 +201,7 @@ impl Target for Vec<u8> {
     }
 }
 
-/// Inflates as [`inflate`] does, behind what `target` holds; the first problem.
+/// Inflates like [`inflate`], after the content of `target`; returns the first problem.
 pub fn inflate_into<T: Target>(
     target: &mut T,
     compressed: &[u8],
@@ -222,32 +224,32 @@ pub fn inflate_into<T: Target>(
         Err(kind) => Some(state.problem(kind)),
         Ok(()) => None,
     };
-    // An early wrong checksum is what the user should hear of; what stopped the reading counts more.
+    // The earlier wrong checksum is reported, unless a limit stopped the inflation.
     match (problem, state.earlier) {
         (Some(now), Some(earlier)) if !now.is_limit() => Some(earlier),
         (now, earlier) => now.or(earlier),
     }
 }
 
-/// Inflates at most the first `most` bytes, for looking at a file's format. Damage only makes the
-/// result shorter.
+/// Inflates at most the first `most` bytes, for format detection. Damage only makes the result
+/// shorter.
 pub fn inflate_prefix(compressed: &[u8], most: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut state = Inflater::new(compressed, most.min(usize::MAX - 1), &mut out);
-    // The end is found by a limit or by damage: neither matters to somebody who looks.
+    // A limit or damage ends the read; both are irrelevant for format detection.
     let _ = state.run(|_, _, _| Ok(()));
     out
 }
 
-/// One pass over the members of a stream.
+/// A single pass over the members of a stream.
 struct Inflater<'a, T> {
     compressed: &'a [u8],
-    /// Next compressed byte.
+    /// Offset of the next compressed byte.
     at: usize,
     out: &'a mut T,
-    /// Most bytes that may come out.
+    /// Maximum number of output bytes.
     bound: usize,
-    /// A problem that did not stop the inflating.
+    /// A problem that did not stop the inflation.
     earlier: Option<GzipProblem>,
 }
 
@@ -270,8 +272,8 @@ impl<'a, T: Target> Inflater<'a, T> {
         }
     }
 
-    /// Inflates member after member. `step` hears of each step: first compressed byte, first byte
-    /// after it, bytes that have come out so far.
+    /// Inflates member after member. Calls `step` for each step with the offset of its first
+    /// compressed byte, the offset after it, and the number of output bytes so far.
     fn run(
         &mut self,
         mut step: impl FnMut(usize, usize, u64) -> Result<(), GzipProblemKind>,
@@ -291,7 +293,7 @@ impl<'a, T: Target> Inflater<'a, T> {
         }
     }
 
-    /// Inflates one member, its header already passed, and its trailer.
+    /// Inflates one member, after its header, and checks its trailer.
     fn member(
         &mut self,
         inflate: &mut Decompress,
@@ -305,8 +307,8 @@ impl<'a, T: Target> Inflater<'a, T> {
             let input = self.compressed.get(from..until).unwrap_or_default();
             let out_before = self.out.len();
             let left = self.bound.saturating_sub(out_before);
-            // One byte past the bound is allowed, so that a stream of exactly that size can reach its
-            // end.
+            // One byte past the bound is allowed, so that a stream of exactly that size can reach
+            // its end.
             let room = ROOM_BYTES.min(left + 1);
             let mut stepped = (0, 0, Ok(Status::Ok));
             let put = self.out.put(room, |room| {
@@ -368,7 +370,7 @@ impl<'a, T: Target> Inflater<'a, T> {
     }
 }
 
-/// Inflates into `room`. Gives the bytes taken and those that came out.
+/// Inflates into `room`. Returns the number of bytes read and written.
 fn step_to(
     inflate: &mut Decompress,
     input: &[u8],
@@ -382,7 +384,7 @@ fn step_to(
     (taken, given, status)
 }
 
-/// Inflates into at most `room` bytes behind what `out` holds. Gives the bytes taken.
+/// Inflates into at most `room` bytes after the content of `out`. Returns the number of bytes read.
 #[cfg(feature = "perfetto")]
 pub(crate) fn step_into(
     inflate: &mut Decompress,
@@ -391,7 +393,7 @@ pub(crate) fn step_into(
     room: usize,
 ) -> (usize, Result<Status, DecompressError>) {
     let mut stepped = (0, 0, Ok(Status::Ok));
-    // Without room nothing is taken and nothing given: the caller sees that it is stuck.
+    // Without room no bytes are read or written: the caller detects the lack of progress.
     let _ = out.put(room, |room| {
         stepped = step_to(inflate, input, room);
         stepped.1
@@ -399,7 +401,7 @@ pub(crate) fn step_into(
     (stepped.0, stepped.2)
 }
 
-/// Length of the member header at the start of `bytes`.
+/// Returns the length of the member header at the start of `bytes`.
 fn header_len(bytes: &[u8]) -> Result<usize, GzipProblemKind> {
     const HEADER_SUM: u8 = 2;
     const EXTRA: u8 = 4;

@@ -1,12 +1,12 @@
-//! Compiled programs (`xla.HloProto`), as `XSpace` files carry them: the names in them, nothing else.
+//! Compiled programs (`xla.HloProto`) inside `XSpace` files: extraction of their names.
 //!
-//! Read are module, computations and instructions with name, opcode, shape, what a fusion is, the
-//! computation it runs, and where it came from (`OpMetadata`; files of newer compilers keep the
-//! source line in the module's table of stack frames). The page `docs/formats/hlo.md` has the
-//! fields. Operands, literals, layouts and buffers are stepped over.
+//! The reader extracts the module, its computations, and each instruction's name, opcode, shape,
+//! fusion kind, called computation and source position (`OpMetadata`; files of newer compilers keep
+//! the source line in the module's table of stack frames). `docs/formats/hlo.md` has the fields.
+//! Operands, literals, layouts and buffers are skipped.
 //!
-//! Any bytes are survived: messages are walked, shapes nest to a depth of `MAX_DEPTH` and are cut
-//! at `MAX_SHAPE` bytes, and nothing is allocated by a number in the file.
+//! Any input is safe: messages are iterated over in place, shapes nest to a depth of `MAX_DEPTH`
+//! and are truncated at `MAX_SHAPE` bytes, and no number in the file determines an allocation.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,9 @@ use stepscope_model::Instruction;
 
 use crate::protobuf::wire::{Fields, Value};
 
-/// Tuples in tuples that are printed.
+/// Maximum depth of nested tuples in a printed shape.
 const MAX_DEPTH: usize = 8;
-/// Longest printed shape, bytes.
+/// Maximum length of a printed shape, bytes.
 const MAX_SHAPE: usize = 512;
 
 mod hlo_proto {
@@ -62,7 +62,7 @@ mod shape {
     pub(super) const PARTS: u32 = 4;
 }
 
-/// `xla.PrimitiveType` by number, as HLO text spells it.
+/// `xla.PrimitiveType` by number, in the spelling of HLO text.
 const TYPES: [&str; 34] = [
     "?",
     "pred",
@@ -100,9 +100,9 @@ const TYPES: [&str; 34] = [
     "f8e8m0fnu",
 ];
 
-/// Calls `visit` for each instruction of a serialized `HloProto`, in its order. `name` and `id` are
-/// what the file around it says; the proto's own stand in where it says nothing. What cannot be
-/// read is left out.
+/// Calls `visit` for each instruction of a serialized `HloProto`, in its order. `name` and `id`
+/// come from the enclosing file; the proto's own values are used where they are missing. Unreadable
+/// parts are skipped.
 pub fn instructions(
     bytes: &[u8],
     name: Option<&str>,
@@ -117,7 +117,7 @@ pub fn instructions(
     }
 }
 
-/// The parts of a module, as they lie in the file.
+/// The parts of a module, as slices of the file.
 #[derive(Default)]
 struct Module<'a> {
     name: Cow<'a, str>,
@@ -184,7 +184,7 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// File and line of a frame; frames, locations and files are counted from 1.
+    /// Returns the file and line of a frame; frames, locations and files are counted from 1.
     fn source(&self, frame: u64) -> Option<(Cow<'a, str>, u32)> {
         let at = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
         let location = *self.frames.get(at(frame)?)?;
@@ -282,7 +282,7 @@ impl<'a> InstructionFields<'a> {
                     instruction::FUSION_KIND | instruction::CUSTOM_CALL_TARGET,
                     Value::Bytes(value),
                 ) if !value.is_empty() => found.detail = value,
-                // Packed in newer files, one by one in older ones.
+                // Packed in newer files, unpacked in older ones.
                 (instruction::CALLED, Value::Bytes(packed)) => {
                     found.called = found.called.or_else(|| numbers(packed).next());
                 }
@@ -296,7 +296,7 @@ impl<'a> InstructionFields<'a> {
     }
 }
 
-/// `OpMetadata`: where an instruction came from.
+/// `OpMetadata`: the source position of an instruction.
 #[derive(Default)]
 struct Origin<'a> {
     kind: &'a [u8],
@@ -326,7 +326,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Packed varints, up to the first that is none.
+/// Returns packed varints, up to the first invalid one.
 fn numbers(mut packed: &[u8]) -> impl Iterator<Item = u64> + '_ {
     std::iter::from_fn(move || {
         let mut value = 0_u64;

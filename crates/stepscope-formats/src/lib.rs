@@ -1,10 +1,10 @@
 //! Readers and writers of trace files.
 //!
-//! A reader takes bytes and emits into an [`EventSink`]; a writer *is* an
-//! [`EventSink`]. Neither opens a file: the engine maps, inflates and
-//! writes. Each format is a folder and a cargo feature.
+//! A reader takes bytes and emits into an [`EventSink`]; a writer *is* an [`EventSink`]. Neither
+//! opens a file: the engine maps, inflates and writes files. Each format has a folder and a cargo
+//! feature.
 //!
-//! Reading order: [`detect`] (which format is it?), [`gzip`], then one folder per format.
+//! Reading order: [`detect`] (format detection), [`gzip`], then one folder per format.
 
 #[cfg(feature = "chrome")]
 pub mod chrome_json;
@@ -42,9 +42,9 @@ use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 /// Reads a whole uncompressed file of a known format into `sink`.
 ///
-/// Never panics and never stops at the first bad entry: what is readable is emitted, the rest is
-/// counted as diagnostics. An error means that nothing could be read at all, or that the reading
-/// was cancelled.
+/// Never panics and never stops at the first bad entry: readable entries are emitted, others are
+/// counted as diagnostics. Returns an error if the whole file is unreadable, or if the read was
+/// cancelled.
 pub fn read<S: EventSink>(
     format: Format,
     bytes: &SharedBytes,
@@ -68,8 +68,8 @@ pub fn read<S: EventSink>(
     }
 }
 
-/// Makes the argument source of a file that has been read before (an import from the cache):
-/// tokens that [`read`] handed out for the same bytes are valid in it.
+/// Creates the argument source of a file that has already been read (an import from the cache):
+/// tokens from [`read`] for the same bytes are valid in it.
 pub fn arg_source(
     format: Format,
     bytes: &SharedBytes,

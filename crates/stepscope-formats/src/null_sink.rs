@@ -1,4 +1,4 @@
-//! A sink for walks that rebuild the tables of an argument source.
+//! A sink for reads that only rebuild the tables of an argument source.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use stepscope_model::{
     SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
 
-/// Drops all events. Keeps the names where an end is matched to its begin by name.
+/// Drops all events. Keeps names, because ends are matched to begins by name.
 #[derive(Default)]
 pub(crate) struct NullSink {
     names: Option<FxHashMap<String, NameId>>,

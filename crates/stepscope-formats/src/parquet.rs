@@ -1,8 +1,8 @@
-//! A writer of flat Parquet files: texts in dictionaries, numbers plain, nothing compressed.
+//! A writer of flat Parquet files: dictionary-encoded texts, plain numbers, no compression.
 //!
-//! What every reader of Parquet understands, and no more: one data page for each column of a row
-//! group, definition levels where a column may be empty. The bytes can be sent while they are made;
-//! only one row group is held. Format: `docs/formats/parquet.md`.
+//! The output uses only features that every Parquet reader supports: one data page for each column
+//! of a row group, definition levels for optional columns. The bytes can be sent while they are
+//! written; only one row group is in memory. Format: `docs/formats/parquet.md`.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -13,47 +13,47 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// UTF-8 words, kept once each in a row group.
+    /// UTF-8 text, stored once per distinct value in a row group.
     Text,
-    /// Whole numbers of 32 bits.
+    /// 32-bit signed integers.
     Int32,
-    /// Whole numbers of 64 bits.
+    /// 64-bit signed integers.
     Int64,
-    /// Floats of 64 bits.
+    /// 64-bit floats.
     Double,
 }
 
-/// One value; `None` only in columns that may be empty.
+/// One value; `None` only in optional columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Not there.
+    /// A missing value.
     None,
-    /// Of a [`Kind::Text`] column.
+    /// A value of a [`Kind::Text`] column.
     Text(&'a str),
-    /// Of a [`Kind::Int32`] column.
+    /// A value of a [`Kind::Int32`] column.
     Int32(i32),
-    /// Of a [`Kind::Int64`] column.
+    /// A value of a [`Kind::Int64`] column.
     Int64(i64),
-    /// Of a [`Kind::Double`] column.
+    /// A value of a [`Kind::Double`] column.
     Double(f64),
 }
 
-/// Name and kind of a column, and whether a value may be missing.
+/// Definition of a column: its name, its type, and whether values can be missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// What it is called.
+    /// Name of the column.
     pub name: &'static str,
-    /// See [`Kind`].
+    /// Type of the values.
     pub kind: Kind,
-    /// Whether [`Value::None`] is a value of it.
+    /// Whether [`Value::None`] is allowed.
     pub optional: bool,
 }
 
 const MAGIC: &[u8] = b"PAR1";
-/// Rows that are held before they are written.
+/// Number of rows in a row group.
 const GROUP_ROWS: usize = 128 << 10;
 
 const PLAIN: i64 = 0;
@@ -63,17 +63,17 @@ const UNCOMPRESSED: i64 = 0;
 
 #[derive(Default)]
 struct Column {
-    /// Whether each row has a value; only of optional columns.
+    /// Whether each row has a value; only for optional columns.
     present: Vec<bool>,
-    /// Numbers, as they are written.
+    /// Encoded numbers.
     plain: Vec<u8>,
-    /// Positions in the dictionary.
+    /// Indices in the dictionary.
     indices: Vec<u32>,
     words: FxHashMap<Box<str>, u32>,
     dictionary: Vec<u8>,
 }
 
-/// Where a column of a finished row group lies.
+/// Position of a column of a finished row group.
 struct Chunk {
     values: i64,
     bytes: i64,
@@ -97,7 +97,7 @@ pub struct ParquetWriter<W: Write> {
 }
 
 impl<W: Write> ParquetWriter<W> {
-    /// Begins the file.
+    /// Starts the file.
     pub fn new(mut out: W, fields: &'static [Field]) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         Ok(Self {
@@ -110,8 +110,8 @@ impl<W: Write> ParquetWriter<W> {
         })
     }
 
-    /// Adds a row: a value for each field, of its kind. One of another kind counts as missing, and
-    /// as zero or the empty text where nothing may be missing.
+    /// Adds a row: a value for each field, of its type. A value of another type counts as missing,
+    /// or as zero or the empty text in columns that are not optional.
     pub fn row(&mut self, values: &[Value<'_>]) -> io::Result<()> {
         for (at, (field, column)) in self.fields.iter().zip(&mut self.columns).enumerate() {
             column.push(*field, values.get(at).copied().unwrap_or(Value::None));
@@ -123,7 +123,7 @@ impl<W: Write> ParquetWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left and the end of the file.
+    /// Writes the remaining rows and the end of the file.
     pub fn finish(mut self) -> io::Result<W> {
         if self.rows > 0 {
             self.flush_group()?;
@@ -280,8 +280,8 @@ impl Column {
     }
 }
 
-/// One bit-packed run of the hybrid encoding: values of `width` bits, the lowest bit first, in
-/// groups of eight.
+/// Appends one bit-packed run of the hybrid encoding: values of `width` bits, the lowest bit first,
+/// in groups of eight.
 fn pack(out: &mut Vec<u8>, values: impl Iterator<Item = u32>, count: usize, width: u32) {
     let groups = count.div_ceil(8) as u64;
     varint(out, groups << 1 | 1);
@@ -327,11 +327,11 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// Thrift's compact protocol, as far as the heads need it.
+/// Writer of Thrift's compact protocol, limited to the features that the headers need.
 #[derive(Default)]
 struct Thrift {
     out: Vec<u8>,
-    /// The last field of each open struct.
+    /// Id of the last field of each open struct.
     last: i16,
     outer: Vec<i16>,
 }
@@ -346,7 +346,7 @@ impl Thrift {
     }
 
     fn field(&mut self, id: i16, kind: u8) {
-        // Ids rise by less than 16 within each struct.
+        // Field ids increase by less than 16 within each struct.
         self.out.push((((id - self.last) as u8) << 4) | kind);
         self.last = id;
     }
@@ -380,7 +380,7 @@ impl Thrift {
         }
     }
 
-    /// A struct within a list.
+    /// Starts a struct inside a list.
     fn open(&mut self) {
         self.outer.push(self.last);
         self.last = 0;

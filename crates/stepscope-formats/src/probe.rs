@@ -1,6 +1,6 @@
 //! A sink that keeps everything in plain vectors: for tests, fuzz targets and differential checks.
 //!
-//! Not for real traces: it costs several hundred bytes an event.
+//! Unsuitable for real traces: it takes several hundred bytes per event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use stepscope_model::{
     Profile, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
-/// What is known of one track.
+/// Properties of one track.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeTrack {
     /// Its key.
     pub key: String,
-    /// Its name; empty if nobody named it.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its kind.
     pub kind: TrackKind,
@@ -63,7 +63,7 @@ pub struct ProbeSlice {
 pub struct ProbeInstant {
     /// Key of the track.
     pub track: String,
-    /// When, picoseconds.
+    /// Time, picoseconds.
     pub at_ps: i64,
     /// Name.
     pub name: String,
@@ -73,12 +73,12 @@ pub struct ProbeInstant {
     pub args: ArgRef,
 }
 
-/// A flow end given by place and time.
+/// A flow end bound by track and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeFlow {
     /// Key of the track.
     pub track: String,
-    /// When, picoseconds.
+    /// Time, picoseconds.
     pub at_ps: i64,
     /// Category of the flow.
     pub category: String,
@@ -90,22 +90,22 @@ pub struct ProbeFlow {
     pub bind: u8,
 }
 
-/// Keeps everything. See the module's text.
+/// A sink that stores everything. See the module documentation.
 #[derive(Clone, Default)]
 pub struct Probe {
-    /// What `Time::ZERO` stands for.
+    /// Meaning of `Time::ZERO`.
     pub epoch: Option<Epoch>,
     /// Interned texts; index 0 is the empty text.
     pub names: Vec<String>,
-    /// Tracks in order of making.
+    /// Tracks in order of creation.
     pub tracks: Vec<ProbeTrack>,
-    /// Slices in order of emitting.
+    /// Slices in order of emission.
     pub slices: Vec<ProbeSlice>,
-    /// Instants in order of emitting.
+    /// Instants in order of emission.
     pub instants: Vec<ProbeInstant>,
     /// Counter samples: track key, time in picoseconds, value.
     pub samples: Vec<(String, i64, f64)>,
-    /// Flow ends given by place and time.
+    /// Flow ends bound by track and time.
     pub flows: Vec<ProbeFlow>,
     /// Compiled programs.
     pub modules: Vec<(String, Option<u64>)>,
@@ -113,7 +113,7 @@ pub struct Probe {
     pub profiles: Vec<Profile>,
     /// Facts: key and the value's debug text.
     pub facts: Vec<(String, String)>,
-    /// Diagnostics: what, how often, detail.
+    /// Diagnostics: type, count, detail.
     pub diagnostics: Vec<(Diagnostic, u64, String)>,
     sources: Vec<Arc<dyn ArgSource>>,
     name_ids: HashMap<String, NameId>,
@@ -121,14 +121,14 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// An empty probe.
+    /// Creates an empty probe.
     pub fn new() -> Self {
         let mut probe = Self::default();
         probe.name("");
         probe
     }
 
-    /// How often a diagnostic was given in all.
+    /// Returns the total count of a diagnostic.
     pub fn count(&self, what: Diagnostic) -> u64 {
         self.diagnostics
             .iter()
@@ -137,7 +137,7 @@ impl Probe {
             .sum()
     }
 
-    /// Arguments of an event as texts: key and the value's debug text.
+    /// Returns the arguments of an event as texts: key and the value's debug text.
     pub fn args(&self, at: ArgRef) -> Vec<(String, String)> {
         let mut found = Vec::new();
         if let Some((source, token)) = at.get()
@@ -153,7 +153,7 @@ impl Probe {
         found
     }
 
-    /// The track with this key.
+    /// Returns the track with this key.
     pub fn find_track(&self, key: &str) -> Option<&ProbeTrack> {
         self.tracks.iter().find(|track| track.key == key)
     }

@@ -1,24 +1,24 @@
-//! Telling JSON traces apart by their keys, with no regard for the rest of the text.
+//! Classification of JSON traces by their keys.
 //!
-//! The text is the beginning of a file and may be cut, badly escaped or badly quoted: nothing is
-//! parsed here. Brackets and strings are counted, which is enough to find the keys of one depth.
+//! The text is the beginning of a file and can be truncated, badly escaped or badly quoted, so it
+//! is not parsed. Counting brackets and strings is enough to find the keys of one depth.
 
 use std::ops::ControlFlow;
 
 use crate::format::Format;
 
-/// What the keys say.
+/// Result of the classification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A trace of this format.
     Is(Format),
-    /// The text ends before a key that tells.
+    /// The text ends before a key that identifies a format.
     Cut,
-    /// Whole JSON that is no trace, and why.
+    /// Complete JSON that is not a trace, and the reason.
     Other(String),
 }
 
-/// Keys that torch, JAX and Chrome put before `traceEvents`, and hardly anybody else.
+/// Keys that torch, JAX and Chrome, and few other programs, put before `traceEvents`.
 const CHROME_KEYS: [&[u8]; 10] = [
     b"schemaVersion",
     b"deviceProperties",
@@ -32,14 +32,14 @@ const CHROME_KEYS: [&[u8]; 10] = [
     b"traceName",
 ];
 
-/// Keys named in the reason of [`Verdict::Other`].
+/// Number of keys named in the reason of [`Verdict::Other`].
 const KEYS_SHOWN: usize = 5;
-/// Objects of a bare array that are looked at.
+/// Maximum number of objects of a bare array to check.
 const ELEMENTS_SEEN: u32 = 16;
 
-/// The text from its first bracket on, if this looks like JSON: a byte order mark and blanks
-/// before are passed over. Strict in the first few bytes, because protobuf often begins with a
-/// line feed and a length that is a bracket.
+/// Returns the text from its first bracket on, if it looks like JSON; skips a byte order mark and
+/// blanks before it. Strict in the first few bytes, because protobuf often starts with a line feed
+/// and a length that equals a bracket.
 pub(super) fn start(prefix: &[u8]) -> Option<&[u8]> {
     let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
     let text = text.trim_ascii_start();
@@ -81,7 +81,7 @@ fn is_printable(bytes: &[u8]) -> bool {
         .all(|byte| *byte >= b' ' || byte.is_ascii_whitespace())
 }
 
-/// Decides by the keys of `text`, which begins with a bracket.
+/// Classifies `text`, which starts with a bracket, by its keys.
 pub(super) fn sort_out(text: &[u8]) -> Verdict {
     let verdict = if text.first() == Some(&b'[') {
         array(text)
@@ -91,7 +91,7 @@ pub(super) fn sort_out(text: &[u8]) -> Verdict {
     if matches!(verdict, Verdict::Is(_)) {
         return verdict;
     }
-    // Quotes that were not escaped hide keys from a scan that counts quotes.
+    // Unescaped quotes hide keys from a scan that counts quotes.
     if memchr::memmem::find(text, b"\"traceEvents\"").is_some() {
         return Verdict::Is(Format::ChromeJson);
     }
@@ -165,8 +165,8 @@ fn array(text: &[u8]) -> Verdict {
 }
 
 /// Calls `visit` for every key at `depth` (1: of the outermost object) with the number of the
-/// bracket pair at that depth that it stands in, until it says stop. Tells whether the outermost
-/// bracket was closed.
+/// enclosing bracket pair at that depth, until `visit` stops the search. Returns whether the
+/// outermost bracket was closed.
 fn keys(text: &[u8], depth: u32, mut visit: impl FnMut(&[u8], u32) -> ControlFlow<()>) -> bool {
     let mut open = 0_u32;
     let mut pair = 0_u32;
@@ -204,7 +204,7 @@ fn keys(text: &[u8], depth: u32, mut visit: impl FnMut(&[u8], u32) -> ControlFlo
     false
 }
 
-/// Offset of the quote that ends the string whose first character is at `at`.
+/// Returns the offset of the quote that ends the string whose first character is at `at`.
 fn string_end(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let found = at + memchr::memchr2(b'"', b'\\', text.get(at..)?)?;

@@ -1,5 +1,5 @@
-//! Telling protobuf traces apart: all three schemas here begin alike, so fields decide that only
-//! one of them can have.
+//! Classification of protobuf traces: all three schemas start alike, so the fields that only one of
+//! them has decide.
 //!
 //! | | `XSpace` (`XPlane`) | Perfetto (`TracePacket`) |
 //! |---|---|---|
@@ -9,15 +9,15 @@
 //! | inner field 3 | lines, messages | trusted uid, a number |
 //! | inner field 8 and up | none | timestamp, sequence id, track event, ... |
 //!
-//! A Chakra execution trace is a row of messages with a length before each.
+//! A Chakra execution trace is a sequence of length-prefixed messages.
 
 use crate::format::Format;
 use crate::protobuf::wire::{Fault, Field, Fields, Value, varint};
 
-/// Planes or packets that are looked at.
+/// Maximum number of planes or packets to check.
 const ENTRIES_SEEN: u32 = 64;
 
-/// Decides by fields; `None` when this is no protobuf of a known kind. `named` breaks a tie.
+/// Classifies protobuf by its fields; `None` if the schema is unknown. `named` breaks a tie.
 pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
     if is_chakra(prefix) {
         return Some(Format::ChakraTrace);
@@ -32,7 +32,7 @@ pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
                 value: Value::Bytes(message),
             })) => (number, message, false),
             Err(Fault::Cut { number, .. }) => (number, fields.rest(), true),
-            // Damage, or another schema: what came before it counts.
+            // Damage, or another schema: the fields before it count.
             Ok(Some(_)) | Err(_) => {
                 total.damaged = true;
                 break;
@@ -68,12 +68,12 @@ pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
     }
 }
 
-/// How well bytes fit the schemas; negative when they cannot be.
+/// How well bytes fit each schema; negative if they cannot be of the schema.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     xspace: i32,
     perfetto: i32,
-    /// The bytes are no message at all.
+    /// Whether the bytes are not a valid message.
     damaged: bool,
 }
 
@@ -108,7 +108,7 @@ fn score(message: &[u8], cut: bool) -> Score {
     }
 }
 
-/// What one field of a plane or packet says.
+/// Returns the score of one field of a plane or packet.
 fn field_score(number: u32, value: Value<'_>) -> Score {
     let (xspace, perfetto) = match (number, value) {
         (1, Value::Varint(_)) | (3, Value::Bytes(_)) => (2, -2),
@@ -133,7 +133,8 @@ fn is_text(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f)
 }
 
-/// The first message is the file's metadata: a version, and attributes that have a name.
+/// Returns whether the first message is Chakra metadata: a version, and attributes that have a
+/// name.
 fn is_chakra(prefix: &[u8]) -> bool {
     let Ok((length, begin)) = varint(prefix, 0) else {
         return false;
