@@ -31,7 +31,7 @@ use crate::device::Times;
 use crate::intervals::IntervalSet;
 use crate::parallel::{self, Cancel};
 use crate::run_profile::{Iteration, RunProfile};
-use crate::slice_class::{compiles, is_input};
+use crate::slice_class::{Compilations, is_input};
 use crate::steps::ThreadRows;
 
 /// Verdict of the input analysis.
@@ -157,6 +157,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
         .filter_map(|own| own.thread)
         .collect();
     let chunks = parallel::track_chunks(threads.map(|track| (track.id, 0..track.slices as usize)));
+    let compilations = Compilations::new(trace);
     let parts = parallel::scan(
         &chunks,
         cancel,
@@ -174,7 +175,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
                     let kind = trace.kind(chunk.track, key.0, key.1);
                     last = (Some(key), is_input(kind, trace.name(key.0)));
                 }
-                if !last.1 || compiles(trace, chunk.track, index) {
+                if !last.1 || compilations.contains(chunk.track, index) {
                     continue;
                 }
                 let dur = slices.dur[index];

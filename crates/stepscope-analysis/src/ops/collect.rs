@@ -31,7 +31,7 @@ use crate::hlo_text::name_and_opcode;
 use crate::intervals::clip;
 use crate::names::json_on_one_line;
 use crate::parallel::{self, Cancel};
-use crate::slice_class::compiles;
+use crate::slice_class::Compilations;
 
 /// Accumulated sums over slices.
 #[derive(Clone, Debug)]
@@ -96,11 +96,19 @@ pub(super) fn collect(
             .extend(cuts.map(|from| (number, from..line.whole.end.min(from.saturating_add(part)))));
     }
     let size = lines.iter().map(|line| line.whole.len()).sum();
+    let compilations = Compilations::new(trace);
     let found = parallel::scan_items(
         &parts,
         size,
         cancel,
-        || Worker::new(trace, query, (catalogue, launched), window.clone()),
+        || {
+            Worker::new(
+                trace,
+                query,
+                (catalogue, launched, &compilations),
+                window.clone(),
+            )
+        },
         |worker, (line, part)| worker.part(&lines[*line], part, cancel),
     )?;
     cancel.check()?;
@@ -259,6 +267,7 @@ struct Worker<'a> {
     query: &'a OpsQuery,
     catalogue: &'a Catalogue,
     launched: &'a LaunchedBySlice,
+    compilations: &'a Compilations<'a>,
     window: Range<Time>,
     by_name: Vec<u32>,
     names: Vec<NameInfo>,
@@ -282,7 +291,11 @@ impl<'a> Worker<'a> {
     fn new(
         trace: &'a Trace,
         query: &'a OpsQuery,
-        (catalogue, launched): (&'a Catalogue, &'a LaunchedBySlice),
+        (catalogue, launched, compilations): (
+            &'a Catalogue,
+            &'a LaunchedBySlice,
+            &'a Compilations<'a>,
+        ),
         window: Range<Time>,
     ) -> Self {
         Self {
@@ -290,6 +303,7 @@ impl<'a> Worker<'a> {
             query,
             catalogue,
             launched,
+            compilations,
             window,
             by_name: vec![NONE; trace.name_count()],
             names: Vec::new(),
@@ -402,7 +416,9 @@ impl<'a> Worker<'a> {
         let tag = match state {
             State::No => return,
             State::Fixed(tag) => Some(tag),
-            State::OutsideCompiler => (!compiles(self.trace, line.track.id, index)).then_some(0),
+            State::OutsideCompiler => {
+                (!self.compilations.contains(line.track.id, index)).then_some(0)
+            }
             State::Each { only_hlo } => {
                 let path = nest.around.path(nest.around.chain(at));
                 self.args_tag(only_hlo, slices.id(index), path)

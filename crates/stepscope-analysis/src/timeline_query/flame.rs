@@ -18,7 +18,7 @@ use crate::intervals::clip;
 use crate::names::by_text;
 use crate::parallel::Cancel;
 use crate::python_calls;
-use crate::slice_class::compiles;
+use crate::slice_class::Compilations;
 use crate::slice_class::is_label;
 
 /// One node of the tree. Times are summed picoseconds, not points on the clock.
@@ -126,6 +126,7 @@ struct Filter<'a> {
     torch_call: Option<NameId>,
     /// Whether a name and category is a label.
     labels: FxHashMap<(NameId, NameId), bool>,
+    compilations: Compilations<'a>,
 }
 
 impl<'a> Filter<'a> {
@@ -143,6 +144,7 @@ impl<'a> Filter<'a> {
                 .then(|| python_calls::torch_category(trace))
                 .flatten(),
             labels: FxHashMap::default(),
+            compilations: Compilations::new(trace),
         }
     }
 
@@ -157,7 +159,8 @@ impl<'a> Filter<'a> {
                     kind == SliceKind::UserLabel
                         || is_label(trace.name(name), trace.name(category), kind)
                 });
-                is_labelled && (category != NameId::EMPTY || !compiles(self.trace, track, index))
+                is_labelled
+                    && (category != NameId::EMPTY || !self.compilations.contains(track, index))
             }
             FlameBy::Python | FlameBy::Sample => {
                 self.is_call.get(name.index()).copied().unwrap_or(false)
