@@ -59,8 +59,17 @@ impl HostClass {
 /// Slices that are open on a thread between two timestamps.
 pub(super) struct Segment<'a> {
     pub(super) range: Range<Time>,
-    /// Indexes of the open slices, the outermost first.
+    /// Indexes of the innermost [`MAX_OPEN`] open slices, the outermost first.
     pub(super) open: &'a [usize],
+}
+
+/// Open slices of a segment: more than programs nest on purpose, and few enough for a walk over
+/// spans that never end.
+const MAX_OPEN: usize = 1_000;
+
+/// Returns the innermost [`MAX_OPEN`] slices.
+fn innermost_open(open: &[usize]) -> &[usize] {
+    &open[open.len().saturating_sub(MAX_OPEN)..]
 }
 
 /// Reader of host threads.
@@ -216,7 +225,7 @@ impl<'a> Host<'a> {
                     self,
                     Segment {
                         range: *now..end,
-                        open,
+                        open: innermost_open(open),
                     },
                 );
                 *now = end;
@@ -224,13 +233,15 @@ impl<'a> Host<'a> {
             open.pop();
         }
         // Slices that overlap without nesting may have ended below the innermost one.
-        open.retain(|index| slices.end(*index) > *now);
+        if matches!(self.overlapping.get(&track), Some(Some(_))) {
+            open.retain(|index| slices.end(*index) > *now);
+        }
         if until > *now {
             visit(
                 self,
                 Segment {
                     range: *now..until,
-                    open,
+                    open: innermost_open(open),
                 },
             );
             *now = until;

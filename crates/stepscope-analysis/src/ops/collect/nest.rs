@@ -60,6 +60,10 @@ pub(super) struct Around {
     numbers: FxHashMap<(u32, NameId), u32>,
 }
 
+/// Frames of a stack: Python's own limit of nested calls. A program that never ends its spans nests
+/// them deeper, each in a stack of its own.
+const MAX_FRAMES: usize = 1_000;
+
 impl Around {
     /// Adds the slice at `at`; `is_part` is whether it belongs to chains.
     pub(super) fn enter(
@@ -92,10 +96,13 @@ impl Around {
         self.chains.get(at).copied().unwrap_or(NONE)
     }
 
-    /// Returns the names of a chain, outermost first.
+    /// Returns the innermost [`MAX_FRAMES`] names of a chain, outermost first.
     pub(super) fn path(&self, mut chain: u32) -> Vec<NameId> {
         let mut names = Vec::new();
         while let Some((outer, name)) = self.links.get(chain as usize) {
+            if names.len() == MAX_FRAMES {
+                break;
+            }
             names.push(*name);
             chain = *outer;
         }
