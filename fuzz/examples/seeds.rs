@@ -48,6 +48,8 @@ fn main() -> io::Result<()> {
     put("detect", "rocprof", ROCPROF)?;
     put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
     put("pstats", "whole", &statistics())?;
+    put("torch_snapshot", "cuda", SNAPSHOT)?;
+    put("detect", "torch_snapshot", &SNAPSHOT[..64])?;
     put("report_text", "simple", SIMPLE)?;
     put("report_text", "advanced", ADVANCED)?;
     put(
@@ -57,6 +59,7 @@ fn main() -> io::Result<()> {
     )
 }
 
+const SNAPSHOT: &[u8] = include_bytes!("../../tests/data/traces/torch_memory/cuda.pickle");
 const SIMPLE: &[u8] = b"FIT Profiler Report\n\n--------\n|  Action\t|  Mean duration (s)\t|  Total time (s) \t|\n\
     --------\n|  a\t|  0.5\t|  1.5\t|\n--------\n";
 const ADVANCED: &[u8] = b"Profiler Report\nProfile stats for: a rank: 1\n  3 function calls (2 primitive calls) in \

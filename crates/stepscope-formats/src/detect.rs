@@ -43,6 +43,15 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if let Some((kind, advice)) = packed(prefix) {
         return Err(FormatError::Packed { kind, advice });
     }
+    if is_torch_snapshot(prefix) {
+        return Ok(by_content(Format::TorchSnapshot));
+    }
+    if named == Some(Format::TorchSnapshot) && matches!(prefix, [0x80, 2..=5, ..]) {
+        return Err(FormatError::NotATrace {
+            reason: "a Python pickle, but no snapshot of `torch.cuda.memory._dump_snapshot`"
+                .to_owned(),
+        });
+    }
     if let Some(format) = by_magic(prefix) {
         return Ok(by_content(format));
     }
@@ -121,12 +130,16 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
         Some(Format::Perfetto)
     } else if ends(&[".json"]) {
         Some(Format::ChromeJson)
+    } else if ends(&[".hlo_proto.pb", ".hlo.pb"]) {
+        Some(Format::Hlo)
     } else if ends(&[".mm_profdata"]) {
         Some(Format::Measureme)
     } else if ends(&[".et"]) {
         Some(Format::ChakraTrace)
     } else if ends(&[".prof", ".pstats"]) {
         Some(Format::Pstats)
+    } else if ends(&[".pickle", ".pkl"]) {
+        Some(Format::TorchSnapshot)
     } else {
         None
     }
@@ -204,6 +217,27 @@ fn is_rocprof_table(prefix: &[u8]) -> bool {
         b"Node_Id" => has("Agent_Type"),
         _ => false,
     }
+}
+
+/// Returns whether this is a pickle of a dictionary whose first key is one of an allocator snapshot.
+fn is_torch_snapshot(prefix: &[u8]) -> bool {
+    /// The key stands after the opcodes of the protocol, the frame, the dictionary and the mark.
+    const KEY_WITHIN: usize = 64;
+    const KEYS: [&[u8]; 4] = [
+        b"segments",
+        b"device_traces",
+        b"allocator_settings",
+        b"external_annotations",
+    ];
+    let is_dict = matches!(
+        prefix,
+        [0x80, 2..=5, b'}' | 0x95, ..] | [b'(', b'd', ..] | [b'}', b'q' | b'r' | b'(', ..]
+    );
+    let head = prefix.get(..KEY_WITHIN).unwrap_or(prefix);
+    is_dict
+        && KEYS
+            .iter()
+            .any(|key| memchr::memmem::find(head, key).is_some())
 }
 
 fn is_blank(prefix: &[u8]) -> bool {

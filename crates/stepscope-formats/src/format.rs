@@ -22,6 +22,10 @@ pub enum Format {
     Pstats,
     /// Lightning's profiler report (text).
     LightningReport,
+    /// A compiled program: a serialized `xla.HloProto`, `*.hlo_proto.pb`, `*.hlo.pb`.
+    Hlo,
+    /// A snapshot of PyTorch's caching allocator (pickle).
+    TorchSnapshot,
     /// Neuron's native system profile (JSON).
     NeuronSystemProfile,
 }
@@ -39,6 +43,8 @@ impl Format {
             Self::Measureme => "measureme",
             Self::Pstats => "pstats",
             Self::LightningReport => "lightning-report",
+            Self::Hlo => "hlo",
+            Self::TorchSnapshot => "torch-memory-snapshot",
             Self::NeuronSystemProfile => "neuron-system-profile",
         }
     }
@@ -55,6 +61,8 @@ impl Format {
             Self::Measureme => "rustc self-profile",
             Self::Pstats => "cProfile statistics",
             Self::LightningReport => "Lightning profiler report",
+            Self::Hlo => "HLO module",
+            Self::TorchSnapshot => "PyTorch memory snapshot",
             Self::NeuronSystemProfile => "Neuron system profile",
         }
     }

@@ -1,104 +1,37 @@
-//! Compiled programs (`xla.HloProto`) inside `XSpace` files: extraction of their names.
+//! Compiled programs: `xla.HloProto` messages, inside `XSpace` files or in files of their own.
 //!
-//! The reader extracts the module, its computations, and each instruction's name, opcode, shape,
-//! fusion kind, called computation and source position (`OpMetadata`; files of newer compilers keep
-//! the source line in the module's table of stack frames). `docs/formats/hlo.md` has the fields.
-//! Operands, literals, layouts and buffers are skipped.
+//! [`Module::read`] turns the bytes into a graph of instructions with shapes, origins and the memory
+//! plan. `docs/formats/hlo.md` has the fields.
 //!
-//! Any input is safe: messages are iterated over in place, shapes nest to a depth of `MAX_DEPTH`
-//! and are truncated at `MAX_SHAPE` bytes, and no number in the file determines an allocation.
+//! Any input is safe: a module takes memory in proportion to its bytes, shapes nest to a fixed depth,
+//! and references to missing instructions are dropped and counted.
 
-use std::borrow::Cow;
+mod attributes;
+mod buffers;
+mod file;
+mod literal;
+mod message;
+mod module;
+mod read;
+mod shape;
 
-use rustc_hash::FxHashMap;
-use stepscope_model::Instruction;
+use std::fmt::Write as _;
 
-use crate::protobuf::wire::{Fields, Value};
+pub use attributes::{Attributes, ConvolutionDimensions, DotDimensions, WindowDimension};
+pub use buffers::{
+    Allocation, Assigned, BufferAssignment, HeapEvent, HeapEventKind, HeapTrace, LogicalBuffer,
+};
+pub(crate) use file::arg_source;
+pub use file::read;
+pub use module::{
+    Alias, Computation, ComputationAt, Instruction, InstructionAt, Losses, Module, Origin,
+    SourceLine, StackFrames,
+};
+pub use read::{ModuleHeader, module_header};
+pub use shape::{ElementType, Layout, Shape};
 
-/// Maximum depth of nested tuples in a printed shape.
-const MAX_DEPTH: usize = 8;
-/// Maximum length of a printed shape, bytes.
+/// Maximum length of a shape that [`instructions`] prints, bytes.
 const MAX_SHAPE: usize = 512;
-
-mod hlo_proto {
-    pub(super) const MODULE: u32 = 1;
-}
-mod module {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const COMPUTATIONS: u32 = 3;
-    pub(super) const ID: u32 = 5;
-    pub(super) const ENTRY_ID: u32 = 6;
-    pub(super) const STACK_FRAMES: u32 = 17;
-}
-mod computation {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const INSTRUCTIONS: u32 = 2;
-    pub(super) const ID: u32 = 5;
-}
-mod instruction {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const OPCODE: u32 = 2;
-    pub(super) const SHAPE: u32 = 3;
-    pub(super) const METADATA: u32 = 7;
-    pub(super) const FUSION_KIND: u32 = 11;
-    pub(super) const CUSTOM_CALL_TARGET: u32 = 28;
-    pub(super) const CALLED: u32 = 38;
-}
-mod metadata {
-    pub(super) const OP_TYPE: u32 = 1;
-    pub(super) const OP_NAME: u32 = 2;
-    pub(super) const SOURCE_FILE: u32 = 3;
-    pub(super) const SOURCE_LINE: u32 = 4;
-    pub(super) const STACK_FRAME: u32 = 15;
-}
-mod frames {
-    pub(super) const FILES: u32 = 1;
-    pub(super) const LOCATIONS: u32 = 3;
-    pub(super) const FRAMES: u32 = 4;
-}
-mod shape {
-    pub(super) const TYPE: u32 = 2;
-    pub(super) const DIMENSIONS: u32 = 3;
-    pub(super) const PARTS: u32 = 4;
-}
-
-/// `xla.PrimitiveType` by number, in the spelling of HLO text.
-const TYPES: [&str; 34] = [
-    "?",
-    "pred",
-    "s8",
-    "s16",
-    "s32",
-    "s64",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "f16",
-    "f32",
-    "f64",
-    "tuple",
-    "opaque",
-    "c64",
-    "bf16",
-    "token",
-    "c128",
-    "f8e5m2",
-    "f8e4m3fn",
-    "s4",
-    "u4",
-    "f8e4m3b11fnuz",
-    "f8e5m2fnuz",
-    "f8e4m3fnuz",
-    "s2",
-    "u2",
-    "f8e4m3",
-    "f8e3m4",
-    "s1",
-    "u1",
-    "f4e2m1fn",
-    "f8e8m0fnu",
-];
 
 /// Calls `visit` for each instruction of a serialized `HloProto`, in its order. `name` and `id`
 /// come from the enclosing file; the proto's own values are used where they are missing. Unreadable
@@ -107,291 +40,60 @@ pub fn instructions(
     bytes: &[u8],
     name: Option<&str>,
     id: Option<u64>,
-    visit: &mut dyn FnMut(&Instruction<'_>),
+    visit: &mut dyn FnMut(&stepscope_model::Instruction<'_>),
 ) {
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next_lenient() {
-        if let (hlo_proto::MODULE, Value::Bytes(message)) = (field.number, field.value) {
-            Module::read(message).visit(name, id, visit);
-        }
-    }
-}
-
-/// The parts of a module, as slices of the file.
-#[derive(Default)]
-struct Module<'a> {
-    name: Cow<'a, str>,
-    id: Option<u64>,
-    entry: Option<u64>,
-    computations: Vec<Computation<'a>>,
-    files: Vec<&'a [u8]>,
-    /// `(file, line)`, the file counted from 1.
-    locations: Vec<(u64, u64)>,
-    /// Location of each frame, counted from 1.
-    frames: Vec<u64>,
-}
-
-struct Computation<'a> {
-    name: Cow<'a, str>,
-    id: u64,
-    instructions: Vec<&'a [u8]>,
-}
-
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
-
-impl<'a> Module<'a> {
-    fn read(message: &'a [u8]) -> Self {
-        let mut found = Self::default();
-        let mut fields = Fields::new(message);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (module::NAME, Value::Bytes(name)) => found.name = text(name),
-                (module::ID, Value::Varint(id)) => found.id = Some(id),
-                (module::ENTRY_ID, Value::Varint(id)) => found.entry = Some(id),
-                (module::COMPUTATIONS, Value::Bytes(message)) => {
-                    found.computations.push(Computation::read(message));
-                }
-                (module::STACK_FRAMES, Value::Bytes(message)) => found.read_frames(message),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    fn read_frames(&mut self, message: &'a [u8]) {
-        let pair = |message: &[u8], second: u32| {
-            let (mut first_value, mut second_value) = (0, 0);
-            let mut fields = Fields::new(message);
-            while let Some(field) = fields.next_lenient() {
-                match (field.number, field.value) {
-                    (1, Value::Varint(value)) => first_value = value,
-                    (number, Value::Varint(value)) if number == second => second_value = value,
-                    _ => {}
-                }
-            }
-            (first_value, second_value)
-        };
-        let mut fields = Fields::new(message);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (frames::FILES, Value::Bytes(file)) => self.files.push(file),
-                (frames::LOCATIONS, Value::Bytes(message)) => self.locations.push(pair(message, 3)),
-                (frames::FRAMES, Value::Bytes(message)) => self.frames.push(pair(message, 2).0),
-                _ => {}
-            }
-        }
-    }
-
-    /// Returns the file and line of a frame; frames, locations and files are counted from 1.
-    fn source(&self, frame: u64) -> Option<(Cow<'a, str>, u32)> {
-        let at = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
-        let location = *self.frames.get(at(frame)?)?;
-        let (file, line) = *self.locations.get(at(location)?)?;
-        let file = self.files.get(at(file)?)?;
-        Some((text(file), u32::try_from(line).unwrap_or(0)))
-    }
-
-    fn visit(&self, name: Option<&str>, id: Option<u64>, visit: &mut dyn FnMut(&Instruction<'_>)) {
-        let names: FxHashMap<u64, &str> = self
-            .computations
-            .iter()
-            .map(|computation| (computation.id, &*computation.name))
-            .collect();
-        let mut shape = String::new();
-        for computation in &self.computations {
-            for message in &computation.instructions {
-                let parts = InstructionFields::read(message);
-                let origin = Origin::read(parts.metadata);
-                let listed = || self.source(origin.frame);
-                let (source_file, source_line) = if origin.file.is_empty() {
-                    listed().unwrap_or_default()
-                } else {
-                    (text(origin.file), origin.line)
-                };
-                shape.clear();
-                print_shape(parts.shape, 0, &mut shape);
-                visit(&Instruction {
-                    program: name.unwrap_or(&self.name),
-                    program_id: id.or(self.id),
-                    computation: &computation.name,
-                    entry: self.entry == Some(computation.id),
-                    name: &text(parts.name),
-                    opcode: &text(parts.opcode),
-                    detail: &text(parts.detail),
-                    op_name: &text(origin.name),
-                    op_type: &text(origin.kind),
-                    source_file: &source_file,
-                    source_line,
-                    shape: &shape,
-                    calls: parts
-                        .called
-                        .and_then(|id| names.get(&id).copied())
-                        .unwrap_or(""),
-                });
-            }
-        }
-    }
-}
-
-impl<'a> Computation<'a> {
-    fn read(message: &'a [u8]) -> Self {
-        let mut found = Self {
-            name: Cow::Borrowed(""),
-            id: 0,
-            instructions: Vec::new(),
-        };
-        let mut fields = Fields::new(message);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (computation::NAME, Value::Bytes(name)) => found.name = text(name),
-                (computation::ID, Value::Varint(id)) => found.id = id,
-                (computation::INSTRUCTIONS, Value::Bytes(message)) => {
-                    found.instructions.push(message);
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-/// Fields of one instruction.
-#[derive(Default)]
-struct InstructionFields<'a> {
-    name: &'a [u8],
-    opcode: &'a [u8],
-    shape: &'a [u8],
-    metadata: &'a [u8],
-    detail: &'a [u8],
-    called: Option<u64>,
-}
-
-impl<'a> InstructionFields<'a> {
-    fn read(message: &'a [u8]) -> Self {
-        let mut found = Self::default();
-        let mut fields = Fields::new(message);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (instruction::NAME, Value::Bytes(value)) => found.name = value,
-                (instruction::OPCODE, Value::Bytes(value)) => found.opcode = value,
-                (instruction::SHAPE, Value::Bytes(value)) => found.shape = value,
-                (instruction::METADATA, Value::Bytes(value)) => found.metadata = value,
-                (
-                    instruction::FUSION_KIND | instruction::CUSTOM_CALL_TARGET,
-                    Value::Bytes(value),
-                ) if !value.is_empty() => found.detail = value,
-                // Packed in newer files, unpacked in older ones.
-                (instruction::CALLED, Value::Bytes(packed)) => {
-                    found.called = found.called.or_else(|| numbers(packed).next());
-                }
-                (instruction::CALLED, Value::Varint(id)) => {
-                    found.called = found.called.or(Some(id));
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-/// `OpMetadata`: the source position of an instruction.
-#[derive(Default)]
-struct Origin<'a> {
-    kind: &'a [u8],
-    name: &'a [u8],
-    file: &'a [u8],
-    line: u32,
-    frame: u64,
-}
-
-impl<'a> Origin<'a> {
-    fn read(message: &'a [u8]) -> Self {
-        let mut found = Self::default();
-        let mut fields = Fields::new(message);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (metadata::OP_TYPE, Value::Bytes(value)) => found.kind = value,
-                (metadata::OP_NAME, Value::Bytes(value)) => found.name = value,
-                (metadata::SOURCE_FILE, Value::Bytes(value)) => found.file = value,
-                (metadata::SOURCE_LINE, Value::Varint(value)) => {
-                    found.line = u32::try_from(value).unwrap_or(0);
-                }
-                (metadata::STACK_FRAME, Value::Varint(value)) => found.frame = value,
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-/// Returns packed varints, up to the first invalid one.
-fn numbers(mut packed: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    std::iter::from_fn(move || {
-        let mut value = 0_u64;
-        for (index, byte) in packed.iter().enumerate().take(10) {
-            value |= u64::from(byte & 0x7f).checked_shl(7 * u32::try_from(index).ok()?)?;
-            if byte & 0x80 == 0 {
-                packed = packed.get(index + 1..).unwrap_or_default();
-                return Some(value);
-            }
-        }
-        None
-    })
-}
-
-fn print_shape(message: &[u8], depth: usize, out: &mut String) {
-    let mut kind = 0;
-    let mut dimensions: Vec<u64> = Vec::new();
-    let mut parts: Vec<&[u8]> = Vec::new();
-    let mut fields = Fields::new(message);
-    while let Some(field) = fields.next_lenient() {
-        match (field.number, field.value) {
-            (shape::TYPE, Value::Varint(value)) => kind = value,
-            (shape::DIMENSIONS, Value::Bytes(packed)) => dimensions.extend(numbers(packed)),
-            (shape::DIMENSIONS, Value::Varint(value)) => dimensions.push(value),
-            (shape::PARTS, Value::Bytes(part)) => parts.push(part),
-            _ => {}
-        }
-    }
-    if out.len() >= MAX_SHAPE || depth >= MAX_DEPTH {
-        if !out.ends_with('…') {
-            out.push('…');
-        }
+    let Some(module) = Module::read(bytes) else {
         return;
+    };
+    let mut shape = Shortened::default();
+    for instruction in &module.instructions {
+        let source = module.source(instruction).unwrap_or_default();
+        shape.set(&instruction.shape);
+        let detail = [&instruction.custom_call_target, &instruction.fusion_kind]
+            .into_iter()
+            .find(|detail| !detail.is_empty());
+        let called = module.callee(instruction);
+        visit(&stepscope_model::Instruction {
+            program: name.unwrap_or(&module.name),
+            program_id: id.or(Some(module.id)),
+            computation: &module.computation(instruction.computation).name,
+            entry: module.entry == Some(instruction.computation),
+            name: &instruction.name,
+            opcode: &instruction.opcode,
+            detail: detail.map_or("", |detail| detail),
+            op_name: &instruction.origin.op_name,
+            op_type: &instruction.origin.op_type,
+            source_file: source.file,
+            source_line: source.line,
+            shape: &shape.text,
+            calls: called.map_or("", |computation| &computation.name),
+        });
     }
-    let kind = usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind));
-    if kind == Some(&"tuple") {
-        out.push('(');
-        for (index, part) in parts.iter().enumerate() {
-            if index > 0 {
-                out.push_str(", ");
-            }
-            print_shape(part, depth + 1, out);
-            if out.ends_with('…') {
-                break;
-            }
+}
+
+/// The text of a shape, cut at [`MAX_SHAPE`].
+#[derive(Default)]
+struct Shortened {
+    text: String,
+}
+
+impl Shortened {
+    fn set(&mut self, shape: &Shape) {
+        self.text.clear();
+        if write!(self, "{}", shape.without_layout()).is_err() {
+            self.text.push('…');
         }
-        out.push(')');
-        return;
     }
-    if message.is_empty() {
-        return;
-    }
-    out.push_str(kind.unwrap_or(&"?"));
-    out.push('[');
-    for (index, size) in dimensions.iter().enumerate() {
-        if out.len() >= MAX_SHAPE {
-            out.push('…');
-            break;
+}
+
+impl std::fmt::Write for Shortened {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.text.len() + text.len() > MAX_SHAPE {
+            return Err(std::fmt::Error);
         }
-        if index > 0 {
-            out.push(',');
-        }
-        out.push_str(&size.to_string());
+        self.text.push_str(text);
+        Ok(())
     }
-    out.push(']');
 }
 
 #[cfg(test)]
@@ -500,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn the_header_is_that_of_the_whole_module() {
+        let header = ModuleHeader {
+            name: "jit_f".into(),
+            id: 9,
+        };
+        assert_eq!(module_header(&program()), Some(header));
+        assert_eq!(module_header(b""), None);
+    }
+
+    #[test]
     fn cut_and_flipped_bytes_are_survived() {
         let whole = program();
         for end in 0..whole.len() {
@@ -515,16 +227,62 @@ mod tests {
     }
 
     #[test]
-    fn shapes_nest_and_grow_within_bounds() {
+    fn shapes_nest_and_print_within_bounds() {
         let mut nested = number(2, 11);
         for _ in 0..1_000 {
             nested = [number(2, 13), field(4, &nested)].concat();
         }
         let many = [number(2, 11), field(3, &[1; 10_000])].concat();
         for shape in [nested, many] {
-            let mut out = String::new();
-            print_shape(&shape, 0, &mut out);
-            assert!(out.len() < MAX_SHAPE + 16, "{}", out.len());
+            let instruction = field(2, &field(3, &shape));
+            let file = field(1, &field(3, &instruction));
+            let mut printed = Vec::new();
+            instructions(&file, None, None, &mut |found| {
+                printed.push(found.shape.len());
+            });
+            assert_eq!(printed.len(), 1);
+            assert!(printed[0] < MAX_SHAPE + 16, "{printed:?}");
         }
+    }
+
+    #[test]
+    fn references_are_positions_and_missing_ones_are_counted() {
+        let add = [
+            field(1, b"add.3"),
+            field(2, b"add"),
+            number(35, 9 << 32 | 3),
+            // Packed, then one by one: the second has no instruction.
+            field(36, &[0x01]),
+            number(36, 77),
+        ]
+        .concat();
+        let parameter = [field(1, b"p"), field(2, b"parameter"), number(35, 1)].concat();
+        let computation = [
+            field(1, b"main"),
+            field(2, &parameter),
+            field(2, &add),
+            number(5, 4),
+            number(6, 9 << 32 | 3),
+        ]
+        .concat();
+        let order = [number(1, 4), field(2, &field(1, &[1]))].concat();
+        let module = [
+            field(3, &computation),
+            number(6, 4),
+            field(7, &field(1, &order)),
+        ]
+        .concat();
+        let module = Module::read(&field(1, &module)).unwrap();
+        assert_eq!(*module.instruction(1).operands, [0]);
+        assert_eq!(module.entry, Some(0));
+        assert_eq!(module.computation(0).root, Some(1));
+        assert_eq!(module.computation(0).schedule, [0]);
+        assert_eq!(
+            module.losses,
+            Losses {
+                damaged_messages: 0,
+                unknown_references: 1,
+            }
+        );
     }
 }

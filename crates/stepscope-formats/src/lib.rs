@@ -30,6 +30,8 @@ pub mod probe;
 mod protobuf;
 #[cfg(feature = "rocprof")]
 pub mod rocprof;
+#[cfg(feature = "snapshots")]
+pub mod torch_snapshot;
 #[cfg(feature = "xplane")]
 pub mod xspace;
 
@@ -54,6 +56,8 @@ pub fn read<S: EventSink>(
     match format {
         #[cfg(feature = "xplane")]
         Format::XSpace => xspace::read(bytes, context, sink),
+        #[cfg(feature = "xplane")]
+        Format::Hlo => hlo::read(bytes, context, sink),
         #[cfg(feature = "chrome")]
         Format::ChromeJson => chrome_json::read(bytes, context, sink),
         #[cfg(feature = "perfetto")]
@@ -64,6 +68,8 @@ pub fn read<S: EventSink>(
         Format::Pstats => cprofile::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
         Format::LightningReport => lightning::read(bytes, context, sink),
+        #[cfg(feature = "snapshots")]
+        Format::TorchSnapshot => torch_snapshot::read(bytes, context, sink),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }
@@ -78,6 +84,8 @@ pub fn arg_source(
     match format {
         #[cfg(feature = "xplane")]
         Format::XSpace => xspace::arg_source(bytes, context),
+        #[cfg(feature = "xplane")]
+        Format::Hlo => Ok(hlo::arg_source(bytes)),
         #[cfg(feature = "chrome")]
         Format::ChromeJson => chrome_json::arg_source(bytes, context),
         #[cfg(feature = "perfetto")]
@@ -86,6 +94,8 @@ pub fn arg_source(
         Format::RocprofJson => Ok(rocprof::arg_source(bytes)),
         #[cfg(feature = "profiles")]
         Format::Pstats | Format::LightningReport => Ok(cprofile::arg_source()),
+        #[cfg(feature = "snapshots")]
+        Format::TorchSnapshot => Ok(torch_snapshot::arg_source(bytes)),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::program::Instruction;
+use crate::program::{Instruction, Program};
+use crate::snapshot::MemorySnapshot;
 
 /// Bytes that a reader and its [`ArgSource`] share: a file mapping, or an inflated buffer.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -152,11 +153,23 @@ pub trait ArgSource: Send + Sync {
         })
     }
 
+    /// Calls `visit` for each compiled program that the file carries, in the file's order, without
+    /// reading it. Most formats carry none.
+    fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
+        let _ = visit;
+        Ok(())
+    }
+
     /// Calls `visit` for each instruction of the compiled programs that the file carries, in the
     /// file's order. Most formats carry none.
     fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
         let _ = visit;
         Ok(())
+    }
+
+    /// Returns the state and the history of a caching allocator, if the file holds them.
+    fn memory_snapshot(&self) -> Result<Option<Arc<MemorySnapshot>>, ArgError> {
+        Ok(None)
     }
 }
 

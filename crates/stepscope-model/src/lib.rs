@@ -19,6 +19,7 @@ pub mod name;
 pub mod profile;
 pub mod program;
 pub mod sink;
+pub mod snapshot;
 pub mod spelling;
 pub mod time;
 pub mod track;
@@ -34,7 +35,11 @@ pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
 pub use profile::{Profile, ProfileCaller, ProfileKind, ProfileRow};
-pub use program::Instruction;
+pub use program::{Instruction, Program};
 pub use sink::EventSink;
+pub use snapshot::{
+    AllocatorAction, AllocatorEvent, BlockState, MemoryBlock, MemorySegment, MemorySnapshot,
+    StackFrame,
+};
 pub use time::{Dur, Epoch, Time};
 pub use track::{TrackId, TrackInfo, TrackKind, TrackPatch};

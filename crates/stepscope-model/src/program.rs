@@ -4,6 +4,17 @@
 //! describe the events with an `hlo_op`. Like arguments, they are read on request, through
 //! [`ArgSource::instructions`](crate::ArgSource::instructions).
 
+/// A compiled program that a file carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Program<'a> {
+    /// Its name in the file, e.g. `jit_train_step`; the message has one, too.
+    pub name: Option<&'a str>,
+    /// The id that events name; the message may have another one.
+    pub id: Option<u64>,
+    /// A serialized `xla.HloProto`.
+    pub bytes: &'a [u8],
+}
+
 /// One instruction of a compiled program, with the fields that reports use. Strings are empty if
 /// the file does not hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

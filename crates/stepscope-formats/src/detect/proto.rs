@@ -22,6 +22,9 @@ pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
     if is_chakra(prefix) {
         return Some(Format::ChakraTrace);
     }
+    if is_hlo(prefix) {
+        return Some(Format::Hlo);
+    }
     let mut total = Score::default();
     let mut entries = 0;
     let mut fields = Fields::new(prefix);
@@ -131,6 +134,35 @@ fn field_score(number: u32, value: Value<'_>) -> Score {
 fn is_text(bytes: &[u8]) -> bool {
     let bytes = bytes.get(..bytes.len().min(256)).unwrap_or(bytes);
     !bytes.is_empty() && bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f)
+}
+
+/// Returns the message at the first field of this number, whole or as much as there is of it.
+fn message(bytes: &[u8], number: u32) -> Option<&[u8]> {
+    let mut fields = Fields::new(bytes);
+    loop {
+        match fields.next() {
+            Ok(Some(field)) if field.number == number => return field.value.bytes(),
+            Ok(Some(_)) => {}
+            Err(Fault::Cut { number: cut, .. }) if cut == number => return Some(fields.rest()),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+/// Returns whether the first message is a compiled program: a module with a name and a computation, which has a
+/// name and an instruction, which has a name and an opcode. Planes and packets have no text as field 1.
+fn is_hlo(prefix: &[u8]) -> bool {
+    let named = |bytes: &[u8]| message(bytes, 1).is_some_and(is_text);
+    let module = message(prefix, 1).filter(|module| named(module));
+    let computation = module
+        .and_then(|module| message(module, 3))
+        .filter(|computation| named(computation));
+    let instruction = computation
+        .and_then(|computation| message(computation, 2))
+        .filter(|instruction| named(instruction));
+    instruction
+        .and_then(|instruction| message(instruction, 2))
+        .is_some_and(is_text)
 }
 
 /// Returns whether the first message is Chakra metadata: a version, and attributes that have a

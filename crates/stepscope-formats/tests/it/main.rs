@@ -18,6 +18,8 @@ mod perfetto;
 mod profiles;
 #[cfg(feature = "rocprof")]
 mod rocprof;
+#[cfg(feature = "snapshots")]
+mod torch_snapshot;
 #[cfg(feature = "perfetto")]
 mod wire;
 #[cfg(feature = "xplane")]

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stepscope_model::{
-    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, Dur, Epoch, Instruction, NameId, SliceFlags,
-    SliceKind, SourceId, Time, TrackId,
+    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, Dur, Epoch, Instruction, MemorySnapshot,
+    NameId, Program, SliceFlags, SliceKind, SourceId, Time, TrackId,
 };
 
 use crate::columns::table::{TOP, TrackTable};
@@ -583,13 +583,42 @@ impl Trace {
         file: usize,
         visit: &mut dyn FnMut(&Instruction<'_>),
     ) -> Result<(), ArgError> {
-        let first = self.first_source.get(file).copied().map_or(0, usize::from);
-        let count = self.files.get(file).map_or(0, |file| file.sources);
-        let sources = self.sources.get(first..first + usize::from(count));
-        for source in sources.unwrap_or_default() {
+        for source in self.sources_of(file) {
             source.instructions(visit)?;
         }
         Ok(())
+    }
+
+    /// Calls `visit` for each compiled program in a file without reading it; `file` is an index into
+    /// [`Trace::files`].
+    pub fn programs(
+        &self,
+        file: usize,
+        visit: &mut dyn FnMut(&Program<'_>),
+    ) -> Result<(), ArgError> {
+        for source in self.sources_of(file) {
+            source.programs(visit)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the allocator snapshot in a file; `file` is an index into [`Trace::files`]. `None` for a
+    /// file without one.
+    pub fn memory_snapshot(&self, file: usize) -> Result<Option<Arc<MemorySnapshot>>, ArgError> {
+        for source in self.sources_of(file) {
+            if let Some(snapshot) = source.memory_snapshot()? {
+                return Ok(Some(snapshot));
+            }
+        }
+        Ok(None)
+    }
+
+    fn sources_of(&self, file: usize) -> &[Arc<dyn ArgSource>] {
+        let first = self.first_source.get(file).copied().map_or(0, usize::from);
+        let count = self.files.get(file).map_or(0, |file| file.sources);
+        self.sources
+            .get(first..first + usize::from(count))
+            .unwrap_or_default()
     }
 
     /// Returns the sources of arguments, in the order that [`Trace::load`] expects.

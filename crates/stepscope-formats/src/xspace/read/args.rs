@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, SharedBytes};
+use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Program, SharedBytes};
 
 use super::facts::module_name;
 use super::index::{EventMetadata, PlaneIndex, StatMetadata, frame};
@@ -16,6 +16,11 @@ use crate::xspace::wire::{self, StatValue, event, line};
 
 /// Names of the stats that hold a compiled program.
 const HLO_PROTO: [&[u8]; 2] = [b"Hlo Proto", b"hlo_proto"];
+
+/// Returns whether stats of this name hold compiled programs.
+fn is_program(stat: &StatMetadata, file: &[u8]) -> bool {
+    HLO_PROTO.contains(&stat.name.get(file))
+}
 
 /// The argument source of one file.
 pub(crate) struct XSpaceArgs {
@@ -64,11 +69,24 @@ impl ArgSource for XSpaceArgs {
     }
 
     fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        self.programs(&mut |program| {
+            crate::hlo::instructions(program.bytes, program.name, program.id, visit);
+        })
+    }
+
+    fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
         let file = (*self.bytes).as_ref();
         if file.len() != self.length {
             return Err(ArgError::SourceChanged);
         }
-        for plane in &self.planes {
+        let has_programs = |plane: &&PlaneIndex| {
+            plane
+                .stats
+                .items()
+                .iter()
+                .any(|stat| is_program(stat, file))
+        };
+        for plane in self.planes.iter().filter(has_programs) {
             for metadata in plane.events.items() {
                 plane.programs(file, metadata, visit);
             }
@@ -135,23 +153,18 @@ impl XSpaceArgs {
 }
 
 impl PlaneIndex {
-    /// Reads the compiled program in an event metadata, if there is one.
-    fn programs(
-        &self,
-        file: &[u8],
-        metadata: &EventMetadata,
-        visit: &mut dyn FnMut(&Instruction<'_>),
-    ) {
+    /// Visits the compiled program in an event metadata, if there is one.
+    fn programs(&self, file: &[u8], metadata: &EventMetadata, visit: &mut dyn FnMut(&Program<'_>)) {
         let stats = self.stats_of(metadata);
         for stat in stats {
             let Ok(stat) = wire::stat(stat.get(file)) else {
                 continue;
             };
-            let StatValue::Bytes(program) = stat.value else {
+            let StatValue::Bytes(bytes) = stat.value else {
                 continue;
             };
-            let named = |known: &StatMetadata| HLO_PROTO.contains(&known.name.get(file));
-            if !self.stats.get(stat.metadata_id).is_some_and(named) {
+            let named = self.stats.get(stat.metadata_id);
+            if !named.is_some_and(|stat| is_program(stat, file)) {
                 continue;
             }
             let text = String::from_utf8_lossy(metadata.name.get(file));
@@ -159,8 +172,11 @@ impl PlaneIndex {
             let id = self
                 .find_stat(file, stats, Role::ProgramId)
                 .and_then(StatValue::bits);
-            let name = Some(name).filter(|name| !name.is_empty());
-            crate::hlo::instructions(program, name, id.or(number), visit);
+            visit(&Program {
+                name: Some(name).filter(|name| !name.is_empty()),
+                id: id.or(number),
+                bytes,
+            });
         }
     }
 

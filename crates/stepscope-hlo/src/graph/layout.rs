@@ -1,0 +1,252 @@
+//! Positions of nodes and lines of edges: a layered drawing, data flowing downwards.
+//!
+//! The inside of an open group is laid out alone and becomes one large node of the group around it.
+
+mod level;
+
+use super::{EdgeEnds, NodeKind, VisibleGraph, VisibleNode};
+use level::{Level, Size};
+
+/// Height of a node with two lines of text.
+const NODE_HEIGHT: f64 = 40.0;
+/// Height of a stub.
+const STUB_HEIGHT: f64 = 26.0;
+/// Width of a letter, about.
+const LETTER_WIDTH: f64 = 6.6;
+const MIN_WIDTH: f64 = 70.0;
+const MAX_WIDTH: f64 = 240.0;
+/// Space between the border of an open group and its nodes.
+const PADDING: f64 = 14.0;
+/// Height of the title of an open group.
+const TITLE_HEIGHT: f64 = 24.0;
+
+/// A rectangle; its origin is at the top left.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rect {
+    /// Left side.
+    pub x: f64,
+    /// Top.
+    pub y: f64,
+    /// Width.
+    pub width: f64,
+    /// Height.
+    pub height: f64,
+}
+
+/// The line of an edge, from the node whose value is taken.
+pub type Line = Vec<(f64, f64)>;
+
+/// A drawing of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Drawing {
+    /// Rectangle of each node.
+    pub nodes: Vec<Rect>,
+    /// Line of each edge.
+    pub edges: Vec<Line>,
+    /// Width of the drawing.
+    pub width: f64,
+    /// Height of the drawing.
+    pub height: f64,
+}
+
+fn size_of(node: &VisibleNode, detail: &str) -> Size {
+    let letters = node.label.chars().count().max(detail.chars().count());
+    #[allow(clippy::cast_precision_loss, reason = "the length of a name")]
+    let width = letters as f64 * LETTER_WIDTH + 20.0;
+    let height = if node.kind == NodeKind::Stub {
+        STUB_HEIGHT
+    } else {
+        NODE_HEIGHT
+    };
+    Size {
+        width: width.clamp(MIN_WIDTH, MAX_WIDTH).ceil(),
+        height,
+    }
+}
+
+/// An edge between two nodes of one group.
+struct LevelEdges {
+    /// Ends by position in the group, each pair once.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Drawing {
+    /// Draws a graph; `details` is the second line of text of each node, which widens it.
+    pub fn new(graph: &VisibleGraph, details: &[String]) -> Self {
+        let count = graph.nodes.len();
+        // Children of each group; the last list is the top.
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); count + 1];
+        let mut position = vec![0; count];
+        for (number, node) in graph.nodes.iter().enumerate() {
+            let siblings = &mut children[node.parent.unwrap_or(count)];
+            position[number] = siblings.len();
+            siblings.push(number);
+        }
+        let mut inside: Vec<LevelEdges> = (0..=count)
+            .map(|_| LevelEdges { ends: Vec::new() })
+            .collect();
+        let meetings: Vec<Meeting> = graph
+            .edges
+            .iter()
+            .map(|edge| Meeting::new(graph, edge))
+            .collect();
+        for meeting in &meetings {
+            let ends = (position[meeting.from], position[meeting.to]);
+            inside[meeting.group].ends.push(ends);
+        }
+        let mut sizes = vec![Size::default(); count];
+        let mut levels: Vec<Level> = (0..=count).map(|_| Level::default()).collect();
+        for edges in &mut inside {
+            edges.ends.sort_unstable();
+            edges.ends.dedup();
+        }
+        let lay_out = |group: usize, sizes: &[Size]| {
+            let members: Vec<Size> = children[group].iter().map(|node| sizes[*node]).collect();
+            Level::new(&members, &inside[group].ends)
+        };
+        // Groups come before their nodes, so the other way round the inside is known first.
+        for (group, node) in graph.nodes.iter().enumerate().rev() {
+            let detail = details.get(group).map_or("", String::as_str);
+            sizes[group] = size_of(node, detail);
+            if node.is_open && !children[group].is_empty() {
+                levels[group] = lay_out(group, &sizes);
+                sizes[group] = Size {
+                    width: (levels[group].width + 2.0 * PADDING).max(sizes[group].width),
+                    height: levels[group].height + 2.0 * PADDING + TITLE_HEIGHT,
+                };
+            }
+        }
+        levels[count] = lay_out(count, &sizes);
+        let origins = origins(graph, &sizes, &levels, &position);
+        let nodes: Vec<Rect> = sizes
+            .iter()
+            .zip(&origins)
+            .map(|(size, (x, y))| Rect {
+                x: *x,
+                y: *y,
+                width: size.width,
+                height: size.height,
+            })
+            .collect();
+        let edges = graph.edges.iter().zip(&meetings).map(|(edge, meeting)| {
+            let ends = (position[meeting.from], position[meeting.to]);
+            let line = levels[meeting.group].line(&inside[meeting.group].ends, ends);
+            let origin = inner_origin(graph, &levels, &nodes, meeting.group);
+            joined(edge, meeting, &nodes, line, origin)
+        });
+        Self {
+            edges: edges.collect(),
+            width: levels[count].width,
+            height: levels[count].height,
+            nodes,
+        }
+    }
+}
+
+/// Where the ends of an edge meet: the innermost group that holds both, and its nodes that hold the ends.
+struct Meeting {
+    group: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Meeting {
+    fn new(graph: &VisibleGraph, edge: &EdgeEnds) -> Self {
+        let chain = |node: usize| -> Vec<usize> {
+            std::iter::successors(Some(node), |node| graph.nodes[*node].parent).collect()
+        };
+        let (mut from, mut to) = (chain(edge.from), chain(edge.to));
+        let mut group = graph.nodes.len();
+        while from.len() > 1 && to.len() > 1 && from.last() == to.last() {
+            group = from.pop().unwrap_or(group);
+            to.pop();
+        }
+        Self {
+            group,
+            from: from.pop().unwrap_or(edge.from),
+            to: to.pop().unwrap_or(edge.to),
+        }
+    }
+}
+
+/// Returns the point from which the inside of a group is measured.
+fn inner_origin(
+    graph: &VisibleGraph,
+    levels: &[Level],
+    nodes: &[Rect],
+    group: usize,
+) -> (f64, f64) {
+    if group == graph.nodes.len() {
+        return (0.0, 0.0);
+    }
+    let rect = nodes[group];
+    // A title may be wider than what is inside.
+    let left = (rect.width - levels[group].width) / 2.0;
+    (rect.x + left, rect.y + PADDING + TITLE_HEIGHT)
+}
+
+fn origins(
+    graph: &VisibleGraph,
+    sizes: &[Size],
+    levels: &[Level],
+    position: &[usize],
+) -> Vec<(f64, f64)> {
+    let mut found: Vec<(f64, f64)> = Vec::with_capacity(sizes.len());
+    for (number, node) in graph.nodes.iter().enumerate() {
+        let (group, origin) = match node.parent {
+            None => (graph.nodes.len(), (0.0, 0.0)),
+            Some(group) => {
+                let (x, y) = found[group];
+                let left = (sizes[group].width - levels[group].width) / 2.0;
+                (group, (x + left, y + PADDING + TITLE_HEIGHT))
+            }
+        };
+        let (x, y) = levels[group].origins[position[number]];
+        found.push((origin.0 + x, origin.1 + y));
+    }
+    found
+}
+
+/// Returns the line between the two ends themselves: the line between the nodes that hold them, carried on
+/// into open groups.
+fn joined(
+    edge: &EdgeEnds,
+    meeting: &Meeting,
+    nodes: &[Rect],
+    line: Line,
+    origin: (f64, f64),
+) -> Line {
+    let mut line: Line = line
+        .into_iter()
+        .map(|(x, y)| (x + origin.0, y + origin.1))
+        .collect();
+    let middle = |rect: Rect| rect.x + rect.width / 2.0;
+    let is_downward = line.first().map(|first| first.1) <= line.last().map(|last| last.1);
+    // The end of a node from which a line leaves, or at which it arrives.
+    let side = |rect: Rect, is_start: bool| {
+        let is_bottom = is_start == is_downward;
+        (
+            middle(rect),
+            if is_bottom {
+                rect.y + rect.height
+            } else {
+                rect.y
+            },
+        )
+    };
+    if edge.from != meeting.from
+        && let Some(first) = line.first_mut()
+    {
+        let start = side(nodes[edge.from], true);
+        first.0 = start.0;
+        line.insert(0, start);
+    }
+    if edge.to != meeting.to
+        && let Some(last) = line.last_mut()
+    {
+        let end = side(nodes[edge.to], false);
+        last.0 = end.0;
+        line.push(end);
+    }
+    line
+}

@@ -1,0 +1,29 @@
+//! Fuzzes the reader of PyTorch's memory snapshots, and the allocator's state before its last events.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use stepscope_analysis::memory::snapshot::{AllocatorSums, segments_after};
+use stepscope_formats::{Format, arg_source};
+use stepscope_model::{Limits, ReadContext, SharedBytes};
+
+fuzz_target!(|bytes: &[u8]| {
+    stepscope_fuzz::check(Format::TorchSnapshot, bytes);
+    let shared: SharedBytes = Arc::new(bytes.to_vec());
+    let context = ReadContext::new(Limits::default());
+    let source = arg_source(Format::TorchSnapshot, &shared, &context).expect("it opens no file");
+    let Ok(Some(snapshot)) = source.memory_snapshot() else {
+        return;
+    };
+    for device in snapshot.devices().into_iter().take(4) {
+        for count in [0, snapshot.events.len() / 2, usize::MAX] {
+            let segments = segments_after(&snapshot, device, count);
+            let blocks: usize = segments.iter().map(|segment| segment.blocks.len()).sum();
+            assert!(segments.len() + blocks <= 4 * bytes.len() + 4);
+            let sums = AllocatorSums::new(&segments);
+            assert!(sums.allocated <= sums.active);
+        }
+    }
+});
