@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`steps`] and [`ops`], [`run_profile`] and [`findings`] above them, then [`names`] and
 //! [`parallel`] (shared by all scans of a range), and [`timeline_query`] (queries of the timeline).
+//! [`programs`] are the compiled programs of a run; `stepscope-hlo` says what they cost and how they use memory.
 //!
-//! **Invariant:** this crate does no I/O, knows no file format, and writes no sentence: field names or types
+//! **Invariant:** this crate does no I/O, reads no bytes of a file, and writes no sentence: field names or types
 //! carry units; `stepscope-report` writes text and JSON.
 
 pub mod collectives;
@@ -21,6 +22,7 @@ pub mod names;
 pub mod ops;
 pub mod parallel;
 pub mod producer;
+pub mod programs;
 pub mod python_calls;
 pub mod ranks;
 pub mod run_profile;

@@ -17,6 +17,7 @@ pub mod fragmentation;
 pub mod owners;
 mod read;
 mod shared;
+pub mod snapshot;
 
 use std::ops::Range;
 
@@ -93,6 +94,10 @@ pub struct Memory {
     pub records: Vec<Record>,
     /// Names of operators that allocated; index 0 is no operator.
     pub ops: Vec<String>,
+    /// Categories that the file has for its records (snapshots of PyTorch); index 0 is unknown.
+    pub categories: Vec<String>,
+    /// Index into [`Memory::categories`] by record; records beyond its end have none.
+    pub category_of: Vec<u32>,
     /// Whether the file has the stack of any record as text.
     pub spells_stacks: bool,
     /// Overlapping slices of the tracks with records, for [`Trace::around_near`].
@@ -146,6 +151,19 @@ impl Memory {
         at: Time,
     ) -> impl Iterator<Item = usize> + 'a {
         trace.around(on, at, self.overlapping.get(&on))
+    }
+
+    fn category_number(&mut self, category: &str) -> u32 {
+        if self.categories.is_empty() {
+            self.categories.push(String::new());
+        }
+        // torch has eight categories.
+        let known = self.categories.iter().position(|known| known == category);
+        let at = known.unwrap_or_else(|| {
+            self.categories.push(category.to_owned());
+            self.categories.len() - 1
+        });
+        u32::try_from(at).unwrap_or(0)
     }
 
     /// Returns the name of the operator that a record belongs to; empty without one.

@@ -2,6 +2,7 @@
 //! input stages, compilations.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{SliceKind, TrackId};
@@ -124,13 +125,17 @@ fn is_compiler_pass(name: &str) -> bool {
 
 /// The slices of a trace that lie inside a compilation.
 ///
-/// A track is read once, at its first question: in O(slices) instead of O(slices × depth), since a
-/// program that never ends its spans nests them thousands deep.
+/// Each slice is visited once, and only if a question leads to it: a program that never ends its spans nests
+/// them thousands deep, and a view of a few milliseconds asks about few slices of a long track.
 pub struct Compilations<'a> {
     trace: &'a Trace,
-    /// For each slice of a track, whether it lies inside a compilation.
-    tracks: Vec<OnceLock<Vec<bool>>>,
+    /// For each slice of a track, what is known of it: [`UNKNOWN`], [`OUTSIDE`] or [`INSIDE`].
+    tracks: Vec<OnceLock<Box<[AtomicU8]>>>,
 }
+
+const UNKNOWN: u8 = 0;
+const OUTSIDE: u8 = 1;
+const INSIDE: u8 = 2;
 
 impl<'a> Compilations<'a> {
     /// Creates the index of a trace without reading a track.
@@ -144,24 +149,39 @@ impl<'a> Compilations<'a> {
 
     /// Returns whether a slice lies inside a compilation.
     pub fn contains(&self, track: TrackId, index: usize) -> bool {
-        let Some(inside) = self.tracks.get(track.index()) else {
+        let Some(known) = self.tracks.get(track.index()) else {
             return false;
         };
-        let inside = inside.get_or_init(|| self.read(track));
-        inside.get(index).copied().unwrap_or(false)
-    }
-
-    fn read(&self, track: TrackId) -> Vec<bool> {
         let slices = self.trace.slices(track);
-        let mut inside: Vec<bool> = Vec::with_capacity(slices.len());
-        for (index, parent) in slices.parent.iter().enumerate() {
-            let parent = *parent as usize;
-            // Parents come before their children.
-            let is_inside =
-                parent < index && (inside[parent] || self.compiles(track, &slices, parent));
-            inside.push(is_inside);
+        let known = known.get_or_init(|| {
+            let unknown = || AtomicU8::new(UNKNOWN);
+            std::iter::repeat_with(unknown).take(slices.len()).collect()
+        });
+        // Parents come before their children; a slice without a parent names a later one.
+        let parent = |index: usize| {
+            let parent = slices.parent[index] as usize;
+            (parent < index).then_some(parent)
+        };
+        let mut at = index;
+        let answer = loop {
+            match known.get(at).map(|state| state.load(Ordering::Relaxed)) {
+                Some(UNKNOWN) => {}
+                Some(state) => break state,
+                None => return false,
+            }
+            match parent(at) {
+                None => break OUTSIDE,
+                Some(around) if self.compiles(track, &slices, around) => break INSIDE,
+                Some(around) => at = around,
+            }
+        };
+        // Two threads that walk the same slices find and write the same answer.
+        let mut written = Some(index);
+        while let Some(slice) = written {
+            known[slice].store(answer, Ordering::Relaxed);
+            written = parent(slice).filter(|_| slice != at);
         }
-        inside
+        answer == INSIDE
     }
 
     fn compiles(&self, track: TrackId, slices: &Slices<'_>, index: usize) -> bool {
@@ -241,9 +261,23 @@ mod tests {
     }
 
     #[test]
-    fn spans_nested_thousands_deep_are_read_once() {
+    fn spans_nested_thousands_deep_are_visited_once() {
         let trace = nested(std::iter::repeat_n("never ended", 200_000), 200_000);
         let compilations = Compilations::new(&trace);
-        assert!((0..200_000).all(|index| !compilations.contains(TrackId(0), index)));
+        assert!(
+            (0..200_000)
+                .rev()
+                .all(|index| !compilations.contains(TrackId(0), index))
+        );
+    }
+
+    #[test]
+    fn a_question_visits_only_the_slices_around() {
+        let trace = nested(["train", "backend_compile", "fold", "simplify"], 4);
+        let compilations = Compilations::new(&trace);
+        assert!(compilations.contains(TrackId(0), 2));
+        let known = compilations.tracks[0].get().unwrap();
+        let states: Vec<u8> = known.iter().map(|s| s.load(Ordering::Relaxed)).collect();
+        assert_eq!(states, [UNKNOWN, UNKNOWN, INSIDE, UNKNOWN]);
     }
 }

@@ -353,6 +353,8 @@ fn format_of(code: &str) -> Option<Format> {
         Format::RocprofJson,
         Format::Pstats,
         Format::LightningReport,
+        Format::Hlo,
+        Format::TorchSnapshot,
     ]
     .into_iter()
     .find(|format| format.code() == code)

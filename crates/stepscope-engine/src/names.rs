@@ -17,7 +17,7 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof`, an extension of several programs: content decides.
+    /// `.prof` or a pickle, extensions of several programs: content decides.
     AnyProfile,
     /// Recognised, but not supported in this version: listed among the skipped files.
     Other,
@@ -51,7 +51,7 @@ const OTHER: &[&str] = &[
     ".et.json",
     ".et.json.gz",
 ];
-const PROFILE: &[&str] = &[".prof", ".pstat", ".pstats"];
+const PROFILE: &[&str] = &[".prof", ".pstat", ".pstats", ".pickle", ".pkl"];
 
 /// Prefixes of the names of Lightning's profiler reports: the stage.
 const STAGES: &[&str] = &["fit-", "validate-", "test-", "predict-", "tune-"];
@@ -104,6 +104,8 @@ pub(crate) fn stem(name: &str) -> &str {
         ".prof",
         ".pstats",
         ".pstat",
+        ".pickle",
+        ".pkl",
         ".txt",
         ".gz",
     ];
@@ -322,6 +324,7 @@ mod tests {
         assert_eq!(classify("a.et.json.gz"), Some(NameClass::Other));
         assert_eq!(classify("fit-a.prof"), Some(NameClass::AnyProfile));
         assert_eq!(stem("fit-a.prof"), "fit-a");
+        assert_eq!(classify("snapshot.pickle"), Some(NameClass::AnyProfile));
         assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);

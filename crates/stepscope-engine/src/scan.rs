@@ -384,7 +384,9 @@ impl Walk<'_> {
                 | Format::Perfetto
                 | Format::RocprofJson
                 | Format::Pstats
-                | Format::LightningReport,
+                | Format::LightningReport
+                | Format::Hlo
+                | Format::TorchSnapshot,
             ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use stepscope_formats::{Format, gzip};
 use stepscope_model::{
-    ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
+    ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, MemorySnapshot, Program,
+    ReadContext, SharedBytes,
 };
 
 use crate::files::inflated::inflated;
@@ -85,6 +86,17 @@ impl ArgSource for CheckedSource {
         let outcome = self.inner.instructions(visit);
         self.explained(outcome)
     }
+
+    fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
+        self.check()?;
+        let outcome = self.inner.programs(visit);
+        self.explained(outcome)
+    }
+
+    fn memory_snapshot(&self) -> Result<Option<Arc<MemorySnapshot>>, ArgError> {
+        self.check()?;
+        self.inner.memory_snapshot()
+    }
 }
 
 /// Metadata to recreate the argument source of a file.
@@ -157,6 +169,20 @@ impl ArgSource for LazySource {
     fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
         match self.made.get_or_init(|| self.make()) {
             Ok(source) => source.instructions(visit),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.programs(visit),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn memory_snapshot(&self) -> Result<Option<Arc<MemorySnapshot>>, ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.memory_snapshot(),
             Err(error) => Err(*error),
         }
     }

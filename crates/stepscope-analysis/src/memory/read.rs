@@ -27,6 +27,7 @@ struct MemoryArgs {
     device: Option<i64>,
     name: Option<String>,
     op: Option<String>,
+    category: Option<String>,
     /// Whether the file has the Python stack as text.
     spells: bool,
 }
@@ -233,6 +234,12 @@ impl<'a> Reader<'a> {
                 .saturating_add(args.stack.unwrap_or(0));
             of.capacity = of.capacity.max(Some(all));
         }
+        if let Some(category) = &args.category {
+            let position = self.found.records.len();
+            let number = self.found.category_number(category);
+            self.found.category_of.resize(position, 0);
+            self.found.category_of.push(number);
+        }
         let op = match (args.op.as_deref(), around) {
             (Some("" | "(null)") | None, None) => 0,
             (Some("" | "(null)") | None, Some(name)) => self.op_named(name),
@@ -392,6 +399,8 @@ impl RecordKind {
             "Total Reserved",
             "Device Type",
             "Device Id",
+            "allocator_name",
+            "Category",
             "Call stack",
             "Call Stack",
         ]);
@@ -465,6 +474,7 @@ impl MemoryArgs {
             "Device Id" | "index_on_host" => self.device = number,
             "allocator_name" => self.name = text(),
             "tf_op" => self.op = text(),
+            "Category" => self.category = text(),
             "Call stack" | "Call Stack" => self.spells = true,
             _ => {}
         }
