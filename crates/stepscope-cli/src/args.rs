@@ -124,6 +124,7 @@ pub struct Info {
         stepscope report LOGDIR steps --by step --format csv\n  \
         stepscope report LOGDIR ops --steps 13-21\n  \
         stepscope report LOGDIR all --format html > report.html\n  \
+        stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
         Of a directory with several runs, the newest is used, or the one of --run.")]
@@ -158,6 +159,15 @@ pub struct Report {
     /// Use marked steps only; infer no steps from repeating events
     #[arg(long)]
     pub marked_only: bool,
+    /// Only this compiled program, by name, number or name(number); for the reports of programs (HLO)
+    #[arg(long, value_name = "MODULE")]
+    pub module: Option<String>,
+    /// Only this memory space of the device, by its number in XLA; for 'hlo-memory'
+    #[arg(long, value_name = "N")]
+    pub space: Option<i64>,
+    /// What is alive at this position of program order, in place of the peak; for 'hlo-memory'
+    #[arg(long, value_name = "N")]
+    pub position: Option<u32>,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,

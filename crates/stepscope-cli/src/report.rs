@@ -46,9 +46,17 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         top: asked.top,
         range: None,
         marked_only: asked.marked_only,
+        module: asked.module.clone(),
+        space: asked.space,
+        position: asked.position,
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
+        None if asked.module.is_some() || asked.space.is_some() || asked.position.is_some() => {
+            return Err(CliError::usage(
+                "cannot limit all reports: --module, --space and --position belong to reports of compiled programs\nhelp: name a kind",
+            ));
+        }
         None if asked.by.is_some() => {
             return Err(CliError::usage(
                 "cannot group all reports: --by belongs to one kind\nhelp: name a kind; 'stepscope report list' lists them",

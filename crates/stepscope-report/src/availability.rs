@@ -95,6 +95,10 @@ const NO_PYTHON: Missing = (
     "not recorded: no calls of Python functions are in this run",
     Lack::PythonFunctions,
 );
+const NO_PROGRAMS: Missing = (
+    "not recorded: no compiled programs (HLO) are in this run",
+    Lack::Programs,
+);
 const NO_ACTIONS: Missing = (
     "not recorded: no action of a Lightning trainer is in this run",
     Lack::Actions,
@@ -140,6 +144,8 @@ struct Contents {
     actions: bool,
     /// Operators of PyTorch.
     torch: bool,
+    /// The framework compiles programs, which its files usually carry.
+    programs: bool,
 }
 
 impl Contents {
@@ -173,6 +179,11 @@ impl Contents {
             python: false,
             actions: false,
             torch: is_of(trace, Producer::PyTorch) || has_torch_operators(trace),
+            // Looking into the files would slow the opening of every run.
+            programs: [Producer::Jax, Producer::Xla, Producer::TensorFlow]
+                .iter()
+                .any(|producer| is_of(trace, *producer))
+                || trace.files().iter().any(|file| file.spec.format == "hlo"),
         };
         // One pass over the distinct names.
         trace.find_names(&mut |name| {
@@ -202,7 +213,9 @@ impl Contents {
             "ops" if self.statistics => Ok(None),
             "calls" if self.host || self.callers => Ok(None),
             "calls" => Err(NO_CALLS),
+            "graph" | "hlo-memory" if self.programs => Ok(None),
             _ if !self.drawn => Err(NO_TIMES),
+            "graph" | "hlo-memory" => Err(NO_PROGRAMS),
             "overview" if !(self.steps || self.queues || self.known_ops) => Ok(Some(
                 "no steps, devices or operations are marked in this run",
             )),
@@ -223,6 +236,7 @@ impl Contents {
             Lack::PythonFunctions if self.drawn || self.statistics => Err(NO_PYTHON),
             Lack::Actions if self.lightning_file || self.drawn && self.actions => Ok(None),
             Lack::Actions if self.drawn || self.statistics => Err(NO_ACTIONS),
+            Lack::Programs => self.tool("hlo-memory"),
             _ if !self.drawn => Err(NO_TIMES),
             Lack::FrameworkOps if !self.torch => Err(NO_OPERATORS),
             Lack::Kernels => self.tool("kernels"),
@@ -299,10 +313,12 @@ mod tests {
     }
 
     const DEVICE_REPORTS: [&str; 3] = ["kernels", "idle", "overlap"];
-    const OTHERS: [&str; 6] = [
+    const OTHERS: [&str; 8] = [
         "collectives",
         "ranks",
         "memory",
+        "hlo-memory",
+        "hlo-cost",
         "torch-table",
         "lightning",
         "cprofile",

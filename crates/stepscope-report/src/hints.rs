@@ -29,6 +29,8 @@ pub enum Lack {
     FrameworkOps,
     /// Operations of compiled programs.
     HloOps,
+    /// Compiled programs.
+    Programs,
     /// Modules of the network.
     Modules,
     /// Calls of Python functions.
@@ -194,6 +196,7 @@ const HLO_OPS: &[(Producer, &str)] = &[
         "jax.profiler.start_trace(\"logs\")  # with host_tracer_level=2 or more on CPU",
     ),
 ];
+const PROGRAMS: &[(Producer, &str)] = &[(Xla, XLA_TRACE), (Jax, JAX_TRACE)];
 const MODULES: &[(Producer, &str)] = &[(
     PyTorch,
     "torch.profiler.profile(with_modules=True, with_stack=True)",
@@ -293,6 +296,7 @@ fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
         Lack::Flops => FLOPS,
         Lack::FrameworkOps => FRAMEWORK_OPS,
         Lack::HloOps => HLO_OPS,
+        Lack::Programs => PROGRAMS,
         Lack::Modules => MODULES,
         Lack::PythonFunctions => PYTHON_FUNCTIONS,
         Lack::Labels => LABELS,
@@ -317,6 +321,7 @@ mod tests {
         Lack::Flops,
         Lack::FrameworkOps,
         Lack::HloOps,
+        Lack::Programs,
         Lack::Modules,
         Lack::PythonFunctions,
         Lack::Labels,

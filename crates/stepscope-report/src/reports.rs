@@ -7,6 +7,7 @@ mod collectives;
 mod cprofile;
 mod environment;
 mod findings;
+mod hlo;
 mod idle;
 mod input;
 mod kernels;
@@ -28,6 +29,7 @@ use stepscope_store::Trace;
 use crate::hints::{Lack, hint};
 use crate::report::{Report, Sentence, sentence};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::programs;
 use stepscope_analysis::run_profile::AnalysisScope;
 
 /// Options of a report. Every report supports `top`; the others apply where they make sense.
@@ -41,7 +43,18 @@ pub struct Options {
     pub range: Option<Range<Time>>,
     /// Use only steps that the program marked, without derived steps.
     pub marked_only: bool,
+    /// Only this compiled program: its name, its number, or `name(number)`. For reports of programs.
+    pub module: Option<String>,
+    /// Only this memory space of a device. For `hlo-memory`.
+    pub space: Option<i64>,
+    /// This position of program order in place of the peak. For `hlo-memory`.
+    pub position: Option<u32>,
 }
+
+/// The reports whose rows are of compiled programs: they take [`Options::module`].
+const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost"];
+/// The reports that take [`Options::space`] and [`Options::position`].
+const SPACES: &[&str] = &["hlo-memory"];
 
 impl Options {
     /// Returns the scope of the analysis.
@@ -60,6 +73,9 @@ impl Default for Options {
             top: usize::MAX,
             range: None,
             marked_only: false,
+            module: None,
+            space: None,
+            position: None,
         }
     }
 }
@@ -84,8 +100,22 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// [`ReportError::UnknownBy`] if the row type does not exist.
+    /// [`ReportError::UnknownBy`] if the row type does not exist, and [`ReportError::UnknownOption`].
     pub fn check(&self, options: &Options) -> Result<(), ReportError> {
+        let given = [
+            ("module", options.module.is_some(), PROGRAMS),
+            ("space", options.space.is_some(), SPACES),
+            ("position", options.position.is_some(), SPACES),
+        ];
+        for (option, is_given, kinds) in given {
+            if is_given && !kinds.contains(&self.name) {
+                return Err(ReportError::UnknownOption {
+                    option,
+                    kind: self.name,
+                    kinds,
+                });
+            }
+        }
         match &options.by {
             Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
                 asked: by.clone(),
@@ -196,6 +226,22 @@ pub const KINDS: &[Kind] = &[
         make: memory::make,
     },
     Kind {
+        name: "hlo-memory",
+        title: "HLO memory",
+        question: "How much memory does each compiled program need, as the compiler planned it?",
+        peer_title: None,
+        by: hlo::MEMORY_BY,
+        make: hlo::memory,
+    },
+    Kind {
+        name: "hlo-cost",
+        title: "HLO cost",
+        question: "How much does each compiled program compute and move, as XLA counts it?",
+        peer_title: None,
+        by: hlo::COST_BY,
+        make: hlo::cost,
+    },
+    Kind {
         name: "torch-table",
         title: "torch table",
         question: "What would key_averages().table() of torch.profiler print?",
@@ -240,6 +286,22 @@ pub enum ReportError {
         /// The valid row types.
         known: &'static [&'static str],
     },
+    /// The report does not take an option.
+    UnknownOption {
+        /// Name of the option.
+        option: &'static str,
+        /// Name of the report.
+        kind: &'static str,
+        /// The reports that take it.
+        kinds: &'static [&'static str],
+    },
+    /// The run has no such compiled program.
+    UnknownModule {
+        /// The requested program.
+        asked: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
     /// The request was cancelled.
     Cancelled,
     /// The trace's cache image is damaged and cannot be rebuilt.
@@ -275,6 +337,25 @@ impl std::fmt::Display for ReportError {
                     "no rows '{asked}' in '{kind}', there is: {}",
                     known.join(", ")
                 )
+            }
+            Self::UnknownOption {
+                option,
+                kind,
+                kinds,
+            } => write!(
+                f,
+                "cannot limit report '{kind}' by {option}: only these take it: {}",
+                kinds.join(", ")
+            ),
+            Self::UnknownModule { asked, nearest } => {
+                write!(
+                    f,
+                    "cannot report on module '{asked}': the run has no such compiled program\nhelp: "
+                )?;
+                match nearest {
+                    Some(nearest) => write!(f, "did you mean '{nearest}'?"),
+                    None => f.write_str("report 'hlo-cost' lists them"),
+                }
             }
             Self::Cancelled => f.write_str("cancelled"),
             Self::Damaged => f.write_str(
@@ -312,6 +393,9 @@ pub fn make(
 ) -> Result<Report, ReportError> {
     let kind = kind(name)?;
     kind.check(options)?;
+    if let Some(module) = &options.module {
+        check_module(trace, module, cancel)?;
+    }
     let mut report = (kind.make)(trace, options, cancel)?;
     if trace.is_damaged() {
         return Err(ReportError::Damaged);
@@ -329,6 +413,19 @@ pub fn make(
     Ok(report)
 }
 
+/// Checks that the run has a compiled program of this name. A run without any is not an error: its report says so.
+fn check_module(trace: &Trace, asked: &str, cancel: &Cancel) -> Result<(), ReportError> {
+    let programs = programs::list(trace, cancel)?;
+    if programs.is_empty() || programs.keys().any(|key| key.is_named(asked)) {
+        return Ok(());
+    }
+    let names = programs.keys().map(|key| &*key.name);
+    Err(ReportError::UnknownModule {
+        asked: asked.to_owned(),
+        nearest: nearest(asked, names).map(str::to_owned),
+    })
+}
+
 /// Returns the missing data that explains why this report is empty.
 pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
     match (kind, by) {
@@ -338,6 +435,7 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
         ("collectives", _) => Lack::Collectives,
         ("ranks", _) => Lack::Ranks,
         ("memory", _) => Lack::Memory,
+        _ if PROGRAMS.contains(&kind) => Lack::Programs,
         ("mfu", _) => Lack::Flops,
         ("steps", _) => Lack::Steps,
         ("input", _) => Lack::Input,
@@ -354,6 +452,12 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
 /// Returns which report shows the statistics of a run without a timeline; `None` if the run has a
 /// timeline.
 fn without_timeline(trace: &Trace) -> Option<Sentence> {
+    if trace.tracks().is_empty() && trace.files().iter().any(|file| file.spec.format == "hlo") {
+        return Some(
+            "This run holds a compiled program without a timeline: reports 'hlo-memory' and 'hlo-cost' show it."
+                .into(),
+        );
+    }
     if !trace.is_without_timeline() {
         return None;
     }

@@ -115,6 +115,20 @@ pub const TOOLS: &[Tool] = &[
         &["memory_profile"],
     ),
     Tool::new(
+        "hlo-memory",
+        "HLO memory",
+        "h",
+        "How much memory does each compiled program need, and what for?",
+        &["memory_viewer"],
+    ),
+    Tool::new(
+        "graph",
+        "Graph",
+        "g",
+        "How do the operations of a compiled program depend on each other?",
+        &["graph_viewer"],
+    ),
+    Tool::new(
         "input",
         "Input pipeline",
         "i",

@@ -121,6 +121,32 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "hlo-memory",
+        "HLO memory",
+        "How much memory does each compiled program need, as the compiler planned it?",
+        (
+            "module",
+            "buffer",
+            "class",
+            "shape",
+            "opcode",
+            "scope",
+            "source",
+            "lifetime",
+            "position",
+            "advice",
+        ),
+    ),
+    (
+        "hlo-cost",
+        "HLO cost",
+        "How much does each compiled program compute and move, as XLA counts it?",
+        (
+            "module",
+            "op",
+        ),
+    ),
+    (
         "torch-table",
         "torch table",
         "What would key_averages().table() of torch.profiler print?",

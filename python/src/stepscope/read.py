@@ -392,6 +392,9 @@ class Run:
         *,
         by: str | None = None,
         top: int | None = None,
+        module: str | None = None,
+        space: int | None = None,
+        position: int | None = None,
         steps: int | tuple[int, int] | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
@@ -407,6 +410,13 @@ class Run:
             What the rows are, where the kind has a choice.
         top
             Most rows of a table; the others are counted. Default: all.
+        module
+            Only this compiled program, by name, number or ``name(number)``; for the reports of programs
+            (HLO). Default: all.
+        space
+            Only this memory space of the device, by its number in XLA; for ``hlo-memory``. Default: all.
+        position
+            What is alive at this position of program order; for ``hlo-memory``. Default: the peak.
         steps
             Only this step, or those from the first to the last of two, by the numbers that the program
             gave them. Default: everything.
@@ -437,6 +447,9 @@ class Run:
             kind,
             by=by,
             top=top,
+            module=module,
+            space=space,
+            position=position,
             steps=(steps, steps) if isinstance(steps, int) else steps,
             start_ps=_ps(start_ns),
             end_ps=_ps(end_ns),

@@ -99,24 +99,16 @@ pub(super) fn report(
     py: Python<'_>,
     run: &Run,
     kind: &str,
-    by: Option<String>,
-    top: Option<usize>,
+    mut options: Options,
     report_range: &ReportRange,
 ) -> PyResult<(String, String)> {
-    let range = match report_range {
+    options.range = match report_range {
         ReportRange::Steps(numbers) => {
             let found = py.detach(|| range_of(&run.trace, numbers, false));
             Some(found.map_err(|error| exception(py, "QueryError", &error.to_string()))?)
         }
         ReportRange::Window((None, None)) => None,
         ReportRange::Window(window) => Some(window_of(&run.trace, *window)),
-    };
-    let usual = Options::default();
-    let options = Options {
-        by,
-        top: top.unwrap_or(usual.top),
-        range,
-        ..usual
     };
     let made = py.detach(|| {
         let report = run.report(kind, &options, &Cancel::default())?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use stepscope_engine::report::reports::Options;
 use stepscope_engine::{Run, RunProblem, analysis};
 use stepscope_model::{NameId, SliceFlags, TrackId};
 use stepscope_store::EventId;
@@ -272,7 +273,7 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, steps, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, module, space, position, steps, start_ps, end_ps))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the keywords of one Python method"
@@ -283,6 +284,9 @@ impl RunData {
         kind: &str,
         by: Option<String>,
         top: Option<usize>,
+        module: Option<String>,
+        space: Option<i64>,
+        position: Option<u32>,
         steps: Option<(i64, i64)>,
         start_ps: Option<i64>,
         end_ps: Option<i64>,
@@ -291,7 +295,18 @@ impl RunData {
             Some((first, last)) => query::ReportRange::Steps(first..=last),
             None => query::ReportRange::Window((start_ps, end_ps)),
         };
-        query::report(py, &self.run, kind, by, top, &range)
+        let options = Options {
+            by,
+            module,
+            space,
+            position,
+            ..Options::default()
+        };
+        let options = Options {
+            top: top.unwrap_or(options.top),
+            ..options
+        };
+        query::report(py, &self.run, kind, options, &range)
     }
 
     /// Sums over groups of slices, column by column.

@@ -1,6 +1,7 @@
 //! [`memory`](stepscope_analysis::memory) as a report.
 
 mod fragmentation;
+mod snapshot;
 mod stacks;
 
 use std::ops::Range;
@@ -28,7 +29,8 @@ const LIST: usize = 100;
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let memory = Memory::read(trace, cancel)?;
     let counters = counters(trace);
-    if memory.records.is_empty() && counters.rows.is_empty() {
+    let snapshots = snapshot::read(trace);
+    if memory.records.is_empty() && counters.rows.is_empty() && snapshots.is_empty() {
         return Ok(Report::missing(KIND, "no allocations lie in this run"));
     }
     cancel.check()?;
@@ -64,6 +66,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             grouped_by(&memory, options, &usages, by, |at, _| stack_of[at])
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
+        Some("category") if !memory.categories.is_empty() => {
+            let by = ("category", "Category", &memory.categories[..]);
+            grouped_by(&memory, options, &usages, by, |at, _| {
+                memory.category_of.get(at).copied().unwrap_or(0)
+            })
+        }
         Some("category") => {
             let owners = Owners::from_trace(trace);
             let category = |(): &mut (), record: &Record| {
@@ -92,6 +100,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             grouped_by(&memory, options, &usages, by, |_, record| record.op)
         }
     };
+    snapshot::add_earlier(&mut report.table, &memory, &usages, &snapshots);
     report.table.cut(options.top);
     let list = options.top.min(LIST);
     if options.by.as_deref() != Some("allocator") {
@@ -101,6 +110,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let range = options.range.as_ref();
     lists(&mut report, &memory, &usages, start, range, list);
     fragmentation::add(&mut report, trace, &memory, options, list);
+    snapshot::add(&mut report, trace, &snapshots, options, list);
     if !counters.rows.is_empty() {
         report.section("counters", "Counters of memory", counters);
     }
@@ -262,6 +272,9 @@ struct Sums {
 /// Index of the text for frees whose allocation was not recorded.
 const BEFORE: u32 = u32::MAX;
 
+/// That text.
+const EARLIER: &str = "allocated before the recording";
+
 /// Returns one row per text index that `key` returns for the records: operator or stack.
 fn grouped_by(
     memory: &Memory,
@@ -302,7 +315,7 @@ fn grouped_by(
             .entry((record.allocator, name))
             .or_insert_with(|| {
                 let text = match name {
-                    BEFORE => "allocated before the recording",
+                    BEFORE => EARLIER,
                     name => texts.get(name as usize).map_or("", String::as_str),
                 };
                 rows.push((record.allocator, text, Sums::default()));

@@ -165,7 +165,7 @@ fn unknown(found: &Mfu) -> Sentence {
 
 /// Returns a number of operations as part of a sentence: `1.81 TFLOP`, or a rate with the suffix
 /// `/s`.
-fn operations(number: f64, per: &str) -> SentencePart {
+pub(super) fn operations(number: f64, per: &str) -> SentencePart {
     let (scale, prefix) = match number {
         size if size >= 1e15 => (1e15, "P"),
         size if size >= 1e12 => (1e12, "T"),

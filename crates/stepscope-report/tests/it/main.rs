@@ -10,8 +10,10 @@
 
 mod collectives;
 mod every_report;
+mod hlo;
 mod known_causes;
 mod memory;
+mod memory_snapshot;
 mod mfu;
 mod ops;
 mod ranges;

@@ -1,0 +1,127 @@
+//! What would make the peaks smaller, in words.
+
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::programs::Program;
+use stepscope_formats::hlo::{InstructionAt, Module};
+use stepscope_hlo::cost::Analysis;
+use stepscope_hlo::memory::{Advice, Change, Space, advice};
+use stepscope_model::Cancelled;
+
+use super::values::value;
+use crate::report::{Cell, Column, Table, Unit};
+use crate::reports::mfu::operations as operations_in_words;
+
+/// A change that saves a smaller share of the largest peak is not shown.
+const LEAST_SHARE: f64 = 0.001;
+
+/// Returns a row for each change that saves a noticeable share of the largest peak, the most effective first.
+pub(super) fn table(rows: &[(&Program, Space)], cancel: &Cancel) -> Result<Table, Cancelled> {
+    let mut table = Table::new(vec![
+        Column::new("module", "Module", Unit::Text),
+        Column::new("program_id", "Program", Unit::Text),
+        Column::new("space", "Space", Unit::Number),
+        Column::new("change", "Change", Unit::Text),
+        Column::new("saved_bytes", "Peak falls by", Unit::Bytes),
+        Column::new("freed_bytes", "Freed at the peak", Unit::Bytes),
+        Column::new("op", "Operation", Unit::Text),
+        Column::new("shape", "Shape", Unit::Text),
+        Column::new("op_name", "Name in the program", Unit::Text),
+        Column::new("source", "Source", Unit::Text),
+        Column::new("first_position", "From", Unit::Number),
+        Column::new("last_position", "To", Unit::Number),
+        Column::new("text", "How", Unit::Text),
+    ]);
+    let mut found: Vec<(&Program, &Space, Advice)> = Vec::new();
+    for (program, space) in rows {
+        cancel.check()?;
+        let advice = advice(&program.module, &space.live);
+        found.extend(advice.into_iter().map(|advice| (*program, space, advice)));
+    }
+    let largest = rows.iter().map(|(_, space)| space.live.peak).max();
+    let least = largest.unwrap_or(0) as f64 * LEAST_SHARE;
+    found.retain(|(_, _, advice)| advice.saved as f64 >= least);
+    found.sort_by_key(|(_, _, advice)| std::cmp::Reverse(advice.saved));
+    let mut costs = Costs::default();
+    for (program, space, advice) in &found {
+        let value = value(program, space, &advice.lifetime);
+        table.push([
+            (&*program.module.name).into(),
+            program.key.id.to_string().into(),
+            space.number.into(),
+            name(advice.change).into(),
+            advice.saved.into(),
+            advice.freed.into(),
+            value.operation().into(),
+            value.shape().into(),
+            value.op_name().into(),
+            value.source().into(),
+            i64::from(advice.lifetime.start).into(),
+            i64::from(advice.lifetime.last).into(),
+            Cell::from(how(program, advice, &mut costs)),
+        ]);
+    }
+    Ok(table)
+}
+
+fn name(change: Change) -> &'static str {
+    match change {
+        Change::Donate { .. } => "donate an argument",
+        Change::FillTiles => "fill the tiles",
+        Change::Delay { .. } => "compute later",
+        Change::Recompute { .. } => "compute again",
+    }
+}
+
+/// The costs of the program last asked for: rows of one program follow each other where it matters.
+#[derive(Default)]
+struct Costs<'a>(Option<(&'a Program, Analysis)>);
+
+impl<'a> Costs<'a> {
+    fn flops(&mut self, program: &'a Program, at: InstructionAt) -> f64 {
+        let is_same = |(known, _): &(&Program, Analysis)| known.key == program.key;
+        if !self.0.as_ref().is_some_and(is_same) {
+            self.0 = Some((program, Analysis::new(&program.module)));
+        }
+        let costs = self.0.as_ref().map(|(_, analysis)| &analysis.instructions);
+        costs
+            .and_then(|costs| costs.get(at as usize))
+            .map_or(0.0, |cost| f64::from(cost.properties.flops))
+    }
+}
+
+fn how<'a>(program: &'a Program, advice: &Advice, costs: &mut Costs<'a>) -> String {
+    match advice.change {
+        Change::Donate { argument } => format!(
+            "Donate {}: it has this shape, and nothing reads it once the result is written. In JAX: donate_argnums of \
+             jit, if the caller needs the argument no more.",
+            argument_name(&program.module, argument)
+        ),
+        Change::FillTiles => {
+            "Choose sizes that fill whole tiles of the layout: the rest of the last tiles is padding.".to_owned()
+        }
+        Change::Delay { first_use } => format!(
+            "Nothing reads it before position {first_use}, and its operands are in memory until then: compute it there."
+        ),
+        Change::Recompute { next_use, .. } => {
+            let flops = advice
+                .lifetime
+                .instruction
+                .map_or(0.0, |at| costs.flops(program, at));
+            format!(
+                "Compute it again at position {next_use}, for {}: its operands are in memory until then. In JAX: \
+                 jax.checkpoint of the function that computes it.",
+                operations_in_words(flops, "")
+            )
+        }
+    }
+}
+
+/// Returns the number of an argument, with its name in the program if it has one.
+fn argument_name(module: &Module, at: InstructionAt) -> String {
+    let instruction = module.instruction(at);
+    let number = instruction.parameter_number;
+    match &*instruction.origin.op_name {
+        "" => format!("argument {number}"),
+        name => format!("argument {number} ({name})"),
+    }
+}

@@ -1,0 +1,201 @@
+//! The reports of compiled programs, compared with what XLA said of the same programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use stepscope_engine::Run;
+use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::report::reports::Options;
+use stepscope_test_data::{Corpus, corpus_tests, runs};
+
+/// The rows of a report, by the names of its columns.
+fn rows(corpus: &Corpus, set: &str, kind: &str) -> Vec<BTreeMap<String, Value>> {
+    let opened = runs::open(&corpus.path(&format!("hlo/{set}")));
+    let report = runs::report(&opened[0], kind, Some("module"));
+    let rows = report["rows"].as_array().unwrap().iter();
+    rows.map(|row| row.as_object().unwrap().clone().into_iter().collect())
+        .collect()
+}
+
+/// Programs of one name are told apart by their figures: one row has all of these.
+fn module_rows_have_the_figures_of_xla(corpus: &Corpus) {
+    let mut compared = 0;
+    for set in ["mlp_train", "convnet", "sharded8", "zoo"] {
+        let memory = rows(corpus, set, "hlo-memory");
+        let cost = rows(corpus, set, "hlo-cost");
+        let truth = corpus.path(&format!("hlo/{set}.truth/programs.json"));
+        let truth: Value = serde_json::from_slice(&stepscope_test_data::bytes(&truth)).unwrap();
+        for (function, truth) in truth.as_object().unwrap() {
+            let planned = &truth["memory_analysis"];
+            let is_planned = |row: &&BTreeMap<String, Value>| {
+                row["module"] == truth["module_name"]
+                    && row["space"] == 0
+                    && row["argument_bytes"] == planned["argument_size_in_bytes"]
+                    && row["output_bytes"] == planned["output_size_in_bytes"]
+                    && row["alias_bytes"] == planned["alias_size_in_bytes"]
+                    && row["temp_bytes"] == planned["temp_size_in_bytes"]
+            };
+            let found = memory.iter().find(is_planned);
+            let found = found.unwrap_or_else(|| panic!("{set} {function}: no row has {planned}"));
+            assert!(found["peak_bytes"].as_u64() <= found["xprof_peak_bytes"].as_u64());
+            let counted = &truth["cost_analysis"];
+            let figure = |key: &str| counted[key].as_f64().unwrap_or(0.0);
+            let is_counted = |row: &BTreeMap<String, Value>| {
+                row["module"] == truth["module_name"]
+                    && row["flops"].as_f64() == Some(figure("flops"))
+                    && row["transcendentals"].as_f64() == Some(figure("transcendentals"))
+                    && row["bytes_accessed"].as_f64() == Some(figure("bytes accessed"))
+            };
+            assert!(
+                cost.iter().any(is_counted),
+                "{set} {function}: no row has {counted}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 10, "{compared}");
+}
+
+corpus_tests!(module_rows_have_the_figures_of_xla);
+
+/// Programs are chosen by name, by number, or by both; a wrong name is an error that names the nearest.
+#[test]
+fn reports_of_programs_are_limited_to_a_module_and_a_space() {
+    let corpus = Corpus::committed();
+    let run = runs::open(&corpus.path("hlo/mlp_train")).remove(0);
+    let report = |kind: &str, module: Option<&str>, space: Option<i64>| {
+        let options = Options {
+            module: module.map(str::to_owned),
+            space,
+            ..Options::default()
+        };
+        run.report(kind, &options, &Cancel::default())
+            .map(|report| serde_json::to_value(&*report).unwrap()["rows"].clone())
+            .map_err(|error| error.to_string())
+    };
+    let all = report("hlo-cost", None, None).unwrap();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 3);
+    for row in all {
+        let (name, id) = (&row["module"], &row["program_id"]);
+        let (name, id) = (name.as_str().unwrap(), id.as_str().unwrap());
+        for asked in [id, &format!("{name}({id})")] {
+            let found = report("hlo-cost", Some(asked), None).unwrap();
+            assert_eq!(found, Value::from([row.clone()]), "{asked}");
+        }
+        let same_name = report("hlo-memory", Some(name), Some(0)).unwrap();
+        let same_name = same_name.as_array().unwrap();
+        assert!(!same_name.is_empty());
+        assert!(same_name.iter().all(|row| row["module"] == name));
+    }
+    let nothing = report("hlo-memory", None, Some(77)).unwrap();
+    assert_eq!(nothing, Value::Array(Vec::new()));
+    assert_eq!(
+        report("hlo-cost", Some("jit_train_stepp"), None).unwrap_err(),
+        "cannot report on module 'jit_train_stepp': the run has no such compiled program\n\
+         help: did you mean 'jit_train_step'?"
+    );
+    assert_eq!(
+        report("steps", Some("jit_train_step"), None).unwrap_err(),
+        "cannot limit report 'steps' by module: only these take it: hlo-memory, hlo-cost"
+    );
+}
+
+/// Every table of a memory plan tells the same story: the curve reaches the peak where the modules have it, what is
+/// alive there adds up to it, and lifetimes cover it.
+#[test]
+fn tables_of_a_memory_plan_agree() {
+    let corpus = Corpus::committed();
+    let run = runs::open(&corpus.path("hlo/mlp_train")).remove(0);
+    let rows = |by: &str, position: Option<u32>| -> Vec<Value> {
+        let options = Options {
+            by: Some(by.to_owned()),
+            module: Some("jit_train_step".to_owned()),
+            space: Some(0),
+            position,
+            ..Options::default()
+        };
+        let report = run.report("hlo-memory", &options, &Cancel::default());
+        let rows = serde_json::to_value(&*report.unwrap()).unwrap()["rows"].take();
+        rows.as_array().unwrap().clone()
+    };
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    let sum = |rows: &[Value], key: &str| rows.iter().map(|row| number(row, key)).sum::<u64>();
+    let modules = rows("module", None);
+    assert_eq!(modules.len(), 1);
+    let peak = number(&modules[0], "peak_bytes");
+    let curve = rows("position", None);
+    let highest = curve.iter().max_by_key(|row| number(row, "live_bytes"));
+    let highest = highest.unwrap();
+    assert_eq!(number(highest, "live_bytes"), peak);
+    let lifetimes = rows("lifetime", None);
+    for point in curve.iter().step_by(7).chain([highest]) {
+        let position = number(point, "position");
+        let at = Some(u32::try_from(position).unwrap());
+        let live = number(point, "live_bytes");
+        let is_alive = |row: &&Value| {
+            (number(row, "first_position")..=number(row, "last_position")).contains(&position)
+        };
+        let covering: Vec<Value> = lifetimes.iter().filter(is_alive).cloned().collect();
+        assert_eq!(sum(&covering, "bytes"), live, "{position}");
+        for by in ["buffer", "class", "shape", "opcode", "scope", "source"] {
+            assert_eq!(sum(&rows(by, at), "bytes"), live, "{by} at {position}");
+        }
+    }
+    for by in ["buffer", "class"] {
+        assert_eq!(sum(&rows(by, None), "bytes"), peak, "{by}");
+    }
+    let modules = rows("module", None);
+    assert_eq!(
+        sum(&rows("buffer", None), "padding_bytes"),
+        number(&modules[0], "padding_bytes")
+    );
+}
+
+/// A program in a file of its own gives the same rows as inside a profile; a truncated one gives what is left.
+#[test]
+fn a_file_with_one_program_is_a_run() {
+    let corpus = Corpus::committed();
+    let opened = runs::open(&corpus.path("hlo/convnet"));
+    let profile = &opened[0].trace;
+    let mut bytes = Vec::new();
+    profile
+        .programs(0, &mut |program| {
+            if program.name == Some("jit_train_step") {
+                bytes = program.bytes.to_vec();
+            }
+        })
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str, bytes: &[u8]| -> Run {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        runs::open(&path).remove(0)
+    };
+    let rows_of = |run: &Run, kind: &str, by: &str| -> Vec<Value> {
+        let report = runs::report(run, kind, Some(by));
+        let rows = report["rows"].as_array().unwrap().iter();
+        rows.filter(|row| row["module"] == "jit_train_step")
+            .cloned()
+            .collect()
+    };
+    let whole = open("jit_train_step.hlo_proto.pb", &bytes);
+    for (kind, by) in [
+        ("hlo-memory", "module"),
+        ("hlo-memory", "buffer"),
+        ("hlo-cost", "op"),
+    ] {
+        let found = rows_of(&whole, kind, by);
+        assert!(!found.is_empty());
+        assert_eq!(found, rows_of(&opened[0], kind, by), "{kind} by {by}");
+    }
+    let overview = runs::report(&whole, "overview", None);
+    assert!(
+        overview["notes"].to_string().contains("hlo-memory"),
+        "{overview}"
+    );
+
+    let cut = open("cut.hlo_proto.pb", &bytes[..bytes.len() / 2]);
+    let report = runs::report(&cut, "hlo-cost", Some("module"));
+    assert!(report["notes"].to_string().contains("damaged"), "{report}");
+}
