@@ -6,6 +6,9 @@ import { callTrace, cprofileDump, engineTrace, hloTrace } from './ops-fixtures.m
 
 const TRACES = resolve(process.env.STEPSCOPE_TRACES ?? join(import.meta.dirname, '../../../shared/traces'));
 
+/** Traces of the repository. */
+const COMMITTED = join(import.meta.dirname, '../../tests/data/traces');
+
 /** A name that would run if it were taken for HTML. */
 export const HOSTILE = '<img src=x onerror=alert(1)>';
 
@@ -481,6 +484,7 @@ export function buildFixtures(root) {
   put('pages/pattern.pt.trace.json', patternTrace());
   put('pages/short.pt.trace.json', shortTrace());
   put('pages/compiled.trace.json', hloTrace());
+  cpSync(join(COMMITTED, 'hlo/mlp_train/plugins'), join(root, 'pages/mlp_train/plugins'), { recursive: true });
   put('pages/engines.pt.trace.json', engineTrace());
   put('pages/nested.pt.trace.json', callTrace());
   put('pages/script.prof', cprofileDump());

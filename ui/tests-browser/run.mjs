@@ -9,6 +9,7 @@ import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { ops } from './probes/ops.mjs';
 import { pages } from './probes/pages.mjs';
+import { programs } from './probes/programs.mjs';
 import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
 import { runList } from './probes/run-list.mjs';
@@ -71,6 +72,7 @@ try {
     ...pages,
     ...runList,
     ...reports,
+    ...programs,
     ...takenAway,
     ...ops,
     ...calls,

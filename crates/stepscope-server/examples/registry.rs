@@ -275,6 +275,8 @@ fn python() -> String {
         }
         if kind.by.is_empty() {
             out.push_str("        (),\n");
+        } else if let [only] = kind.by {
+            let _ = writeln!(out, "        (\"{only}\",),");
         } else {
             out.push_str("        (\n");
             for by in kind.by {

@@ -68,6 +68,15 @@ impl Params {
             })
     }
 
+    /// Parses an integer; `None` if absent.
+    pub(crate) fn optional_number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
+        let parse = |text: &str| {
+            let not_a_number = || Problem::bad_request(name, format!("{name} is a whole number"));
+            text.parse().ok().ok_or_else(not_a_number)
+        };
+        self.text(name).map(parse).transpose()
+    }
+
     /// Parses one of a few words; the first is the default.
     pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, Problem> {
         let word = self.text(name);

@@ -11,6 +11,7 @@ use crate::capture::Captures;
 use crate::live::{self, LiveEvent};
 use crate::opening::Runs;
 use crate::options::ServerOptions;
+use crate::programs::ProgramCache;
 use crate::viewer::Viewer;
 
 /// Number of events that a slow listener may lag behind before it loses events.
@@ -20,6 +21,7 @@ const EVENT_BACKLOG: usize = 256;
 pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) programs: Arc<ProgramCache>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -51,6 +53,7 @@ impl State {
             captures: Captures::new(&options.capture_to, of_this_server),
             options,
             runs,
+            programs: Arc::default(),
             viewer,
             session_token,
             events,

@@ -15,6 +15,11 @@ export interface ReportQuery {
   readonly range?: TimeRange | undefined;
   /** Only steps that the program marked. */
   readonly markedOnly?: boolean;
+  /** Only this compiled program, `name(number)`, and this memory space. */
+  readonly module?: string;
+  readonly space?: number;
+  /** This position of program order, in place of the peak. */
+  readonly position?: number;
 }
 
 /** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
@@ -27,6 +32,9 @@ export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
     top: ask.top,
     t0: ask.range?.startNs,
     t1: ask.range?.endNs,
+    module: ask.module,
+    space: ask.space,
+    position: ask.position,
     steps: ask.markedOnly === true ? 'marked' : undefined,
     v,
   });

@@ -69,12 +69,23 @@ export interface View {
   readonly focus: string | undefined;
   /** Keys of the threads in the call tree; empty: all. */
   readonly threads: readonly string[];
-  /** The page's cursor in time, nanoseconds. */
+  /** The page's cursor in time, nanoseconds; in a compiled program, the position. */
   readonly at: number | undefined;
   /** Show quiet tracks. */
   readonly quiet: boolean;
   /** Use only steps that the program marked, without derived steps. */
   readonly markedOnly: boolean;
+  /** Compiled program of the page, `jit_step(8)`, and a second one to compare with. */
+  readonly module: string | undefined;
+  readonly over: string | undefined;
+  /** The memory space of the page. */
+  readonly space: number | undefined;
+  /** Operation at the centre of the graph, and the one to which a path leads. */
+  readonly node: string | undefined;
+  readonly to: string | undefined;
+  readonly hops: number | undefined;
+  /** Keys of the open groups of the graph; `none` stands for none. */
+  readonly open: readonly string[];
   /** Peak of a device, TFLOP/s, entered by the user. */
   readonly peak: number | undefined;
   /** `undefined`: the stored choice. */
@@ -107,6 +118,13 @@ export const EMPTY_VIEW: View = {
   focus: undefined,
   threads: [],
   at: undefined,
+  over: undefined,
+  space: undefined,
+  module: undefined,
+  node: undefined,
+  to: undefined,
+  hops: undefined,
+  open: [],
   quiet: false,
   markedOnly: false,
   peak: undefined,
@@ -220,7 +238,14 @@ export function parseAddress(path: string, search: string): Address {
     row: params.get('row') ?? undefined,
     focus: params.get('focus') ?? undefined,
     threads: params.getAll('thread'),
+    over: params.get('over') ?? undefined,
+    space: numberOf(params.get('space')),
     at: numberOf(params.get('at')),
+    module: params.get('module') ?? undefined,
+    node: params.get('node') ?? undefined,
+    to: params.get('to') ?? undefined,
+    hops: numberOf(params.get('hops')),
+    open: params.getAll('open'),
     quiet: params.get('quiet') === '1',
     markedOnly: params.get('derived') === 'off',
     peak: above(numberOf(params.get('peak'))),
@@ -279,7 +304,14 @@ export function formatAddress({ place, view }: Address): string {
     if (view.row !== undefined) params.set('row', view.row);
     if (view.focus !== undefined) params.set('focus', view.focus);
     for (const key of view.threads) params.append('thread', key);
+    if (view.over !== undefined) params.set('over', view.over);
+    if (view.space !== undefined) params.set('space', String(view.space));
     if (view.at !== undefined) params.set('at', timeText(view.at));
+    if (view.module !== undefined) params.set('module', view.module);
+    if (view.node !== undefined) params.set('node', view.node);
+    if (view.to !== undefined) params.set('to', view.to);
+    if (view.hops !== undefined) params.set('hops', String(view.hops));
+    for (const key of view.open) params.append('open', key);
     if (view.quiet) params.set('quiet', '1');
     if (view.markedOnly) params.set('derived', 'off');
     if (view.peak !== undefined) params.set('peak', String(view.peak));
@@ -307,6 +339,13 @@ export const PAGE_KEYS = [
   'focus',
   'threads',
   'at',
+  'module',
+  'over',
+  'space',
+  'node',
+  'to',
+  'hops',
+  'open',
 ] as const satisfies readonly (keyof View)[];
 
 /** Returns whether a change of address is a step that "Back" undoes. */
@@ -314,6 +353,7 @@ export function isNewEntry(from: Address, to: Address): boolean {
   return (
     formatRoute(from.place) !== formatRoute(to.place) ||
     from.view.selected !== to.view.selected ||
+    from.view.node !== to.view.node ||
     JSON.stringify(from.view.area) !== JSON.stringify(to.view.area)
   );
 }

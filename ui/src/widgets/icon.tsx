@@ -29,6 +29,8 @@ const PATHS = {
   calls: 'M2.5 3.5h11M2.5 6.5h8M2.5 9.5h5M2.5 12.5h3',
   kernels: 'M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14',
   memory: 'M2 13h12M2 11l3-1 2.5-5L10 9l4-2',
+  'hlo-memory': 'M2 14h12M2 4h5v3H2zM5 7h7v3H5zM9 3h5v4M3 10h4v4',
+  graph: 'M5.5 2h5v3h-5zM2 11h4.5v3H2zM9.5 11H14v3H9.5zM8 5v3M4 11V8h8v3',
   input: 'M2 8h8M7 5l3 3-3 3M12.5 3v10',
   ranks: 'M3 13V9M6.5 13V5M10 13V7.5M13.5 13V3',
   reports: 'M4 2h5.5L12.5 5v9H4zM6 8h4.5M6 11h4.5',

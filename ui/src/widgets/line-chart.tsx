@@ -26,6 +26,8 @@ export interface LineChartProps {
   readonly heightPx: number;
   readonly theme: ReadonlySignal<Theme>;
   readonly format: (value: number) => string;
+  /** Text of a tick of the horizontal axis, if that is not time. */
+  readonly formatAxis?: (at: number) => string;
   /** Axis ticks are powers of two, for memory. */
   readonly binary?: boolean;
   readonly cursorNs?: number | undefined;
@@ -68,7 +70,7 @@ export function LineChart(props: LineChartProps): JSX.Element {
     const element = box.current;
     if (made === undefined || element === null || widthPx < 60) return;
     plot.current?.destroy();
-    const { lines, timesNs, format, heightPx, binary } = latest.current;
+    const { lines, timesNs, format, formatAxis, heightPx, binary } = latest.current;
     const axis = {
       stroke: theme.muted,
       font: '12px system-ui, sans-serif',
@@ -88,7 +90,11 @@ export function LineChart(props: LineChartProps): JSX.Element {
         },
         scales: { x: { time: false }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] } },
         axes: [
-          { ...axis, values: (_, splits) => splits.map((ns) => axisTime(ns, (splits[1] ?? 1) - (splits[0] ?? 0))) },
+          {
+            ...axis,
+            values: (_, splits) =>
+              splits.map((at) => formatAxis?.(at) ?? axisTime(at, (splits[1] ?? 1) - (splits[0] ?? 0))),
+          },
           {
             ...axis,
             size: 84,

@@ -8,6 +8,7 @@ mod capturing;
 mod events;
 mod exporting;
 mod flame;
+mod graph;
 mod importing;
 mod memory;
 mod notes;
@@ -111,6 +112,13 @@ fn table() -> Vec<Route> {
         get("/runs/{run}/ops/inside", ops::inside),
         get("/runs/{run}/memory/timeline", memory::timeline),
         get("/runs/{run}/memory/alive", memory::alive),
+        get("/runs/{run}/graph", graph::graph),
+        get("/runs/{run}/graph/modules", graph::modules),
+        get("/runs/{run}/graph/op", graph::op::op),
+        get("/runs/{run}/graph/search", graph::op::search),
+        get("/runs/{run}/graph/text", graph::files::text),
+        get("/runs/{run}/graph/dot", graph::files::dot),
+        get("/runs/{run}/graph/svg", graph::files::svg),
         get("/runs/{run}/notes", notes::get),
         put("/runs/{run}/notes", notes::put),
         get("/runs/{run}/export", exporting::export),
@@ -170,9 +178,7 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
 
 /// Returns the title of a planned feature by the last part of its address.
 fn planned_title(id: &str) -> Option<&'static str> {
-    const PLANNED: [(&str, &str); 5] = [
-        ("hlo-memory", "HLO memory"),
-        ("graph", "Graph"),
+    const PLANNED: [(&str, &str); 3] = [
         ("roofline", "Roofline"),
         ("compare", "Compare"),
         ("sql", "SQL"),

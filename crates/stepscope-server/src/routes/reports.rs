@@ -71,6 +71,12 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
                 Err(Problem::no_such_report(error.to_string()))
             }
             Err(ReportError::Damaged) => Err(Problem::damaged_import()),
+            Err(error @ ReportError::UnknownModule { .. }) => {
+                Err(Problem::bad_request("module", error.to_string()))
+            }
+            Err(ref error @ ReportError::UnknownOption { option, .. }) => {
+                Err(Problem::bad_request(option, error.to_string()))
+            }
             Err(error) => Err(Problem::bad_request("by", error.to_string())),
         }
     })
@@ -92,6 +98,9 @@ fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
         by: params.text("by").map(str::to_owned),
         top: params.number("top", DEFAULT_ROWS, 1..=MAX_ROWS)?,
         range: ranged.then(|| params.window(view)).transpose()?,
+        module: params.text("module").map(str::to_owned),
+        space: params.optional_number("space")?,
+        position: params.optional_number("position")?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })
 }

@@ -10,6 +10,7 @@ mod caching;
 mod capturing;
 mod exchanges;
 mod exporting;
+mod graph;
 mod importing;
 mod json;
 mod live;

@@ -109,7 +109,7 @@ export function TabbedTables({
   const { store, run } = page;
   const active = tabs.find((tab) => tab.id === store.view.tab.value) ?? tabs[0];
   if (active === undefined) return undefined;
-  const panel = `ss-${label.toLowerCase()}-panel`;
+  const panel = `ss-${label.toLowerCase().replaceAll(' ', '-')}-panel`;
   return (
     <>
       <Tabs
