@@ -89,6 +89,8 @@ class Soak:
             self.counts["failures"] += 1
             if len(self.failures) < 50:
                 self.failures.append(what)
+                # At once: an hour's run may be stopped before its end.
+                print(f"failure: {what}", file=sys.stderr, flush=True)
 
     def sleep(self, seconds: float) -> None:
         self.stopping.wait(seconds)

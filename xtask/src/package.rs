@@ -199,6 +199,9 @@ pub(crate) fn install_with_frameworks() -> Result<Result<PathBuf, Outcome>> {
     Ok(Ok(python))
 }
 
+/// Tests of programs that are slow for a known cause: a program beside them would be another cause.
+const COMPARES_TIMES: &str = "test_causes";
+
 /// Tests the package together with the frameworks that it supports.
 pub(crate) fn test_with_frameworks() -> Result<Outcome> {
     let python = match install_with_frameworks()? {
@@ -210,25 +213,26 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
     let mut files = Vec::new();
     shell::collect(&folder, &["__pycache__"], &mut files)?;
     files.sort();
-    let tests = files
+    let names = files
         .iter()
         .filter_map(|file| file.file_stem()?.to_str())
         .filter(|name| name.starts_with("test_"));
-    let mut failed = Vec::new();
     // A separate process each: frameworks change the environment of the importing process (JAX sets
     // variables for the TPU search), and not all of them work in one process without that.
-    for name in tests {
-        let run = shell::run(
-            shell::program(&python)
-                .args(["-B", "-m", "unittest", name])
-                .current_dir(&folder)
-                .env("PJRT_DEVICE", "CPU")
-                .env("STEPSCOPE_BIN", &binary),
-        );
-        if run.is_err() {
-            failed.push(name);
-        }
-    }
+    let command = |name| {
+        let mut command = shell::program(&python);
+        command
+            .args(["-B", "-m", "unittest", name])
+            .current_dir(&folder)
+            .env("PJRT_DEVICE", "CPU")
+            .env("STEPSCOPE_BIN", &binary);
+        (name, command)
+    };
+    let (alone, paired): (Vec<&str>, Vec<&str>) = names.partition(|name| *name == COMPARES_TIMES);
+    let mut failed = shell::run_in_pairs(paired.into_iter().map(command).collect());
+    failed.extend(shell::run_in_pairs(
+        alone.into_iter().map(command).collect(),
+    ));
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(Outcome::Ok)
 }

@@ -1,7 +1,9 @@
 //! Functions that run programs and find files of the checkout.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -40,6 +42,44 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("failed ({status}): {shown}");
     }
     Ok(())
+}
+
+/// Runs commands two at a time, prints the output of each when it has ended, and returns the names
+/// of those that failed, in their order.
+pub(crate) fn run_in_pairs(commands: Vec<(&str, Command)>) -> Vec<&str> {
+    let waiting = Mutex::new(commands.into_iter().enumerate());
+    let next = || waiting.lock().ok()?.next();
+    let failed = Mutex::new(Vec::new());
+    let worker = || {
+        while let Some((at, (name, mut command))) = next() {
+            let shown = show(&command);
+            let output = command.stdin(Stdio::null()).output();
+            let mut text = format!("$ {shown}\n");
+            let succeeded = match &output {
+                Ok(output) => {
+                    text += &String::from_utf8_lossy(&output.stdout);
+                    text += &String::from_utf8_lossy(&output.stderr);
+                    output.status.success()
+                }
+                Err(error) => {
+                    let _ = writeln!(text, "cannot start: {error}");
+                    false
+                }
+            };
+            // One call: the other worker prints too.
+            print!("{text}");
+            if !succeeded && let Ok(mut failed) = failed.lock() {
+                failed.push((at, name));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(worker);
+        scope.spawn(worker);
+    });
+    let mut failed = failed.into_inner().unwrap_or_default();
+    failed.sort_unstable();
+    failed.into_iter().map(|(_at, name)| name).collect()
 }
 
 /// Runs the command and returns its output.
@@ -129,4 +169,17 @@ pub(crate) fn collect(path: &Path, skip: &[&str], into: &mut Vec<PathBuf>) -> Re
         into.push(path.to_path_buf());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_fail_are_named_in_their_order() {
+        let commands = ["false", "true", "no such program", "false"];
+        let commands = commands.map(|name| (name, Command::new(name)));
+        let failed = run_in_pairs(commands.into());
+        assert_eq!(failed, ["false", "no such program", "false"]);
+    }
 }

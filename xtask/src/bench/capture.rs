@@ -26,7 +26,7 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     results.table(
         "A capture over the network",
         "The example `serve` (some 35 spans a step, two threads), captured at host level 2 for half a second, then left alone for as long, 60 times; \
-         each turn beside its two neighbours, mean and the interval in which it lies with 95 % confidence. Then five captures with a \
+         each turn compared with its two neighbours, mean and the interval in which it lies with 95 % confidence. Then five captures with a \
          file, by our client; then ten seconds of a program that sleeps.",
         &["case", "figure"],
         &rows,

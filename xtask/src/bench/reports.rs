@@ -166,7 +166,7 @@ pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
         about.push('.');
     }
     results.table(
-        "Reports beside HTA's and TraceLens's",
+        "Reports compared with HTA's and TraceLens's",
         &about,
         &[
             "run",

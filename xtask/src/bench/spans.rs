@@ -18,6 +18,8 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
         ])
         .env("CARGO_TARGET_DIR", &target);
     shell::run(&mut build)?;
+    // The kernel stops writers of mapped pages while it writes the files of the build.
+    shell::sync()?;
     let text = shell::output(&mut shell::program(target.join("release/stepscope-bench")))?;
     let mut rows = Vec::new();
     for line in text.lines() {
