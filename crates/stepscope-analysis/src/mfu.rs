@@ -15,7 +15,7 @@
 //! of all products ([`Mfu::covered`]); else MFU is unknown.
 //!
 //! The peak of a device is the one in its plane, else the one in its maker's data sheet for dense matrix products
-//! in 16 bits, by its name. A rank without devices of its own counts as one device.
+//! in 16 bits, by its name ([`peaks`]). A rank without devices of its own counts as one device.
 
 mod coverage;
 mod shapes;
@@ -24,11 +24,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, FactValue, Trace, Track};
+use stepscope_store::{EventId, Trace, Track};
 
 use crate::intervals::IntervalSet;
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
+use crate::peaks::{self, DevicePeak};
 use crate::run_profile::RunProfile;
 use crate::steps::{FusedFiles, StepRank};
 use crate::torch_args::is_dims;
@@ -52,26 +53,6 @@ impl Counted {
             Self::FromShapes => "computed from shapes",
         }
     }
-}
-
-/// Source of a peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeakSource {
-    /// The trace file states it.
-    File,
-    /// The maker's data sheet, for dense products in 16 bits: `docs/reference/peaks.md`.
-    DataSheet,
-}
-
-/// Peak arithmetic rate of a device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DevicePeak {
-    /// The device's name.
-    pub device: String,
-    /// Floating-point operations per second.
-    pub flops_per_second: f64,
-    /// See [`PeakSource`].
-    pub source: PeakSource,
 }
 
 /// Result of [`mfu`].
@@ -121,43 +102,6 @@ impl Mfu {
 /// Minimum fraction of the time of products that has to be counted to report MFU.
 pub const COVERAGE: f64 = 0.8;
 
-/// Dense matrix products in 16 bits, operations per second, from the makers' data sheets, which
-/// `docs/reference/peaks.md` lists. The first name that is part of the device's counts.
-const PEAKS: &[(&str, f64)] = &[
-    ("H100 PCIe", 756e12),
-    ("H100 NVL", 835e12),
-    ("H100", 989e12),
-    ("H200 NVL", 835e12),
-    ("H200", 989e12),
-    ("GH200", 989e12),
-    ("H800", 989e12),
-    ("H20", 148e12),
-    ("B200", 2250e12),
-    ("GB200", 2500e12),
-    ("A100", 312e12),
-    ("A800", 312e12),
-    ("A10G", 70e12),
-    ("A10", 125e12),
-    ("A40", 149.7e12),
-    ("L40S", 362e12),
-    ("L40", 181e12),
-    ("L4", 121e12),
-    ("V100S", 130e12),
-    ("V100 PCIE", 112e12),
-    ("V100", 125e12),
-    ("T4", 65e12),
-    ("MI355X", 2516.6e12),
-    ("MI350X", 2306.9e12),
-    ("MI325X", 1307.4e12),
-    ("MI300X", 1307.4e12),
-    ("MI300A", 980.6e12),
-    // One of the two dies of a card, which is one device to programs.
-    ("MI250X", 191.5e12),
-    ("MI250", 181e12),
-    ("MI210", 181e12),
-    ("MI100", 184.6e12),
-];
-
 /// Counts operations, and finds the peaks.
 pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
     let trace = run_profile.trace;
@@ -195,7 +139,7 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
             possible = None;
         }
         for device in own {
-            let peak = peak(trace, rank.file, run_profile.devices.list[*device].ordinal);
+            let peak = peaks::compute(trace, rank.file, run_profile.devices.list[*device].ordinal);
             possible = possible
                 .zip(peak.as_ref())
                 .map(|(sum, peak)| sum + peak.flops_per_second * seconds);
@@ -381,67 +325,12 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
     Ok((found.flops > 0.0).then_some(found))
 }
 
-/// Returns the peak of a device, from the file or from the table of data sheets.
-fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<DevicePeak> {
-    let file = trace.files().get(file)?;
-    let fact = |name: &str| file.fact(&format!("device.{ordinal}.{name}"));
-    let name = fact("name").map(ToString::to_string).unwrap_or_default();
-    let recorded = match fact("peak_teraflops_per_second") {
-        Some(FactValue::Int(value)) => Some(*value as f64),
-        Some(FactValue::Uint(value)) => Some(*value as f64),
-        Some(FactValue::Double(value)) => Some(*value),
-        Some(FactValue::Text(text)) => text.parse().ok(),
-        _ => None,
-    };
-    if let Some(teraflops) = recorded.filter(|teraflops| *teraflops > 0.0) {
-        return Some(DevicePeak {
-            device: name,
-            flops_per_second: teraflops * 1e12,
-            source: PeakSource::File,
-        });
-    }
-    let (_, peak) = PEAKS.iter().find(|(known, _)| is_called(&name, known))?;
-    Some(DevicePeak {
-        device: name,
-        flops_per_second: *peak,
-        source: PeakSource::DataSheet,
-    })
-}
-
-/// Returns whether the name contains all words of `known`, in their order and whole: `L4` does not match `L40S`.
-pub(crate) fn is_called(name: &str, known: &str) -> bool {
-    let words: Vec<&str> = name.split([' ', '-', '_']).collect();
-    let known: Vec<&str> = known.split(' ').collect();
-    words.windows(known.len()).any(|window| window == known)
-}
-
 #[cfg(test)]
 mod tests {
     use stepscope_store::ascii_trace;
 
     use super::*;
     use crate::run_profile::AnalysisScope;
-
-    #[test]
-    fn similar_device_names_are_distinguished() {
-        let first = |name: &str| {
-            PEAKS
-                .iter()
-                .find(|(known, _)| is_called(name, known))
-                .map(|(known, _)| *known)
-        };
-        assert_eq!(first("NVIDIA H100 80GB HBM3"), Some("H100"));
-        assert_eq!(first("NVIDIA H100 PCIe"), Some("H100 PCIe"));
-        assert_eq!(first("NVIDIA A100-SXM4-40GB"), Some("A100"));
-        assert_eq!(first("AMD Instinct MI300X"), Some("MI300X"));
-        assert_eq!(first("NVIDIA L40S"), Some("L40S"));
-        assert_eq!(first("NVIDIA L4"), Some("L4"));
-        assert_eq!(first("NVIDIA H200 NVL"), Some("H200 NVL"));
-        assert_eq!(first("Tesla V100-PCIE-16GB"), Some("V100 PCIE"));
-        assert_eq!(first("Tesla V100-SXM2-16GB"), Some("V100"));
-        assert_eq!(first("NVIDIA GH200 480GB"), Some("GH200"));
-        assert_eq!(first("NVIDIA GeForce RTX 4090"), None);
-    }
 
     #[test]
     fn uncounted_operations_give_no_mfu() {

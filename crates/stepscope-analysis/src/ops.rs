@@ -42,7 +42,7 @@ use std::ops::Range;
 
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{Cancelled, SliceKind, Time, TrackKind};
-use stepscope_store::{EventId, Trace};
+use stepscope_store::{EventId, Trace, Track};
 
 use crate::parallel::Cancel;
 
@@ -201,6 +201,11 @@ pub struct OpRow {
     pub launched_ps: Option<i128>,
     /// Device time of the work it launched itself, without nested operators.
     pub launched_self_ps: Option<i128>,
+    /// How often a compiled operation ran: the kernels of one operation of a device that run together count
+    /// once. For other rows the number of slices.
+    pub executions: u64,
+    /// The work that the file has for its slices; `None` where it has none.
+    pub recorded: Option<rates::Done>,
     /// Arithmetic and memory rates in the whole run, where the file has the counts.
     pub rates: Option<rates::Rates>,
     /// Self time times the unused fraction of its device's peak, picoseconds.
@@ -297,6 +302,12 @@ fn compute_rows(
         collected,
         has_launched,
     ))
+}
+
+/// Returns whether this is a line of a device that does not run HLO operations one after the other, but kernels:
+/// a stream of a GPU.
+pub(crate) fn is_stream(track: &Track) -> bool {
+    track.kind == TrackKind::DeviceQueue && !class::is_xla_ops(track) && !class::is_neuron(track)
 }
 
 /// Returns whether the trace has operators as torch's profiler categorizes them. Reads no slice.

@@ -52,7 +52,7 @@ pub struct Options {
 }
 
 /// The reports whose rows are of compiled programs: they take [`Options::module`].
-const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost"];
+const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost", "op-profile", "roofline"];
 /// The reports that take [`Options::space`] and [`Options::position`].
 const SPACES: &[&str] = &["hlo-memory"];
 
@@ -240,6 +240,22 @@ pub const KINDS: &[Kind] = &[
         peer_title: None,
         by: hlo::COST_BY,
         make: hlo::cost,
+    },
+    Kind {
+        name: "op-profile",
+        title: "Operation profile",
+        question: "Which programs, categories and operations took the time, and how well did they use the device?",
+        peer_title: None,
+        by: hlo::PROFILE_BY,
+        make: hlo::profile,
+    },
+    Kind {
+        name: "roofline",
+        title: "Roofline",
+        question: "Is each operation limited by arithmetic or by memory, and how close is it to the peak?",
+        peer_title: None,
+        by: hlo::ROOFLINE_BY,
+        make: hlo::roofline,
     },
     Kind {
         name: "torch-table",
@@ -435,6 +451,7 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
         ("collectives", _) => Lack::Collectives,
         ("ranks", _) => Lack::Ranks,
         ("memory", _) => Lack::Memory,
+        ("op-profile" | "roofline", _) => Lack::HloOps,
         _ if PROGRAMS.contains(&kind) => Lack::Programs,
         ("mfu", _) => Lack::Flops,
         ("steps", _) => Lack::Steps,

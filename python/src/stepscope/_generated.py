@@ -147,6 +147,26 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "op-profile",
+        "Operation profile",
+        "Which programs, categories and operations took the time, and how well did they use the device?",
+        (
+            "program",
+            "category",
+            "provenance",
+        ),
+    ),
+    (
+        "roofline",
+        "Roofline",
+        "Is each operation limited by arithmetic or by memory, and how close is it to the peak?",
+        (
+            "op",
+            "category",
+            "program",
+        ),
+    ),
+    (
         "torch-table",
         "torch table",
         "What would key_averages().table() of torch.profiler print?",

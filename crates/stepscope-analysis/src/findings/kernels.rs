@@ -9,8 +9,8 @@ use super::device_time::RankTime;
 use super::launched::LaunchOf;
 use crate::device::Work;
 use crate::launch::operation;
-use crate::mfu::is_called;
 use crate::parallel::Cancel;
+use crate::peaks::is_called;
 use crate::run_profile::RunProfile;
 
 /// Kernels shorter than this are small: launching one takes as long.

@@ -16,13 +16,15 @@
 //! are no rates for a range, whose borders cut occurrences, nor for devices without peaks.
 
 use stepscope_model::{ArgKeys, ArgValue};
-use stepscope_store::{EventId, FactValue, Trace};
+use stepscope_store::{EventId, Trace};
 
 /// Summed counts of the occurrences of some instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Done {
-    flops: f64,
-    bytes: f64,
+pub struct Done {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
 }
 
 impl Done {
@@ -137,16 +139,9 @@ pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Opti
 fn peaks(trace: &Trace, event: EventId) -> Option<(f64, f64)> {
     let (line, _) = trace.place_of_slice(event)?;
     let line = trace.tracks().get(line.index())?;
-    let file = trace.files().get(line.file)?;
     let device = line.device?;
-    let fact = |name: &str| match file.fact(&format!("device.{device}.{name}"))? {
-        FactValue::Int(value) => Some(*value as f64),
-        FactValue::Uint(value) => Some(*value as f64),
-        FactValue::Double(value) => Some(*value),
-        FactValue::Text(text) => text.parse().ok(),
-        FactValue::Bool(_) => None,
-    };
+    let fact = |name: &str| crate::peaks::recorded(trace, line.file, device, name);
     let flops = fact("peak_teraflops_per_second")? * 1e12;
     let bytes = fact("peak_hbm_bw_gigabytes_per_second")? * 1e9;
-    (flops > 0.0 && bytes > 0.0).then_some((flops, bytes))
+    Some((flops, bytes))
 }

@@ -41,10 +41,14 @@ struct Draft {
     done: Option<Done>,
     /// See [`OpRow::is_async`].
     is_async: bool,
+    /// Whether its slices have rates: not those of asynchronous operations, nor those that a range cuts.
+    has_rates: bool,
     /// See [`OpRow::holds`].
     holds: Option<u64>,
     /// Names of its slices.
     events: Vec<NameId>,
+    /// Number of slices of each name, by file and device.
+    kernels: FxHashMap<(usize, Option<u32>), FxHashMap<NameId, u64>>,
 }
 
 /// Name and details of a sum.
@@ -189,13 +193,21 @@ fn add(
     } else {
         FxHashMap::default()
     };
-    let has_rates = class::is_xla_ops(track) && on_device && query.range.is_none();
+    let is_counted = class::is_xla_ops(track) && on_device;
     // Starting or awaiting an asynchronous operation transfers nothing: it has no rate of its own.
     let is_async = class::is_async_end(sums.tag.hlo_op.as_deref().unwrap_or(text));
+    let mut kernels = FxHashMap::default();
+    if compiled && on_device {
+        let counts: &mut FxHashMap<NameId, u64> =
+            kernels.entry((track.file, track.device)).or_default();
+        counts.insert(sums.name, sums.count);
+    }
     let draft = Draft {
         by_hlo,
+        kernels,
         is_async,
-        done: (has_rates && !is_async)
+        has_rates: !is_async && query.range.is_none(),
+        done: is_counted
             .then(|| rates::done(trace, sums.longest, sums.count))
             .flatten(),
         most_ps: sums.self_ps,
@@ -227,7 +239,14 @@ impl Draft {
             own.add(others);
             own
         });
+        for (device, counts) in other.kernels {
+            let own = self.kernels.entry(device).or_default();
+            for (name, count) in counts {
+                *own.entry(name).or_default() += count;
+            }
+        }
         self.is_async &= other.is_async;
+        self.has_rates &= other.has_rates;
         self.holds = self.holds.or(other.holds);
         self.events.append(&mut other.events);
         // Sums: the order of the entries has no effect.
@@ -404,8 +423,10 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
         by_hlo,
         done,
         is_async,
+        has_rates,
         holds,
         events,
+        kernels,
         ..
     } = draft;
     // Use the device's own clock wherever all slices have it.
@@ -417,7 +438,15 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
     }
     let launched = Some(sums.launched).filter(|_| has_launched && !key.on_device);
     let time = sums.total_ps;
-    let rates = done.and_then(|done| rates::rates(trace, sums.longest, done, time));
+    let rates = done
+        .filter(|_| has_rates)
+        .and_then(|done| rates::rates(trace, sums.longest, done, time));
+    // Each execution launches every kernel of the operation at least once.
+    let executions = kernels.values().filter_map(|counts| counts.values().min());
+    let executions = match executions.sum() {
+        0 => sums.count,
+        executions => executions,
+    };
     #[allow(
         clippy::cast_possible_truncation,
         reason = "a part of a time, to the picosecond"
@@ -425,6 +454,8 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
     let left = |part: f64| (sums.self_ps as f64 * (1.0 - part)).round() as i128;
     OpRow {
         rates,
+        executions,
+        recorded: done,
         wasted_ps: rates.and_then(|rates| rates.utilisation).map(left),
         p95_ns: percentile(&mut sums.times, 0.95),
         max_ns: sums.max.as_ns_f64(),

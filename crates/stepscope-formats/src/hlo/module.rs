@@ -105,6 +105,8 @@ pub struct Origin {
     pub op_type: Box<str>,
     /// Path of the framework's operation, e.g. `jit(step)/jvp(mlp)/dot_general`.
     pub op_name: Box<str>,
+    /// The instruction that this one is a copy of, as the compiler named it; empty for others.
+    pub deduplicated_name: Box<str>,
     /// Source file; empty in newer files, which have `frame`.
     pub file: Box<str>,
     /// Line in that file; 0 if unknown.

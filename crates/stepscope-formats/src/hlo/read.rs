@@ -68,6 +68,7 @@ mod metadata {
     pub(super) const OP_NAME: u32 = 2;
     pub(super) const SOURCE_FILE: u32 = 3;
     pub(super) const SOURCE_LINE: u32 = 4;
+    pub(super) const DEDUPLICATED_NAME: u32 = 12;
     pub(super) const STACK_FRAME: u32 = 15;
 }
 
@@ -422,6 +423,7 @@ impl Origin {
             metadata::OP_NAME => found.op_name = text_of(value),
             metadata::SOURCE_FILE => found.file = text_of(value),
             metadata::SOURCE_LINE => found.line = number(value),
+            metadata::DEDUPLICATED_NAME => found.deduplicated_name = text_of(value),
             metadata::STACK_FRAME => found.frame = number(value),
             _ => {}
         });

@@ -8,8 +8,9 @@ use crate::report::{
     with_thousands,
 };
 use crate::reports::{Options, steps as steps_report};
-use stepscope_analysis::mfu::{Counted, Mfu, PeakSource, mfu};
+use stepscope_analysis::mfu::{Counted, Mfu, mfu};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::peaks::PeakSource;
 use stepscope_analysis::run_profile::RunProfile;
 
 const KIND: &str = "mfu";

@@ -83,7 +83,7 @@ pub(in crate::reports) fn make(
 }
 
 /// Returns a figure, which is a whole number wherever it is not too large for that.
-fn whole(figure: f64) -> Cell {
+pub(super) fn whole(figure: f64) -> Cell {
     const LARGEST: f64 = (1_u64 << 53) as f64;
     if figure.fract() == 0.0 && figure.abs() < LARGEST {
         #[allow(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]

@@ -1,0 +1,332 @@
+//! Operations of compiled programs with their measured time and their work.
+//!
+//! The times are those of the rows of [`ops`] by HLO operation. The work of one execution is the file's own count
+//! where it has one (TPUs), else that of XLA's cost analysis ([`stepscope_hlo::cost`]): by its rules for GPUs on
+//! those, by the base rules elsewhere.
+//!
+//! ```text
+//! work of an operation = work of one execution * executions
+//! ```
+//!
+//! Kernels of one operation that run together are one execution ([`OpRow::executions`]); XProf counts the work
+//! again for each kernel. A loop, a branch or a call whose instructions have times of their own has no work: they
+//! do it. The end of an asynchronous pair (`copy-done`) has none either: its start has it. What neither the
+//! file nor the model knows (most custom calls) is unknown, never 0.
+
+mod tree;
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_formats::hlo::{Computation, ComputationAt, Instruction, InstructionAt, Module};
+use stepscope_hlo::cost::{Analysis, Rules, Work};
+use stepscope_model::vocabulary::xla;
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, Time, TrackKind};
+use stepscope_store::{Trace, Track};
+
+use crate::hlo_text::name_and_opcode;
+use crate::ops::{self, By, OpRow, OpsQuery, Split};
+use crate::parallel::Cancel;
+use crate::programs::{self, Program};
+pub use tree::{Grouping, Node, NodeKind};
+
+/// Where the work of an operation is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkSource {
+    /// The trace file has it for each execution.
+    Recorded,
+    /// XLA's cost analysis of the program.
+    Model,
+    /// Nothing knows it.
+    Unknown,
+}
+
+impl WorkSource {
+    /// Returns the words used in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "trace file",
+            Self::Model => "cost model",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// An operation of a compiled program.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Its times and counts.
+    pub row: OpRow,
+    /// The instruction: its program as an index into [`OpProfile::programs`], and its position there. `None` where
+    /// the run does not have the program.
+    pub instruction: Option<(usize, InstructionAt)>,
+    /// What all its executions did; `None` if unknown.
+    pub work: Option<Work>,
+    /// See [`WorkSource`].
+    pub source: WorkSource,
+    /// The operation that the compiler made it a copy of: those of one name are equal. Its own name for others.
+    pub original: String,
+    rules: Rules,
+}
+
+/// The operations of a run.
+#[derive(Debug, Default)]
+pub struct OpProfile {
+    /// The operations, by self time, the longest first.
+    pub ops: Vec<Op>,
+    /// The programs that they belong to.
+    pub programs: Vec<Program>,
+    /// Time in which devices ran no operation, summed over devices, picoseconds; `None` on machines whose
+    /// operations run on threads of the host, and for a range.
+    pub idle_ps: Option<i128>,
+    costs: FxHashMap<(usize, Rules), Analysis>,
+}
+
+/// Joins the operations of a run with their programs.
+pub fn op_profile(
+    trace: &Trace,
+    range: Option<Range<Time>>,
+    cancel: &Cancel,
+) -> Result<OpProfile, Cancelled> {
+    let query = OpsQuery {
+        by: By::Hlo,
+        split: Split::None,
+        range,
+    };
+    let rows = ops::ops(trace, &query, cancel)?.rows;
+    let wanted: FxHashSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.program.as_deref())
+        .collect();
+    let programs = programs::read(trace, cancel, |key| {
+        wanted.contains(key.to_string().as_str()) || wanted.contains(&*key.name)
+    })?;
+    let mut found = OpProfile {
+        idle_ps: match query.range {
+            None => idle(trace, &rows),
+            Some(_) => None,
+        },
+        programs,
+        ..OpProfile::default()
+    };
+    let index = Index::new(&found.programs, &rows);
+    for row in rows {
+        cancel.check()?;
+        let op = found.join(trace, row, &index);
+        found.ops.push(op);
+    }
+    Ok(found)
+}
+
+/// Instructions by program and name, and the computations with instructions that were measured.
+struct Index {
+    programs: FxHashMap<String, usize>,
+    instructions: Vec<FxHashMap<Box<str>, InstructionAt>>,
+    measured: FxHashSet<(usize, ComputationAt)>,
+}
+
+impl Index {
+    fn new(programs: &[Program], rows: &[OpRow]) -> Self {
+        let mut index = Self {
+            programs: FxHashMap::default(),
+            instructions: Vec::new(),
+            measured: FxHashSet::default(),
+        };
+        for (at, program) in programs.iter().enumerate() {
+            index.programs.insert(program.key.to_string(), at);
+            index
+                .programs
+                .entry(program.key.name.to_string())
+                .or_insert(at);
+            let instructions = (0..).zip(&program.module.instructions);
+            let by_name = instructions.map(|(at, instruction)| (instruction.name.clone(), at));
+            index.instructions.push(by_name.collect());
+        }
+        for row in rows {
+            if let Some((program, at)) = index.find(row) {
+                let computation = programs[program].module.instruction(at).computation;
+                index.measured.insert((program, computation));
+            }
+        }
+        index
+    }
+
+    fn find(&self, row: &OpRow) -> Option<(usize, InstructionAt)> {
+        let program = *self.programs.get(row.program.as_deref()?)?;
+        let at = self.instructions[program].get(row.name.as_str())?;
+        Some((program, *at))
+    }
+
+    /// Returns whether instructions that this one runs were measured.
+    fn has_measured_parts(&self, program: usize, module: &Module, of: &Instruction) -> bool {
+        // Called computations come before their callers; a damaged file may have them in a circle.
+        let mut open: Vec<ComputationAt> = of.called.to_vec();
+        let mut seen: FxHashSet<ComputationAt> = open.iter().copied().collect();
+        while let Some(at) = open.pop() {
+            if self.measured.contains(&(program, at)) {
+                return true;
+            }
+            for inner in module.instructions_of(module.computation(at)) {
+                let new = inner.called.iter().filter(|called| seen.insert(**called));
+                open.extend(new);
+            }
+        }
+        false
+    }
+}
+
+impl OpProfile {
+    fn join(&mut self, trace: &Trace, row: OpRow, index: &Index) -> Op {
+        let rules = rules(trace, &row);
+        let instruction = index.find(&row);
+        let planned = instruction.map(|(program, at)| {
+            let instruction = self.programs[program].module.instruction(at);
+            instruction.origin.deduplicated_name.to_string()
+        });
+        let original = planned
+            .filter(|name| !name.is_empty())
+            .or_else(|| recorded_original(trace, &row))
+            .unwrap_or_else(|| row.name.clone());
+        let mut op = Op {
+            instruction,
+            work: None,
+            source: WorkSource::Unknown,
+            original,
+            rules,
+            row,
+        };
+        let opcode = match instruction {
+            Some((program, at)) => &*self.programs[program].module.instruction(at).opcode,
+            None => name_and_opcode(&op.row.name).1,
+        };
+        if opcode.ends_with("-done") || opcode.ends_with("-update") {
+            (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
+            return op;
+        }
+        if let Some(recorded) = op.row.recorded {
+            op.work = Some(Work {
+                flops: recorded.flops,
+                transcendentals: 0.0,
+                bytes: recorded.bytes,
+            });
+            op.source = WorkSource::Recorded;
+            return op;
+        }
+        let Some((program, at)) = instruction else {
+            return op;
+        };
+        let module = &self.programs[program].module;
+        let costs = self
+            .costs
+            .entry((program, rules))
+            .or_insert_with(|| Analysis::with_rules(module, rules));
+        let instruction = module.instruction(at);
+        let cost = &costs.instructions[at as usize];
+        let once = if xla::is_container(opcode) {
+            if index.has_measured_parts(program, module, instruction) {
+                (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
+                return op;
+            }
+            cost.with_loops
+        } else {
+            work(cost, instruction)
+        };
+        if !cost.is_unknown {
+            let times = op.row.executions as f64;
+            op.work = Some(Work {
+                flops: once.flops * times,
+                transcendentals: once.transcendentals * times,
+                bytes: once.bytes * times,
+            });
+            op.source = WorkSource::Model;
+        }
+        op
+    }
+
+    /// Returns the instruction of an operation.
+    pub fn instruction(&self, op: &Op) -> Option<&Instruction> {
+        let (program, at) = op.instruction?;
+        Some(self.programs[program].module.instruction(at))
+    }
+
+    /// Returns the computation that a fusion runs.
+    fn fused<'a>(&'a self, op: &Op) -> Option<(&'a Module, &'a Computation)> {
+        let (program, at) = op.instruction?;
+        let module = &self.programs[program].module;
+        let instruction = module.instruction(at);
+        let fused = module.callee(instruction)?;
+        (&*instruction.opcode == "fusion").then_some((module, fused))
+    }
+
+    /// Returns what one instruction of the program of an operation does in one execution.
+    fn once(&self, op: &Op, at: InstructionAt) -> Option<Work> {
+        let (program, _) = op.instruction?;
+        let costs = self.costs.get(&(program, op.rules))?;
+        let cost = costs.instructions.get(at as usize)?;
+        let instruction = self.programs[program].module.instruction(at);
+        (!cost.is_unknown).then(|| work(cost, instruction))
+    }
+}
+
+fn work(cost: &stepscope_hlo::cost::Cost, instruction: &Instruction) -> Work {
+    let properties = &cost.properties;
+    Work {
+        flops: f64::from(properties.flops),
+        transcendentals: f64::from(properties.transcendentals),
+        bytes: properties.exact_bytes(instruction.operands.len()),
+    }
+}
+
+/// Returns the operation that a slice of a TPU names as its original.
+fn recorded_original(trace: &Trace, row: &OpRow) -> Option<String> {
+    let mut found = None;
+    // Unreadable arguments leave it unknown.
+    let _ = trace.args_of(row.longest, ORIGINAL, &mut |_, value| {
+        if let ArgValue::Str(name) = value {
+            found = Some(name.to_owned());
+        }
+    });
+    found.filter(|name| !name.is_empty())
+}
+
+const ORIGINAL: ArgKeys = ArgKeys::new(&["deduplicated_name"]);
+
+/// Returns the rules by which the work of a row is counted: those of GPUs on their streams.
+fn rules(trace: &Trace, row: &OpRow) -> Rules {
+    let track = trace
+        .place_of_slice(row.longest)
+        .and_then(|(track, _)| trace.tracks().get(track.index()));
+    match track {
+        Some(track) if row.on_device && ops::is_stream(track) => Rules::Gpu,
+        _ => Rules::Base,
+    }
+}
+
+/// Computes the time between the first and the last slice of each device in which it ran no operation; never
+/// negative.
+fn idle(trace: &Trace, rows: &[OpRow]) -> Option<i128> {
+    let is_line =
+        |track: &&Track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0;
+    let mut spans: FxHashMap<(usize, Option<u32>), Range<Time>> = FxHashMap::default();
+    for track in trace.tracks().iter().filter(is_line) {
+        let slices = trace.slices(track.id);
+        let first = slices.start.iter().min();
+        let last = (0..slices.len()).map(|index| slices.end(index)).max();
+        if let Some((first, last)) = first.zip(last) {
+            let span = spans
+                .entry((track.file, track.device))
+                .or_insert(*first..last);
+            *span = span.start.min(*first)..span.end.max(last);
+        }
+    }
+    let on_device: Vec<&OpRow> = rows.iter().filter(|row| row.on_device).collect();
+    if spans.is_empty() || on_device.is_empty() {
+        return None;
+    }
+    let span: i128 = spans
+        .values()
+        .map(|span| i128::from(span.end.since(span.start).ps()))
+        .sum();
+    let busy: i128 = on_device.iter().map(|row| row.self_ps).sum();
+    Some((span - busy).max(0))
+}
