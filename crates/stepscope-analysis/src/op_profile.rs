@@ -15,6 +15,7 @@
 
 mod tree;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -293,11 +294,11 @@ const ORIGINAL: ArgKeys = ArgKeys::new(&["deduplicated_name"]);
 
 /// Returns the rules by which the work of a row is counted: those of GPUs on their streams.
 fn rules(trace: &Trace, row: &OpRow) -> Rules {
-    let track = trace
+    let line = trace
         .place_of_slice(row.longest)
-        .and_then(|(track, _)| trace.tracks().get(track.index()));
-    match track {
-        Some(track) if row.on_device && ops::is_stream(track) => Rules::Gpu,
+        .and_then(|(line, _)| trace.tracks().get(line.index()));
+    match line {
+        Some(line) if row.on_device && ops::is_stream(line) => Rules::Gpu,
         _ => Rules::Base,
     }
 }
@@ -307,7 +308,7 @@ fn rules(trace: &Trace, row: &OpRow) -> Rules {
 fn idle(trace: &Trace, rows: &[OpRow]) -> Option<i128> {
     let is_line =
         |track: &&Track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0;
-    let mut spans: FxHashMap<(usize, Option<u32>), Range<Time>> = FxHashMap::default();
+    let mut spans: BTreeMap<(usize, Option<u32>), Range<Time>> = BTreeMap::new();
     for track in trace.tracks().iter().filter(is_line) {
         let slices = trace.slices(track.id);
         let first = slices.start.iter().min();

@@ -13,7 +13,8 @@
 //! time is left out of the rates of groups. The arithmetic peak is that of products in 16 bits ([`peaks`]): work
 //! in other types cannot reach it.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
 use stepscope_hlo::cost::Work;
 use stepscope_store::{EventId, Trace};
 
@@ -86,15 +87,15 @@ impl Point {
 /// The peaks of the devices of a run, read once for each.
 #[derive(Debug, Default)]
 pub struct DeviceRoofs {
-    found: FxHashMap<(usize, u32), Roofs>,
+    found: BTreeMap<(usize, u32), Roofs>,
 }
 
 impl DeviceRoofs {
     /// Returns the peaks of the device that ran a slice; `None` if no device did.
-    pub fn of(&mut self, trace: &Trace, event: EventId) -> Option<&Roofs> {
-        let (track, _) = trace.place_of_slice(event)?;
-        let track = trace.tracks().get(track.index())?;
-        let key = (track.file, track.device?);
+    pub fn device(&mut self, trace: &Trace, event: EventId) -> Option<&Roofs> {
+        let (line, _) = trace.place_of_slice(event)?;
+        let line = trace.tracks().get(line.index())?;
+        let key = (line.file, line.device?);
         let roofs = self.found.entry(key);
         Some(roofs.or_insert_with(|| roofs_of(trace, key.0, key.1)))
     }

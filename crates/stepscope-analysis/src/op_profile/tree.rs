@@ -10,7 +10,8 @@
 //! self times, so each level adds up to the one above: XProf takes the time with nested operations at its lower
 //! levels, and has no nodes for loops, branches and calls. The instructions of a fusion have no times.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
 use stepscope_formats::hlo::InstructionAt;
 use stepscope_hlo::cost::Work;
 
@@ -174,7 +175,7 @@ impl Node {
 /// A level while the operations are added.
 #[derive(Default)]
 struct Builder {
-    below: FxHashMap<(u8, String), Builder>,
+    below: BTreeMap<(u8, String), Builder>,
     ops: Vec<usize>,
 }
 

@@ -5,6 +5,8 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
@@ -48,7 +50,7 @@ struct Draft {
     /// Names of its slices.
     events: Vec<NameId>,
     /// Number of slices of each name, by file and device.
-    kernels: FxHashMap<(usize, Option<u32>), FxHashMap<NameId, u64>>,
+    kernels: BTreeMap<(usize, Option<u32>), BTreeMap<NameId, u64>>,
 }
 
 /// Name and details of a sum.
@@ -196,9 +198,9 @@ fn add(
     let is_counted = class::is_xla_ops(track) && on_device;
     // Starting or awaiting an asynchronous operation transfers nothing: it has no rate of its own.
     let is_async = class::is_async_end(sums.tag.hlo_op.as_deref().unwrap_or(text));
-    let mut kernels = FxHashMap::default();
+    let mut kernels = BTreeMap::new();
     if compiled && on_device {
-        let counts: &mut FxHashMap<NameId, u64> =
+        let counts: &mut BTreeMap<NameId, u64> =
             kernels.entry((track.file, track.device)).or_default();
         counts.insert(sums.name, sums.count);
     }

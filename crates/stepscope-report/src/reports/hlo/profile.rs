@@ -34,7 +34,7 @@ pub(in crate::reports) fn make(
     let tree = profile.tree(grouping);
     let mut roofs = DeviceRoofs::default();
     for op in &profile.ops {
-        roofs.of(trace, op.row.longest);
+        roofs.device(trace, op.row.longest);
     }
     let common = match *roofs.list() {
         [only] => Some(only.clone()),
@@ -136,7 +136,7 @@ impl Rows<'_> {
         let has_time = !matches!(node.kind, NodeKind::Instruction(_));
         let has_work = has_time && node.kind != NodeKind::Idle;
         let roofs = match op {
-            Some(op) => self.roofs.of(self.trace, op.row.longest).cloned(),
+            Some(op) => self.roofs.device(self.trace, op.row.longest).cloned(),
             None => self.common.clone(),
         };
         let has_rates = has_work && op.is_none_or(|op| !op.row.is_async);

@@ -54,15 +54,15 @@ pub(in crate::reports) fn make(
             unknown_ps: if op.work.is_none() { op.row.self_ps } else { 0 },
             executions: op.row.executions,
             work: op.work.unwrap_or_default(),
-            roofs: roofs.of(trace, op.row.longest).cloned(),
+            roofs: roofs.device(trace, op.row.longest).cloned(),
         })
         .collect();
     let all_ps: i128 = ops.iter().map(|row| row.time_ps).sum();
     let unknown_ps: i128 = ops.iter().map(|row| row.unknown_ps).sum();
     let unknown = ops.iter().filter(|row| row.unknown_ps > 0).count();
     let rows = match options.by.as_deref() {
-        Some("category") => grouped(ops, |op| &op.row.category),
-        Some("program") => grouped(ops, |op| op.row.program.as_deref().unwrap_or("")),
+        Some("category") => sums_by(ops, |op| &op.row.category),
+        Some("program") => sums_by(ops, |op| op.row.program.as_deref().unwrap_or("")),
         _ => ops,
     };
     let mut report = Report::new(KIND);
@@ -158,7 +158,7 @@ impl Row<'_> {
 }
 
 /// Adds up the rows of one text. A group over devices with different peaks has none.
-fn grouped<'a>(ops: Vec<Row<'a>>, name: impl Fn(&'a Op) -> &'a str) -> Vec<Row<'a>> {
+fn sums_by<'a>(ops: Vec<Row<'a>>, name: impl Fn(&'a Op) -> &'a str) -> Vec<Row<'a>> {
     let mut groups: BTreeMap<&str, Row<'a>> = BTreeMap::new();
     for row in ops {
         let name = row.op.map_or("", &name);
