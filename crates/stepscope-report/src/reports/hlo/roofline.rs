@@ -12,7 +12,7 @@ use stepscope_store::Trace;
 use super::NO_OPERATIONS;
 use super::cost::whole;
 use crate::report::{
-    Cell, Column, Report, Table, Unit, count, duration, in_sentence, sentence, share,
+    Cell, Column, Report, Sentence, Table, Unit, count, duration, in_sentence, sentence, share,
 };
 use crate::reports::Options;
 
@@ -80,7 +80,12 @@ pub(in crate::reports) fn make(
         unknown,
     );
     if let Some(first) = rows.first() {
-        report.sentence = lead(first, all_ps);
+        let noun = match options.by.as_deref() {
+            Some("category") => "category",
+            Some("program") => "program",
+            _ => "operation",
+        };
+        report.sentence = lead(first, noun, all_ps);
     }
     if unknown > 0 {
         report.note(sentence!(
@@ -118,29 +123,28 @@ pub(in crate::reports) fn make(
     Ok(report)
 }
 
-fn lead(first: &Row<'_>, all_ps: i128) -> crate::report::Sentence {
-    let part = share(first.time_ps as f64 / all_ps.max(1) as f64);
+fn lead(first: &Row<'_>, noun: &'static str, all_ps: i128) -> Sentence {
     let point = first.point();
-    let bound = point.and_then(|point| point.bound().zip(point.efficiency()));
-    match bound {
-        _ if first.op.is_some_and(|op| op.row.is_async) => sentence!(
-            "{} takes {} of the time of operations: it starts or awaits an asynchronous operation.",
-            in_sentence(first.name),
-            part
-        ),
-        Some((bound, efficiency)) => sentence!(
-            "{} takes {} of the time of operations: {} limits it, of which it uses {}.",
-            in_sentence(first.name),
-            part,
-            bound.as_str(),
-            share(efficiency)
-        ),
-        None => sentence!(
-            "{} takes {} of the time of operations; what limits it is unknown.",
-            in_sentence(first.name),
-            part
-        ),
-    }
+    let mut text = sentence!(
+        "The longest {} is {}, with {} of the time of operations: ",
+        noun,
+        in_sentence(first.name),
+        share(first.time_ps as f64 / all_ps.max(1) as f64)
+    );
+    text.push(
+        match point.and_then(|point| point.bound().zip(point.efficiency())) {
+            _ if first.op.is_some_and(|op| op.row.is_async) => {
+                sentence!("it starts or awaits an asynchronous operation.")
+            }
+            Some((bound, efficiency)) => sentence!(
+                "{} limits it, and it reaches {} of that peak.",
+                bound.as_str(),
+                share(efficiency)
+            ),
+            None => sentence!("what limits it is unknown."),
+        },
+    );
+    text
 }
 
 fn ns(ps: i128) -> f64 {
