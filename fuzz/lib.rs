@@ -2,15 +2,54 @@
 
 use std::sync::Arc;
 
+use stepscope_analysis::parallel::Cancel;
 use stepscope_formats::probe::Probe;
 use stepscope_formats::{Format, arg_source, read};
 use stepscope_model::{ArgKeys, Limits, ReadContext, SharedBytes};
+use stepscope_report::reports::{self, Options};
+use stepscope_store::{FileSpec, TraceBuilder};
 
 /// Maximum bytes that a reader may allocate per byte of input, in addition to a constant.
 const HELD_PER_BYTE: usize = 4 << 10;
 
 /// Arguments that are read by name, for which readers have separate code paths.
 const KEYS: ArgKeys = ArgKeys::new(&["External id", "Input Dims", "n", "note", "a"]);
+
+/// Reads `bytes` as `format` into a trace, and makes these reports of it with all kinds of rows: no panic, and as much
+/// is read again from the trace's cache image.
+pub fn check_reports(format: Format, bytes: &[u8], kinds: &[&str]) {
+    let mut context = ReadContext::new(Limits::default());
+    context.threads = 1;
+    let shared: SharedBytes = Arc::new(bytes.to_vec());
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec {
+        format: format.code().to_owned(),
+        ..FileSpec::default()
+    });
+    if read(format, &shared, &context, &mut sink).is_err() {
+        return;
+    }
+    builder.add(sink);
+    let trace = builder.finish();
+    for name in kinds {
+        let kind = reports::kind(name).expect("a kind of report");
+        let rows = kind.by.iter().map(|by| Some((*by).to_owned()));
+        for by in rows.chain([None]) {
+            let options = Options {
+                by,
+                ..Options::default()
+            };
+            let report = reports::make(&trace, name, &options, &Cancel::default());
+            let report = report.expect("valid options");
+            assert!(serde_json::to_vec(&report).is_ok());
+        }
+    }
+    let mut image = Vec::new();
+    trace.save(&mut image).expect("memory takes it");
+    let sources = trace.sources().to_vec();
+    let loaded = stepscope_store::Trace::load(Arc::new(image), sources).expect("just written");
+    assert!(trace.profiles().map(|(_, one)| one).eq(loaded.profiles().map(|(_, one)| one)));
+}
 
 /// Reads `bytes` as `format` and checks: no panic, memory in proportion to the input, valid times,
 /// and every argument readable.

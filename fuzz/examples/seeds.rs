@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use stepscope_formats::chrome_json::ChromeSink;
+use stepscope_formats::gzip;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xspace::XSpaceSink;
 use stepscope_model::{
@@ -49,6 +50,14 @@ fn main() -> io::Result<()> {
     put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
     put("pstats", "whole", &statistics())?;
     put("torch_snapshot", "cuda", SNAPSHOT)?;
+    for (name, packed) in PROGRAMS {
+        let program = inflated(packed);
+        put("hlo_module", name, &program)?;
+        put("detect", name, &program[..512])?;
+    }
+    let live_arrays = inflated(LIVE_ARRAYS);
+    put("pprof", "jax", &live_arrays)?;
+    put("detect", "pprof", &live_arrays)?;
     put("detect", "torch_snapshot", &SNAPSHOT[..64])?;
     put("report_text", "simple", SIMPLE)?;
     put("report_text", "advanced", ADVANCED)?;
@@ -57,6 +66,27 @@ fn main() -> io::Result<()> {
         "chakra",
         b"\x0e\x12\x0c\x0a\x06schema\xea\x01\x011",
     )
+}
+
+const PROGRAMS: [(&str, &[u8]); 3] = [
+    (
+        "step",
+        include_bytes!("../../tests/data/traces/hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"),
+    ),
+    (
+        "step_before",
+        include_bytes!("../../tests/data/traces/hlo/dump/module_0008.jit_step.before_optimizations.hlo.pb.gz"),
+    ),
+    (
+        "loop",
+        include_bytes!("../../tests/data/traces/hlo/dump/module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz"),
+    ),
+];
+const LIVE_ARRAYS: &[u8] = include_bytes!("../../tests/data/traces/hlo/device_memory.prof");
+
+/// Inflates a small file.
+fn inflated(packed: &[u8]) -> Vec<u8> {
+    gzip::inflate_prefix(packed, 1 << 20)
 }
 
 const SNAPSHOT: &[u8] = include_bytes!("../../tests/data/traces/torch_memory/cuda.pickle");

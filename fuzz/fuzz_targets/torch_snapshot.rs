@@ -1,4 +1,4 @@
-//! Fuzzes the reader of PyTorch's memory snapshots, and the allocator's state before its last events.
+//! Fuzzes the reader of PyTorch's memory snapshots, the report of them, and the allocator's state before its last events.
 
 #![no_main]
 
@@ -11,6 +11,7 @@ use stepscope_model::{Limits, ReadContext, SharedBytes};
 
 fuzz_target!(|bytes: &[u8]| {
     stepscope_fuzz::check(Format::TorchSnapshot, bytes);
+    stepscope_fuzz::check_reports(Format::TorchSnapshot, bytes, &["memory"]);
     let shared: SharedBytes = Arc::new(bytes.to_vec());
     let context = ReadContext::new(Limits::default());
     let source = arg_source(Format::TorchSnapshot, &shared, &context).expect("it opens no file");

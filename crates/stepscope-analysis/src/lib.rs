@@ -30,6 +30,7 @@ pub mod ranks;
 pub mod roofline;
 pub mod run_profile;
 pub mod slice_class;
+pub mod stack_samples;
 pub mod steps;
 pub mod timeline_query;
 pub mod torch_args;

@@ -118,6 +118,15 @@ impl EngineError {
             let count = not_readable.len();
             let shown = first.file_name().unwrap_or_default().to_string_lossy();
             let what = if count == 1 { "file" } else { "files" };
+            if crate::names::is_program_text(&shown) {
+                return Self::Unreadable {
+                    path: path.display().to_string(),
+                    reason: format!("{count} {what} with compiled programs as text: {shown}"),
+                    hint: Some(
+                        "dump them as protobuf: XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_proto'".to_owned(),
+                    ),
+                };
+            }
             return Self::unreadable(
                 path,
                 format!("only {count} {what} recognised, not yet readable: {shown}"),

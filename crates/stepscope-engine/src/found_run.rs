@@ -25,6 +25,9 @@ pub(crate) struct FoundRun {
     pub(crate) name: String,
     /// In the order of hosts and ranks.
     pub(crate) files: Vec<FoundFile>,
+    /// Compiled programs in files of their own, which are read on request only. The run has no
+    /// timeline if it has no other files: `files` is the first of them then.
+    pub(crate) programs: Vec<FoundFile>,
     /// Files next to the trace files that hold the same events in another format.
     pub(crate) companions: Vec<PathBuf>,
     /// Unix time: from the session's or the file's name, otherwise the file's modification time.
@@ -37,7 +40,7 @@ impl FoundRun {
     /// Returns a hash that changes when any file of the run does.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut text = Vec::new();
-        for file in &self.files {
+        for file in self.files.iter().chain(&self.programs) {
             text.extend_from_slice(file.path.as_os_str().as_encoded_bytes());
             for number in [
                 file.stamp.bytes,
@@ -50,7 +53,27 @@ impl FoundRun {
         crate::hash::bytes(&text).to_u64()
     }
 
+    /// Returns whether the run is a folder of compiled programs without a timeline.
+    pub(crate) fn is_programs_only(&self) -> bool {
+        !self.programs.is_empty() && self.files.iter().all(|file| file.class == NameClass::Hlo)
+    }
+
+    /// Returns the paths of its trace files; of its programs if it has no other files.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let files = if self.is_programs_only() {
+            &self.programs
+        } else {
+            &self.files
+        };
+        files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// Returns the size of its files on disk.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.stamp.bytes).sum()
+        let programs = self.programs.iter();
+        // One of the programs stands for the run.
+        let files = self.files.iter().filter(|_| !self.is_programs_only());
+        let sizes = files.chain(programs).map(|file| file.stamp.bytes);
+        sizes.fold(0, u64::saturating_add)
     }
 }

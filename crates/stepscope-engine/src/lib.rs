@@ -25,6 +25,7 @@ mod hash;
 mod names;
 mod open;
 mod open_path;
+mod programs;
 mod recover;
 mod rows;
 mod run;

@@ -17,8 +17,10 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof` or a pickle, extensions of several programs: content decides.
+    /// `.prof`, `.pb.gz` or a pickle, extensions of several programs: content decides.
     AnyProfile,
+    /// A compiled program: `*.hlo_proto.pb` of XProf, `*.hlo.pb` of a folder that XLA dumped into.
+    Hlo,
     /// Recognised, but not supported in this version: listed among the skipped files.
     Other,
 }
@@ -51,7 +53,25 @@ const OTHER: &[&str] = &[
     ".et.json",
     ".et.json.gz",
 ];
-const PROFILE: &[&str] = &[".prof", ".pstat", ".pstats", ".pickle", ".pkl"];
+const PROFILE: &[&str] = &[
+    ".prof",
+    ".prof.gz",
+    ".pprof",
+    ".pprof.gz",
+    ".pb.gz",
+    ".pstat",
+    ".pstats",
+    ".pickle",
+    ".pkl",
+];
+/// Extension of a program that XProf extracted from a trace.
+const HLO_OF_XPROF: &str = ".hlo_proto.pb";
+/// Extensions of a program that XLA dumped.
+const HLO_OF_XLA: &[&str] = &[".hlo.pb", ".hlo.pb.gz"];
+/// End of the name of a program that XLA dumped as text.
+const PROGRAM_TEXT: &str = "after_optimizations.txt";
+/// The name by which XProf notes that a trace has no programs.
+const NO_MODULE: &str = "NO_MODULE";
 
 /// Prefixes of the names of Lightning's profiler reports: the stage.
 const STAGES: &[&str] = &["fit-", "validate-", "test-", "predict-", "tune-"];
@@ -68,7 +88,11 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         Some(NameClass::XSpace)
     } else if ends(PERFETTO) {
         Some(NameClass::Perfetto)
-    } else if ends(OTHER) {
+    } else if ends(&[HLO_OF_XPROF]) {
+        (strip(name, HLO_OF_XPROF) != Some(NO_MODULE)).then_some(NameClass::Hlo)
+    } else if ends(HLO_OF_XLA) {
+        Some(NameClass::Hlo)
+    } else if ends(OTHER) || is_program_text(name) {
         Some(NameClass::Other)
     } else if ends(PROFILE) {
         Some(NameClass::AnyProfile)
@@ -101,7 +125,14 @@ pub(crate) fn stem(name: &str) -> &str {
         ".perfetto-trace.gz",
         ".perfetto-trace",
         ".perfetto",
+        ".hlo_proto.pb",
+        ".hlo.pb.gz",
+        ".hlo.pb",
+        ".prof.gz",
         ".prof",
+        ".pprof.gz",
+        ".pprof",
+        ".pb.gz",
         ".pstats",
         ".pstat",
         ".pickle",
@@ -113,6 +144,65 @@ pub(crate) fn stem(name: &str) -> &str {
         .find_map(|end| strip(name, end))
         .filter(|stem| !stem.is_empty())
         .unwrap_or(name)
+}
+
+/// Splits the name of a program that XProf extracted, `jit_step(22).hlo_proto.pb`, into the program's
+/// name and number.
+pub(crate) fn extracted_program(name: &str) -> Option<(&str, u64)> {
+    let (program, number) = strip(name, HLO_OF_XPROF)?.rsplit_once('(')?;
+    Some((program, number.strip_suffix(')')?.parse().ok()?))
+}
+
+/// A file that XLA dumped: `[TIME.]module_0006.jit_step.cpu_after_optimizations.hlo.pb`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DumpedProgram<'a> {
+    /// The module: equal for all dumps of it at one time. Its number and the start of its name.
+    pub(crate) module: (u64, &'a str),
+    /// When it was dumped, in Unix microseconds; 0 if the name does not hold it.
+    pub(crate) at_us: u64,
+    /// How far its compilation was.
+    pub(crate) stage: CompileStage,
+}
+
+/// How far the compilation of a dumped module was, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CompileStage {
+    /// `before_optimizations`.
+    Before,
+    /// After one of the passes (`--xla_dump_hlo_pass_re`), or in another state.
+    Between,
+    /// `after_optimizations`: what runs, with its schedule and its memory plan.
+    After,
+}
+
+/// Splits the name of a file that XLA dumped; `None` for other names.
+pub(crate) fn dumped_program(name: &str) -> Option<DumpedProgram<'_>> {
+    let dump = HLO_OF_XLA.iter().find_map(|end| strip(name, end))?;
+    let (at_us, dump) = match dump.split_once('.') {
+        Some((time, rest)) if time.bytes().all(|b| b.is_ascii_digit()) => {
+            (time.parse().unwrap_or(0), rest)
+        }
+        _ => (0, dump),
+    };
+    let (number, rest) = dump.strip_prefix("module_")?.split_once('.')?;
+    let stage = if rest.ends_with("after_optimizations") {
+        CompileStage::After
+    } else if rest.ends_with("before_optimizations") {
+        CompileStage::Before
+    } else {
+        CompileStage::Between
+    };
+    let (start, _) = rest.split_once('.').unwrap_or((rest, ""));
+    Some(DumpedProgram {
+        module: (number.parse().ok()?, start),
+        at_us,
+        stage,
+    })
+}
+
+/// Returns whether XLA dumped the program as text, which it does without `--xla_dump_hlo_as_proto`.
+pub(crate) fn is_program_text(name: &str) -> bool {
+    name.contains("module_") && name.ends_with(PROGRAM_TEXT)
 }
 
 /// A rank in a name: its number, and the name without the number.
@@ -328,6 +418,47 @@ mod tests {
         assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);
+    }
+
+    #[test]
+    fn names_of_compiled_programs() {
+        assert_eq!(classify("jit_f(3).hlo_proto.pb"), Some(NameClass::Hlo));
+        assert_eq!(classify("NO_MODULE.hlo_proto.pb"), None);
+        assert_eq!(classify("module_0001.f.x.hlo.pb.gz"), Some(NameClass::Hlo));
+        let text = "module_0001.f.cpu_after_optimizations.txt";
+        assert_eq!(classify(text), Some(NameClass::Other));
+        let report = "module_0001.f.cpu_after_optimizations-memory-usage-report.pb";
+        assert_eq!(classify(report), None);
+        let extracted = |name| extracted_program(name);
+        let tpu = "jit_f(12190760917235803885).hlo_proto.pb";
+        assert_eq!(extracted(tpu), Some(("jit_f", 12_190_760_917_235_803_885)));
+        assert_eq!(extracted("g(a)(7).hlo_proto.pb"), Some(("g(a)", 7)));
+        assert_eq!(extracted("jit_f.hlo_proto.pb"), None);
+        assert_eq!(extracted("jit_f(x).hlo_proto.pb"), None);
+    }
+
+    #[test]
+    fn names_of_dumps_tell_module_time_and_stage() {
+        let of = |name| dumped_program(name).map(|one| (one.module, one.at_us, one.stage));
+        assert_eq!(
+            of("module_0006.jit_step.cpu_after_optimizations.hlo.pb"),
+            Some(((6, "jit_step"), 0, CompileStage::After))
+        );
+        assert_eq!(
+            of("1795642058095229.module_0006.jit_step.before_optimizations.hlo.pb.gz"),
+            Some(((6, "jit_step"), 1_795_642_058_095_229, CompileStage::Before))
+        );
+        assert_eq!(
+            of("module_0012.SyncTensorsGraph.358.sm_9.0_gpu_after_optimizations.hlo.pb"),
+            Some(((12, "SyncTensorsGraph"), 0, CompileStage::After))
+        );
+        assert_eq!(
+            of("module_0000.f.0003.simplification.after_dce.before_gather_expander.hlo.pb"),
+            Some(((0, "f"), 0, CompileStage::Between))
+        );
+        for other in ["a.hlo.pb", "module_x.f.hlo.pb", "module_0001.hlo_proto.pb"] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub(crate) struct ImportedFile {
 
 /// Estimates how many uncompressed bytes reading the run will process.
 pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
+    // Programs are read on request.
+    if run.is_programs_only() {
+        return 0;
+    }
     run.files
         .iter()
         .map(|file| {

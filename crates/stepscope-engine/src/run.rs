@@ -317,6 +317,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
         hosts: found
             .files
             .iter()
+            .filter(|_| !found.is_programs_only())
             .map(|file| crate::names::stem(&file.name).to_owned())
             .collect(),
         devices: 0,
@@ -329,7 +330,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
         state: RunState::Listed,
         progress: 0.0,
         error: None,
-        files: found.files.iter().map(|file| file.path.clone()).collect(),
+        files: found.paths(),
     }
 }
 
@@ -343,6 +344,7 @@ pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
         hosts: trace
             .files()
             .iter()
+            .filter(|_| !found.is_programs_only())
             .map(|file| file.spec.host.clone())
             .collect(),
         devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),

@@ -8,6 +8,9 @@
 //!   as companions;
 //! * other traces in any folder: one run per file, except that several ranks of one job in one
 //!   folder are one run (see [`group`](crate::group));
+//! * compiled programs (`*.hlo_proto.pb`, `*.hlo.pb`): those in a session's folder, or next to one
+//!   XSpace, belong to that run; otherwise those of a folder are one run (see
+//!   [`programs`](crate::programs));
 //! * a single file that was named by the user: whatever its name is.
 //!
 //! Skipped: hidden names, `*.tmp`, `node_modules`, `__pycache__` and `site-packages`. Links are
@@ -34,6 +37,7 @@ use crate::files::{Beneath, Stamp, reason};
 use crate::found_run::{FoundFile, FoundRun};
 use crate::group;
 use crate::names::{self, NameClass};
+use crate::programs;
 
 use look::{
     SNIFF_BYTES, has_events, is_perfetto_twin, is_session, kinds_of, lossy_name, recorded,
@@ -138,6 +142,7 @@ fn single_file(path: &Path, metadata: &Metadata) -> ScanResult {
         recorded_ns: recorded(&file, None),
         kinds: kinds_of(&file),
         files: vec![file],
+        programs: Vec::new(),
     };
     ScanResult {
         runs: vec![run],
@@ -383,6 +388,7 @@ impl Walk<'_> {
                 Format::XSpace
                 | Format::Perfetto
                 | Format::RocprofJson
+                | Format::Pprof
                 | Format::Pstats
                 | Format::LightningReport
                 | Format::Hlo
@@ -458,6 +464,8 @@ impl Walk<'_> {
     fn runs_of(&mut self, folder: &Path, files: Vec<FoundFile>) {
         let relative = folder.strip_prefix(self.root).unwrap_or(folder).to_owned();
         let whole = self.absolute.join(&relative);
+        let (programs, files) = programs::split_off(files);
+        let first_run = self.found.runs.len();
         let loose = if is_session(&whole) {
             self.session(&relative, &whole, files)
         } else {
@@ -477,6 +485,51 @@ impl Walk<'_> {
             let kinds = kinds_of(first);
             let files = std::mem::take(&mut members.files);
             self.push_run(&shown, files, Vec::new(), recorded_ns, kinds);
+        }
+        self.add_programs(&relative, &whole, programs, first_run);
+    }
+
+    /// Adds the compiled programs of a folder to the one run of the folder that may have run them; makes them a
+    /// run of their own if there is none. `first_run` is the position of the folder's first run.
+    fn add_programs(
+        &mut self,
+        relative: &Path,
+        whole: &Path,
+        programs: Vec<FoundFile>,
+        first_run: usize,
+    ) {
+        let Some(first) = programs.first() else {
+            return;
+        };
+        let runs = &mut self.found.runs[first_run..];
+        let has_others = !runs.is_empty();
+        // XProf writes programs only into the folder of a session.
+        let is_own = |run: &&mut FoundRun| {
+            let is_xspace = run.files.iter().all(|file| file.class == NameClass::XSpace);
+            is_xspace || is_session(whole)
+        };
+        let mut owners = runs.iter_mut().filter(is_own);
+        if let (Some(owner), None) = (owners.next(), owners.next()) {
+            owner.programs = programs;
+            return;
+        }
+        let first = first.clone();
+        let recorded_ns = programs
+            .iter()
+            .filter_map(|file| recorded(file, None))
+            .max();
+        let shown = match programs.len() {
+            1 => relative.join(first.path.file_name().unwrap_or_default()),
+            _ if has_others => relative.join("*.hlo.pb"),
+            _ if relative.as_os_str().is_empty() => {
+                PathBuf::from(whole.file_name().unwrap_or(OsStr::new("run")))
+            }
+            _ => relative.to_owned(),
+        };
+        self.push_run(&shown, vec![first], Vec::new(), recorded_ns, Vec::new());
+        // A single file is read as such.
+        if let Some(run) = self.found.runs.last_mut().filter(|_| programs.len() > 1) {
+            run.programs = programs;
         }
     }
 
@@ -542,6 +595,7 @@ impl Walk<'_> {
             id: names::run_id(shown),
             name: names::run_name(shown),
             files,
+            programs: Vec::new(),
             companions,
             recorded_ns,
             kinds,
@@ -670,6 +724,55 @@ mod tests {
         // Known files are not looked at again, and no less known.
         let again = scan(dir.path(), 256, &mut sniffed).unwrap();
         assert_eq!((again.sniffed, again.not_readable), (0, found.not_readable));
+    }
+
+    #[test]
+    fn compiled_programs_belong_to_the_session_or_are_one_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("exp/plugins/profile/s");
+        for name in [
+            "h.xplane.pb",
+            "jit_a(1).hlo_proto.pb",
+            "jit_b(2).hlo_proto.pb",
+            "NO_MODULE.hlo_proto.pb",
+        ] {
+            write(&session.join(name), "x");
+        }
+        for number in 0..300 {
+            for stage in ["before_optimizations", "cpu_after_optimizations"] {
+                let name = format!("dump/module_{number:04}.jit_f.{stage}.hlo.pb");
+                write(&dir.path().join(name), "x");
+            }
+        }
+        write(&dir.path().join("one/module_0001.jit_f.x.hlo.pb"), "x");
+        write(&dir.path().join("both/a.trace.json"), "x");
+        write(&dir.path().join("both/a.hlo.pb"), "x");
+        write(&dir.path().join("both/b.hlo.pb"), "x");
+        write(&dir.path().join("text/module_0001.jit_f.cpu_after_optimizations.txt"), "x");
+        let found = below(dir.path());
+        let shown: Vec<String> = found
+            .runs
+            .iter()
+            .map(|run| format!("{} x{} p{}", run.name, run.files.len(), run.programs.len()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "both/*.hlo.pb x1 p2",
+                "both/a.trace.json x1 p0",
+                "dump x1 p300",
+                "exp/s x1 p2",
+                "one/module_0001.jit_f.x.hlo.pb x1 p0",
+            ]
+        );
+        let is_only: Vec<bool> = found.runs.iter().map(FoundRun::is_programs_only).collect();
+        assert_eq!(is_only, [true, false, true, false, false]);
+        assert_eq!((found.sniffed, found.not_readable.len()), (0, 1));
+        assert_eq!((found.runs[2].bytes(), found.runs[2].paths().len()), (300, 300));
+        // A program that appears or changes makes the run another one.
+        let before = found.runs[3].fingerprint();
+        write(&session.join("jit_c(3).hlo_proto.pb"), "x");
+        assert_ne!(below(dir.path()).runs[3].fingerprint(), before);
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
         Some(Format::Measureme)
     } else if ends(&[".et"]) {
         Some(Format::ChakraTrace)
+    } else if ends(&[".pprof"]) {
+        Some(Format::Pprof)
     } else if ends(&[".prof", ".pstats"]) {
         Some(Format::Pstats)
     } else if ends(&[".pickle", ".pkl"]) {

@@ -18,11 +18,13 @@ pub enum Format {
     ChakraTrace,
     /// rustc's self-profile (`*.mm_profdata`).
     Measureme,
+    /// pprof's samples with stacks (protobuf): of Go, of JAX's device memory, of other programs.
+    Pprof,
     /// Python's `cProfile` statistics (`*.prof`).
     Pstats,
     /// Lightning's profiler report (text).
     LightningReport,
-    /// A compiled program: a serialized `xla.HloProto`, `*.hlo_proto.pb`, `*.hlo.pb`.
+    /// A compiled program: a serialized `xla.HloProto` or `xla.HloModuleProto`, `*.hlo_proto.pb`, `*.hlo.pb`.
     Hlo,
     /// A snapshot of PyTorch's caching allocator (pickle).
     TorchSnapshot,
@@ -41,6 +43,7 @@ impl Format {
             Self::ExecutionTraceJson => "execution-trace-json",
             Self::ChakraTrace => "chakra-trace",
             Self::Measureme => "measureme",
+            Self::Pprof => "pprof",
             Self::Pstats => "pstats",
             Self::LightningReport => "lightning-report",
             Self::Hlo => "hlo",
@@ -59,6 +62,7 @@ impl Format {
             Self::ExecutionTraceJson => "PyTorch execution trace",
             Self::ChakraTrace => "Chakra execution trace",
             Self::Measureme => "rustc self-profile",
+            Self::Pprof => "pprof profile",
             Self::Pstats => "cProfile statistics",
             Self::LightningReport => "Lightning profiler report",
             Self::Hlo => "HLO module",

@@ -212,6 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn a_module_without_an_hlo_proto_is_read() {
+        let whole = program();
+        let module = crate::protobuf::wire::Fields::new(&whole)
+            .next_lenient()
+            .and_then(|field| field.value.bytes())
+            .unwrap();
+        assert_eq!(shown(module), shown(&whole));
+        assert_eq!(module_header(module), module_header(&whole));
+        for bytes in [module, &whole] {
+            let found = crate::detect::detect(bytes, "x").unwrap();
+            assert_eq!(found.format, crate::Format::Hlo);
+        }
+        for end in 0..module.len() {
+            shown(&module[..end]);
+        }
+    }
+
+    #[test]
     fn cut_and_flipped_bytes_are_survived() {
         let whole = program();
         for end in 0..whole.len() {

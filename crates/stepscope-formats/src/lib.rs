@@ -25,6 +25,8 @@ mod null_sink;
 pub mod parquet;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(feature = "profiles")]
+pub mod pprof;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
 mod protobuf;
@@ -65,6 +67,8 @@ pub fn read<S: EventSink>(
         #[cfg(feature = "rocprof")]
         Format::RocprofJson => rocprof::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
+        Format::Pprof => pprof::read(bytes, context, sink),
+        #[cfg(feature = "profiles")]
         Format::Pstats => cprofile::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
         Format::LightningReport => lightning::read(bytes, context, sink),
@@ -93,7 +97,7 @@ pub fn arg_source(
         #[cfg(feature = "rocprof")]
         Format::RocprofJson => Ok(rocprof::arg_source(bytes)),
         #[cfg(feature = "profiles")]
-        Format::Pstats | Format::LightningReport => Ok(cprofile::arg_source()),
+        Format::Pprof | Format::Pstats | Format::LightningReport => Ok(cprofile::arg_source()),
         #[cfg(feature = "snapshots")]
         Format::TorchSnapshot => Ok(torch_snapshot::arg_source(bytes)),
         other => Err(FormatError::NotReadable { format: other }),

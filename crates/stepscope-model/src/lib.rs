@@ -34,7 +34,10 @@ pub use event::{
 pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
-pub use profile::{Profile, ProfileCaller, ProfileKind, ProfileRow};
+pub use profile::{
+    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType, StackSample,
+    StackSamples,
+};
 pub use program::{Instruction, Program};
 pub use sink::EventSink;
 pub use snapshot::{

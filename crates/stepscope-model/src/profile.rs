@@ -1,4 +1,4 @@
-//! Statistics without a timeline: the total time of functions or actions.
+//! Statistics without a timeline: the total time of functions or actions, or samples with stacks.
 //!
 //! `cProfile` statistics and the text reports of profilers hold sums that another program computed,
 //! often already rounded. They are stored unchanged, in seconds and as floats. They have no
@@ -14,17 +14,20 @@ pub enum ProfileKind {
     Functions,
     /// Actions of a trainer.
     Actions,
+    /// Functions in the stacks of [`Profile::samples`].
+    Samples,
 }
 
 impl ProfileKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Functions, Self::Actions];
+    pub const ALL: [Self; 3] = [Self::Functions, Self::Actions, Self::Samples];
 
     /// Returns the stable word used in JSON.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Functions => "functions",
             Self::Actions => "actions",
+            Self::Samples => "samples",
         }
     }
 }
@@ -56,6 +59,96 @@ pub struct Profile {
     pub rounded_to_s: Option<f64>,
     /// The rows, in the file's order.
     pub rows: Vec<ProfileRow>,
+    /// Samples whose stacks are made of the rows; empty for other kinds.
+    pub samples: StackSamples,
+}
+
+/// Samples with stacks, as pprof files hold them. Values may be times, bytes or counts: each has the unit of its
+/// type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackSamples {
+    /// What the values of a sample are, in their order.
+    pub types: Vec<SampleType>,
+    /// Index of the type that the writer shows first.
+    pub default_type: u32,
+    /// Locations that stacks refer to: frames of one address, the innermost (inlined) one first.
+    pub locations: Vec<Box<[SampleFrame]>>,
+    /// Sets of labels that samples refer to. Set 0 is empty.
+    pub label_sets: Vec<Vec<SampleLabel>>,
+    /// The samples, in the file's order.
+    pub samples: Vec<StackSample>,
+}
+
+/// What one value of each sample measures, e.g. `cpu` in `nanoseconds`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SampleType {
+    /// Name, e.g. `cpu`, `alloc_space`.
+    pub name: Arc<str>,
+    /// Unit in the writer's words, e.g. `nanoseconds`, `bytes`, `count`.
+    pub unit: Arc<str>,
+}
+
+/// A function in a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SampleFrame {
+    /// Index of the function among the profile's rows.
+    pub row: u32,
+    /// Line that was executing; 0 if unknown.
+    pub line: u32,
+}
+
+/// A label of a sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SampleLabel {
+    /// Name of the label.
+    pub key: Arc<str>,
+    /// Its text, or its number with its unit.
+    pub value: Arc<str>,
+}
+
+/// One sample: a stack with values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackSample {
+    /// Indexes into [`StackSamples::locations`], innermost first. May be empty.
+    pub stack: Box<[u32]>,
+    /// One value per [`StackSamples::types`].
+    pub values: Box<[i64]>,
+    /// Index into [`StackSamples::label_sets`].
+    pub labels: u32,
+}
+
+impl StackSamples {
+    /// Returns the frames of a sample, innermost first.
+    pub fn frames<'a>(&'a self, sample: &'a StackSample) -> impl Iterator<Item = SampleFrame> + 'a {
+        let locations = sample.stack.iter();
+        let locations = locations.filter_map(|at| self.locations.get(*at as usize));
+        locations.flat_map(|frames| frames.iter().copied())
+    }
+
+    /// Returns whether these are the live arrays and executables of JAX's devices, as
+    /// `jax.profiler.save_device_memory_profile` writes them: `allocations` (count) and `space` (bytes) by `kind`.
+    pub fn is_jax_device_memory(&self) -> bool {
+        let is = |at: usize, name: &str, unit: &str| {
+            let one = self.types.get(at);
+            one.is_some_and(|one| *one.name == *name && *one.unit == *unit)
+        };
+        let mut labels = self.label_sets.iter().flatten();
+        self.types.len() == 2
+            && is(0, "allocations", "count")
+            && is(1, "space", "bytes")
+            && labels.any(|label| {
+                &*label.key == "kind" && matches!(&*label.value, "buffer" | "executable")
+            })
+    }
+
+    /// Returns the value of a sample's label; `None` if it has no such label.
+    pub fn label(&self, sample: &StackSample, key: &str) -> Option<&str> {
+        let labels = self.label_sets.get(sample.labels as usize)?;
+        let mut labels = labels.iter();
+        labels
+            .find(|label| &*label.key == key)
+            .map(|label| &*label.value)
+    }
 }
 
 /// One function, action or operation.

@@ -103,6 +103,10 @@ const NO_ACTIONS: Missing = (
     "not recorded: no action of a Lightning trainer is in this run",
     Lack::Actions,
 );
+const NO_SAMPLES: Missing = (
+    "not recorded: no samples with stacks (pprof) are in this run",
+    Lack::StackSamples,
+);
 const NO_OPERATORS: Missing = (
     "not recorded: no operators of PyTorch are in this run",
     Lack::FrameworkOps,
@@ -132,6 +136,10 @@ struct Contents {
     functions: bool,
     /// Statistics of functions with their callers.
     callers: bool,
+    /// Samples with stacks.
+    stack_samples: bool,
+    /// Live arrays of JAX's devices.
+    live_arrays: bool,
     /// A report file of Lightning's profilers.
     lightning_file: bool,
     /// Operation names of a framework or compiler: the overview has content.
@@ -169,6 +177,12 @@ impl Contents {
                 .profiles()
                 .any(|(_, profile)| profile.kind == ProfileKind::Functions),
             callers: !statistics(trace).is_empty(),
+            stack_samples: trace
+                .profiles()
+                .any(|(_, profile)| profile.kind == ProfileKind::Samples),
+            live_arrays: trace
+                .profiles()
+                .any(|(_, profile)| profile.samples.is_jax_device_memory()),
             lightning_file: trace
                 .profiles()
                 .any(|(file, _)| file.spec.format == "lightning-report"),
@@ -179,10 +193,12 @@ impl Contents {
             python: false,
             actions: false,
             torch: is_of(trace, Producer::PyTorch) || has_torch_operators(trace),
-            // Looking into the files would slow the opening of every run.
-            programs: [Producer::Jax, Producer::Xla, Producer::TensorFlow]
+            // Looking into the files would slow the opening of every run. A device memory profile of JAX has none.
+            programs: !trace.is_without_timeline()
+                && [Producer::Jax, Producer::Xla, Producer::TensorFlow]
                 .iter()
                 .any(|producer| is_of(trace, *producer))
+                || trace.has_added_programs()
                 || trace.files().iter().any(|file| file.spec.format == "hlo"),
         };
         // One pass over the distinct names.
@@ -237,6 +253,9 @@ impl Contents {
             Lack::Actions if self.lightning_file || self.drawn && self.actions => Ok(None),
             Lack::Actions if self.drawn || self.statistics => Err(NO_ACTIONS),
             Lack::Programs => self.tool("hlo-memory"),
+            Lack::StackSamples if self.stack_samples => Ok(None),
+            Lack::StackSamples if self.drawn || self.statistics => Err(NO_SAMPLES),
+            Lack::Memory if self.live_arrays => Ok(None),
             _ if !self.drawn => Err(NO_TIMES),
             Lack::FrameworkOps if !self.torch => Err(NO_OPERATORS),
             Lack::Kernels => self.tool("kernels"),
@@ -313,7 +332,7 @@ mod tests {
     }
 
     const DEVICE_REPORTS: [&str; 3] = ["kernels", "idle", "overlap"];
-    const OTHERS: [&str; 8] = [
+    const OTHERS: [&str; 9] = [
         "collectives",
         "ranks",
         "memory",
@@ -322,6 +341,7 @@ mod tests {
         "torch-table",
         "lightning",
         "cprofile",
+        "pprof",
     ];
 
     #[test]
@@ -361,6 +381,8 @@ mod tests {
         assert_eq!(unfilled(&of_actions), all_but(&["lightning"]));
         let advanced = statistics_of(ProfileKind::Functions, "lightning-report");
         assert_eq!(unfilled(&advanced), all_but(&["lightning", "cprofile"]));
+        let samples = statistics_of(ProfileKind::Samples, "pprof");
+        assert_eq!(unfilled(&samples), all_but(&["pprof"]));
         assert_eq!(unfilled(&TraceBuilder::new().finish()), all_but(&[]));
     }
 

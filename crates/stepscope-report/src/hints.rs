@@ -43,6 +43,8 @@ pub enum Lack {
     Input,
     /// Marks of steps.
     Steps,
+    /// Samples with stacks (pprof).
+    StackSamples,
 }
 
 /// Frameworks in the order of the search: a framework comes before the one that it builds on.
@@ -286,6 +288,11 @@ const STEPS: &[(Producer, &str)] = &[
     (Python, "with stepscope.StepTrace(\"train\", step_num=n):"),
 ];
 
+const STACK_SAMPLES: &[(Producer, &str)] = &[(
+    Jax,
+    "jax.profiler.save_device_memory_profile(\"memory.prof\")  # live arrays by stack",
+)];
+
 fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
     match lack {
         Lack::Times => TIMES,
@@ -303,6 +310,7 @@ fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
         Lack::Actions => ACTIONS,
         Lack::Input => INPUT,
         Lack::Steps => STEPS,
+        Lack::StackSamples => STACK_SAMPLES,
     }
 }
 
@@ -328,6 +336,7 @@ mod tests {
         Lack::Actions,
         Lack::Input,
         Lack::Steps,
+        Lack::StackSamples,
     ];
 
     fn trace_of(producers: &[Producer]) -> Trace {

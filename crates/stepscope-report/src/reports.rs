@@ -16,6 +16,7 @@ mod memory;
 mod mfu;
 mod ops;
 mod overview;
+mod pprof;
 mod ranks;
 mod steps;
 mod torch_table;
@@ -281,6 +282,14 @@ pub const KINDS: &[Kind] = &[
         by: &["function", "caller"],
         make: cprofile::make,
     },
+    Kind {
+        name: "pprof",
+        title: "Sampled stacks",
+        question: "Which functions do the samples of a pprof file name most?",
+        peer_title: Some("pprof -top"),
+        by: pprof::BY,
+        make: pprof::make,
+    },
 ];
 
 /// Why a report was not made.
@@ -451,6 +460,7 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
         ("collectives", _) => Lack::Collectives,
         ("ranks", _) => Lack::Ranks,
         ("memory", _) => Lack::Memory,
+        ("pprof", _) => Lack::StackSamples,
         ("op-profile" | "roofline", _) => Lack::HloOps,
         _ if PROGRAMS.contains(&kind) => Lack::Programs,
         ("mfu", _) => Lack::Flops,
@@ -471,12 +481,24 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
 fn without_timeline(trace: &Trace) -> Option<Sentence> {
     if trace.tracks().is_empty() && trace.files().iter().any(|file| file.spec.format == "hlo") {
         return Some(
-            "This run holds a compiled program without a timeline: reports 'hlo-memory' and 'hlo-cost' show it."
+            "This run holds compiled programs without a timeline: reports 'hlo-memory' and 'hlo-cost' show them."
                 .into(),
         );
     }
     if !trace.is_without_timeline() {
         return None;
+    }
+    let mut profiles = trace.profiles().map(|(_, profile)| profile);
+    if let Some(profile) = profiles.find(|profile| profile.kind == ProfileKind::Samples) {
+        let reports = if profile.samples.is_jax_device_memory() {
+            "reports 'memory' and 'pprof' show"
+        } else {
+            "report 'pprof' shows"
+        };
+        return Some(sentence!(
+            "This run holds samples without a timeline: {} them.",
+            reports
+        ));
     }
     let functions = |profile: &Profile| profile.kind == ProfileKind::Functions;
     let found = match trace.profiles().all(|(_, profile)| functions(profile)) {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use stepscope_model::ReadContext;
+use stepscope_model::{Limits, ReadContext};
 use stepscope_store::Trace;
 
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
 use crate::open::{self, Imported};
+use crate::programs::{self, ProgramFiles};
 use crate::run::{self, Run};
 
 /// Opens a run from the cache if an entry matches, otherwise from its files.
@@ -18,8 +19,11 @@ pub(crate) fn open_found(
     cache: Option<&Cache>,
 ) -> Result<Run, EngineError> {
     let limits = context.limits;
+    if found.is_programs_only() {
+        return Ok(make_run(found, programs::import(found)?, &limits, false));
+    }
     if let Some(kept) = cache.and_then(|cache| cache.load(found, &limits)) {
-        return Ok(make_run(found, kept, true));
+        return Ok(make_run(found, kept, &limits, true));
     }
     // A reader that panics is a bug in stepscope; the server and its other runs must survive it.
     let read = std::panic::AssertUnwindSafe(|| open::import(found, context));
@@ -34,7 +38,7 @@ pub(crate) fn open_found(
         .iter()
         .zip(&found.files)
         .all(|(now, then)| now.stamp == then.stamp);
-    let made = make_run(found, imported, false);
+    let made = make_run(found, imported, &limits, false);
     if let Some(cache) = cache
         && context.read_bytes().max(found.bytes()) >= cache::MIN_BYTES
         && stamps_hold
@@ -50,8 +54,14 @@ pub(crate) fn open_found(
     Ok(made)
 }
 
-fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
-    let trace: Arc<Trace> = Arc::new(imported.trace);
+fn make_run(found: &FoundRun, imported: Imported, limits: &Limits, from_cache: bool) -> Run {
+    let mut trace = imported.trace;
+    if !found.programs.is_empty() {
+        let sources = trace.sources().to_vec();
+        let programs = ProgramFiles::new(found.programs.clone(), *limits, sources);
+        trace.add_programs(Arc::new(programs));
+    }
+    let trace: Arc<Trace> = Arc::new(trace);
     Run {
         id: found.id.clone(),
         name: found.name.clone(),
@@ -60,7 +70,7 @@ fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
         content_hash: imported.content_hash,
         problems: imported.problems,
         from_cache,
-        files: found.files.iter().map(|file| file.path.clone()).collect(),
+        files: found.paths(),
         companions: found.companions.clone(),
         steps: std::sync::OnceLock::new(),
         reports: run::ReportCache::default(),

@@ -9,7 +9,8 @@
 //! | inner field 3 | lines, messages | trusted uid, a number |
 //! | inner field 8 and up | none | timestamp, sequence id, track event, ... |
 //!
-//! A Chakra execution trace is a sequence of length-prefixed messages.
+//! A Chakra execution trace is a sequence of length-prefixed messages. A pprof profile starts with its types of samples:
+//! messages of two numbers, which neither planes nor packets are.
 
 use crate::format::Format;
 use crate::protobuf::wire::{Fault, Field, Fields, Value, varint};
@@ -24,6 +25,9 @@ pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
     }
     if is_hlo(prefix) {
         return Some(Format::Hlo);
+    }
+    if is_pprof(prefix) {
+        return Some(Format::Pprof);
     }
     let mut total = Score::default();
     let mut entries = 0;
@@ -149,11 +153,15 @@ fn message(bytes: &[u8], number: u32) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether the first message is a compiled program: a module with a name and a computation, which has a
-/// name and an instruction, which has a name and an opcode. Planes and packets have no text as field 1.
+/// Returns whether this is a compiled program, as the first message or alone: a module with a name and a computation,
+/// which has a name and an instruction, which has a name and an opcode. Planes and packets have no text as field 1.
 fn is_hlo(prefix: &[u8]) -> bool {
     let named = |bytes: &[u8]| message(bytes, 1).is_some_and(is_text);
-    let module = message(prefix, 1).filter(|module| named(module));
+    let module = if named(prefix) {
+        Some(prefix)
+    } else {
+        message(prefix, 1).filter(|module| named(module))
+    };
     let computation = module
         .and_then(|module| message(module, 3))
         .filter(|computation| named(computation));
@@ -163,6 +171,65 @@ fn is_hlo(prefix: &[u8]) -> bool {
     instruction
         .and_then(|instruction| message(instruction, 2))
         .is_some_and(is_text)
+}
+
+/// Returns whether the first fields are those of a pprof profile: at least one type of sample with name and unit, and
+/// something that follows it.
+fn is_pprof(prefix: &[u8]) -> bool {
+    /// Whether all fields of a message have these numbers, as numbers and as messages or packed numbers.
+    fn has_only(message: &[u8], varints: &[u32], bytes: &[u32]) -> bool {
+        let mut fields = Fields::new(message);
+        loop {
+            let known = match fields.next() {
+                Ok(None) => return true,
+                Ok(Some(Field { number, value })) => match value {
+                    Value::Varint(_) => varints.contains(&number),
+                    Value::Bytes(_) => bytes.contains(&number),
+                    Value::Fixed64(_) | Value::Fixed32(_) => false,
+                },
+                Err(_) => false,
+            };
+            if !known {
+                return false;
+            }
+        }
+    }
+    let is_type = |message: &[u8]| {
+        let mut fields = Fields::new(message);
+        let mut numbers = std::iter::from_fn(|| fields.next_lenient()).map(|field| field.number);
+        has_only(message, &[1, 2], &[]) && numbers.next() == Some(1) && numbers.next() == Some(2)
+    };
+    let mut fields = Fields::new(prefix);
+    let (mut types, mut others) = (0, 0);
+    for _ in 0..ENTRIES_SEEN {
+        let field = match fields.next() {
+            Ok(Some(field)) => field,
+            Ok(None) => break,
+            Err(Fault::Cut { number, .. }) => {
+                others += u32::from((2..=6).contains(&number));
+                break;
+            }
+            Err(Fault::Ends) => break,
+            Err(_) => return false,
+        };
+        let is_other = match (field.number, field.value) {
+            (1, Value::Bytes(message)) => is_type(message),
+            (2, Value::Bytes(message)) => has_only(message, &[1, 2], &[1, 2, 3]),
+            (3, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[]),
+            (4, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 5], &[4]),
+            (5, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 4, 5], &[]),
+            (6 | 13, Value::Bytes(_)) => true,
+            (11, Value::Bytes(message)) => has_only(message, &[1, 2], &[]),
+            (7..=10 | 12..=15, Value::Varint(_)) => true,
+            _ => false,
+        };
+        if !is_other {
+            return false;
+        }
+        types += u32::from(field.number == 1);
+        others += u32::from(field.number != 1);
+    }
+    types > 0 && others > 0
 }
 
 /// Returns whether the first message is Chakra metadata: a version, and attributes that have a

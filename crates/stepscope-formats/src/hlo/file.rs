@@ -10,7 +10,8 @@ use stepscope_model::{
 use crate::FormatError;
 use crate::protobuf::wire::{Fault, Fields, Value};
 
-/// Reads a file that holds a serialized `xla.HloProto`: checks its frame, and leaves the rest for reports.
+/// Reads a file that holds a serialized `xla.HloProto` or `xla.HloModuleProto`: checks its frame, and leaves the
+/// rest for reports.
 ///
 /// # Errors
 ///
@@ -21,7 +22,7 @@ pub fn read<S: EventSink>(
     sink: &mut S,
 ) -> Result<(), FormatError> {
     let file: &[u8] = (**bytes).as_ref();
-    let mut has_module = false;
+    let mut has_module = super::read::is_bare_module(file);
     let mut fields = Fields::new(file);
     let fault = loop {
         match fields.next() {

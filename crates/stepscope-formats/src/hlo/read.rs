@@ -8,7 +8,7 @@ use super::literal;
 use super::message::{Messages, int, text_of};
 use super::module::{Alias, Computation, Instruction, Location, Module, Origin, StackFrames};
 use super::shape::Shape;
-use crate::protobuf::wire::Value;
+use crate::protobuf::wire::{Fields, Value};
 
 /// `xla.HloProto`.
 mod hlo_proto {
@@ -101,31 +101,51 @@ pub struct ModuleHeader {
     pub id: u64,
 }
 
-/// Reads the name and the number of a serialized `xla.HloProto` without its computations; `None` if the bytes
-/// have no module.
+/// Reads the name and the number of a serialized `xla.HloProto` or `xla.HloModuleProto` without its
+/// computations; `None` if the bytes have no module.
 pub fn module_header(bytes: &[u8]) -> Option<ModuleHeader> {
     let mut messages = Messages::default();
+    let read = |messages: &mut Messages, message: &[u8]| {
+        let mut header = ModuleHeader::default();
+        messages.each(message, |_, number, value| match number {
+            module::NAME => header.name = text_of(value),
+            module::ID => header.id = value.uint().unwrap_or(0),
+            _ => {}
+        });
+        header
+    };
+    if is_bare_module(bytes) {
+        return Some(read(&mut messages, bytes));
+    }
     let mut found = None;
     messages.each(bytes, |messages, number, value| match (number, value) {
         (hlo_proto::MODULE, Value::Bytes(message)) if found.is_none() => {
-            let mut header = ModuleHeader::default();
-            messages.each(message, |_, number, value| match number {
-                module::NAME => header.name = text_of(value),
-                module::ID => header.id = value.uint().unwrap_or(0),
-                _ => {}
-            });
-            found = Some(header);
+            found = Some(read(messages, message));
         }
         _ => {}
     });
     found
 }
 
+/// Returns whether bytes are a serialized `xla.HloModuleProto`, without an `xla.HloProto` around it: field 1 is the
+/// module's name, and not a message, which has control characters.
+pub(super) fn is_bare_module(bytes: &[u8]) -> bool {
+    let first = Fields::new(bytes).next_lenient();
+    let name = first.filter(|field| field.number == module::NAME);
+    name.and_then(|field| field.value.bytes())
+        .is_some_and(|name| !name.is_empty() && name.iter().all(|byte| *byte >= b' '))
+}
+
 impl Module {
-    /// Reads a serialized `xla.HloProto`; `None` if the bytes have no module. Damaged parts are left out
-    /// and counted in [`Module::losses`].
+    /// Reads a serialized `xla.HloProto`, or an `xla.HloModuleProto` alone; `None` if the bytes have no module.
+    /// Damaged parts are left out and counted in [`Module::losses`].
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut messages = Messages::default();
+        if is_bare_module(bytes) {
+            let mut found = Self::read_module(&mut messages, bytes);
+            found.losses.damaged_messages = messages.damaged;
+            return Some(found);
+        }
         let mut found = None;
         let mut buffers = None;
         messages.each(bytes, |messages, number, value| match (number, value) {

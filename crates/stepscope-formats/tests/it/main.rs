@@ -15,6 +15,8 @@ mod detect;
 #[cfg(feature = "perfetto")]
 mod perfetto;
 #[cfg(feature = "profiles")]
+mod pprof;
+#[cfg(feature = "profiles")]
 mod profiles;
 #[cfg(feature = "rocprof")]
 mod rocprof;

@@ -67,7 +67,7 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
                 stage = None;
                 push_rows(&mut table, profile);
             }
-            ProfileKind::Functions => {
+            ProfileKind::Functions | ProfileKind::Samples => {
                 // An action occurs once in a report. A second occurrence starts another report in
                 // the same file.
                 let goes_on = stage == Some(&*profile.stage) && names.insert(&profile.name);

@@ -1,6 +1,7 @@
 //! [`memory`](stepscope_analysis::memory) as a report.
 
 mod fragmentation;
+mod live;
 mod snapshot;
 mod stacks;
 
@@ -31,6 +32,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let counters = counters(trace);
     let snapshots = snapshot::read(trace);
     if memory.records.is_empty() && counters.rows.is_empty() && snapshots.is_empty() {
+        if let Some(report) = live::report(trace, options) {
+            return Ok(report);
+        }
         return Ok(Report::missing(KIND, "no allocations lie in this run"));
     }
     cancel.check()?;

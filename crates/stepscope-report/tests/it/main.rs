@@ -13,6 +13,7 @@ mod every_report;
 mod hlo;
 mod known_causes;
 mod memory;
+mod memory_live;
 mod memory_snapshot;
 mod mfu;
 mod ops;

@@ -636,6 +636,7 @@ impl Trace {
             diagnostics: parts.diagnostics,
             sources,
             first_source: parts.first_source,
+            programs: None,
             by_category: parts.by_category,
             slice_span: parts.slice_span,
             core: core_span::core_span(&parts.tables, &parts.span)

@@ -29,7 +29,7 @@ use crate::image::trace_contents::{put_trace, take_trace};
 use crate::read::trace::Trace;
 
 /// Increment it with every change of the format here and in `trace_contents`.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const MAGIC: &[u8; 8] = b"SSCIMAGE";
 const BYTE_ORDER: u32 = 0x0102_0304;
 const HEADER: usize = 56;

@@ -1,6 +1,9 @@
 //! Statistics without a timeline in a trace and in its cache image.
 
-use stepscope_model::{Profile, ProfileCaller, ProfileKind, ProfileRow};
+use stepscope_model::{
+    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType, StackSample,
+    StackSamples,
+};
 
 use crate::image::contents::{Contents, ContentsReader};
 use crate::image::error::CacheError;
@@ -64,6 +67,80 @@ pub(crate) fn put(to: &mut Contents<'_>, profile: &Profile) {
             put_float(to, caller.self_s);
         }
     }
+    put_samples(to, &profile.samples);
+}
+
+fn put_samples(to: &mut Contents<'_>, samples: &StackSamples) {
+    to.count(samples.types.len());
+    for one in &samples.types {
+        to.text(&one.name);
+        to.text(&one.unit);
+    }
+    to.number(u64::from(samples.default_type));
+    to.count(samples.locations.len());
+    for frames in &samples.locations {
+        to.count(frames.len());
+        for frame in frames {
+            to.number(u64::from(frame.row));
+            to.number(u64::from(frame.line));
+        }
+    }
+    to.count(samples.label_sets.len());
+    for labels in &samples.label_sets {
+        to.count(labels.len());
+        for label in labels {
+            to.text(&label.key);
+            to.text(&label.value);
+        }
+    }
+    to.count(samples.samples.len());
+    for sample in &samples.samples {
+        to.count(sample.stack.len());
+        for location in &sample.stack {
+            to.number(u64::from(*location));
+        }
+        to.count(sample.values.len());
+        for value in &sample.values {
+            to.signed(*value);
+        }
+        to.number(u64::from(sample.labels));
+    }
+}
+
+fn take_samples(from: &mut ContentsReader<'_>) -> Result<StackSamples, CacheError> {
+    Ok(StackSamples {
+        types: from.list(|from| {
+            Ok(SampleType {
+                name: from.text()?.into(),
+                unit: from.text()?.into(),
+            })
+        })?,
+        default_type: from.small()?,
+        locations: from.list(|from| {
+            let frames = from.list(|from| {
+                Ok(SampleFrame {
+                    row: from.small()?,
+                    line: from.small()?,
+                })
+            })?;
+            Ok(frames.into())
+        })?,
+        label_sets: from.list(|from| {
+            from.list(|from| {
+                Ok(SampleLabel {
+                    key: from.text()?.into(),
+                    value: from.text()?.into(),
+                })
+            })
+        })?,
+        samples: from.list(|from| {
+            Ok(StackSample {
+                stack: from.list(ContentsReader::small)?.into(),
+                values: from.list(ContentsReader::signed)?.into(),
+                labels: from.small()?,
+            })
+        })?,
+    })
 }
 
 /// Reads a profile that [`put`] wrote.
@@ -106,6 +183,7 @@ pub(crate) fn take(from: &mut ContentsReader<'_>) -> Result<Profile, CacheError>
                 })?,
             })
         })?,
+        samples: take_samples(from)?,
     })
 }
 

@@ -583,7 +583,7 @@ impl Trace {
         file: usize,
         visit: &mut dyn FnMut(&Instruction<'_>),
     ) -> Result<(), ArgError> {
-        for source in self.sources_of(file) {
+        for source in self.sources_of(file).iter().chain(self.more_programs(file)) {
             source.instructions(visit)?;
         }
         Ok(())
@@ -596,10 +596,27 @@ impl Trace {
         file: usize,
         visit: &mut dyn FnMut(&Program<'_>),
     ) -> Result<(), ArgError> {
-        for source in self.sources_of(file) {
+        for source in self.sources_of(file).iter().chain(self.more_programs(file)) {
             source.programs(visit)?;
         }
         Ok(())
+    }
+
+    /// Adds compiled programs that were found next to the files. They are visited with those of the last
+    /// file, after all others. A cache image does not hold them.
+    pub fn add_programs(&mut self, programs: Arc<dyn ArgSource>) {
+        self.programs = Some(programs);
+    }
+
+    /// Returns whether compiled programs were found next to the files.
+    pub fn has_added_programs(&self) -> bool {
+        self.programs.is_some()
+    }
+
+    /// Returns the added programs if this is the last file.
+    fn more_programs(&self, file: usize) -> Option<&Arc<dyn ArgSource>> {
+        let is_last = file + 1 == self.files.len();
+        self.programs.as_ref().filter(|_| is_last)
     }
 
     /// Returns the allocator snapshot in a file; `file` is an index into [`Trace::files`]. `None` for a

@@ -176,6 +176,8 @@ pub struct Trace {
     pub(crate) sources: Vec<Arc<dyn ArgSource>>,
     /// Number of each file's first source.
     pub(crate) first_source: Vec<u16>,
+    /// Compiled programs that are in none of the files.
+    pub(crate) programs: Option<Arc<dyn ArgSource>>,
     pub(crate) by_category: Vec<(NameId, u64)>,
     pub(crate) slice_span: Option<Range<Time>>,
     pub(crate) core: Range<Time>,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stepscope_model::{EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, SharedBytes};
+use stepscope_model::{
+    EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
+    SharedBytes, StackSample, StackSamples,
+};
 use stepscope_store::{CacheError, FileSpec, Trace, TraceBuilder};
 
 use crate::random::{build, events, everything};
@@ -213,6 +216,26 @@ fn profiles_are_kept_and_poured_on() {
                 self_s: 1e-300,
             }],
         }],
+        samples: StackSamples {
+            types: vec![SampleType {
+                name: "cpu".into(),
+                unit: "nanoseconds".into(),
+            }],
+            default_type: 0,
+            locations: vec![Box::new([SampleFrame { row: 0, line: 13 }])],
+            label_sets: vec![
+                Vec::new(),
+                vec![SampleLabel {
+                    key: "kind".into(),
+                    value: "buffer".into(),
+                }],
+            ],
+            samples: vec![StackSample {
+                stack: Box::new([0, 0]),
+                values: Box::new([-5]),
+                labels: 1,
+            }],
+        },
     };
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());

@@ -1,0 +1,265 @@
+//! [`stack_samples`] as a report: samples with stacks of pprof files.
+
+use std::borrow::Cow;
+
+use stepscope_model::{Cancelled, Profile, SampleFrame, SampleType};
+use stepscope_store::Trace;
+
+use crate::report::number_format;
+use crate::report::{Cell, Column, Link, Report, Section, SentencePart, Table, Unit, sentence};
+use crate::report::{share, with_thousands};
+use crate::reports::Options;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::stack_samples::{
+    self, FunctionSums, SampleGroup, SampleSums, by_function, by_labels, by_stack, sample_types,
+    sampled,
+};
+
+const KIND: &str = "pprof";
+
+pub(super) const BY: &[&str] = &["function", "stack", "label"];
+
+/// Longer stacks are cut: a file can refer to one long name any number of times.
+const MAX_STACK_BYTES: usize = 16 << 10;
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let profiles = sampled(trace);
+    let (types, first) = sample_types(&profiles);
+    let Some(main) = types.get(first).copied() else {
+        let reason = "no samples with stacks (pprof) are in this run";
+        return Ok(Report::missing(KIND, reason));
+    };
+    let mut report = Report::new(KIND);
+    let scale = Scale::new(main);
+    let all = stack_samples::sum(&profiles, main, cancel)?;
+    report.table = table_of(&profiles, main, options, cancel)?;
+    report.scalar("sample_type", "Type of sample", Unit::Text, &*main.name);
+    report.scalar("unit", "Its unit", Unit::Text, &*main.unit);
+    report.scalar("samples", "Samples", Unit::Count, all.samples);
+    let total = scale.value(all.value);
+    let (key, title) = scale.total_key();
+    report.scalar(key, title, scale.unit, total);
+    report.sentence = sentence!(
+        "{} samples hold {} of {}{}.",
+        with_thousands(all.samples).link(Link::scalar("samples")),
+        scale.text(all.value).link(Link::scalar(key)),
+        SentencePart::text(&*main.name),
+        costliest(&profiles, main, all, cancel)?
+    );
+    for (at, other) in types.iter().enumerate().filter(|(at, _)| *at != first) {
+        let mut table = table_of(&profiles, other, options, cancel)?;
+        table.cut(options.top);
+        report.sections.push(Section {
+            name: Cow::Owned(format!("type_{}", at + 1)),
+            title: Cow::Owned(format!("{} ({})", other.name, other.unit)),
+            table,
+        });
+    }
+    report.table.cut(options.top);
+    if options.range.is_some() {
+        let note = "The file has aggregates of the whole run only: the range has no effect.";
+        report.note(note);
+    }
+    Ok(report)
+}
+
+/// Returns the end of the sentence: the function with the largest value of its own.
+fn costliest(
+    profiles: &[&Profile],
+    of: &SampleType,
+    all: SampleSums,
+    cancel: &Cancel,
+) -> Result<Option<crate::report::Sentence>, Cancelled> {
+    let functions = by_function(profiles, of, cancel)?;
+    let first = functions.first().filter(|one| one.own.value > 0);
+    Ok(first.filter(|_| all.value > 0).map(|one| {
+        let link = Link::row("function", one.name);
+        sentence!(
+            "; {} has most of its own, {}",
+            SentencePart::text(number_format::in_sentence(one.name)),
+            share(one.own.value as f64 / all.value as f64).link(link)
+        )
+    }))
+}
+
+fn table_of(
+    profiles: &[&Profile],
+    of: &SampleType,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Table, Cancelled> {
+    let scale = Scale::new(of);
+    let all = stack_samples::sum(profiles, of, cancel)?.value;
+    Ok(match options.by.as_deref() {
+        Some("stack") => {
+            let groups = by_stack(profiles, of, cancel)?;
+            let text = |group: &SampleGroup<'_>| {
+                let profile = profiles[group.profile];
+                stack_text(profile, profile.samples.frames(group.sample))
+            };
+            groups_table(&groups, ("stack", "Stack"), &scale, all, text)
+        }
+        Some("label") => {
+            let groups = by_labels(profiles, of, cancel)?;
+            let text = |group: &SampleGroup<'_>| {
+                let labels = stack_samples::labels(profiles[group.profile], group.sample);
+                let texts = labels
+                    .iter()
+                    .map(|label| format!("{}={}", label.key, label.value));
+                texts.collect::<Vec<_>>().join(", ")
+            };
+            groups_table(&groups, ("label", "Labels"), &scale, all, text)
+        }
+        _ => functions_table(&by_function(profiles, of, cancel)?, &scale, all),
+    })
+}
+
+fn functions_table(functions: &[FunctionSums<'_>], scale: &Scale, all: i64) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("function", "Function", Unit::Text),
+        Column::new("file", "File", Unit::Text),
+        scale.own_column(),
+        Column::new("self_share", "Self share", Unit::Share),
+        scale.total_column(),
+        Column::new("total_share", "Total share", Unit::Share),
+        Column::new("samples", "Samples", Unit::Count),
+    ]);
+    for one in functions {
+        table.push([
+            one.name.into(),
+            one.file.into(),
+            scale.value(one.own.value),
+            share_of(one.own.value, all),
+            scale.value(one.total.value),
+            share_of(one.total.value, all),
+            one.total.samples.into(),
+        ]);
+    }
+    table
+}
+
+fn groups_table(
+    groups: &[SampleGroup<'_>],
+    (key, title): (&'static str, &'static str),
+    scale: &Scale,
+    all: i64,
+    text: impl Fn(&SampleGroup<'_>) -> String,
+) -> Table {
+    let mut table = Table::new(vec![
+        Column::new(key, title, Unit::Text),
+        scale.total_column(),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("samples", "Samples", Unit::Count),
+    ]);
+    for group in groups {
+        table.push([
+            text(group).into(),
+            scale.value(group.sums.value),
+            share_of(group.sums.value, all),
+            group.sums.samples.into(),
+        ]);
+    }
+    table
+}
+
+fn share_of(value: i64, all: i64) -> Cell {
+    if all == 0 {
+        return Cell::Empty;
+    }
+    (value as f64 / all as f64).into()
+}
+
+/// Returns a stack as text, innermost function first.
+pub(super) fn stack_text(
+    profile: &Profile,
+    frames: impl IntoIterator<Item = SampleFrame>,
+) -> String {
+    let mut text = String::new();
+    for frame in frames {
+        if text.len() > MAX_STACK_BYTES {
+            text.push_str(" < …");
+            break;
+        }
+        if !text.is_empty() {
+            text.push_str(" < ");
+        }
+        text.push_str(&frame_text(profile, frame));
+    }
+    text
+}
+
+/// Returns a frame as text: `load (train.py:12)`.
+pub(super) fn frame_text(profile: &Profile, frame: SampleFrame) -> String {
+    let Some(row) = profile.rows.get(frame.row as usize) else {
+        return String::new();
+    };
+    match (&*row.file, frame.line) {
+        ("", _) => row.name.to_string(),
+        (file, 0) => format!("{} ({file})", row.name),
+        (file, line) => format!("{} ({file}:{line})", row.name),
+    }
+}
+
+/// The unit of reports for a type of sample, and the factor to it.
+struct Scale {
+    unit: Unit,
+    factor: f64,
+}
+
+impl Scale {
+    /// Returns the scale of a unit in pprof's words.
+    fn new(of: &SampleType) -> Self {
+        let (unit, factor) = match &*of.unit.to_ascii_lowercase() {
+            "nanoseconds" | "nanosecond" | "ns" => (Unit::Ns, 1.0),
+            "microseconds" | "microsecond" | "us" => (Unit::Ns, 1e3),
+            "milliseconds" | "millisecond" | "ms" => (Unit::Ns, 1e6),
+            "seconds" | "second" | "s" => (Unit::Ns, 1e9),
+            "bytes" | "byte" | "b" => (Unit::Bytes, 1.0),
+            "kilobytes" | "kilobyte" | "kb" => (Unit::Bytes, 1024.0),
+            "megabytes" | "megabyte" | "mb" => (Unit::Bytes, 1024.0 * 1024.0),
+            "count" | "objects" | "samples" => (Unit::Count, 1.0),
+            _ => (Unit::Number, 1.0),
+        };
+        Self { unit, factor }
+    }
+
+    #[allow(clippy::float_cmp, reason = "a factor is exactly 1 or another constant")]
+    fn value(&self, value: i64) -> Cell {
+        if self.factor == 1.0 {
+            return value.into();
+        }
+        (value as f64 * self.factor).into()
+    }
+
+    fn text(&self, value: i64) -> SentencePart {
+        let value = value as f64 * self.factor;
+        match self.unit {
+            Unit::Ns => crate::report::duration(value),
+            Unit::Bytes => crate::report::bytes(value),
+            unit => SentencePart::value(number_format::significant(value), value, unit),
+        }
+    }
+
+    const fn total_key(&self) -> (&'static str, &'static str) {
+        match self.unit {
+            Unit::Ns => ("total_ns", "Total"),
+            Unit::Bytes => ("total_bytes", "Total"),
+            Unit::Count => ("total_count", "Total"),
+            _ => ("total_value", "Total"),
+        }
+    }
+
+    const fn total_column(&self) -> Column {
+        let (key, title) = self.total_key();
+        Column::new(key, title, self.unit)
+    }
+
+    const fn own_column(&self) -> Column {
+        match self.unit {
+            Unit::Ns => Column::new("self_ns", "Self", self.unit),
+            Unit::Bytes => Column::new("self_bytes", "Self", self.unit),
+            Unit::Count => Column::new("self_count", "Self", self.unit),
+            _ => Column::new("self_value", "Self", self.unit),
+        }
+    }
+}
