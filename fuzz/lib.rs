@@ -48,7 +48,12 @@ pub fn check_reports(format: Format, bytes: &[u8], kinds: &[&str]) {
     trace.save(&mut image).expect("memory takes it");
     let sources = trace.sources().to_vec();
     let loaded = stepscope_store::Trace::load(Arc::new(image), sources).expect("just written");
-    assert!(trace.profiles().map(|(_, one)| one).eq(loaded.profiles().map(|(_, one)| one)));
+    assert!(
+        trace
+            .profiles()
+            .map(|(_, one)| one)
+            .eq(loaded.profiles().map(|(_, one)| one))
+    );
 }
 
 /// Reads `bytes` as `format` and checks: no panic, memory in proportion to the input, valid times,

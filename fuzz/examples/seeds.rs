@@ -71,15 +71,21 @@ fn main() -> io::Result<()> {
 const PROGRAMS: [(&str, &[u8]); 3] = [
     (
         "step",
-        include_bytes!("../../tests/data/traces/hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"),
+        include_bytes!(
+            "../../tests/data/traces/hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"
+        ),
     ),
     (
         "step_before",
-        include_bytes!("../../tests/data/traces/hlo/dump/module_0008.jit_step.before_optimizations.hlo.pb.gz"),
+        include_bytes!(
+            "../../tests/data/traces/hlo/dump/module_0008.jit_step.before_optimizations.hlo.pb.gz"
+        ),
     ),
     (
         "loop",
-        include_bytes!("../../tests/data/traces/hlo/dump/module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz"),
+        include_bytes!(
+            "../../tests/data/traces/hlo/dump/module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz"
+        ),
     ),
 ];
 const LIVE_ARRAYS: &[u8] = include_bytes!("../../tests/data/traces/hlo/device_memory.prof");
@@ -90,7 +96,8 @@ fn inflated(packed: &[u8]) -> Vec<u8> {
 }
 
 const SNAPSHOT: &[u8] = include_bytes!("../../tests/data/traces/torch_memory/cuda.pickle");
-const SIMPLE: &[u8] = b"FIT Profiler Report\n\n--------\n|  Action\t|  Mean duration (s)\t|  Total time (s) \t|\n\
+const SIMPLE: &[u8] =
+    b"FIT Profiler Report\n\n--------\n|  Action\t|  Mean duration (s)\t|  Total time (s) \t|\n\
     --------\n|  a\t|  0.5\t|  1.5\t|\n--------\n";
 const ADVANCED: &[u8] = b"Profiler Report\nProfile stats for: a rank: 1\n  3 function calls (2 primitive calls) in \
     0.1 seconds\n\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n  3/2  0.1  0.1  0.1  \

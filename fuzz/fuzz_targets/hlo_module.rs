@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
 use stepscope_formats::Format;
-use stepscope_formats::hlo::{Module, module_header};
+use stepscope_formats::hlo::{ComputationAt, InstructionAt, Module, module_header};
 use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
     DataFlow, Drawing, Selection, VisibleGraph, adjacent, instruction_text, module_text,
@@ -29,7 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(module) = Module::read(bytes) else {
         return;
     };
-    assert_eq!(module_header(bytes).map(|header| header.id), Some(module.id));
+    assert_eq!(
+        module_header(bytes).map(|header| header.id),
+        Some(module.id)
+    );
     for rules in [Rules::Base, Rules::Gpu] {
         let costs = Analysis::with_rules(&module, rules);
         assert_eq!(costs.instructions.len(), module.instructions.len());
@@ -57,19 +60,30 @@ fn graphs(module: &Module) {
         let _ = path(module, &flow, at, instructions - 1);
         let _ = instruction_text(module, at);
         let root = module.instruction(at).computation;
-        let selection = Selection {
-            only: Some(&near.instructions),
-            ..Selection::new(root)
-        };
-        draw(&VisibleGraph::new(module, &flow, selection));
+        draw(&VisibleGraph::new(
+            module,
+            &flow,
+            selection(root, Some(&near.instructions)),
+        ));
     }
     let computations = u32::try_from(module.computations.len()).unwrap_or(u32::MAX);
     for root in (0..computations).take(MOST) {
-        draw(&VisibleGraph::new(module, &flow, Selection::new(root)));
+        draw(&VisibleGraph::new(module, &flow, selection(root, None)));
     }
     let _ = search(module, "f a");
     let written = module_text::<Infallible>(module, &mut |_| Ok(()));
     assert!(written.is_ok());
+}
+
+fn selection(root: ComputationAt, only: Option<&[InstructionAt]>) -> Selection<'_> {
+    Selection {
+        root,
+        only,
+        without_users: &[],
+        by_scope: root % 2 == 1,
+        open: None,
+        limit: 100,
+    }
 }
 
 fn draw(graph: &VisibleGraph) {

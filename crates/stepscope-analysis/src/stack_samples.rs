@@ -375,7 +375,11 @@ mod tests {
         let cancel = Cancel::default();
         let stacks = by_stack(&profiles, types[0], &cancel).unwrap();
         let values: Vec<i64> = stacks.iter().map(|group| group.sums.value).collect();
-        assert_eq!(values, [2, 2, 1, 1, 1, 1], "each profile has its own locations");
+        assert_eq!(
+            values,
+            [2, 2, 1, 1, 1, 1],
+            "each profile has its own locations"
+        );
         let sets = by_labels(&profiles, types[0], &cancel).unwrap();
         let values: Vec<i64> = sets.iter().map(|group| group.sums.value).collect();
         assert_eq!(values, [6, 2]);

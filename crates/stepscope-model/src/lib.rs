@@ -35,8 +35,8 @@ pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
 pub use profile::{
-    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType, StackSample,
-    StackSamples,
+    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
+    StackSample, StackSamples,
 };
 pub use program::{Instruction, Program};
 pub use sink::EventSink;

@@ -196,8 +196,8 @@ impl Contents {
             // Looking into the files would slow the opening of every run. A device memory profile of JAX has none.
             programs: !trace.is_without_timeline()
                 && [Producer::Jax, Producer::Xla, Producer::TensorFlow]
-                .iter()
-                .any(|producer| is_of(trace, *producer))
+                    .iter()
+                    .any(|producer| is_of(trace, *producer))
                 || trace.has_added_programs()
                 || trace.files().iter().any(|file| file.spec.format == "hlo"),
         };

@@ -58,7 +58,8 @@ fn a_dump_of_xla_is_one_run_with_the_final_programs() {
         assert_eq!(size("temp"), Some(temp), "{name}");
     }
     // Each file is a run of its own when it is named.
-    let alone = open(&corpus.path("hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"));
+    let alone =
+        open(&corpus.path("hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"));
     assert_eq!(names(&alone[0]), ["jit_step(8)"]);
     assert_eq!(memory(&alone[0])[0], memory(run)[1]);
     let before = open(&corpus.path("hlo/dump/module_0008.jit_step.before_optimizations.hlo.pb.gz"));
@@ -99,7 +100,11 @@ fn programs_that_xprof_extracted_belong_to_the_session() {
 
     // A copy of each, as XProf leaves them there, with other bytes where the number is the same.
     for (name, id, _) in &own {
-        std::fs::write(session.join(format!("{name}({id}).hlo_proto.pb")), b"damaged").unwrap();
+        std::fs::write(
+            session.join(format!("{name}({id}).hlo_proto.pb")),
+            b"damaged",
+        )
+        .unwrap();
     }
     std::fs::write(session.join("NO_MODULE.hlo_proto.pb"), b"").unwrap();
     let runs = open(&logs);
@@ -137,8 +142,11 @@ fn a_folder_of_damaged_programs_shows_the_others() {
     let dump = dir.path().join("dump");
     std::fs::create_dir(&dump).unwrap();
     let good = corpus.path("hlo/dump/module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz");
-    std::fs::copy(good, dump.join("module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz"))
-        .unwrap();
+    std::fs::copy(
+        good,
+        dump.join("module_0010.jit_loop.cpu_after_optimizations.hlo.pb.gz"),
+    )
+    .unwrap();
     for (number, bytes) in [&b""[..], b"\x1f\x8b\x08", b"\x0a\xff\xff\xff\x7f", b"text"]
         .iter()
         .enumerate()
@@ -154,12 +162,19 @@ fn a_folder_of_damaged_programs_shows_the_others() {
 #[test]
 fn programs_as_text_are_refused_with_the_flag_that_is_needed() {
     let dir = tempfile::tempdir().unwrap();
-    let text = dir.path().join("module_0001.jit_f.cpu_after_optimizations.txt");
+    let text = dir
+        .path()
+        .join("module_0001.jit_f.cpu_after_optimizations.txt");
     std::fs::write(text, "HloModule jit_f").unwrap();
     let refused = open_path(dir.path(), &Arc::new(ReadContext::default()), false);
     let Err(error) = refused else {
         panic!("a run of text");
     };
-    assert!(error.to_string().contains("1 file with compiled programs as text"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("1 file with compiled programs as text"),
+        "{error}"
+    );
     assert!(error.hint().unwrap().contains("--xla_dump_hlo_as_proto"));
 }

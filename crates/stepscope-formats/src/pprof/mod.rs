@@ -125,7 +125,13 @@ pub fn read<S: EventSink>(
         if at % LOOK_EVERY == 0 {
             context.advance(0)?;
         }
-        let sample = read_sample(message, &mut tables, &mut samples, &mut label_sets, &mut losses);
+        let sample = read_sample(
+            message,
+            &mut tables,
+            &mut samples,
+            &mut label_sets,
+            &mut losses,
+        );
         samples.samples.push(sample);
     }
     if samples.is_jax_device_memory() {

@@ -44,7 +44,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         with_thousands(all.samples).link(Link::scalar("samples")),
         scale.text(all.value).link(Link::scalar(key)),
         SentencePart::text(&*main.name),
-        costliest(&profiles, main, all, cancel)?
+        costliest(&profiles, main, all, options, cancel)?
     );
     for (at, other) in types.iter().enumerate().filter(|(at, _)| *at != first) {
         let mut table = table_of(&profiles, other, options, cancel)?;
@@ -68,12 +68,14 @@ fn costliest(
     profiles: &[&Profile],
     of: &SampleType,
     all: SampleSums,
+    options: &Options,
     cancel: &Cancel,
 ) -> Result<Option<crate::report::Sentence>, Cancelled> {
     let functions = by_function(profiles, of, cancel)?;
     let first = functions.first().filter(|one| one.own.value > 0);
     Ok(first.filter(|_| all.value > 0).map(|one| {
-        let link = Link::row("function", one.name);
+        let has_row = options.top > 0 && options.by.as_deref().is_none_or(|by| by == "function");
+        let link = has_row.then(|| Link::row("function", one.name));
         sentence!(
             "; {} has most of its own, {}",
             SentencePart::text(number_format::in_sentence(one.name)),
@@ -223,7 +225,10 @@ impl Scale {
         Self { unit, factor }
     }
 
-    #[allow(clippy::float_cmp, reason = "a factor is exactly 1 or another constant")]
+    #[allow(
+        clippy::float_cmp,
+        reason = "a factor is exactly 1 or another constant"
+    )]
     fn value(&self, value: i64) -> Cell {
         if self.factor == 1.0 {
             return value.into();

@@ -50,7 +50,10 @@ fn live_arrays_by_device_equal_those_of_the_program() {
     assert_eq!(report["summary"]["buffers"], 4);
     assert_eq!(report["summary"]["buffer_bytes"], 10_496);
     let sentence = runs::plain(&report["sentence"]);
-    assert_eq!(sentence, "4 live arrays take 10.3 KiB; cpu:0 holds most, 10 KiB.");
+    assert_eq!(
+        sentence,
+        "4 live arrays take 10.3 KiB; cpu:0 holds most, 10 KiB."
+    );
     let first = report["rows"][0]["function"].as_str().unwrap();
     assert!(first.contains("(/home/user/train.py:"), "{first}");
     let stacks = runs::report(&run, "memory", Some("stack"));
@@ -62,7 +65,10 @@ fn live_arrays_by_device_equal_those_of_the_program() {
     assert_eq!(functions["sections"][0]["title"], "allocations (count)");
     let labels = runs::report(&run, "pprof", Some("label"));
     let rows = labels["rows"].as_array().unwrap();
-    assert!(rows.iter().any(|row| row["label"] == "kind=buffer, device=cpu:1" && row["total_bytes"] == 256));
+    assert!(
+        rows.iter()
+            .any(|row| row["label"] == "kind=buffer, device=cpu:1" && row["total_bytes"] == 256)
+    );
     // Other reports point to these two.
     let steps = runs::report(&run, "steps", None);
     assert_eq!(
@@ -86,7 +92,9 @@ fn live_arrays_equal_those_of_the_collected_programs() {
                 panic!("{key}");
             };
             let numbers = shape.split(|c: char| !c.is_ascii_digit());
-            let elements: i64 = numbers.filter_map(|text| text.parse::<i64>().ok()).product();
+            let elements: i64 = numbers
+                .filter_map(|text| text.parse::<i64>().ok())
+                .product();
             let bits: String = element.chars().filter(char::is_ascii_digit).collect();
             let bytes = match element {
                 "bool" => 1,

@@ -1,8 +1,8 @@
 //! Statistics without a timeline in a trace and in its cache image.
 
 use stepscope_model::{
-    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType, StackSample,
-    StackSamples,
+    Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
+    StackSample, StackSamples,
 };
 
 use crate::image::contents::{Contents, ContentsReader};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use stepscope_model::{
-    EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
-    SharedBytes, StackSample, StackSamples,
+    EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel,
+    SampleType, SharedBytes, StackSample, StackSamples,
 };
 use stepscope_store::{CacheError, FileSpec, Trace, TraceBuilder};
 

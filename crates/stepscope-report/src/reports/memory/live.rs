@@ -61,9 +61,8 @@ pub(super) fn report(trace: &Trace, options: &Options) -> Option<Report> {
         executables.bytes,
     );
     let of_buffers = devices.iter().filter(|((_, kind), _)| *kind == "buffer");
-    let fullest = of_buffers.max_by_key(|((device, _), sums)| {
-        (sums.bytes, std::cmp::Reverse(*device))
-    });
+    let fullest =
+        of_buffers.max_by_key(|((device, _), sums)| (sums.bytes, std::cmp::Reverse(*device)));
     let on_fullest = fullest.map(|((device, _), sums)| {
         sentence!(
             "; {} holds most, {}",
