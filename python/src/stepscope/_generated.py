@@ -192,4 +192,14 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
             "caller",
         ),
     ),
+    (
+        "pprof",
+        "Sampled stacks",
+        "Which functions do the samples of a pprof file name most?",
+        (
+            "function",
+            "stack",
+            "label",
+        ),
+    ),
 )

@@ -509,6 +509,13 @@ export const REPORT_KINDS: readonly ReportKind[] = [
     by: ['function', 'caller'],
     peerTitle: 'cProfile',
   },
+  {
+    name: 'pprof',
+    title: 'Sampled stacks',
+    question: 'Which functions do the samples of a pprof file name most?',
+    by: ['function', 'stack', 'label'],
+    peerTitle: 'pprof -top',
+  },
 ];
 
 /** Headings of the lists of tools. */
