@@ -61,7 +61,7 @@ fn a_dump_of_xla_is_one_run_with_the_final_programs() {
     let alone =
         open(&corpus.path("hlo/dump/module_0008.jit_step.cpu_after_optimizations.hlo.pb.gz"));
     assert_eq!(names(&alone[0]), ["jit_step(8)"]);
-    assert_eq!(memory(&alone[0])[0], memory(run)[1]);
+    assert!(memory(run).contains(&memory(&alone[0])[0]));
     let before = open(&corpus.path("hlo/dump/module_0008.jit_step.before_optimizations.hlo.pb.gz"));
     assert_eq!(names(&before[0]), ["jit_step(8)"]);
     let costs = before[0].report("hlo-cost", &Options::default(), &Cancel::default());
