@@ -174,7 +174,7 @@ pub fn by_stack<'a>(
     of: &SampleType,
     cancel: &Cancel,
 ) -> Result<Vec<SampleGroup<'a>>, Cancelled> {
-    grouped(profiles, of, cancel, |profile, sample| {
+    sum_groups(profiles, of, cancel, |profile, sample| {
         (profile, &*sample.stack)
     })
 }
@@ -185,7 +185,7 @@ pub fn by_labels<'a>(
     of: &SampleType,
     cancel: &Cancel,
 ) -> Result<Vec<SampleGroup<'a>>, Cancelled> {
-    grouped(profiles, of, cancel, |profile, sample| {
+    sum_groups(profiles, of, cancel, |profile, sample| {
         labels(profiles[profile], sample)
     })
 }
@@ -196,7 +196,7 @@ pub fn labels<'a>(profile: &'a Profile, sample: &StackSample) -> &'a [SampleLabe
     sets.get(sample.labels as usize).map_or(&[], Vec::as_slice)
 }
 
-fn grouped<'a, K: Hash + Eq>(
+fn sum_groups<'a, K: Hash + Eq>(
     profiles: &[&'a Profile],
     of: &SampleType,
     cancel: &Cancel,

@@ -176,7 +176,7 @@ fn is_hlo(prefix: &[u8]) -> bool {
 /// Returns whether the first fields are those of a pprof profile: at least one type of sample with name and unit, and
 /// something that follows it.
 fn is_pprof(prefix: &[u8]) -> bool {
-    /// Whether all fields of a message have these numbers, as numbers and as messages or packed numbers.
+    /// Returns whether all fields of a message have these numbers: `varints` as numbers, `bytes` as messages.
     fn has_only(message: &[u8], varints: &[u32], bytes: &[u32]) -> bool {
         let mut fields = Fields::new(message);
         loop {

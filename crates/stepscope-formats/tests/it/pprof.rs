@@ -65,7 +65,7 @@ const TEXTS: [&str; 13] = [
     "host a",
 ];
 
-fn texts() -> Vec<u8> {
+fn string_table() -> Vec<u8> {
     let texts = TEXTS.iter();
     texts
         .flat_map(|text| message(6, &[text.as_bytes().to_vec()]))
@@ -108,7 +108,7 @@ fn cpu_profile() -> Vec<u8> {
             &[number(1, 1), number(2, 5), number(4, 6), number(5, 10)],
         ),
         message(5, &[number(1, 2), number(2, 7), number(4, 6)]),
-        texts(),
+        string_table(),
         number(9, 1_700_000_000_000_000_000),
         number(10, 30_000_000_000),
         message(11, &[number(1, 3), number(2, 4)]),
@@ -238,7 +238,7 @@ fn references_to_nothing_are_counted() {
         message(2, &[message(3, &[number(1, 1_000), number(2, u64::MAX)])]),
         message(4, &[number(1, 5), message(4, &[number(1, 77)])]),
         message(5, &[number(1, 1), number(2, 400)]),
-        texts(),
+        string_table(),
     ]
     .concat();
     let probe = emitted(&bytes).unwrap();
@@ -253,7 +253,7 @@ fn references_to_nothing_are_counted() {
 
 #[test]
 fn a_profile_without_types_is_refused() {
-    for bytes in [&b""[..], &texts(), &message(2, &[packed(2, &[1])])] {
+    for bytes in [&b""[..], &string_table(), &message(2, &[packed(2, &[1])])] {
         let refused = emitted(bytes).map(|_| ()).unwrap_err();
         assert!(
             matches!(refused, FormatError::Malformed { .. }),
@@ -271,7 +271,7 @@ fn one_long_list_of_functions_is_not_repeated() {
         message(2, &[packed(1, &[1; 1_000]), packed(2, &[1])]),
         message(4, &[vec![number(1, 1)], lines].concat()),
         message(5, &[number(1, 1), number(2, 5)]),
-        texts(),
+        string_table(),
     ]
     .concat();
     let probe = emitted(&bytes).unwrap();

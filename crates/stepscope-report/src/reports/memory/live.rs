@@ -37,10 +37,10 @@ pub(super) fn report(trace: &Trace, options: &Options) -> Option<Report> {
     }
     report.table = match options.by.as_deref() {
         Some("allocator" | "category") => device_table.clone(),
-        Some("stack") => grouped(&live, ("stack", "Stack"), |one| {
+        Some("stack") => group_table(&live, ("stack", "Stack"), |one| {
             stack_text(one.profile, one.user_frames())
         }),
-        _ => grouped(&live, ("function", "Function"), |one| {
+        _ => group_table(&live, ("function", "Function"), |one| {
             let innermost = one.user_frames().first().copied();
             innermost.map_or_else(String::new, |frame| frame_text(one.profile, frame))
         }),
@@ -103,7 +103,7 @@ impl Sums {
         }
     }
 
-    const fn of(one: &LiveMemory<'_>) -> Self {
+    const fn from_sample(one: &LiveMemory<'_>) -> Self {
         Self {
             count: one.count,
             bytes: one.bytes,
@@ -116,13 +116,13 @@ fn by_device<'a>(live: &[LiveMemory<'a>]) -> BTreeMap<(&'a str, &'a str), Sums> 
     let mut found: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
     for one in live {
         let sums = found.entry((one.device, one.kind)).or_default();
-        *sums = sums.plus(Sums::of(one));
+        *sums = sums.plus(Sums::from_sample(one));
     }
     found
 }
 
 /// Sums by a text, kind and device, the largest first.
-fn grouped(
+fn group_table(
     live: &[LiveMemory<'_>],
     (key, title): (&'static str, &'static str),
     text: impl Fn(&LiveMemory<'_>) -> String,
@@ -134,7 +134,7 @@ fn grouped(
             NO_STACK.clone_into(&mut text);
         }
         let sums = found.entry((text, one.device, one.kind)).or_default();
-        *sums = sums.plus(Sums::of(one));
+        *sums = sums.plus(Sums::from_sample(one));
     }
     let mut rows: Vec<_> = found.into_iter().collect();
     rows.sort_by_key(|(_, sums)| std::cmp::Reverse((sums.bytes, sums.count)));
