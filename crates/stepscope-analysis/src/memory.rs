@@ -14,6 +14,7 @@
 //! ```
 
 pub mod fragmentation;
+pub mod history;
 pub mod owners;
 mod read;
 mod shared;

@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub struct MemorySnapshot {
     /// The segments when the snapshot was taken.
     pub segments: Vec<MemorySegment>,
-    /// Events of all devices, device by device, in the file's order.
+    /// Events of all devices, ascending by device, in the file's order.
     pub events: Vec<AllocatorEvent>,
     /// Frames that stacks refer to.
     pub frames: Vec<StackFrame>,
@@ -19,6 +19,8 @@ pub struct MemorySnapshot {
     pub stacks: Vec<Box<[u32]>>,
     /// Categories that events refer to. Category 0 is unknown and empty.
     pub categories: Vec<Box<str>>,
+    /// Texts that the program and the compiler attach to events. Text 0 is empty.
+    pub notes: Vec<Box<str>>,
     /// Settings of the allocator by name, as text.
     pub settings: Vec<(Box<str>, Box<str>)>,
     /// Whether the events have times; otherwise their position is their number.
@@ -148,6 +150,10 @@ pub struct AllocatorEvent {
     pub stack: u32,
     /// Index of the category.
     pub category: u32,
+    /// Index of the note that the program set (`user_metadata`).
+    pub user_metadata: u32,
+    /// Index of the note that names the compiled graph (`compile_context`).
+    pub compile_context: u32,
     /// Requested bytes of active blocks afterwards.
     pub active: i64,
     /// Bytes in segments afterwards.
@@ -155,11 +161,23 @@ pub struct AllocatorEvent {
 }
 
 impl MemorySnapshot {
+    /// Returns the frames of a stack, innermost first; none if unknown.
+    pub fn stack_frames(&self, stack: u32) -> impl Iterator<Item = &StackFrame> {
+        let frames = self.stacks.get(stack as usize).map_or(&[][..], |all| all);
+        frames.iter().filter_map(|at| self.frames.get(*at as usize))
+    }
+
+    /// Returns the events of a device, in order.
+    pub fn device_events(&self, device: u32) -> &[AllocatorEvent] {
+        let start = self.events.partition_point(|event| event.device < device);
+        let end = self.events.partition_point(|event| event.device <= device);
+        self.events.get(start..end).unwrap_or_default()
+    }
+
     /// Returns a stack as text, innermost function first; empty if unknown.
     pub fn stack_text(&self, stack: u32) -> String {
-        let frames = self.stacks.get(stack as usize).map_or(&[][..], |all| all);
         let mut text = String::new();
-        for frame in frames.iter().filter_map(|at| self.frames.get(*at as usize)) {
+        for frame in self.stack_frames(stack) {
             if !text.is_empty() {
                 text.push_str(" < ");
             }

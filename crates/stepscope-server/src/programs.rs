@@ -1,6 +1,6 @@
 //! Compiled programs that the graph page has read, kept for its next requests.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use stepscope_analysis::ops::{By, OpsQuery, Split, ops};
@@ -13,6 +13,8 @@ use stepscope_hlo::graph::DataFlow;
 use stepscope_hlo::memory::{MAIN_SPACE, Plan};
 use stepscope_model::Cancelled;
 use stepscope_store::{EventId, Trace};
+
+use crate::run_cache::Cached;
 
 /// Maximum number of cached programs of all runs.
 const MAX_PROGRAMS: usize = 8;
@@ -62,26 +64,6 @@ impl ParsedProgram {
             module,
             peak_bytes,
         }
-    }
-}
-
-/// A cached value and the run that it belongs to.
-struct Cached<T> {
-    run: Weak<Run>,
-    value: Arc<T>,
-}
-
-impl<T> Cached<T> {
-    fn is_of(&self, run: &Arc<Run>) -> bool {
-        std::ptr::eq(self.run.as_ptr(), Arc::as_ptr(run))
-    }
-
-    /// Inserts a value as the newest one, and drops the oldest and those of closed runs.
-    fn insert(cache: &mut Vec<Self>, run: &Arc<Run>, value: Arc<T>, most: usize) {
-        cache.retain(|known| known.run.strong_count() > 0);
-        let run = Arc::downgrade(run);
-        cache.insert(0, Self { run, value });
-        cache.truncate(most);
     }
 }
 

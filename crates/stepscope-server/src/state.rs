@@ -12,6 +12,7 @@ use crate::live::{self, LiveEvent};
 use crate::opening::Runs;
 use crate::options::ServerOptions;
 use crate::programs::ProgramCache;
+use crate::snapshots::SnapshotCache;
 use crate::viewer::Viewer;
 
 /// Number of events that a slow listener may lag behind before it loses events.
@@ -22,6 +23,7 @@ pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) runs: Arc<Runs>,
     pub(crate) programs: Arc<ProgramCache>,
+    pub(crate) snapshots: Arc<SnapshotCache>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -54,6 +56,7 @@ impl State {
             options,
             runs,
             programs: Arc::default(),
+            snapshots: Arc::default(),
             viewer,
             session_token,
             events,

@@ -1,4 +1,5 @@
 // hlo-memory.ts: the memory plan of compiled programs, from the rows of report hlo-memory.
+import { formatBytes, formatShare } from '../base/format.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 
 /** The plan of one program in one memory space. */
@@ -112,4 +113,11 @@ export function lifeSpans(rows: readonly ReportRow[], end: number, most: number)
       width: Math.min(1, (last + 1 - first) / length),
     };
   });
+}
+
+/** Describes a difference with an arrow and a word: `↓ 3.20 MiB less (26.2 %)`. */
+export function deltaText(delta: number, of: number): string {
+  if (delta === 0) return 'no difference';
+  const share = of > 0 ? ` (${formatShare(Math.abs(delta) / of)})` : '';
+  return `${delta > 0 ? '↑' : '↓'} ${formatBytes(Math.abs(delta))} ${delta > 0 ? 'more' : 'less'}${share}`;
 }

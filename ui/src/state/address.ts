@@ -63,6 +63,10 @@ export interface View {
   readonly sort: string | undefined;
   /** Row type of the page. */
   readonly by: string | undefined;
+  /** Variant of the page. */
+  readonly mode: string | undefined;
+  /** Shown events of an allocator's history, by number: `from` up to and without `to`. */
+  readonly events: { readonly from: number; readonly to: number } | undefined;
   /** The chosen row of the page's table. */
   readonly row: string | undefined;
   /** The function at the root of the call tree. */
@@ -75,9 +79,10 @@ export interface View {
   readonly quiet: boolean;
   /** Use only steps that the program marked, without derived steps. */
   readonly markedOnly: boolean;
-  /** Compiled program of the page, `jit_step(8)`, and a second one to compare with. */
+  /** Compiled program of the page, `jit_step(8)`, and a second one to compare with, of this run or of another one. */
   readonly module: string | undefined;
   readonly over: string | undefined;
+  readonly overRun: string | undefined;
   /** The memory space of the page. */
   readonly space: number | undefined;
   /** Operation at the centre of the graph, and the one to which a path leads. */
@@ -114,11 +119,14 @@ export const EMPTY_VIEW: View = {
   filter: '',
   sort: undefined,
   by: undefined,
+  mode: undefined,
+  events: undefined,
   row: undefined,
   focus: undefined,
   threads: [],
   at: undefined,
   over: undefined,
+  overRun: undefined,
   space: undefined,
   module: undefined,
   node: undefined,
@@ -193,6 +201,13 @@ function parseSteps(text: string | null): View['steps'] {
   return to < from ? undefined : { from, to };
 }
 
+function parseEvents(text: string | null): View['events'] {
+  const match = /^(\d{1,12})-(\d{1,12})$/.exec(text ?? '');
+  const from = numberOf(match?.[1] ?? null);
+  const to = numberOf(match?.[2] ?? null);
+  return from === undefined || to === undefined || to <= from ? undefined : { from, to };
+}
+
 const wordOf = (text: string | null): string | undefined =>
   /^[\w.:-]{1,80}$/.test(text ?? '') ? (text ?? '') : undefined;
 
@@ -235,10 +250,13 @@ export function parseAddress(path: string, search: string): Address {
     filter: params.get('filter') ?? '',
     sort: wordOf(params.get('sort')),
     by: wordOf(params.get('by')),
+    mode: wordOf(params.get('mode')),
+    events: parseEvents(params.get('events')),
     row: params.get('row') ?? undefined,
     focus: params.get('focus') ?? undefined,
     threads: params.getAll('thread'),
     over: params.get('over') ?? undefined,
+    overRun: params.get('overrun') ?? undefined,
     space: numberOf(params.get('space')),
     at: numberOf(params.get('at')),
     module: params.get('module') ?? undefined,
@@ -301,10 +319,13 @@ export function formatAddress({ place, view }: Address): string {
     if (view.tab !== undefined) params.set('tab', view.tab);
     if (view.sort !== undefined) params.set('sort', view.sort);
     if (view.by !== undefined) params.set('by', view.by);
+    if (view.mode !== undefined) params.set('mode', view.mode);
+    if (view.events !== undefined) params.set('events', `${view.events.from}-${view.events.to}`);
     if (view.row !== undefined) params.set('row', view.row);
     if (view.focus !== undefined) params.set('focus', view.focus);
     for (const key of view.threads) params.append('thread', key);
     if (view.over !== undefined) params.set('over', view.over);
+    if (view.overRun !== undefined) params.set('overrun', view.overRun);
     if (view.space !== undefined) params.set('space', String(view.space));
     if (view.at !== undefined) params.set('at', timeText(view.at));
     if (view.module !== undefined) params.set('module', view.module);
@@ -335,12 +356,15 @@ export const PAGE_KEYS = [
   'filter',
   'sort',
   'by',
+  'mode',
+  'events',
   'row',
   'focus',
   'threads',
   'at',
   'module',
   'over',
+  'overRun',
   'space',
   'node',
   'to',

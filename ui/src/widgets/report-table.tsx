@@ -54,6 +54,8 @@ export interface ReportTableProps {
   /** Without a filter. */
   readonly plain?: boolean;
   readonly fit?: boolean;
+  /** Sentences continue on further lines; all rows are drawn. */
+  readonly wraps?: boolean;
   /** Draws a cell; `undefined`: by its unit. */
   readonly cell?: (row: ReportRow, column: ReportColumn) => ComponentChildren | undefined;
 }
@@ -230,7 +232,10 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       pinned: column === name,
       widthPx: column === name ? nameWidth(table, column, props.namePx ?? NAME_PX) : widthOf(table, column),
       value: (row) => cellValue(row[column.key]),
-      cell: (row) => props.cell?.(row, column) ?? drawn(table, row, column, props.eventLink, cutsIn),
+      cell: (row) =>
+        props.cell?.(row, column) ??
+        (props.wraps === true && SENTENCES.has(column.key) ? cellText(row[column.key], 'text') : undefined) ??
+        drawn(table, row, column, props.eventLink, cutsIn),
     }),
   );
   const sort = props.onSort === undefined ? ownSort : parseSort(props.sort);
@@ -271,6 +276,7 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       exportName={props.exportName}
       choosable
       fit={props.fit}
+      wraps={props.wraps}
       {...(sort === undefined ? {} : { sort })}
       onSort={(next) => (props.onSort === undefined ? setOwnSort(next) : props.onSort(formatSort(next)))}
       onRow={props.onRow === undefined ? undefined : (row) => props.onRow?.(row, keys.get(row) ?? '')}

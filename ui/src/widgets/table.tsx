@@ -53,6 +53,8 @@ export interface TableProps<R> {
   readonly choosable?: boolean;
   /** Only as high as its rows need; else it fills its container. */
   readonly fit?: boolean | undefined;
+  /** Rows are as high as their text. All of them are drawn: for short tables. */
+  readonly wraps?: boolean | undefined;
 }
 
 const ROW_PX = 26;
@@ -190,8 +192,8 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     if (props.onSort !== undefined) props.onSort(next);
     else setOwnSort(next);
   };
-  const from = Math.min(first, Math.max(0, rows.length - visible));
-  const shown = rows.slice(from, from + visible);
+  const from = props.wraps === true ? 0 : Math.min(first, Math.max(0, rows.length - visible));
+  const shown = props.wraps === true ? rows : rows.slice(from, from + visible);
   const below = rows.length - from - shown.length;
   const onKeyDown = (event: KeyboardEvent, row: R) => {
     const element = event.currentTarget;
@@ -213,7 +215,9 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   };
 
   return (
-    <div class={`ss-table-frame ${props.fit === true ? 'ss-table-fit' : ''}`}>
+    <div
+      class={`ss-table-frame ${props.fit === true ? 'ss-table-fit' : ''} ${props.wraps === true ? 'ss-table-wraps' : ''}`}
+    >
       <div class="ss-table-tools">
         {props.tools}
         <span class="ss-grow" />

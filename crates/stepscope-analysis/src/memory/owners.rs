@@ -283,6 +283,11 @@ pub fn is_own_line(name: &str) -> bool {
         return false;
     };
     let number = rest.split(')').next().unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) && !is_library_file(file)
+}
+
+/// Returns whether a Python file belongs to a library, and not to the program.
+pub fn is_library_file(file: &str) -> bool {
     let library = [
         "torch/",
         "/torch",
@@ -291,9 +296,7 @@ pub fn is_own_line(name: &str) -> bool {
         "contextlib",
         "threading",
     ];
-    !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit())
-        && !library.iter().any(|word| file.contains(word))
+    library.iter().any(|word| file.contains(word))
 }
 
 #[cfg(test)]

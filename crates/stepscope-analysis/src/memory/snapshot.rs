@@ -1,4 +1,4 @@
-//! State of a caching allocator after any of its events, from a snapshot taken at the end.
+//! State of a caching allocator, and how its events are undone: a snapshot is taken at the end.
 //!
 //! Events are undone from the end:
 //!
@@ -63,39 +63,9 @@ impl AllocatorSums {
     }
 }
 
-/// Returns the segments of a device after its first `count` events, by address, with their blocks.
-///
-/// The size of a block that was freed later is its requested size, rounded up as the allocator does by default.
-/// O(n log n) in events and blocks.
-pub fn segments_after(snapshot: &MemorySnapshot, device: u32, count: usize) -> Vec<MemorySegment> {
-    let mut state = AllocatorState {
-        rounding: if snapshot.from_profile { 1 } else { ROUNDING },
-        ..AllocatorState::default()
-    };
-    let ours = |segment: &&MemorySegment| segment.device == device;
-    for segment in snapshot.segments.iter().filter(ours) {
-        let active = segment.blocks.iter();
-        let active = active.filter(|block| block.state != BlockState::Inactive);
-        state
-            .active
-            .extend(active.map(|block| (block.address, *block)));
-        let without_blocks = MemorySegment {
-            blocks: Vec::new(),
-            segment_type: segment.segment_type.clone(),
-            ..*segment
-        };
-        state.segments.insert(segment.address, without_blocks);
-    }
-    let events = snapshot.events.iter();
-    let events: Vec<&AllocatorEvent> = events.filter(|event| event.device == device).collect();
-    for event in events.get(count..).unwrap_or_default().iter().rev() {
-        state.undo(event);
-    }
-    state.into_segments()
-}
-
-#[derive(Default)]
-struct AllocatorState {
+/// The state of one device's allocator, from which later events can be undone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllocatorState {
     rounding: u64,
     /// Active blocks by address.
     active: BTreeMap<u64, MemoryBlock>,
@@ -104,7 +74,41 @@ struct AllocatorState {
 }
 
 impl AllocatorState {
-    fn undo(&mut self, event: &AllocatorEvent) {
+    /// Returns the state of a device when the snapshot was taken.
+    pub(super) fn at_end(snapshot: &MemorySnapshot, device: u32) -> Self {
+        let mut state = Self {
+            rounding: if snapshot.from_profile { 1 } else { ROUNDING },
+            ..Self::default()
+        };
+        let ours = |segment: &&MemorySegment| segment.device == device;
+        for segment in snapshot.segments.iter().filter(ours) {
+            let active = segment.blocks.iter();
+            let active = active.filter(|block| block.state != BlockState::Inactive);
+            state
+                .active
+                .extend(active.map(|block| (block.address, *block)));
+            let without_blocks = MemorySegment {
+                blocks: Vec::new(),
+                segment_type: segment.segment_type.clone(),
+                ..*segment
+            };
+            state.segments.insert(segment.address, without_blocks);
+        }
+        state
+    }
+
+    /// Returns the active blocks by address.
+    pub(super) fn active(&self) -> impl ExactSizeIterator<Item = &MemoryBlock> {
+        self.active.values()
+    }
+
+    /// Returns the number of segments.
+    pub(super) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Undoes an event. `stack` is the stack that allocated the block of the event, 0 if unknown.
+    pub(super) fn undo(&mut self, event: &AllocatorEvent, stack: u32) {
         match event.action {
             AllocatorAction::Alloc => {
                 self.active.remove(&event.address);
@@ -118,8 +122,7 @@ impl AllocatorState {
                         .unwrap_or(u64::MAX),
                     requested: event.size,
                     state: BlockState::PendingFree,
-                    // A free has the stack of the free.
-                    stack: 0,
+                    stack,
                 };
                 self.active.insert(event.address, block);
             }
@@ -201,7 +204,7 @@ impl AllocatorState {
     }
 
     /// Distributes the active blocks over the segments, and fills the gaps with free blocks.
-    fn into_segments(self) -> Vec<MemorySegment> {
+    pub(super) fn into_segments(self) -> Vec<MemorySegment> {
         let Self {
             active, segments, ..
         } = self;

@@ -13,6 +13,8 @@ use super::pickle::{Pickle, Value};
 const MAX_FRAMES: usize = 512;
 /// Longer texts are truncated.
 const MAX_TEXT_BYTES: usize = 4_096;
+/// PyTorch's word for no compile context.
+const NO_NOTE: &str = "N/A";
 
 /// Builds the snapshot; `None` if the values hold none. `budget` bounds the number of entries,
 /// because a hostile pickle may refer to one list many times.
@@ -36,6 +38,7 @@ pub(super) fn build(
         found: MemorySnapshot {
             stacks: vec![Box::default()],
             categories: vec![Box::default()],
+            notes: vec![Box::default()],
             ..MemorySnapshot::default()
         },
         budget,
@@ -45,6 +48,7 @@ pub(super) fn build(
         frames: Known::default(),
         stacks: Known::default(),
         categories: FxHashMap::default(),
+        notes: FxHashMap::default(),
     };
     let mut is_typed = false;
     for segment in pickle.list(segments) {
@@ -111,6 +115,7 @@ struct SnapshotBuilder<'a, 'b> {
     frames: Known<StackFrame>,
     stacks: Known<Box<[u32]>>,
     categories: FxHashMap<Box<str>, u32>,
+    notes: FxHashMap<Box<str>, u32>,
 }
 
 impl SnapshotBuilder<'_, '_> {
@@ -280,6 +285,8 @@ impl SnapshotBuilder<'_, '_> {
             };
             let stack = self.stack(pickle.get(*event, "frames"));
             let category = self.category(pickle.get(*event, "category"));
+            let user_metadata = self.note(pickle.get(*event, "user_metadata"));
+            let compile_context = self.note(pickle.get(*event, "compile_context"));
             let time = self.whole(*event, "time_us").unwrap_or(0);
             self.found.events.push(AllocatorEvent {
                 action,
@@ -290,6 +297,8 @@ impl SnapshotBuilder<'_, '_> {
                 time_us: i64::try_from(time).unwrap_or(0),
                 stack,
                 category,
+                user_metadata,
+                compile_context,
                 active: 0,
                 reserved: 0,
             });
@@ -300,12 +309,20 @@ impl SnapshotBuilder<'_, '_> {
         if !matches!(value, Value::Text(_)) {
             return 0;
         }
-        let next = u32::try_from(self.found.categories.len()).unwrap_or(u32::MAX);
         let text = self.text(value);
-        *self.categories.entry(text).or_insert_with_key(|text| {
-            self.found.categories.push(text.clone());
-            next
-        })
+        intern(&mut self.categories, &mut self.found.categories, text)
+    }
+
+    /// Returns the number of a text attached to an event; PyTorch writes `N/A` for none.
+    fn note(&mut self, value: Value) -> u32 {
+        if !matches!(value, Value::Text(_)) {
+            return 0;
+        }
+        let text = self.text(value);
+        if text.is_empty() || &*text == NO_NOTE {
+            return 0;
+        }
+        intern(&mut self.notes, &mut self.found.notes, text)
     }
 
     fn settings(&mut self, settings: Value) {
@@ -327,6 +344,15 @@ impl SnapshotBuilder<'_, '_> {
             self.found.settings.push((key, text));
         }
     }
+}
+
+/// Returns the number of a text in `texts`, which `known` finds by content.
+fn intern(known: &mut FxHashMap<Box<str>, u32>, texts: &mut Vec<Box<str>>, text: Box<str>) -> u32 {
+    let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+    *known.entry(text).or_insert_with_key(|text| {
+        texts.push(text.clone());
+        next
+    })
 }
 
 /// Returns the change of the active and of the reserved bytes by an event.

@@ -121,6 +121,18 @@ pub(super) fn arguments(
     {
         visit("Category", ArgValue::Str(category));
     }
+    for (name, note) in [
+        ("User metadata", event.user_metadata),
+        ("Compile context", event.compile_context),
+    ] {
+        if let Some(text) = snapshot
+            .notes
+            .get(note as usize)
+            .filter(|text| !text.is_empty())
+        {
+            visit(name, ArgValue::Str(text));
+        }
+    }
     if event.stack > 0 {
         visit(
             "Call stack",

@@ -114,7 +114,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let range = options.range.as_ref();
     lists(&mut report, &memory, &usages, start, range, list);
     fragmentation::add(&mut report, trace, &memory, options, list);
-    snapshot::add(&mut report, trace, &snapshots, options, list);
+    snapshot::add(&mut report, trace, &snapshots, options, list, cancel)?;
     if !counters.rows.is_empty() {
         report.section("counters", "Counters of memory", counters);
     }

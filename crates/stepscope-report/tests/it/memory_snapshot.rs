@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stepscope_analysis::memory::snapshot::{AllocatorSums, segments_after};
+use stepscope_analysis::memory::history::AllocatorHistory;
+use stepscope_analysis::memory::snapshot::AllocatorSums;
+use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::Run;
 use stepscope_test_data::{Corpus, runs};
 
@@ -29,8 +31,9 @@ fn state_after_each_event_equals_the_simulated_allocator() {
     let mut compared = 0;
     for (device, figures) in (0..).zip(truth["devices"].as_array().unwrap()) {
         let states = figures["states"].as_array().unwrap().iter();
+        let history = AllocatorHistory::new(&snapshot, device, &Cancel::default()).unwrap();
         for (count, expected) in std::iter::once(&figures["start"]).chain(states).enumerate() {
-            let segments = segments_after(&snapshot, device, count);
+            let segments = history.segments_after(count);
             let sums = AllocatorSums::new(&segments);
             for (name, found) in [
                 ("segments", segments.len() as u64),

@@ -16,6 +16,7 @@ mod ops;
 mod page;
 mod reports;
 mod runs;
+mod snapshot;
 mod stats;
 mod strip;
 mod timeline;
@@ -112,6 +113,14 @@ fn table() -> Vec<Route> {
         get("/runs/{run}/ops/inside", ops::inside),
         get("/runs/{run}/memory/timeline", memory::timeline),
         get("/runs/{run}/memory/alive", memory::alive),
+        get("/runs/{run}/memory/snapshot", snapshot::allocators),
+        get("/runs/{run}/memory/snapshot/timeline", snapshot::timeline),
+        get("/runs/{run}/memory/snapshot/state", snapshot::state),
+        get("/runs/{run}/memory/snapshot/events", snapshot::events),
+        get(
+            "/runs/{run}/memory/snapshot/allocation",
+            snapshot::allocation,
+        ),
         get("/runs/{run}/graph", graph::graph),
         get("/runs/{run}/graph/modules", graph::modules),
         get("/runs/{run}/graph/op", graph::op::op),

@@ -8,6 +8,8 @@ import { type PageProps, useReport, WithReport } from '../shared/report.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
 
 const TOP = 100_000;
+/** Rows of advice are as high as their text, and all are drawn. */
+const TOP_ADVICE = 300;
 const MOST_BARS = 24;
 
 /** Columns of advice that the bars show, or that are long: its text is worth their room. */
@@ -34,7 +36,7 @@ export function LifeSpans({
 }): JSX.Element {
   const { store, run } = page;
   const { module, space } = plan;
-  const asked = useReport(run, { kind: 'hlo-memory', by, top: TOP, module, space });
+  const asked = useReport(run, { kind: 'hlo-memory', by, top: by === 'advice' ? TOP_ADVICE : TOP, module, space });
   return (
     <WithReport asked={asked} what="Reading life spans">
       {({ table }) =>
@@ -56,6 +58,7 @@ export function LifeSpans({
               exportName={`${run.id}-${plan.name}-${by}`}
               table={table}
               hide={['module', 'program_id', 'space', ...(by === 'advice' ? BARRED : [])]}
+              wraps={by === 'advice'}
               {...arrangedBy(store)}
             />
           </>

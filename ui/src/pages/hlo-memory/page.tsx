@@ -1,7 +1,8 @@
 // page.tsx: the compiler's memory plan: live bytes over program order, what is alive at a position, life spans, advice.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { formatBytes, groupDigits } from '../../base/format.ts';
+import { useMemo } from 'preact/hooks';
+import { formatBytes, formatShare, groupDigits } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
 import { bytesAt, curveOf, type MemoryPlan, overlay, type PlanCurve, peakOf, plansOf } from '../../model/hlo-memory.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
@@ -12,6 +13,7 @@ import { type PageProps, useReport, WithReport } from '../shared/report.tsx';
 import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Alive } from './alive.tsx';
+import { CompareChoice, CompareSummary, type Comparison, useComparison } from './compare.tsx';
 import { LifeSpans } from './life-spans.tsx';
 
 /** As many rows as the server gives at once. */
@@ -47,11 +49,18 @@ export default function HloMemoryPage(page: HloMemoryProps): JSX.Element {
 function Plans({ page, report }: { readonly page: HloMemoryProps; readonly report: Report }): JSX.Element | undefined {
   const plans = plansOf(report.table);
   const plan = chosenOf(page, plans);
+  const comparison = useComparison(page, plans, plan);
   if (plan === undefined) return undefined;
   return (
     <>
-      <Choice page={page} plans={plans} plan={plan} />
-      <Plan key={`${plan.module}/${plan.space}`} page={page} plans={plans} plan={plan} modules={report.table} />
+      <Choice page={page} plans={plans} plan={plan} comparison={comparison} />
+      <Plan
+        key={`${plan.module}/${plan.space}`}
+        page={page}
+        plan={plan}
+        comparison={comparison}
+        modules={report.table}
+      />
       <Notes page={page} report={report} />
     </>
   );
@@ -62,10 +71,12 @@ function Choice({
   page,
   plans,
   plan,
+  comparison,
 }: {
   readonly page: PageProps;
   readonly plans: readonly MemoryPlan[];
   readonly plan: MemoryPlan;
+  readonly comparison: Comparison;
 }): JSX.Element {
   const { view } = page.store;
   const modules = [...new Set(plans.map(({ module }) => module))];
@@ -112,26 +123,7 @@ function Choice({
           </select>
         </label>
       )}
-      {modules.length < 2 ? undefined : (
-        <label class="ss-field">
-          <span>Compare with</span>
-          <select
-            value={view.over.value ?? ''}
-            onChange={(event) => {
-              view.over.value = event.currentTarget.value || undefined;
-            }}
-          >
-            <option value="">no other module</option>
-            {modules
-              .filter((module) => module !== plan.module)
-              .map((module) => (
-                <option key={module} value={module}>
-                  {module}
-                </option>
-              ))}
-          </select>
-        </label>
-      )}
+      <CompareChoice page={page} comparison={comparison} />
     </div>
   );
 }
@@ -146,22 +138,18 @@ const TABS: readonly TabTable[] = [
 
 function Plan({
   page,
-  plans,
   plan,
+  comparison,
   modules,
 }: {
   readonly page: HloMemoryProps;
-  readonly plans: readonly MemoryPlan[];
   readonly plan: MemoryPlan;
+  readonly comparison: Comparison;
   readonly modules: ReportTable;
 }): JSX.Element {
   const { run, store } = page;
   const { module, space } = plan;
-  const query = { kind: KIND, by: 'position', top: TOP, module, space };
-  const asked = useReport(run, query);
-  const over = plans.find((other) => other.module === store.view.over.value && other.space === space);
-  const second = useReport(run, over === undefined ? undefined : { ...query, module: over.module });
-  const other = over === undefined || second.report === undefined ? undefined : curveOf(second.report.table);
+  const asked = useReport(run, { kind: KIND, by: 'position', top: TOP, module, space });
   return (
     <WithReport asked={asked} what="Reading the memory plan">
       {(report) => {
@@ -169,7 +157,7 @@ function Plan({
         const at = Math.round(store.view.at.value ?? peakOf(curve));
         return (
           <>
-            <CurveFigure page={page} plan={plan} table={report.table} curve={curve} over={over} other={other} at={at} />
+            <CurveFigure page={page} plan={plan} table={report.table} curve={curve} comparison={comparison} at={at} />
             <div class="ss-tables-tall">
               <TabbedTables
                 page={page}
@@ -191,16 +179,19 @@ function Plan({
   );
 }
 
-function linesOf(plan: MemoryPlan, values: readonly (readonly (number | undefined)[])[], over?: MemoryPlan): Line[] {
+/** A limit far above the peak would flatten the curve. */
+const isCapacityDrawn = ({ capacityBytes, peakBytes }: MemoryPlan): boolean =>
+  capacityBytes !== undefined && capacityBytes <= 4 * peakBytes;
+
+function linesOf(plan: MemoryPlan, values: readonly (readonly (number | undefined)[])[], over: string): Line[] {
   const [own = [], second] = values;
   const { capacityBytes } = plan;
   return [
     { label: plan.module, values: own, colour: (theme) => theme.counterLine, filled: true },
-    ...(over === undefined || second === undefined
+    ...(second === undefined
       ? []
-      : [{ label: over.module, values: second, colour: (theme: Theme) => theme.warning, dashed: true }]),
-    // A limit far above the peak would flatten the curve.
-    ...(capacityBytes === undefined || capacityBytes > 4 * plan.peakBytes
+      : [{ label: over, values: second, colour: (theme: Theme) => theme.warning, dashed: true }]),
+    ...(!isCapacityDrawn(plan)
       ? []
       : [
           {
@@ -213,26 +204,33 @@ function linesOf(plan: MemoryPlan, values: readonly (readonly (number | undefine
   ];
 }
 
+const capacityText = ({ peakBytes, capacityBytes }: MemoryPlan): string =>
+  capacityBytes === undefined || capacityBytes <= 0
+    ? ''
+    : `, ${formatShare(peakBytes / capacityBytes)} of the capacity of ${formatBytes(capacityBytes)},`;
+
 function CurveFigure({
   page,
   plan,
   table,
   curve,
-  over,
-  other,
+  comparison,
   at,
 }: {
   readonly page: HloMemoryProps;
   readonly plan: MemoryPlan;
   readonly table: ReportTable;
   readonly curve: PlanCurve;
-  readonly over: MemoryPlan | undefined;
-  readonly other: PlanCurve | undefined;
+  readonly comparison: Comparison;
   readonly at: number;
 }): JSX.Element {
   const { store, theme } = page;
-  const { positions, values } = overlay(other === undefined ? [curve] : [curve, other]);
-  const lines = linesOf(plan, values, other === undefined ? undefined : over);
+  const other = comparison.curve;
+  const { positions, lines } = useMemo(() => {
+    const over = overlay(other === undefined ? [curve] : [curve, other]);
+    return { positions: over.positions, lines: linesOf(plan, over.values, comparison.label) };
+      // The curve is that of the table.
+  }, [plan, table, other, comparison.label]);
   const last = curve.positions.at(-1) ?? 1;
   const live = bytesAt(curve, at);
   const put = (position: number) => {
@@ -243,7 +241,7 @@ function CurveFigure({
       title={`Live bytes of ${plan.name} in ${plan.memory}`}
       testId="hlo-memory"
       data={table}
-      note={`Static, from the compiler: the axis is program order, not time. Peak ${formatBytes(plan.peakBytes)} at position ${peakOf(curve)} (${plan.peakOp}); XProf counts ${formatBytes(plan.xprofPeakBytes)}.`}
+      note={`Static, from the compiler: the axis is program order, not time. Peak ${formatBytes(plan.peakBytes)}${capacityText(plan)} at position ${peakOf(curve)} (${plan.peakOp}); XProf counts ${formatBytes(plan.xprofPeakBytes)}.`}
       tools={
         store.view.at.value === undefined ? undefined : (
           <button
@@ -271,6 +269,7 @@ function CurveFigure({
         cursorNs={at}
         onCursor={put}
       />
+      <CompareSummary plan={plan} curve={curve} comparison={comparison} />
       <label class="ss-time-cursor">
         <span class="ss-quiet">Cursor</span>
         <input

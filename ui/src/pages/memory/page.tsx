@@ -20,11 +20,20 @@ import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import {
+  type Asked,
+  type PageProps,
+  RangeChip,
+  type Scope,
+  useReport,
+  useScope,
+  WithReport,
+} from '../shared/report.tsx';
 import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Alive } from './alive.tsx';
 import { Fragmentation } from './fragmentation.tsx';
+import { SNAPSHOT_FORMAT, SnapshotView } from './snapshot.tsx';
 import { layerColours, PROGRAMS_KIND, useStack } from './stack.ts';
 
 const TOP = 5000;
@@ -69,6 +78,65 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'memory', top: TOP, range: scope.range } : undefined);
+  const hasSnapshot = run.sources.some(({ format }) => format === SNAPSHOT_FORMAT);
+  const isSnapshot = hasSnapshot && store.view.mode.value !== OVER_TIME;
+  return (
+    <>
+      <PageHead
+        title="Memory"
+        summary={summaryOf(page, asked.report, 'What is in memory over time, and what is alive at the peak?')}
+        side={<RangeChip store={store} scope={scope} />}
+      />
+      <div class="ss-page">
+        {hasSnapshot ? <ModeChoice page={page} isSnapshot={isSnapshot} /> : undefined}
+        {isSnapshot ? <SnapshotView {...page} /> : <OverTime page={page} scope={scope} asked={asked} />}
+      </div>
+    </>
+  );
+}
+
+/** Value of `mode` for the curve over time of a run with a memory snapshot. */
+const OVER_TIME = 'time';
+
+function ModeChoice({ page, isSnapshot }: { readonly page: MemoryProps; readonly isSnapshot: boolean }): JSX.Element {
+  const { view } = page.store;
+  return (
+    <div class="ss-segments" role="group" aria-label="Shown as">
+      {(
+        [
+          ['Snapshot', true, 'The allocator by event: active memory, segments, blocks, failed allocations'],
+          ['Over time', false, 'Memory over time, grouped by operator, category or line'],
+        ] as const
+      ).map(([label, snapshot, title]) => (
+        <button
+          key={label}
+          type="button"
+          class="ss-button ss-small"
+          title={title}
+          aria-pressed={isSnapshot === snapshot}
+          onClick={() => {
+            view.mode.value = snapshot ? undefined : OVER_TIME;
+            for (const key of ['at', 'by', 'row', 'tab', 'events', 'sort'] as const) view[key].value = undefined;
+            view.filter.value = '';
+          }}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function OverTime({
+  page,
+  scope,
+  asked,
+}: {
+  readonly page: MemoryProps;
+  readonly scope: Scope;
+  readonly asked: Asked;
+}): JSX.Element {
+  const { store, run } = page;
   const resource = useMemo(() => createResource<MemoryCurves>(), [run.id, run.contentHash]);
   // The curve shows the timeline's window, within the limits of the figures.
   const shown = store.view.range.value ?? scope.range;
@@ -81,43 +149,34 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
   const chosen = curves.find((curve) => String(curve.id) === store.view.by.value) ?? fullest(curves);
   const stack = useStack(page, curves, chosen);
   return (
-    <>
-      <PageHead
-        title="Memory"
-        summary={summaryOf(page, asked.report, 'What is in memory over time, and what is alive at the peak?')}
-        side={<RangeChip store={store} scope={scope} />}
-      />
-      <div class="ss-page">
-        <WithReport asked={asked} what="Computing memory use">
-          {(report) => (
-            <>
-              {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} stack={stack} />}
-              <div class="ss-tables-tall">
-                <TabbedTables
-                  page={page}
-                  label="Memory"
-                  tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
-                  body={(tab) =>
-                    tab.id === 'alive' && chosen !== undefined ? (
-                      <Alive
-                        page={page}
-                        curves={curves}
-                        curve={chosen}
-                        atNs={cursorOf(page, chosen)}
-                        colours={layerColours(stack)}
-                      />
-                    ) : tab.id === 'fragmentation' ? (
-                      <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
-                    ) : undefined
-                  }
-                />
-              </div>
-              <Notes page={page} report={report} />
-            </>
-          )}
-        </WithReport>
-      </div>
-    </>
+    <WithReport asked={asked} what="Computing memory use">
+      {(report) => (
+        <>
+          {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} stack={stack} />}
+          <div class="ss-tables-tall">
+            <TabbedTables
+              page={page}
+              label="Memory"
+              tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
+              body={(tab) =>
+                tab.id === 'alive' && chosen !== undefined ? (
+                  <Alive
+                    page={page}
+                    curves={curves}
+                    curve={chosen}
+                    atNs={cursorOf(page, chosen)}
+                    colours={layerColours(stack)}
+                  />
+                ) : tab.id === 'fragmentation' ? (
+                  <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
+                ) : undefined
+              }
+            />
+          </div>
+          <Notes page={page} report={report} />
+        </>
+      )}
+    </WithReport>
   );
 }
 

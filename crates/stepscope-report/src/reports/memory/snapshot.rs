@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use stepscope_model::{
-    AllocatorAction, BlockState, MemoryBlock, MemorySegment, MemorySnapshot, Time,
-};
+use stepscope_model::{BlockState, Cancelled, MemoryBlock, MemorySegment, MemorySnapshot, Time};
 use stepscope_store::Trace;
 
 use super::{EARLIER, named};
 use crate::report::{Cell, Column, Report, Table, Unit};
 use crate::reports::Options;
-use stepscope_analysis::memory::snapshot::{AllocatorSums, segments_after};
+use stepscope_analysis::memory::history::AllocatorHistory;
+use stepscope_analysis::memory::snapshot::AllocatorSums;
 use stepscope_analysis::memory::{Memory, Usage};
+use stepscope_analysis::parallel::Cancel;
 
 /// The snapshot in one file.
 pub(super) struct FileSnapshot {
@@ -74,9 +74,10 @@ pub(super) fn add(
     snapshots: &[FileSnapshot],
     options: &Options,
     most: usize,
-) {
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
     if snapshots.is_empty() {
-        return;
+        return Ok(());
     }
     let until = options.range.as_ref().map(|range| range.end);
     let (mut sums, mut segments) = (sums_table(), segments_table());
@@ -87,7 +88,8 @@ pub(super) fn add(
             let count = until.map_or(usize::MAX, |until| {
                 events_before(trace, one.file, device, until)
             });
-            let state = segments_after(snapshot, device, count);
+            let history = AllocatorHistory::new(snapshot, device, cancel)?;
+            let state = history.segments_after(count);
             push_sums(&mut sums, device, &state);
             for segment in &state {
                 push_segment(&mut segments, segment);
@@ -95,7 +97,7 @@ pub(super) fn add(
                 let active = active.filter(|block| block.state != BlockState::Inactive);
                 blocks.extend(active.map(|block| (device, *block, snapshot)));
             }
-            add_failed(&mut failed, snapshot, device);
+            add_failed(&mut failed, &history);
         }
         if !snapshot.is_timed {
             report.note(
@@ -118,6 +120,7 @@ pub(super) fn add(
     if !failed.rows.is_empty() {
         report.section("failed", "Failed allocations", failed);
     }
+    Ok(())
 }
 
 /// Returns the number of a device's events before `until`.
@@ -230,24 +233,18 @@ fn failed_table() -> Table {
     ])
 }
 
-/// Most failed allocations whose state is computed: each takes a pass over the events.
+/// Most failed allocations of a device whose state is computed.
 const MAX_FAILED: usize = 20;
 
-fn add_failed(table: &mut Table, snapshot: &MemorySnapshot, device: u32) {
-    let events = snapshot.events.iter();
-    let events = events.filter(|event| event.device == device).enumerate();
-    let failed = events.filter_map(|(number, event)| match event.action {
-        AllocatorAction::OutOfMemory { device_free } => Some((number, event, device_free)),
-        _ => None,
-    });
-    for (computed, (number, event, device_free)) in failed.enumerate() {
+fn add_failed(table: &mut Table, history: &AllocatorHistory) {
+    for (computed, (number, event, device_free)) in history.failed().enumerate() {
         if computed >= MAX_FAILED {
             table.left_out += 1;
             continue;
         }
-        let sums = AllocatorSums::new(&segments_after(snapshot, device, number));
+        let sums = AllocatorSums::new(&history.segments_after(number));
         table.push([
-            device.into(),
+            history.device().into(),
             number.into(),
             event.size.into(),
             device_free.into(),
@@ -255,7 +252,7 @@ fn add_failed(table: &mut Table, snapshot: &MemorySnapshot, device: u32) {
             sums.active.into(),
             sums.reserved.saturating_sub(sums.active).into(),
             sums.largest_free.into(),
-            snapshot.stack_text(event.stack).into(),
+            history.snapshot().stack_text(event.stack).into(),
         ]);
     }
 }
