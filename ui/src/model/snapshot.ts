@@ -48,7 +48,7 @@ export interface SnapshotAllocator {
   readonly settings: readonly (readonly [string, string])[];
 }
 
-/** The largest allocations over a window of events; arrays of equal length. */
+/** The allocations that a timeline draws; arrays of equal length. */
 export interface AllocationColumns {
   readonly id: readonly number[];
   readonly bytes: readonly number[];
@@ -72,7 +72,7 @@ export interface SnapshotTimeline {
   readonly event: readonly number[];
   readonly activeBytes: readonly number[];
   readonly reservedBytes: readonly number[];
-  /** Number of further allocations that are active at a point. */
+  /** Number of further allocations that are active at a point: smaller or shorter ones. */
   readonly others: number;
   readonly allocations: AllocationColumns;
   readonly callers: readonly string[];
@@ -310,8 +310,8 @@ export const blockAddress = (segment: SnapshotSegment, block: SnapshotBlock): st
 /** The blocks of a state as a table. */
 export const blocksTable = (state: SnapshotState): ReportTable => ({
   columns: [
-    text('address', 'Address'),
-    text('segment', 'Segment'),
+    text('address', 'Address of block'),
+    text('segment', 'Address of segment'),
     text('state', 'State'),
     bytes('size_bytes', 'Size'),
     bytes('requested_bytes', 'Requested'),
@@ -333,10 +333,10 @@ export const blocksTable = (state: SnapshotState): ReportTable => ({
 export const eventsTable = ({ total, rows }: SnapshotEvents): ReportTable => ({
   columns: [
     count('event', 'Event'),
+    text('caller', 'Function'),
     text('action', 'Action'),
     bytes('size_bytes', 'Size'),
-    text('address', 'Address'),
-    text('caller', 'Function'),
+    text('address', 'Address of block'),
     bytes('active_bytes', 'Active after'),
     bytes('reserved_bytes', 'Reserved after'),
     text('stream', 'Stream'),

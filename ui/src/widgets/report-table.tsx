@@ -81,13 +81,15 @@ const TEXT_MOST_PX = 220;
 /** Maximum number of event ids in a cell; exports contain all. */
 const MOST_EVENTS = 3;
 /** Columns that contain sentences. */
-const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
+const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice', 'text']);
 const SENTENCE_MOST_PX = 560;
+/** The same if it continues on further lines. */
+const WRAPPED_MOST_PX = 440;
 /** Number of rows in the sample for the width of a column. */
 const SAMPLE = 200;
 
 /** Returns the width that a column's text needs. */
-function widthOf(table: Data, column: ReportColumn): number {
+function widthOf(table: Data, column: ReportColumn, wraps: boolean): number {
   const title = column.title.length * LETTER_PX + 28;
   if (column.unit === 'event') {
     const ids = table.rows.slice(0, SAMPLE).map((row) => eventsAt(row, column.key).slice(0, MOST_EVENTS));
@@ -97,7 +99,7 @@ function widthOf(table: Data, column: ReportColumn): number {
   if (!isText(column.unit)) return Math.max(WIDTHS[column.unit], title);
   const { key } = shortColumn(table, column.key) ?? column;
   const letters = Math.max(0, ...table.rows.slice(0, SAMPLE).map((row) => cellText(row[key], 'text').length));
-  const most = SENTENCES.has(column.key) ? SENTENCE_MOST_PX : TEXT_MOST_PX;
+  const most = !SENTENCES.has(column.key) ? TEXT_MOST_PX : wraps ? WRAPPED_MOST_PX : SENTENCE_MOST_PX;
   return Math.max(title, Math.min(most, letters * LETTER_PX + 20));
 }
 
@@ -230,7 +232,10 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       exportTitle: column.key,
       numeric: isNumeric(column.unit),
       pinned: column === name,
-      widthPx: column === name ? nameWidth(table, column, props.namePx ?? NAME_PX) : widthOf(table, column),
+      widthPx:
+        column === name
+          ? nameWidth(table, column, props.namePx ?? NAME_PX)
+          : widthOf(table, column, props.wraps === true),
       value: (row) => cellValue(row[column.key]),
       cell: (row) =>
         props.cell?.(row, column) ??

@@ -15,7 +15,7 @@ use stepscope_model::{
     AllocatorAction, AllocatorEvent, Cancelled, MemorySegment, MemorySnapshot, StackFrame,
 };
 
-use super::owners::is_library_file;
+use super::owners::{is_library_file, is_own_line};
 use super::snapshot::AllocatorState;
 use crate::parallel::Cancel;
 
@@ -75,10 +75,21 @@ pub struct ActiveTimeline {
     pub events_per_point: usize,
     /// One point for each bin: its event with the most active memory, the first on a tie.
     pub points: Vec<u32>,
-    /// The largest allocations that are alive at a point, ascending: indexes into [`AllocatorHistory::allocations`].
-    pub largest: Vec<u32>,
+    /// Allocations that are alive at a point, ascending: indexes into [`AllocatorHistory::allocations`]. If there are
+    /// too many, the largest ones, and in equal number those with the largest areas in the drawing.
+    pub drawn: Vec<u32>,
     /// Number of further allocations that are alive at a point.
     pub others: usize,
+}
+
+/// An allocation that a drawing may show.
+struct Candidate {
+    /// Index of the allocation.
+    at: u32,
+    /// Bytes.
+    size: u64,
+    /// Bytes times the number of points.
+    area: u64,
 }
 
 /// The history of one device's allocator.
@@ -169,8 +180,10 @@ impl AllocatorHistory {
     /// Returns the frame that requested memory: the innermost Python function outside libraries, else the innermost
     /// function; `None` if the stack is unknown.
     pub fn caller(&self, stack: u32) -> Option<&StackFrame> {
-        let is_own =
-            |frame: &&StackFrame| frame.file.ends_with(".py") && !is_library_file(&frame.file);
+        // A converted profile has `train.py(31): step` as the name.
+        let is_own = |frame: &&StackFrame| {
+            frame.file.ends_with(".py") && !is_library_file(&frame.file) || is_own_line(&frame.name)
+        };
         let mut frames = self.snapshot.stack_frames(stack);
         frames
             .find(is_own)
@@ -237,28 +250,39 @@ impl AllocatorHistory {
         let chunks = events.chunks(step).enumerate();
         let points = chunks.filter_map(|(bin, chunk)| first_max(chunk, range.start + bin * step));
         let points: Vec<u32> = points.filter_map(|at| u32::try_from(at).ok()).collect();
-        let is_shown = |allocation: &Allocation| {
+        let alive_points = |allocation: &Allocation| {
             let first = points.partition_point(|point| Some(*point) < allocation.alloc);
+            let free = allocation.free.unwrap_or(NONE);
             points
-                .get(first)
-                .is_some_and(|point| allocation.free.is_none_or(|free| free > *point))
+                .partition_point(|point| *point < free)
+                .saturating_sub(first)
         };
-        let shown = self.allocations.iter().zip(0_u32..);
-        let shown = shown.filter(|(allocation, _)| is_shown(allocation));
-        let mut sizes: Vec<(Reverse<u64>, u32)> = shown
-            .map(|(allocation, at)| (Reverse(allocation.size), at))
+        let all = self.allocations.iter().zip(0_u32..);
+        let mut candidates: Vec<Candidate> = all
+            .filter_map(|(allocation, at)| {
+                let alive = alive_points(allocation) as u64;
+                let area = allocation.size.saturating_mul(alive);
+                (alive > 0).then_some(Candidate {
+                    at,
+                    size: allocation.size,
+                    area,
+                })
+            })
             .collect();
-        let others = sizes.len().saturating_sub(top);
+        let others = candidates.len().saturating_sub(top);
         if others > 0 {
-            sizes.select_nth_unstable(top);
-            sizes.truncate(top);
+            let half = top / 2;
+            candidates.select_nth_unstable_by_key(half, |one| (Reverse(one.size), one.at));
+            let rest = &mut candidates[half..];
+            rest.select_nth_unstable_by_key(top - half, |one| (Reverse(one.area), one.at));
+            candidates.truncate(top);
         }
-        let mut largest: Vec<u32> = sizes.into_iter().map(|(_, at)| at).collect();
-        largest.sort_unstable();
+        let mut drawn: Vec<u32> = candidates.into_iter().map(|one| one.at).collect();
+        drawn.sort_unstable();
         ActiveTimeline {
             events_per_point: step,
             points,
-            largest,
+            drawn,
             others,
         }
     }

@@ -5,7 +5,7 @@
 mod level;
 
 use super::{EdgeEnds, NodeKind, VisibleGraph, VisibleNode};
-use level::{Level, Size};
+use level::{Level, Ports, Size};
 
 /// Height of a node with two lines of text.
 const NODE_HEIGHT: f64 = 40.0;
@@ -64,10 +64,13 @@ fn size_of(node: &VisibleNode, detail: &str) -> Size {
     }
 }
 
-/// An edge between two nodes of one group.
+/// The edges in one group.
+#[derive(Clone, Default)]
 struct LevelEdges {
     /// Ends by position in the group, each pair once.
     ends: Vec<(usize, usize)>,
+    /// Nodes with edges to the outside, by position in the group.
+    ports: Ports,
 }
 
 impl Drawing {
@@ -82,27 +85,35 @@ impl Drawing {
             position[number] = siblings.len();
             siblings.push(number);
         }
-        let mut inside: Vec<LevelEdges> = (0..=count)
-            .map(|_| LevelEdges { ends: Vec::new() })
-            .collect();
+        let mut inside = vec![LevelEdges::default(); count + 1];
         let meetings: Vec<Meeting> = graph
             .edges
             .iter()
             .map(|edge| Meeting::new(graph, edge))
             .collect();
-        for meeting in &meetings {
+        for (edge, meeting) in graph.edges.iter().zip(&meetings) {
             let ends = (position[meeting.from], position[meeting.to]);
             inside[meeting.group].ends.push(ends);
+            for (node, group) in outward(graph, edge.from, meeting.from) {
+                inside[group].ports.exits.push(position[node]);
+            }
+            for (node, group) in outward(graph, edge.to, meeting.to) {
+                inside[group].ports.entries.push(position[node]);
+            }
         }
         let mut sizes = vec![Size::default(); count];
         let mut levels: Vec<Level> = (0..=count).map(|_| Level::default()).collect();
         for edges in &mut inside {
             edges.ends.sort_unstable();
             edges.ends.dedup();
+            for nodes in [&mut edges.ports.exits, &mut edges.ports.entries] {
+                nodes.sort_unstable();
+                nodes.dedup();
+            }
         }
         let lay_out = |group: usize, sizes: &[Size]| {
             let members: Vec<Size> = children[group].iter().map(|node| sizes[*node]).collect();
-            Level::new(&members, &inside[group].ends)
+            Level::new(&members, &inside[group].ends, &inside[group].ports)
         };
         // Groups come before their nodes, so the other way round the inside is known first.
         for (group, node) in graph.nodes.iter().enumerate().rev() {
@@ -128,19 +139,35 @@ impl Drawing {
                 height: size.height,
             })
             .collect();
+        let route = Route {
+            graph,
+            levels: &levels,
+            position: &position,
+            nodes: &nodes,
+        };
         let edges = graph.edges.iter().zip(&meetings).map(|(edge, meeting)| {
             let ends = (position[meeting.from], position[meeting.to]);
             let line = levels[meeting.group].line(&inside[meeting.group].ends, ends);
-            let origin = inner_origin(graph, &levels, &nodes, meeting.group);
-            joined(edge, meeting, &nodes, line, origin)
+            route.line(edge, meeting, line)
         });
         Self {
             edges: edges.collect(),
             width: levels[count].width,
             height: levels[count].height,
-            nodes,
+            nodes: nodes.clone(),
         }
     }
+}
+
+/// Returns the node and those around it below `outermost`, each with the group that it lies in.
+fn outward(
+    graph: &VisibleGraph,
+    node: usize,
+    outermost: usize,
+) -> impl Iterator<Item = (usize, usize)> {
+    let chain = std::iter::successors(Some(node), |node| graph.nodes[*node].parent);
+    let inner = chain.take_while(move |node| *node != outermost);
+    inner.filter_map(|node| Some((node, graph.nodes[node].parent?)))
 }
 
 /// Where the ends of an edge meet: the innermost group that holds both, and its nodes that hold the ends.
@@ -207,46 +234,91 @@ fn origins(
     found
 }
 
-/// Returns the line between the two ends themselves: the line between the nodes that hold them, carried on
-/// into open groups.
-fn joined(
-    edge: &EdgeEnds,
-    meeting: &Meeting,
-    nodes: &[Rect],
-    line: Line,
-    origin: (f64, f64),
-) -> Line {
-    let mut line: Line = line
-        .into_iter()
-        .map(|(x, y)| (x + origin.0, y + origin.1))
-        .collect();
-    let middle = |rect: Rect| rect.x + rect.width / 2.0;
-    let is_downward = line.first().map(|first| first.1) <= line.last().map(|last| last.1);
-    // The end of a node from which a line leaves, or at which it arrives.
-    let side = |rect: Rect, is_start: bool| {
-        let is_bottom = is_start == is_downward;
-        (
-            middle(rect),
-            if is_bottom {
-                rect.y + rect.height
-            } else {
-                rect.y
-            },
-        )
-    };
-    if edge.from != meeting.from
-        && let Some(first) = line.first_mut()
-    {
-        let start = side(nodes[edge.from], true);
-        first.0 = start.0;
-        line.insert(0, start);
+/// The drawing, as far as lines need it.
+struct Route<'a> {
+    graph: &'a VisibleGraph,
+    levels: &'a [Level],
+    position: &'a [usize],
+    nodes: &'a [Rect],
+}
+
+impl Route<'_> {
+    /// Returns a line of a group in the whole drawing.
+    fn placed(&self, group: usize, line: Line) -> Line {
+        let (x, y) = inner_origin(self.graph, self.levels, self.nodes, group);
+        line.into_iter()
+            .map(|(at, down)| (at + x, down + y))
+            .collect()
     }
-    if edge.to != meeting.to
-        && let Some(last) = line.last_mut()
-    {
-        let end = side(nodes[edge.to], false);
-        last.0 = end.0;
-        line.push(end);
+
+    /// Returns the line between the two ends themselves: `line` joins the nodes that hold them, and goes on through
+    /// their ports into open groups.
+    fn line(&self, edge: &EdgeEnds, meeting: &Meeting, line: Line) -> Line {
+        let line = self.placed(meeting.group, line);
+        let is_downward = line.first().map(|first| first.1) <= line.last().map(|last| last.1);
+        if !is_downward {
+            return self.upward(edge, meeting, line);
+        }
+        let mut out = Line::new();
+        for (node, group) in outward(self.graph, edge.from, meeting.from) {
+            let inner = self.placed(group, self.levels[group].exit(self.position[node]));
+            append(&mut out, inner);
+            let rect = self.nodes[group];
+            if let Some(&(x, _)) = out.last() {
+                out.push((x, rect.y + rect.height));
+            }
+        }
+        append(&mut out, line);
+        // The inner groups of the other end, from its outermost one inwards.
+        let mut way: Vec<(usize, usize)> = outward(self.graph, edge.to, meeting.to).collect();
+        way.reverse();
+        for (node, group) in way {
+            let inner = self.placed(group, self.levels[group].entry(self.position[node]));
+            if let Some(&(x, _)) = inner.first() {
+                // The border is entered above the port.
+                let end = out.len();
+                for point in &mut out[end.saturating_sub(LEAD)..] {
+                    point.0 = x;
+                }
+            }
+            out.extend(inner);
+        }
+        out.dedup();
+        out
     }
-    line
+
+    /// Returns the line of an edge that leads back: its ends in open groups are joined directly.
+    fn upward(&self, edge: &EdgeEnds, meeting: &Meeting, mut line: Line) -> Line {
+        let middle = |rect: Rect| rect.x + rect.width / 2.0;
+        if edge.from != meeting.from {
+            let rect = self.nodes[edge.from];
+            for point in line.iter_mut().take(LEAD) {
+                point.0 = middle(rect);
+            }
+            line.insert(0, (middle(rect), rect.y));
+        }
+        if edge.to != meeting.to {
+            let rect = self.nodes[edge.to];
+            for point in line.iter_mut().rev().take(LEAD) {
+                point.0 = middle(rect);
+            }
+            line.push((middle(rect), rect.y + rect.height));
+        }
+        line.dedup();
+        line
+    }
+}
+
+/// Number of points at each end of a line that are straight above each other: at the node, and at the border of its
+/// rank.
+const LEAD: usize = 2;
+
+/// Continues a line; the continuation starts where the line ends.
+fn append(line: &mut Line, mut next: Line) {
+    if let Some(&(x, _)) = line.last() {
+        for point in next.iter_mut().take(LEAD) {
+            point.0 = x;
+        }
+    }
+    line.append(&mut next);
 }

@@ -271,7 +271,7 @@ struct TimelineAnswer<'a> {
     categories: Vec<&'a str>,
 }
 
-/// The largest allocations as columns of equal length.
+/// The drawn allocations as columns of equal length.
 #[derive(Default, Serialize)]
 struct AllocationColumns {
     id: Vec<u32>,
@@ -289,10 +289,10 @@ pub(super) async fn timeline(Shared(state): Shared<Arc<State>>, request: RunRequ
         let range = window(history, params)?;
         let bins = params.bins()? as usize;
         let top = params.number("top", DEFAULT_ALLOCATIONS, 0..=MAX_ALLOCATIONS)?;
-        let drawn = history.timeline(range.clone(), bins, top);
+        let timeline = history.timeline(range.clone(), bins, top);
         let mut columns = AllocationColumns::default();
         let mut callers = Callers::default();
-        for id in drawn.largest {
+        for id in timeline.drawn {
             let Some(found) = history.allocations.get(id as usize) else {
                 continue;
             };
@@ -305,7 +305,7 @@ pub(super) async fn timeline(Shared(state): Shared<Arc<State>>, request: RunRequ
         }
         let events = history.events();
         let at_points = |value: fn(&AllocatorEvent) -> i64| -> Vec<i64> {
-            let points = drawn.points.iter();
+            let points = timeline.points.iter();
             let events = points.filter_map(|point| events.get(*point as usize));
             events.map(value).collect()
         };
@@ -315,9 +315,9 @@ pub(super) async fn timeline(Shared(state): Shared<Arc<State>>, request: RunRequ
             to: range.end,
             active_bytes: at_points(|event| event.active),
             reserved_bytes: at_points(|event| event.reserved),
-            events_per_point: drawn.events_per_point,
-            event: drawn.points,
-            others: drawn.others,
+            events_per_point: timeline.events_per_point,
+            event: timeline.points,
+            others: timeline.others,
             allocations: columns,
             callers: callers.texts,
             categories: categories.map(|name| &**name).collect(),

@@ -42,45 +42,49 @@ export function Alive({
 }): JSX.Element {
   const { store, run } = page;
   const by = GROUPINGS.find(([id]) => id === store.view.by.value)?.[0] ?? 'buffer';
+  const title = GROUPINGS.find(([id]) => id === by)?.[1] ?? by;
   const rested = useRested(position);
   const { module, space } = plan;
   const asked = useReport(run, { kind: 'hlo-memory', by, top: TOP, module, space, position: rested });
   return (
-    <>
-      <label class="ss-field">
-        <span>Group by</span>
-        <select
-          value={by}
-          onChange={(event) => {
-            store.view.by.value = event.currentTarget.value;
-            store.view.sort.value = undefined;
-          }}
-        >
-          {GROUPINGS.map(([id, title]) => (
-            <option key={id} value={id}>
-              {title}
-            </option>
-          ))}
-        </select>
-      </label>
-      <WithReport asked={asked} what="Reading what is alive">
-        {({ table }) => (
-          <>
+    <WithReport asked={asked} what="Reading what is alive">
+      {({ table }) => (
+        <>
+          <div class="ss-row">
+            <label class="ss-field">
+              <span>Group by</span>
+              <select
+                value={by}
+                onChange={(event) => {
+                  store.view.by.value = event.currentTarget.value;
+                  store.view.sort.value = undefined;
+                }}
+              >
+                {GROUPINGS.map(([id, title]) => (
+                  <option key={id} value={id}>
+                    {title}
+                  </option>
+                ))}
+              </select>
+            </label>
             <p class="ss-quiet" data-testid="plan-alive" data-position={rested}>
               {`${formatBytes(table.rows.reduce((sum, row) => sum + (numberAt(row, 'bytes') ?? 0), 0))} at position ${rested}`}
             </p>
-            <ReportTable
-              key={by}
-              caption="Alive at cursor"
-              testId="plan-table"
-              exportName={`${run.id}-${plan.name}-alive`}
-              table={table}
-              hide={['module', 'program_id', 'space']}
-              {...arrangedBy(store)}
-            />
-          </>
-        )}
-      </WithReport>
-    </>
+          </div>
+          <ReportTable
+            key={by}
+            caption="Alive at cursor"
+            testId="plan-table"
+            exportName={`${run.id}-${plan.name}-alive`}
+            table={table}
+            hide={['module', 'program_id', 'space']}
+            cell={(row, column) =>
+              column.key === by && row[column.key] === '' ? <span class="ss-quiet">without {title}</span> : undefined
+            }
+            {...arrangedBy(store)}
+          />
+        </>
+      )}
+    </WithReport>
   );
 }

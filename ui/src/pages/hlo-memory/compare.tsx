@@ -118,7 +118,7 @@ export function CompareChoice({
         </label>
       )}
       <label class="ss-field">
-        <span>{isOther ? 'Module of it' : 'Compare with'}</span>
+        <span>{isOther ? 'Module of that run' : 'Compare with'}</span>
         <select
           value={comparison.plan?.module ?? ''}
           onChange={(event) => {

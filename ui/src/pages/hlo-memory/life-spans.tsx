@@ -13,7 +13,7 @@ const TOP_ADVICE = 300;
 const MOST_BARS = 24;
 
 /** Columns of advice that the bars show, or that are long: its text is worth their room. */
-const BARRED = ['first_position', 'last_position', 'source', 'shape'];
+const BARRED = ['first_position', 'last_position', 'source', 'shape', 'op_name'];
 
 const NO_ADVICE = {
   title: 'No advice',
@@ -59,6 +59,7 @@ export function LifeSpans({
               table={table}
               hide={['module', 'program_id', 'space', ...(by === 'advice' ? BARRED : [])]}
               wraps={by === 'advice'}
+              lead={by === 'advice' ? ['text'] : []}
               {...arrangedBy(store)}
             />
           </>

@@ -229,7 +229,7 @@ function CurveFigure({
   const { positions, lines } = useMemo(() => {
     const over = overlay(other === undefined ? [curve] : [curve, other]);
     return { positions: over.positions, lines: linesOf(plan, over.values, comparison.label) };
-      // The curve is that of the table.
+    // The curve is that of the table.
   }, [plan, table, other, comparison.label]);
   const last = curve.positions.at(-1) ?? 1;
   const live = bytesAt(curve, at);

@@ -8,7 +8,7 @@ import { useWidth } from '../../widgets/figure.tsx';
 
 const ROW_PX = 30;
 const BAR_PX = 20;
-const NAME_PX = 248;
+const NAME_PX = 284;
 const MOST_PX = 420;
 const RIGHT_PX = 8;
 const FONT = '12px system-ui, sans-serif';
@@ -25,7 +25,7 @@ export const blockColour = (state: BlockState, theme: Theme): string =>
     ? (theme.kinds[1] ?? theme.accent)
     : state === 'active_pending_free'
       ? (theme.kinds[11] ?? theme.warning)
-      : theme.panel;
+      : theme.idle;
 
 export interface SegmentMapProps {
   readonly label: string;
@@ -160,7 +160,7 @@ function drawRow(
     // Neighbours stay apart while there is room.
     context.fillRect(left, top, width > 3 ? width - 1 : width, BAR_PX);
     if (width < LABEL_PX) continue;
-    context.fillStyle = block.state === 'inactive' ? theme.muted : theme.sliceText;
+    context.fillStyle = block.state === 'inactive' ? theme.text : theme.sliceText;
     context.fillText(formatBytes(block.bytes), left + 6, middle);
   }
   context.strokeStyle = theme.border;

@@ -60,6 +60,6 @@ export function legendOf(timeline: SnapshotTimeline, hasReserved: boolean, theme
     ...(isUnknown
       ? [{ label: hasCategories(timeline) ? 'without a category' : 'function not recorded', colour: theme.idle }]
       : []),
-    ...(timeline.others > 0 ? [{ label: 'smaller allocations', colour: theme.kinds[0] ?? theme.muted }] : []),
+    ...(timeline.others > 0 ? [{ label: 'other allocations', colour: theme.kinds[0] ?? theme.muted }] : []),
   ];
 }

@@ -16,7 +16,17 @@ import { CopyButton, Loading, ProblemState } from '../../widgets/states.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { segmentKind } from './segment-map.tsx';
 
+/** Files of libraries, as the server knows them. */
 const LIBRARY = /(^|\/)torch\/|site-packages|dist-packages|contextlib|threading/;
+
+/** PyTorch's file of a function without one. */
+const NO_FILE: ReadonlySet<string> = new Set(['', '??']);
+
+/** Whether a frame is a Python function of the program. A converted profile has `train.py(31): step` as the name. */
+const isOwn = ({ name, file }: StackFrame): boolean => {
+  const path = file.endsWith('.py') ? file : (/^(.*\.py)\(\d+\)/.exec(name)?.[1] ?? '');
+  return path !== '' && !LIBRARY.test(path);
+};
 
 /** The stack, innermost function first; those of libraries are dimmed. */
 export function Stack({ frames, label }: { readonly frames: readonly StackFrame[]; readonly label: string }) {
@@ -30,10 +40,12 @@ export function Stack({ frames, label }: { readonly frames: readonly StackFrame[
         <CopyButton text={text} />
       </div>
       <ol class="ss-stack" aria-label={label}>
-        {frames.map(({ name, file, line }, at) => (
-          <li key={at} class={file.endsWith('.py') && !LIBRARY.test(file) ? 'ss-own' : ''}>
-            <span>{name}</span>
-            {file === '' ? undefined : <span class="ss-quiet">{line === 0 ? file : `${file}:${line}`}</span>}
+        {frames.map((frame, at) => (
+          <li key={at} class={isOwn(frame) ? 'ss-own' : ''}>
+            <span>{frame.name}</span>
+            {NO_FILE.has(frame.file) ? undefined : (
+              <span class="ss-quiet">{frame.line === 0 ? frame.file : `${frame.file}:${frame.line}`}</span>
+            )}
           </li>
         ))}
       </ol>

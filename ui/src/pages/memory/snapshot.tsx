@@ -7,7 +7,7 @@ import { createResource } from '../../api/resource.ts';
 import { fetchAllocators, fetchEvents, fetchState, fetchTimeline } from '../../api/snapshot.ts';
 import { formatBytes, formatShare, groupDigits, plural } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import { numberAt } from '../../model/report.ts';
+import type { ReportRow } from '../../model/report.ts';
 import {
   type AllocatorSums,
   blockAddress,
@@ -32,7 +32,7 @@ import { EventsTab, FailedTab, LargestTab, SettingsTab } from './snapshot-tabs.t
 import { StackChart } from './stack-chart.tsx';
 
 const BINS = 1000;
-const TOP = 2000;
+const TOP = 6000;
 /** The cursor moves often: send the request after a pause. */
 const REST_MS = 60;
 
@@ -212,9 +212,9 @@ function Allocator({
           >
             ›
           </button>
-          <span data-testid="snapshot-event" data-event={numberAt(row ?? {}, 'event' as string) ?? ''}>
+          <span data-testid="snapshot-event" data-event={row === undefined ? '' : eventOf(row)}>
             Event <b>{groupDigits(`${cursor}`)}</b> of {groupDigits(`${count}`)}
-            {row === undefined || numberAt(row, 'event' as string) !== cursor ? '' : eventText(row)}
+            {row === undefined || eventOf(row) !== cursor ? '' : eventText(row)}
           </span>
           <span class="ss-grow" />
           {allocator.failed.slice(0, 3).map((one) => (
@@ -268,20 +268,25 @@ function Allocator({
   );
 }
 
-const eventText = (row: Readonly<Record<string, unknown>>): string => {
-  const action = typeof row['action'] === 'string' ? row['action'] : '';
-  const bytes =
-    typeof row['size_bytes'] === 'number' && row['size_bytes'] > 0 ? ` ${formatBytes(row['size_bytes'])}` : '';
-  const caller = typeof row['caller'] === 'string' && row['caller'] !== '' ? ` · ${row['caller']}` : '';
-  return `: ${action}${bytes}${caller}`;
+const eventOf = (row: ReportRow): number | undefined => {
+  const event = row['event'];
+  return typeof event === 'number' ? event : undefined;
 };
+
+function eventText(row: ReportRow): string {
+  const { action, size_bytes: bytes, caller } = row;
+  const size = typeof bytes === 'number' && bytes > 0 ? ` ${formatBytes(bytes)}` : '';
+  return `: ${String(action)}${size}${caller === '' ? '' : ` · ${String(caller)}`}`;
+}
 
 function noteOf(allocator: SnapshotAllocator, timeline: SnapshotTimeline, hasReserved: boolean): string {
   const { peakBytes, peakEvent, peakReservedBytes, allocatedBefore } = allocator;
   const reserved = hasReserved ? '' : `; ${formatBytes(peakReservedBytes)} reserved then`;
   const drawn = plural(timeline.allocations.id.length, 'allocation');
   const others =
-    timeline.others === 0 ? '' : `, the largest ones; ${plural(timeline.others, 'smaller one')} on top as one area`;
+    timeline.others === 0
+      ? ''
+      : `, the largest and longest-lived; ${plural(timeline.others, 'other')} on top as one area`;
   const before =
     allocatedBefore === 0 ? '' : ` ${plural(allocatedBefore, 'allocation')} from before the history at the bottom.`;
   return `Peak ${formatBytes(peakBytes)} after event ${groupDigits(`${peakEvent ?? 0}`)}${reserved}. By event number, not time. ${drawn}${others}. Coloured by ${colouredBy(timeline)}.${before} Click to choose, drag to zoom in.`;
@@ -304,7 +309,7 @@ function Tools(props: {
     <>
       {props.isWhole ? undefined : (
         <>
-          <span class="ss-tabular ss-quiet" data-testid="snapshot-window">
+          <span class="ss-snapshot-window" data-testid="snapshot-window">
             events {groupDigits(`${props.window.from}`)} to {groupDigits(`${props.window.to - 1}`)}
           </span>
           <button type="button" class="ss-button ss-small" onClick={props.onWhole}>
@@ -376,7 +381,7 @@ function Sums({ sums }: { readonly sums: AllocatorSums }): JSX.Element {
       formatBytes(unallocated),
       `${part(unallocated, reservedBytes)} of reserved`,
     ],
-    ['inactive_split', 'Inactive split', formatBytes(inactiveSplitBytes), 'cannot be returned to the device'],
+    ['inactive_split', 'Inactive split', formatBytes(inactiveSplitBytes), 'free, in segments in use'],
     [
       'largest_free',
       'Largest free block',
@@ -478,7 +483,13 @@ function Lower(props: {
             <LargestTab page={page} timeline={timeline} onSelect={props.onSelect} />
           )
         ) : active === 'failed' ? (
-          <FailedTab allocator={allocator} onCursor={props.onCursor} />
+          <FailedTab
+            allocator={allocator}
+            onCursor={(event) => {
+              props.onCursor(event);
+              view.tab.value = undefined;
+            }}
+          />
         ) : (
           <SettingsTab allocator={allocator} />
         )}

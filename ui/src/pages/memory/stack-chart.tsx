@@ -108,7 +108,10 @@ function drawAxes(context: CanvasRenderingContext2D, frame: Frame, timeline: Sna
   const across = Math.max(1, Math.round(niceStep(timeline.to - timeline.from, Math.max(2, frame.width / 110))));
   context.textAlign = 'center';
   for (let event = Math.ceil(timeline.from / across) * across; event < timeline.to; event += across) {
-    context.fillText(groupDigits(String(event)), frame.x(event), HEIGHT_PX - FOOT_PX / 2 + 2);
+    const label = groupDigits(String(event));
+    const half = context.measureText(label).width / 2;
+    const x = Math.min(frame.x(event), frame.left + frame.width + RIGHT_PX - half);
+    context.fillText(label, x, HEIGHT_PX - FOOT_PX / 2 + 2);
   }
 }
 

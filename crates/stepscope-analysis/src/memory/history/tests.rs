@@ -100,7 +100,7 @@ fn frees_are_matched_with_allocations_of_the_same_address() {
 }
 
 #[test]
-fn a_timeline_has_the_highest_event_of_each_bin_and_the_largest_allocations_there() {
+fn a_timeline_has_the_highest_event_of_each_bin_and_the_allocations_to_draw() {
     use AllocatorAction::{Alloc, FreeCompleted};
     let events = vec![
         event(Alloc, 512, 100, 0),
@@ -113,13 +113,16 @@ fn a_timeline_has_the_highest_event_of_each_bin_and_the_largest_allocations_ther
     let found = history(snapshot(events, &[]));
     let all = found.timeline(0..6, 100, 10);
     assert_eq!((all.points.len(), all.others), (6, 0));
-    assert_eq!(all.largest, [0, 1, 2]);
+    assert_eq!(all.drawn, [0, 1, 2]);
     let coarse = found.timeline(0..6, 2, 1);
     assert_eq!(coarse.points, [1, 3]);
-    assert_eq!((coarse.largest, coarse.others), (vec![1], 2));
+    // By area: 100 bytes at two points come after 900 and 300 bytes at one.
+    assert_eq!((coarse.drawn, coarse.others), (vec![1], 2));
+    let two = found.timeline(0..6, 2, 2);
+    assert_eq!((two.drawn, two.others), (vec![1, 2], 1));
     // The window is a limit for points and for allocations.
     let late = found.timeline(4..6, 100, 10);
-    assert_eq!((late.points, late.largest), (vec![4, 5], vec![2]));
+    assert_eq!((late.points, late.drawn), (vec![4, 5], vec![2]));
     assert!(found.timeline(6..9, 10, 10).points.is_empty());
 }
 

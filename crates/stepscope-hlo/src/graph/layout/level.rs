@@ -1,5 +1,8 @@
 //! A layered drawing of nodes without groups.
 //!
+//! A line leaves its rank and enters the next one straight down, so that it crosses no taller node of a rank. A line
+//! that leaves the group, or comes from outside, ends in a port at the border, which has its own room in each rank.
+//!
 //! Edges that would close a circle are turned round; ranks are longest paths, with each source moved next to
 //! its users; the order within a rank follows the mean position of the neighbours, and the best of a few sweeps
 //! is kept; positions within a rank are the closest ones to the neighbours that keep order and distance.
@@ -32,6 +35,17 @@ pub(super) struct Level {
     pub(super) height: f64,
     /// Line of each edge.
     lines: Vec<Line>,
+    /// Lines from nodes to the lower border, by node, ascending.
+    exits: Vec<(usize, Line)>,
+    /// Lines from the upper border to nodes, by node, ascending.
+    entries: Vec<(usize, Line)>,
+}
+
+/// The nodes of a group whose values leave it, and those that take values from outside; ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ports {
+    pub(super) exits: Vec<usize>,
+    pub(super) entries: Vec<usize>,
 }
 
 /// A node, or a line that passes a rank.
@@ -45,15 +59,17 @@ struct Slot {
 
 impl Level {
     /// Lays out nodes and edges; both ends of an edge are positions of nodes, and no edge occurs twice.
-    pub(super) fn new(sizes: &[Size], edges: &[(usize, usize)]) -> Self {
-        let is_turned = turned(sizes.len(), edges);
+    pub(super) fn new(sizes: &[Size], edges: &[(usize, usize)], ports: &Ports) -> Self {
+        let nodes = sizes.len();
+        let mut is_turned = turned(nodes, edges);
         let downward: Vec<(usize, usize)> = edges
             .iter()
             .zip(&is_turned)
             .map(|(&(from, to), turned)| if *turned { (to, from) } else { (from, to) })
             .collect();
-        let ranks = ranks(sizes.len(), &downward);
-        let (slots, chains) = slots(sizes, &downward, &ranks);
+        let (sizes, downward, ranks) = with_ports(sizes, downward, ports);
+        is_turned.resize(downward.len(), false);
+        let (slots, chains) = slots(&sizes, &downward, &ranks);
         let mut order = first_order(&slots);
         reorder(&slots, &mut order);
         let centres = place(&slots, &order);
@@ -80,28 +96,62 @@ impl Level {
             let rank = slots[slot].rank;
             tops[rank] + (heights[rank] - slots[slot].height) / 2.0
         };
-        let origins = (0..sizes.len()).map(|node| (centres[node] - half(node) - left, top(node)));
-        let edges = chains.iter().zip(&downward).zip(&is_turned);
-        let lines = edges.map(|((chain, &(from, to)), is_turned)| {
-            let mut line = vec![(centres[from] - left, top(from) + slots[from].height)];
+        let origins = (0..nodes).map(|node| (centres[node] - half(node) - left, top(node)));
+        let ends = chains.iter().zip(&downward).zip(&is_turned);
+        let lines = ends.map(|((chain, &(from, to)), is_turned)| {
+            let x = centres[from] - left;
+            let rank = slots[from].rank;
+            let mut line = vec![(x, top(from) + slots[from].height)];
+            line.push((x, tops[rank] + heights[rank]));
             for passed in chain {
                 let rank = slots[*passed].rank;
                 let x = centres[*passed] - left;
                 line.push((x, tops[rank]));
                 line.push((x, tops[rank] + heights[rank]));
             }
-            line.push((centres[to] - left, top(to)));
+            let x = centres[to] - left;
+            line.push((x, tops[slots[to].rank]));
+            line.push((x, top(to)));
             if *is_turned {
                 line.reverse();
             }
             line
         });
+        let mut lines: Vec<Line> = lines.collect();
+        let height = (y - RANK_GAP).max(0.0);
+        let of_ports = lines.split_off(edges.len());
+        let mut of_ports = of_ports.into_iter();
+        let mut exits: Vec<(usize, Line)> =
+            ports.exits.iter().copied().zip(&mut of_ports).collect();
+        let mut entries: Vec<(usize, Line)> = ports.entries.iter().copied().zip(of_ports).collect();
+        for (_, line) in &mut exits {
+            if let Some(last) = line.last_mut() {
+                last.1 = height;
+            }
+        }
+        for (_, line) in &mut entries {
+            if let Some(first) = line.first_mut() {
+                first.1 = 0.0;
+            }
+        }
         Self {
             origins: origins.collect(),
             width: right - left,
-            height: (y - RANK_GAP).max(0.0),
-            lines: lines.collect(),
+            height,
+            lines,
+            exits,
+            entries,
         }
+    }
+
+    /// Returns the line from a node to the lower border.
+    pub(super) fn exit(&self, node: usize) -> Line {
+        port_line(&self.exits, node)
+    }
+
+    /// Returns the line from the upper border to a node.
+    pub(super) fn entry(&self, node: usize) -> Line {
+        port_line(&self.entries, node)
     }
 
     /// Returns the line of an edge of the sorted list that the level was made from.
@@ -111,6 +161,38 @@ impl Level {
             .and_then(|at| self.lines.get(at).cloned())
             .unwrap_or_default()
     }
+}
+
+fn port_line(ports: &[(usize, Line)], node: usize) -> Line {
+    let found = ports.binary_search_by_key(&node, |(known, _)| *known).ok();
+    found.map(|at| ports[at].1.clone()).unwrap_or_default()
+}
+
+/// Ranks the nodes and appends the ports as nodes without height, and their lines as the last edges: exits, then
+/// entries. Exits are in the last rank, entries in the first one.
+fn with_ports(
+    sizes: &[Size],
+    mut edges: Vec<(usize, usize)>,
+    ports: &Ports,
+) -> (Vec<Size>, Vec<(usize, usize)>, Vec<usize>) {
+    let mut sizes = sizes.to_vec();
+    let mut ranks = ranks(sizes.len(), &edges);
+    if ports.entries.iter().any(|node| ranks[*node] == 0) {
+        ranks.iter_mut().for_each(|rank| *rank += 1);
+    }
+    let after = ports.exits.iter().map(|node| ranks[*node] + 1).max();
+    let last = ranks.iter().copied().max().max(after).unwrap_or(0);
+    let exits = ports.exits.iter().map(|node| (*node, true));
+    for (node, is_exit) in exits.chain(ports.entries.iter().map(|node| (*node, false))) {
+        let port = sizes.len();
+        sizes.push(Size {
+            width: LINE_WIDTH,
+            height: 0.0,
+        });
+        ranks.push(if is_exit { last } else { 0 });
+        edges.push(if is_exit { (node, port) } else { (port, node) });
+    }
+    (sizes, edges, ranks)
 }
 
 /// Returns which edges lead back to a node from which they come; a search in depth from each node, in order.
@@ -403,7 +485,7 @@ fn spread(slots: &[Slot], rank: &[usize], wanted: &[f64], centres: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, Size};
+    use super::{Level, Ports, Size};
 
     /// Numbers that look random, the same in each run.
     fn next(state: &mut u64) -> usize {
@@ -432,7 +514,7 @@ mod tests {
         for seed in 0..60_u32 {
             let nodes = 1 + seed as usize * 3;
             let (sizes, edges) = random(nodes, nodes * 2, seed.into());
-            let level = Level::new(&sizes, &edges);
+            let level = Level::new(&sizes, &edges, &Ports::default());
             for (left, (x, y)) in level.origins.iter().enumerate() {
                 assert!(*x >= -1.0 && x + sizes[left].width <= level.width + 1.0);
                 assert!(*y >= 0.0 && y + sizes[left].height <= level.height + 1.0);
@@ -455,16 +537,66 @@ mod tests {
         }
     }
 
+    /// Returns whether a line from the border or from a node to another one stays outside of all other nodes.
+    fn crossed(level: &Level, sizes: &[Size], line: &[(f64, f64)], ends: &[usize]) -> usize {
+        let is_inside = |(x, y): (f64, f64), node: usize| {
+            let (left, top) = level.origins[node];
+            x > left + 0.5
+                && x < left + sizes[node].width - 0.5
+                && y > top + 0.5
+                && y < top + sizes[node].height - 0.5
+        };
+        let points = line.windows(2).flat_map(|ends| {
+            (0..=50_u32).map(|step| {
+                let share = f64::from(step) / 50.0;
+                let at = |from: f64, to: f64| from + (to - from) * share;
+                (at(ends[0].0, ends[1].0), at(ends[0].1, ends[1].1))
+            })
+        });
+        let points: Vec<(f64, f64)> = points.collect();
+        let others = (0..sizes.len()).filter(|node| !ends.contains(node));
+        others
+            .filter(|node| points.iter().any(|point| is_inside(*point, *node)))
+            .count()
+    }
+
+    #[test]
+    fn lines_cross_no_node_also_those_that_leave_the_group() {
+        for seed in 0..40_u32 {
+            let nodes = 2 + seed as usize * 3;
+            let (sizes, edges) = random(nodes, nodes * 2, seed.into());
+            let ports = Ports {
+                exits: (0..nodes).step_by(3).collect(),
+                entries: (0..nodes).step_by(4).collect(),
+            };
+            let level = Level::new(&sizes, &edges, &ports);
+            for ends in &edges {
+                let line = level.line(&edges, *ends);
+                assert_eq!(crossed(&level, &sizes, &line, &[ends.0, ends.1]), 0);
+            }
+            for node in &ports.exits {
+                let line = level.exit(*node);
+                assert_eq!(line.last().unwrap().1, level.height, "seed {seed}");
+                assert_eq!(crossed(&level, &sizes, &line, &[*node]), 0, "seed {seed}");
+            }
+            for node in &ports.entries {
+                let line = level.entry(*node);
+                assert_eq!(line[0].1, 0.0, "seed {seed}");
+                assert_eq!(crossed(&level, &sizes, &line, &[*node]), 0, "seed {seed}");
+            }
+        }
+    }
+
     #[test]
     fn graphs_without_circles_flow_down() {
         let (sizes, edges) = random(80, 200, 7);
         let mut edges: Vec<_> = edges.into_iter().filter(|(from, to)| from < to).collect();
         edges.sort_unstable();
-        let level = Level::new(&sizes, &edges);
+        let level = Level::new(&sizes, &edges, &Ports::default());
         for (from, to) in &edges {
             assert!(level.origins[*from].1 + sizes[*from].height < level.origins[*to].1);
         }
-        let again = Level::new(&sizes, &edges);
+        let again = Level::new(&sizes, &edges, &Ports::default());
         assert_eq!(again.origins, level.origins);
     }
 
@@ -475,7 +607,7 @@ mod tests {
             width: 50.0,
             height: 20.0,
         }; 6];
-        let level = Level::new(&sizes, &[(0, 3), (1, 2), (2, 5), (3, 4)]);
+        let level = Level::new(&sizes, &[(0, 3), (1, 2), (2, 5), (3, 4)], &Ports::default());
         let left = |node: usize| level.origins[node].0;
         assert_eq!(left(0) < left(1), left(3) < left(2));
         assert_eq!(left(3) < left(2), left(4) < left(5));
