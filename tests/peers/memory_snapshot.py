@@ -63,13 +63,13 @@ class Allocator:
         segment["total_size"] -= size
         self.record("segment_unmap", address + segment["total_size"], size, frames)
 
-    def alloc(self, address: int, requested: int, frames: list) -> None:
+    def alloc(self, address: int, requested: int, frames: list, **more: str) -> None:
         size = -(-requested // 512) * 512
         self.blocks[address] = {
             "address": address, "size": size, "requested_size": requested, "state": "active_allocated",
             "frames": frames,
         }
-        self.record("alloc", address, requested, frames)
+        self.record("alloc", address, requested, frames, **more)
 
     def request_free(self, address: int, frames: list) -> None:
         self.blocks[address]["state"] = "active_pending_free"
@@ -132,7 +132,7 @@ def simulate() -> tuple[dict, dict]:
     first.segment(large, 20 * MIB, load)
     first.alloc(large, 6 * MIB, load)
     recorded = len(first.events)  # The ring buffer lost everything so far.
-    first.alloc(large + 6 * MIB, 3 * MIB + 100, step)
+    first.alloc(large + 6 * MIB, 3 * MIB + 100, step, user_metadata="activation of layer 1", compile_context="0/0")
     first.segment(grows, 2 * MIB, step, expandable=True)
     first.segment(grows + 2 * MIB, 4 * MIB, step, expandable=True)
     first.alloc(grows, 5 * MIB, step)

@@ -18,6 +18,7 @@ mod perfetto_link;
 mod queries;
 mod real;
 mod safety;
+mod snapshots;
 mod socket;
 mod support;
 mod viewer;
