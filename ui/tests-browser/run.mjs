@@ -14,6 +14,7 @@ import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
 import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
+import { snapshots } from './probes/snapshots.mjs';
 import { speed } from './probes/speed.mjs';
 import { tabs } from './probes/tabs.mjs';
 import { takenAway } from './probes/taken-away.mjs';
@@ -73,6 +74,7 @@ try {
     ...runList,
     ...reports,
     ...programs,
+    ...snapshots,
     ...takenAway,
     ...ops,
     ...calls,

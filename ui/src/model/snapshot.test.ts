@@ -77,7 +77,7 @@ describe('window of events', () => {
   it('zooms around an event and stays within the history', () => {
     expect(zoomed({ from: 0, to: 1000 }, 500, 0.5, 1000)).toEqual({ from: 250, to: 750 });
     expect(zoomed({ from: 0, to: 1000 }, 0, 0.5, 1000)).toEqual({ from: 0, to: 500 });
-    expect(zoomed({ from: 0, to: 16 }, 15, 0.25, 1000)).toEqual({ from: 7, to: 15 });
+    expect(zoomed({ from: 0, to: 16 }, 15, 0.25, 1000)).toEqual({ from: 8, to: 16 });
     expect(zoomed({ from: 600, to: 1000 }, 800, 2, 1000)).toEqual({ from: 200, to: 1000 });
     expect(zoomed({ from: 100, to: 700 }, 800, 2, 1000)).toBeUndefined();
   });
