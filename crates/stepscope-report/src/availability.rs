@@ -99,6 +99,10 @@ const NO_PROGRAMS: Missing = (
     "not recorded: no compiled programs (HLO) are in this run",
     Lack::Programs,
 );
+const NO_WORK: Missing = (
+    "not recorded: no compiled programs (HLO) and no operators of PyTorch are in this run",
+    Lack::HloOps,
+);
 const NO_ACTIONS: Missing = (
     "not recorded: no action of a Lightning trainer is in this run",
     Lack::Actions,
@@ -230,8 +234,10 @@ impl Contents {
             "calls" if self.host || self.callers => Ok(None),
             "calls" => Err(NO_CALLS),
             "graph" | "hlo-memory" if self.programs => Ok(None),
+            "roofline" if self.programs || self.drawn && self.torch => Ok(None),
             _ if !self.drawn => Err(NO_TIMES),
             "graph" | "hlo-memory" => Err(NO_PROGRAMS),
+            "roofline" => Err(NO_WORK),
             "overview" if !(self.steps || self.queues || self.known_ops) => Ok(Some(
                 "no steps, devices or operations are marked in this run",
             )),
@@ -272,6 +278,7 @@ mod tests {
     use stepscope_store::{FileSpec, TraceBuilder};
 
     use super::*;
+    use crate::tools::VIEW_TOOLS;
 
     /// Names of the reports that the run cannot fill.
     fn unfilled(trace: &Trace) -> Vec<&'static str> {
@@ -392,7 +399,7 @@ mod tests {
         letters.sort_unstable();
         letters.dedup();
         assert_eq!(letters.len(), TOOLS.len());
-        for tool in TOOLS.iter().chain(NEURON_TOOLS) {
+        for tool in TOOLS.iter().chain(VIEW_TOOLS).chain(NEURON_TOOLS) {
             assert!(crate::tools::GROUPS.contains(&tool.group), "{}", tool.id);
             assert!(TOOLS.iter().any(|page| page.id == tool.page), "{}", tool.id);
         }

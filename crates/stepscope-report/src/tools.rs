@@ -50,7 +50,7 @@ impl Tool {
 }
 
 /// Headings of the lists, in display order.
-pub const GROUPS: &[&str] = &["General", "GPU", "NEURON"];
+pub const GROUPS: &[&str] = &["General", "XLA", "GPU", "NEURON"];
 
 /// The pages, in the order of the viewer's rail.
 pub const TOOLS: &[Tool] = &[
@@ -81,11 +81,6 @@ pub const TOOLS: &[Tool] = &[
         "p",
         "Which operations cost most, and which waste most?",
         &[
-            "op_profile",
-            "hlo_stats",
-            "hlo_op_stats",
-            "framework_op_stats",
-            "tensorflow_stats",
             "operator-framework",
             "operator-hlo",
             "neuron-operators-framework",
@@ -136,6 +131,13 @@ pub const TOOLS: &[Tool] = &[
         &["input_pipeline_analyzer"],
     ),
     Tool::new(
+        "roofline",
+        "Roofline",
+        "l",
+        "Is each operation limited by arithmetic or by memory, and how close is it to the peak?",
+        &["roofline_model"],
+    ),
+    Tool::new(
         "ranks",
         "Ranks",
         "r",
@@ -150,6 +152,54 @@ pub const TOOLS: &[Tool] = &[
         &["perfetto"],
     ),
 ];
+
+/// Views of pages under the names of XProf's tools; offered in the tool box.
+pub const VIEW_TOOLS: &[Tool] = &[
+    view(
+        "op-profile",
+        "ops",
+        "Op profile",
+        "Which programs, categories and operations took the time, and how well did they use the device?",
+        &["op_profile"],
+        &[("tab", "profile")],
+    ),
+    view(
+        "hlo-op-stats",
+        "ops",
+        "HLO op stats",
+        "Which operations of compiled programs cost most?",
+        &["hlo_stats", "hlo_op_stats"],
+        &[("by", "hlo")],
+    ),
+    view(
+        "framework-op-stats",
+        "ops",
+        "Framework op stats",
+        "Which operations of the framework cost most?",
+        &["framework_op_stats", "tensorflow_stats"],
+        &[("by", "framework")],
+    ),
+];
+
+const fn view(
+    id: &'static str,
+    page: &'static str,
+    title: &'static str,
+    question: &'static str,
+    aliases: &'static [&'static str],
+    view: &'static [(&'static str, &'static str)],
+) -> Tool {
+    Tool {
+        id,
+        page,
+        title,
+        group: "XLA",
+        letter: None,
+        aliases,
+        question,
+        view,
+    }
+}
 
 /// Names that Neuron's own viewer gives to pages; offered for runs of Neuron devices.
 pub const NEURON_TOOLS: &[Tool] = &[
@@ -193,5 +243,40 @@ const fn neuron(
         aliases,
         question: "",
         view,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the page and the view that another profiler's name of a tool leads to.
+    fn named(name: &str) -> Vec<(&'static str, &'static [(&'static str, &'static str)])> {
+        let tools = TOOLS.iter().chain(VIEW_TOOLS);
+        tools
+            .filter(|tool| tool.aliases.contains(&name))
+            .map(|tool| (tool.page, tool.view))
+            .collect()
+    }
+
+    #[test]
+    fn names_of_xprof_tools_lead_to_one_page_each() {
+        let cases: &[(&str, &str, &[(&str, &str)])] = &[
+            ("overview_page", "overview", &[]),
+            ("trace_viewer", "timeline", &[]),
+            ("memory_viewer", "hlo-memory", &[]),
+            ("memory_profile", "memory", &[]),
+            ("graph_viewer", "graph", &[]),
+            ("roofline_model", "roofline", &[]),
+            ("op_profile", "ops", &[("tab", "profile")]),
+            ("hlo_stats", "ops", &[("by", "hlo")]),
+            ("framework_op_stats", "ops", &[("by", "framework")]),
+            ("kernel_stats", "kernels", &[]),
+            ("input_pipeline_analyzer", "input", &[]),
+            ("pod_viewer", "ranks", &[]),
+        ];
+        for (name, page, view) in cases {
+            assert_eq!(named(name), [(*page, *view)], "{name}");
+        }
     }
 }

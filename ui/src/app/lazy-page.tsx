@@ -28,6 +28,7 @@ const LOADERS = {
   graph: () => import('../pages/graph/page.tsx'),
   'hlo-memory': () => import('../pages/hlo-memory/page.tsx'),
   input: () => import('../pages/input/page.tsx'),
+  roofline: () => import('../pages/roofline/page.tsx'),
   ranks: () => import('../pages/ranks/page.tsx'),
   reports: () => import('../pages/reports/page.tsx'),
 } satisfies Record<string, () => Promise<{ default: Page }>>;

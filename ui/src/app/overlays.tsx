@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../api/server.ts';
 import { plural } from '../base/format.ts';
-import { TOOLS } from '../model/generated.ts';
+import { TOOLS, VIEW_TOOLS } from '../model/generated.ts';
 import { type RunDetail, type RunWarning, SEVERITIES } from '../model/run.ts';
 import { formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
@@ -27,7 +27,7 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
   const actions = [...commands.value.values()].flatMap(({ title, run }) =>
     title === undefined ? [] : [{ group: 'Commands', title, detail: undefined, run: () => run('down') }],
   );
-  const tools = TOOLS.flatMap((tool) =>
+  const tools = [...TOOLS, ...VIEW_TOOLS].flatMap((tool) =>
     id === undefined
       ? []
       : [
@@ -35,7 +35,7 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
             group: 'Tools',
             title: tool.title,
             detail: tool.aliases.join(', ') || undefined,
-            run: () => goTo(store, { kind: 'tool', run: id, tool: tool.id }),
+            run: () => goTo(store, { kind: 'tool', run: id, tool: tool.page }, tool.view),
           },
         ],
   );

@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { plural } from '../base/format.ts';
 import { below } from '../base/place.ts';
 import { hasEnded } from '../model/capture.ts';
-import { GROUPS, NEURON_TOOLS, TOOLS, type Tool } from '../model/generated.ts';
+import { GROUPS, NEURON_TOOLS, TOOLS, type Tool, VIEW_TOOLS } from '../model/generated.ts';
 import type { RunDetail } from '../model/run.ts';
 import { shortRunNames } from '../model/run-list.ts';
 import { toolOf } from '../model/tools.ts';
@@ -24,7 +24,7 @@ export function toolState(
   tool: Tool,
   run: RunDetail | undefined,
 ): { readonly usable: boolean; readonly reason: string | undefined } {
-  const state = run?.tools.find((item) => item.id === tool.id);
+  const state = run?.tools.find((item) => item.id === tool.page);
   if (state?.state === 'unavailable') return { usable: false, reason: reasonOf(tool, run).reason };
   return { usable: true, reason: undefined };
 }
@@ -59,9 +59,9 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       announce('Open a run first');
       return;
     }
-    const neuron = neuronTools.find((item) => item.id === next);
-    if (neuron === undefined) goTo(store, { kind: 'tool', run: target, tool: next });
-    else goTo(store, { kind: 'tool', run: target, tool: neuron.page }, neuron.view);
+    const named = [...VIEW_TOOLS, ...neuronTools].find((item) => item.id === next);
+    if (named === undefined) goTo(store, { kind: 'tool', run: target, tool: next });
+    else goTo(store, { kind: 'tool', run: target, tool: named.page }, { tab: undefined, by: undefined, ...named.view });
   };
   const runOptions: readonly Option[] = runs.map((item) => ({
     id: item.id,
@@ -74,7 +74,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   }));
   const toolOptions: readonly Option[] = [
     ...GROUPS.flatMap((group) =>
-      TOOLS.filter((item) => item.group === group).map((item) => {
+      [...TOOLS, ...VIEW_TOOLS].filter((item) => item.group === group).map((item) => {
         const state = toolState(item, run);
         return {
           id: item.id,

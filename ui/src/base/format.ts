@@ -133,6 +133,10 @@ export function formatValue(value: number, unit: string | undefined): string {
   return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
 }
 
+/** Formats an arithmetic rate: `1.81 TFLOP/s`. */
+export const formatFlopRate = (flopsPerSecond: number): string =>
+  formatValue(flopsPerSecond, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
+
 /** Formats a share between 0 and 1 as percent with three significant digits; below 0.001 % as `< 0.001 %`. */
 export function formatShare(share: number): string {
   if (Math.abs(share) < 1e-5) return share > 0 ? '< 0.001 %' : '0 %';

@@ -519,7 +519,7 @@ export const REPORT_KINDS: readonly ReportKind[] = [
 ];
 
 /** Headings of the lists of tools. */
-export const GROUPS = ['General', 'GPU', 'NEURON'] as const;
+export const GROUPS = ['General', 'XLA', 'GPU', 'NEURON'] as const;
 
 /** A page of the viewer, or another viewer's name for one. */
 export interface Tool {
@@ -534,7 +534,7 @@ export interface Tool {
   readonly aliases: readonly string[];
   readonly question: string;
   /** View with which the page opens. */
-  readonly view: { readonly by?: string; readonly grouping?: 'device' };
+  readonly view: { readonly by?: string; readonly tab?: string; readonly grouping?: 'device' };
 }
 
 /** The pages, in the order of the rail. */
@@ -566,11 +566,6 @@ export const TOOLS: readonly Tool[] = [
     group: 'General',
     letter: 'p',
     aliases: [
-      'op_profile',
-      'hlo_stats',
-      'hlo_op_stats',
-      'framework_op_stats',
-      'tensorflow_stats',
       'operator-framework',
       'operator-hlo',
       'neuron-operators-framework',
@@ -640,6 +635,16 @@ export const TOOLS: readonly Tool[] = [
     view: {},
   },
   {
+    id: 'roofline',
+    page: 'roofline',
+    title: 'Roofline',
+    group: 'General',
+    letter: 'l',
+    aliases: ['roofline_model'],
+    question: 'Is each operation limited by arithmetic or by memory, and how close is it to the peak?',
+    view: {},
+  },
+  {
     id: 'ranks',
     page: 'ranks',
     title: 'Ranks',
@@ -658,6 +663,46 @@ export const TOOLS: readonly Tool[] = [
     aliases: ['perfetto'],
     question: 'Tables in familiar formats, and exports.',
     view: {},
+  },
+];
+
+/** Views of pages under the names of XProf's tools, for the Tool box. */
+export const VIEW_TOOLS: readonly Tool[] = [
+  {
+    id: 'op-profile',
+    page: 'ops',
+    title: 'Op profile',
+    group: 'XLA',
+    letter: undefined,
+    aliases: ['op_profile'],
+    question: 'Which programs, categories and operations took the time, and how well did they use the device?',
+    view: {
+      tab: 'profile',
+    },
+  },
+  {
+    id: 'hlo-op-stats',
+    page: 'ops',
+    title: 'HLO op stats',
+    group: 'XLA',
+    letter: undefined,
+    aliases: ['hlo_stats', 'hlo_op_stats'],
+    question: 'Which operations of compiled programs cost most?',
+    view: {
+      by: 'hlo',
+    },
+  },
+  {
+    id: 'framework-op-stats',
+    page: 'ops',
+    title: 'Framework op stats',
+    group: 'XLA',
+    letter: undefined,
+    aliases: ['framework_op_stats', 'tensorflow_stats'],
+    question: 'Which operations of the framework cost most?',
+    view: {
+      by: 'framework',
+    },
   },
 ];
 

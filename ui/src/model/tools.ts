@@ -1,6 +1,6 @@
 // tools.ts: the tool of an address, the first page of a run, and the reason of an empty page. Pure. The server decides
 // which tools have data (`RunDetail.tools`).
-import { TOOLS, type Tool } from './generated.ts';
+import { TOOLS, type Tool, VIEW_TOOLS } from './generated.ts';
 import type { Availability } from './run.ts';
 
 /**
@@ -15,6 +15,10 @@ export function homeTool(tools: readonly Availability[]): 'overview' | 'timeline
 
 export const toolOf = (id: string): Tool | undefined =>
   TOOLS.find((item) => item.id === id) ?? TOOLS.find((item) => item.aliases.includes(id));
+
+/** Returns the view of a page that another profiler's name stands for: `op_profile`. */
+export const viewTool = (id: string): Tool | undefined =>
+  VIEW_TOOLS.find((item) => item.id === id || item.aliases.includes(id));
 
 /** Converts `not recorded: no X` to `No X.` */
 export function sentenceOf(reason: string): string {

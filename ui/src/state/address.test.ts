@@ -50,10 +50,21 @@ describe('address', () => {
       over: 'jit_step(2)',
       space: 5,
       at: 1234.5,
+      peak: 989.4,
+      bandwidth: 3352,
+      category: 'loop fusion',
+      top: 10,
       quiet: true,
       theme: 'dark',
     });
     expect(round(address)).toEqual(address);
+  });
+
+  it('opens the view of a page that another profiler names', () => {
+    const { place, view } = parseAddress('/run/a/op_profile', 'by=category');
+    expect([place, view.tab, view.by]).toEqual([{ kind: 'tool', run: 'a', tool: 'ops' }, 'profile', 'category']);
+    expect(parseAddress('/run/a/hlo_stats', '').view.by).toBe('hlo');
+    expect(parseAddress('/run/a/roofline', '').place).toEqual({ kind: 'tool', run: 'a', tool: 'roofline' });
   });
 
   it('is short when there is little to say', () => {

@@ -1,6 +1,7 @@
 // address.ts: converts between the view and an address. Pure. Ignores everything unknown or malformed.
 import type { Area } from '../model/area.ts';
 import { KIND_COUNT } from '../model/kind.ts';
+import { viewTool } from '../model/tools.ts';
 import { GROUPINGS, type Grouping } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
 
@@ -93,6 +94,12 @@ export interface View {
   readonly open: readonly string[];
   /** Peak of a device, TFLOP/s, entered by the user. */
   readonly peak: number | undefined;
+  /** Peak bandwidth of a device's main memory, GB/s, entered by the user. */
+  readonly bandwidth: number | undefined;
+  /** The only category of operations. */
+  readonly category: string | undefined;
+  /** Maximum number of rows below each row of a tree. */
+  readonly top: number | undefined;
   /** `undefined`: the stored choice. */
   readonly theme: 'light' | 'dark' | undefined;
 }
@@ -136,6 +143,9 @@ export const EMPTY_VIEW: View = {
   quiet: false,
   markedOnly: false,
   peak: undefined,
+  bandwidth: undefined,
+  category: undefined,
+  top: undefined,
   theme: undefined,
 };
 
@@ -216,7 +226,11 @@ const oneOf = <T extends string>(values: readonly T[], text: string | null): T |
 
 export function parseAddress(path: string, search: string): Address {
   const params = new URLSearchParams(search);
-  const place = parseRoute(path);
+  const asked = parseRoute(path);
+  // Another profiler's name of a view stands for its page with that view.
+  const named = asked.kind === 'tool' ? viewTool(asked.tool) : undefined;
+  const place: Route = asked.kind === 'tool' && named !== undefined ? { ...asked, tool: named.page } : asked;
+  for (const [key, value] of Object.entries(named?.view ?? {})) if (!params.has(key)) params.set(key, value);
   const selected = numberOf(params.get('sel'));
   const view: View = {
     range: parseRange(params.get('t')),
@@ -267,6 +281,9 @@ export function parseAddress(path: string, search: string): Address {
     quiet: params.get('quiet') === '1',
     markedOnly: params.get('derived') === 'off',
     peak: above(numberOf(params.get('peak'))),
+    bandwidth: above(numberOf(params.get('bandwidth'))),
+    category: params.get('category') ?? undefined,
+    top: above(numberOf(params.get('top'))),
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
   return { place, view };
@@ -336,6 +353,9 @@ export function formatAddress({ place, view }: Address): string {
     if (view.quiet) params.set('quiet', '1');
     if (view.markedOnly) params.set('derived', 'off');
     if (view.peak !== undefined) params.set('peak', String(view.peak));
+    if (view.bandwidth !== undefined) params.set('bandwidth', String(view.bandwidth));
+    if (view.category !== undefined) params.set('category', view.category);
+    if (view.top !== undefined) params.set('top', String(view.top));
   }
   if (place.kind === 'runs' && view.sort !== undefined) params.set('sort', view.sort);
   if (view.filter !== '') params.set('filter', view.filter);
@@ -370,6 +390,8 @@ export const PAGE_KEYS = [
   'to',
   'hops',
   'open',
+  'category',
+  'top',
 ] as const satisfies readonly (keyof View)[];
 
 /** Returns whether a change of address is a step that "Back" undoes. */

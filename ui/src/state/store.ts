@@ -60,6 +60,9 @@ export function createStore(): Store {
     quiet: signal(false),
     markedOnly: signal(false),
     peak: signal<View['peak']>(undefined),
+    bandwidth: signal<View['bandwidth']>(undefined),
+    category: signal<View['category']>(undefined),
+    top: signal<View['top']>(undefined),
     theme: signal<View['theme']>(undefined),
   };
   const snapshot = (): View => {

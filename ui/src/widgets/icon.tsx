@@ -32,6 +32,7 @@ const PATHS = {
   'hlo-memory': 'M2 14h12M2 4h5v3H2zM5 7h7v3H5zM9 3h5v4M3 10h4v4',
   graph: 'M5.5 2h5v3h-5zM2 11h4.5v3H2zM9.5 11H14v3H9.5zM8 5v3M4 11V8h8v3',
   input: 'M2 8h8M7 5l3 3-3 3M12.5 3v10',
+  roofline: 'M2.5 2v11.5H14M3 11.5L8.5 5H14M10.5 8.2v.1M7.5 9.8v.1M12.5 10.5v.1',
   ranks: 'M3 13V9M6.5 13V5M10 13V7.5M13.5 13V3',
   reports: 'M4 2h5.5L12.5 5v9H4zM6 8h4.5M6 11h4.5',
   copy: 'M5.5 5.5V3h7.5v7.5h-2.5M3 5.5h7.5V13H3z',

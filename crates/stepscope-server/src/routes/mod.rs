@@ -35,11 +35,12 @@ use crate::state::State;
 use crate::{body, guard};
 
 /// Reports with their own address in addition to `/runs/{run}/reports/{kind}`.
-const NAMED: [&str; 6] = [
+const NAMED: [&str; 7] = [
     "overview",
     "ops",
     "kernels",
     "input",
+    "roofline",
     "ranks",
     "collectives",
 ];
@@ -172,26 +173,10 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
             if state.engine().summary(run).is_none() {
                 return Problem::no_such_run().into_response();
             }
-            if let Some(title) = parts.next().and_then(planned_title) {
-                return Problem::coming(title).into_response();
-            }
             Problem::no_such_route().into_response()
         }
-        Some(first @ ("compare" | "sql")) => {
-            let title = planned_title(first).unwrap_or(first);
-            Problem::coming(title).into_response()
-        }
+        Some("compare") => Problem::coming("Compare").into_response(),
+        Some("sql") => Problem::coming("SQL").into_response(),
         _ => Problem::no_such_route().into_response(),
     }
-}
-
-/// Returns the title of a planned feature by the last part of its address.
-fn planned_title(id: &str) -> Option<&'static str> {
-    const PLANNED: [(&str, &str); 3] = [
-        ("roofline", "Roofline"),
-        ("compare", "Compare"),
-        ("sql", "SQL"),
-    ];
-    let planned = PLANNED.iter().find(|(known, _)| *known == id);
-    planned.map(|(_, title)| *title)
 }

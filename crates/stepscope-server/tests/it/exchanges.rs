@@ -243,7 +243,6 @@ async fn what_is_not_there_says_so() {
             "method-not-allowed",
         ),
         ("POST", "/", 405, "method-not-allowed"),
-        ("GET", "/api/v1/runs/demo.json/roofline", 501, "coming"),
         ("POST", "/api/v1/sql", 501, "coming"),
         ("GET", "/api/v1/sql/schema", 501, "coming"),
         ("POST", "/api/v1/compare", 501, "coming"),

@@ -1,6 +1,6 @@
 // mfu.tsx: the card with the MFU, or with the data that is missing to compute it.
 import type { JSX } from 'preact';
-import { formatShare, formatValue, plural } from '../../base/format.ts';
+import { formatFlopRate, formatShare, plural } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
 import { plainText } from '../../model/sentence.ts';
 import { Badge } from '../../widgets/badge.tsx';
@@ -43,7 +43,7 @@ export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | un
 }
 
 /** Formats a rate in TFLOP/s: `1.81 TFLOP/s`. */
-const rateText = (rate: number): string => formatValue(rate * 1e12, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
+const rateText = (rate: number): string => formatFlopRate(rate * 1e12);
 
 /** Returns why the MFU is unknown, from the figures of the report. Pure. */
 export function whyUnknown(report: Report): string {

@@ -67,6 +67,6 @@ export function reasonOf(
   tool: Tool,
   run: RunDetail | undefined,
 ): { readonly reason: string; readonly hint: string | undefined } {
-  const state = run?.tools.find((item) => item.id === tool.id);
+  const state = run?.tools.find((item) => item.id === tool.page);
   return { reason: state?.reason ?? 'This run has nothing to show here.', hint: state?.hint };
 }

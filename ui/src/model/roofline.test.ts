@@ -1,0 +1,119 @@
+import { describe, expect, it } from 'vitest';
+import { type Report, type ReportRow, reportOf } from './report.ts';
+import { categoriesOf, dotsOf, ridges, roofLabel, roofLines, roofsOf, underPeaks } from './roofline.ts';
+
+const NONE = { flopsPerSecond: undefined, bytesPerSecond: undefined };
+
+const COLUMNS = [
+  ...['name', 'category', 'bound'].map((key) => ({ key, title: key, unit: 'text' })),
+  { key: 'time_ns', title: 'Time', unit: 'ns' },
+  ...['intensity', 'flops_per_second', 'bytes_per_second', 'flops_utilisation', 'memory_utilisation', 'efficiency'].map(
+    (key) => ({ key, title: key, unit: 'number' }),
+  ),
+];
+
+const report = (roofs: readonly Record<string, string | number>[], rows: readonly Record<string, unknown>[]): Report =>
+  reportOf(
+    JSON.parse(
+      JSON.stringify({
+        report: 'roofline',
+        columns: COLUMNS,
+        rows,
+        sections: [
+          {
+            name: 'roofs',
+            title: 'Roofs',
+            columns: [
+              ...['device', 'roof', 'source'].map((key) => ({ key, title: key, unit: 'text' })),
+              { key: 'peak_flops_per_second', title: 'a', unit: 'number' },
+              { key: 'peak_bytes_per_second', title: 'b', unit: 'bytes_per_second' },
+            ],
+            rows: roofs,
+          },
+        ],
+      }),
+    ),
+  );
+
+const ROOFS = [
+  { device: 'X', roof: 'products in 16 bits', peak_flops_per_second: 1e15, source: 'data sheet' },
+  { device: 'X', roof: 'products in 32 bits', peak_flops_per_second: 1e14, source: 'data sheet' },
+  { device: 'X', roof: 'main memory', peak_bytes_per_second: 1e12, source: 'trace file' },
+];
+
+describe('roofs', () => {
+  it('reads every roof, with its source', () => {
+    const roofs = roofsOf(report(ROOFS, []), NONE);
+    expect(roofs.map((roof) => [roof.kind, roof.peak])).toEqual([
+      ['compute', 1e15],
+      ['compute', 1e14],
+      ['memory', 1e12],
+    ]);
+    expect(roofs.map((roof) => roofLabel(roof, false))).toEqual([
+      'products in 16 bits, 1.00 PFLOP/s (data sheet)',
+      'products in 32 bits, 100 TFLOP/s (data sheet)',
+      'main memory, 931 GiB/s (trace file)',
+    ]);
+    expect(ridges(roofs)).toEqual([1000, 100]);
+  });
+
+  it('replaces the roofs of a kind by the entered peak', () => {
+    const roofs = roofsOf(report(ROOFS, []), { ...NONE, flopsPerSecond: 5e12 });
+    expect(roofs.map(({ peak, source }) => [peak, source])).toEqual([
+      [5e12, 'entered'],
+      [1e12, 'trace file'],
+    ]);
+  });
+
+  it('draws memory up to the highest peak, and peaks from the fastest memory', () => {
+    const lines = roofLines(roofsOf(report(ROOFS, []), NONE), { from: 0.01, to: 1e5 }, { from: 1e11, to: 1e16 });
+    expect(lines.map(({ from, to }) => [from.x, from.y, to.x, to.y])).toEqual([
+      [1000, 1e15, 1e5, 1e15],
+      [100, 1e14, 1e5, 1e14],
+      [0.1, 1e11, 1000, 1e15],
+    ]);
+    // Without an arithmetic peak, memory rises to the end of the axes.
+    const memory = roofLines(roofsOf(report(ROOFS.slice(2), []), NONE), { from: 1, to: 10 }, { from: 1, to: 1e16 });
+    expect(memory.map(({ from, to }) => [from.x, to.x, to.y])).toEqual([[1, 10, 1e13]]);
+  });
+});
+
+const ROWS = [
+  { name: 'a', category: 'dot', time_ns: 10, intensity: 10, flops_per_second: 1e13, bytes_per_second: 1e12 },
+  { name: 'b', category: 'copy', time_ns: 40, intensity: 0, flops_per_second: 0, bytes_per_second: 5e11 },
+  { name: 'c', category: 'dot', time_ns: 20, intensity: 2, flops_per_second: 2e11, bytes_per_second: 1e11 },
+  { name: 'd', category: 'custom-call', time_ns: 5 },
+];
+
+describe('operations', () => {
+  const { table } = report([], ROWS);
+
+  it('places what computes and moves bytes, the longest first', () => {
+    const { dots, others } = dotsOf(table.rows);
+    expect(dots.map(({ row, intensity, flopsPerSecond }) => [row['name'], intensity, flopsPerSecond])).toEqual([
+      ['c', 2, 2e11],
+      ['a', 10, 1e13],
+    ]);
+    expect(others.map((row) => row['name'])).toEqual(['b', 'd']);
+    expect(categoriesOf(table.rows)).toEqual(['copy', 'dot', 'custom-call']);
+  });
+
+  it('computes utilisations under entered peaks as the report does', () => {
+    const figures = (row: ReportRow) => [
+      row['flops_utilisation'],
+      row['memory_utilisation'],
+      row['bound'],
+      row['efficiency'],
+    ];
+    expect(underPeaks(table, NONE)).toBe(table);
+    const both = underPeaks(table, { flopsPerSecond: 2e13, bytesPerSecond: 4e12 });
+    expect(both.rows.map(figures)).toEqual([
+      [0.5, 0.25, 'compute', 0.5],
+      [0, 0.125, 'memory', 0.125],
+      [0.01, 0.025, 'memory', 0.025],
+      [undefined, undefined, '', undefined],
+    ]);
+    const one = underPeaks(table, { ...NONE, flopsPerSecond: 2e13 });
+    expect(one.rows.map(figures)[0]).toEqual([0.5, undefined, '', 0.5]);
+  });
+});

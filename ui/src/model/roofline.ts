@@ -1,0 +1,153 @@
+// roofline.ts: operations under the roofs of their device, from the rows of report roofline. Pure.
+import { formatBytes, formatFlopRate } from '../base/format.ts';
+import { numberAt, type Report, type ReportRow, type ReportTable, sectionOf, textAt } from './report.ts';
+
+/** A peak of a device: a limit of every operation on it. */
+export interface Roof {
+  readonly kind: 'compute' | 'memory';
+  /** Precision or level of memory: `products in 16 bits`, `main memory`. */
+  readonly name: string;
+  readonly device: string;
+  /** FLOP/s, or bytes per second. */
+  readonly peak: number;
+  /** Where the peak is from: `trace file`, `data sheet`, `entered`. */
+  readonly source: string;
+}
+
+/** Peaks that the user entered; they replace those of the report. */
+export interface EnteredPeaks {
+  readonly flopsPerSecond: number | undefined;
+  readonly bytesPerSecond: number | undefined;
+}
+
+const ENTERED = 'entered';
+
+/** Returns the roofs of the report, highest first, each replaced by the entered peak of its kind. */
+export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] {
+  const found: Roof[] = [];
+  const { flopsPerSecond, bytesPerSecond } = entered;
+  for (const row of sectionOf(report, 'roofs')?.rows ?? []) {
+    const name = textAt(row, 'roof') ?? '';
+    const device = textAt(row, 'device') ?? '';
+    const source = textAt(row, 'source') ?? '';
+    const flops = numberAt(row, 'peak_flops_per_second');
+    const bytes = numberAt(row, 'peak_bytes_per_second');
+    if (flops !== undefined && flops > 0 && flopsPerSecond === undefined)
+      found.push({ kind: 'compute', name, device, peak: flops, source });
+    if (bytes !== undefined && bytes > 0 && bytesPerSecond === undefined)
+      found.push({ kind: 'memory', name, device, peak: bytes, source });
+  }
+  if (flopsPerSecond !== undefined)
+    found.push({ kind: 'compute', name: 'entered peak', device: '', peak: flopsPerSecond, source: ENTERED });
+  if (bytesPerSecond !== undefined)
+    found.push({ kind: 'memory', name: 'main memory', device: '', peak: bytesPerSecond, source: ENTERED });
+  return found.sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
+}
+
+export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>
+  kind === 'compute' ? formatFlopRate(peak) : `${formatBytes(peak)}/s`;
+
+/** `main memory, 1.49 TiB/s (trace file)` */
+export const roofLabel = (roof: Roof, withDevice: boolean): string =>
+  `${withDevice && roof.device !== '' ? `${roof.device}, ` : ''}${roof.name}, ${roofRate(roof)}${roof.source === '' ? '' : ` (${roof.source})`}`;
+
+/** Returns the rows with utilisations, bound and efficiency under the entered peaks. */
+export function underPeaks(table: ReportTable, { flopsPerSecond, bytesPerSecond }: EnteredPeaks): ReportTable {
+  if (flopsPerSecond === undefined && bytesPerSecond === undefined) return table;
+  const rows = table.rows.map((row): ReportRow => {
+    const peakFlops = flopsPerSecond ?? numberAt(row, 'peak_flops_per_second');
+    const peakBytes = bytesPerSecond ?? numberAt(row, 'peak_bytes_per_second');
+    const part = (rate: number | undefined, peak: number | undefined) =>
+      rate === undefined || peak === undefined ? undefined : rate / peak;
+    const compute = part(numberAt(row, 'flops_per_second'), peakFlops);
+    const memory = part(numberAt(row, 'bytes_per_second'), peakBytes);
+    const most = Math.max(compute ?? 0, memory ?? 0);
+    const knowsBoth = compute !== undefined && memory !== undefined && most > 0;
+    return {
+      ...row,
+      peak_flops_per_second: peakFlops,
+      peak_bytes_per_second: peakBytes,
+      flops_utilisation: compute,
+      memory_utilisation: memory,
+      bound: knowsBoth ? (compute >= memory ? 'compute' : 'memory') : '',
+      efficiency: compute === undefined && memory === undefined ? undefined : most,
+    };
+  });
+  return { ...table, rows };
+}
+
+/** The place of a row in the chart. */
+export interface RooflineDot {
+  readonly row: ReportRow;
+  /** FLOPs per byte. */
+  readonly intensity: number;
+  readonly flopsPerSecond: number;
+  readonly timeNs: number;
+}
+
+/** Returns the rows with a place on logarithmic axes, the longest first, and the time of the others. */
+export function dotsOf(rows: readonly ReportRow[]): {
+  readonly dots: readonly RooflineDot[];
+  /** Rows without floating-point operations, without bytes, or of unknown work. */
+  readonly others: readonly ReportRow[];
+} {
+  const dots: RooflineDot[] = [];
+  const others: ReportRow[] = [];
+  for (const row of rows) {
+    const intensity = numberAt(row, 'intensity') ?? 0;
+    const flopsPerSecond = numberAt(row, 'flops_per_second') ?? 0;
+    if (intensity > 0 && flopsPerSecond > 0)
+      dots.push({ row, intensity, flopsPerSecond, timeNs: numberAt(row, 'time_ns') ?? 0 });
+    else others.push(row);
+  }
+  dots.sort((a, b) => b.timeNs - a.timeNs);
+  return { dots, others };
+}
+
+/** Returns the categories, by time. */
+export function categoriesOf(rows: readonly ReportRow[]): readonly string[] {
+  const times = new Map<string, number>();
+  for (const row of rows) {
+    const category = textAt(row, 'category') ?? '';
+    if (category !== '') times.set(category, (times.get(category) ?? 0) + (numberAt(row, 'time_ns') ?? 0));
+  }
+  return [...times].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([category]) => category);
+}
+
+/** A straight line on logarithmic axes. */
+export interface RoofLine {
+  readonly roof: Roof;
+  readonly from: { readonly x: number; readonly y: number };
+  readonly to: { readonly x: number; readonly y: number };
+}
+
+/**
+ * Returns the lines of the roofs within the axes: memory roofs rise until they meet the highest arithmetic peak, and
+ * arithmetic peaks begin where they meet the fastest memory.
+ */
+export function roofLines(
+  roofs: readonly Roof[],
+  x: { readonly from: number; readonly to: number },
+  y: { readonly from: number; readonly to: number },
+): readonly RoofLine[] {
+  const peaks = (kind: Roof['kind']) => roofs.filter((roof) => roof.kind === kind).map(({ peak }) => peak);
+  const highest = Math.max(0, ...peaks('compute'));
+  const fastest = Math.max(0, ...peaks('memory'));
+  return roofs.flatMap((roof): readonly RoofLine[] => {
+    const { peak } = roof;
+    if (roof.kind === 'compute') {
+      const start = Math.max(x.from, fastest > 0 ? peak / fastest : 0);
+      return start < x.to ? [{ roof, from: { x: start, y: peak }, to: { x: x.to, y: peak } }] : [];
+    }
+    const start = Math.max(x.from, y.from / peak);
+    const end = Math.min(x.to, (highest > 0 ? Math.min(highest, y.to) : y.to) / peak);
+    return start < end ? [{ roof, from: { x: start, y: peak * start }, to: { x: end, y: peak * end } }] : [];
+  });
+}
+
+/** Returns the intensities where memory roofs meet arithmetic peaks, for the range of the axis. */
+export function ridges(roofs: readonly Roof[]): readonly number[] {
+  const compute = roofs.filter(({ kind }) => kind === 'compute');
+  const memory = roofs.filter(({ kind }) => kind === 'memory');
+  return compute.flatMap(({ peak }) => memory.map((level) => peak / level.peak));
+}
