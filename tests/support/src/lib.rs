@@ -5,8 +5,10 @@
 //! ignored by default; `cargo xtask test` runs it where the folder exists and lists it as *not run*
 //! elsewhere.
 
+pub mod hlo;
 #[cfg(feature = "runs")]
 pub mod runs;
+pub mod wire;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

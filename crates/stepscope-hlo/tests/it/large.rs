@@ -1,30 +1,10 @@
 //! Large modules, and modules that no compiler writes.
 
-use stepscope_formats::hlo::Module;
+use stepscope_formats::hlo::{Losses, Module};
 use stepscope_hlo::cost::Analysis;
 use stepscope_hlo::memory::{Class, Plan};
-
-/// A field with a length.
-fn field(number: u64, value: &[u8]) -> Vec<u8> {
-    let mut out = varint(number << 3 | 2);
-    out.extend(varint(value.len() as u64));
-    out.extend_from_slice(value);
-    out
-}
-
-fn number(number: u64, value: u64) -> Vec<u8> {
-    [varint(number << 3), varint(value)].concat()
-}
-
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-    out
-}
+use stepscope_test_data::hlo;
+use stepscope_test_data::wire::{field, number, packed, varint};
 
 /// `f32[256]{0}`: 1 KiB.
 fn vector() -> Vec<u8> {
@@ -33,13 +13,12 @@ fn vector() -> Vec<u8> {
 }
 
 fn instruction(id: u64, opcode: &str, shape: &[u8], operands: &[u64]) -> Vec<u8> {
-    let operands: Vec<u8> = operands.iter().flat_map(|id| varint(*id)).collect();
     let message = [
         field(1, format!("{opcode}.{id}").as_bytes()),
         field(2, opcode.as_bytes()),
         field(3, shape),
         number(35, id),
-        field(36, &operands),
+        packed(36, operands),
     ]
     .concat();
     field(2, &message)
@@ -171,4 +150,28 @@ fn circles_end() {
     assert_eq!(Analysis::new(&module).instructions.len(), 5);
     crate::hostile::ask_everything(&module);
     assert!(Plan::new(&module).is_some_and(|plan| plan.spaces.len() == 1));
+}
+
+/// The synthetic program that the benchmarks use: whole, and with the plan that its equations give.
+#[test]
+fn synthetic_programs_have_the_size_that_is_asked_for() {
+    let matrix = 256 * 256 * 4;
+    for (count, blocks, alive) in [(49, 1, 3), (1_000, 30, 62), (20_000, 624, 1_250)] {
+        let program = hlo::program(count);
+        let module = Module::read(&program.proto).unwrap();
+        assert_eq!(module.instructions.len(), count);
+        assert_eq!(module.losses, Losses::default());
+        let plan = Plan::new(&module).unwrap();
+        let sizes = &plan.spaces[0].sizes;
+        assert_eq!(sizes.argument, (blocks + 1) * matrix);
+        assert_eq!(sizes.alias, blocks * matrix);
+        // Two activations of each block, and two values.
+        assert_eq!(plan.spaces[0].xprof.heap_peak, alive * matrix);
+        let analysis = Analysis::new(&module);
+        // Three products a block, and the state of the loop.
+        let products = 3 * blocks * 2 * 256_u64.pow(3);
+        assert!(analysis.total.flops > products as f32);
+        assert_eq!(analysis.loops.len(), 1);
+        assert_eq!(analysis.loops[0].trip_count, Some(10));
+    }
 }
