@@ -74,18 +74,20 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   }));
   const toolOptions: readonly Option[] = [
     ...GROUPS.flatMap((group) =>
-      [...TOOLS, ...VIEW_TOOLS].filter((item) => item.group === group).map((item) => {
-        const state = toolState(item, run);
-        return {
-          id: item.id,
-          label: item.title,
-          group,
-          search: item.aliases.join(' '),
-          muted: !state.usable,
-          detail: state.reason,
-          selected: item.id === current?.id,
-        };
-      }),
+      [...TOOLS, ...VIEW_TOOLS]
+        .filter((item) => item.group === group)
+        .map((item) => {
+          const state = toolState(item, run);
+          return {
+            id: item.id,
+            label: item.title,
+            group,
+            search: item.aliases.join(' '),
+            muted: !state.usable,
+            detail: state.reason,
+            selected: item.id === current?.id,
+          };
+        }),
     ),
     ...neuronTools.map((item) => ({
       id: item.id,

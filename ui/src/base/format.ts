@@ -133,9 +133,16 @@ export function formatValue(value: number, unit: string | undefined): string {
   return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
 }
 
+/** Formats a quantity with a decimal prefix at its unit: `1.81 TFLOP/s`. */
+export function formatPrefixed(value: number, unit: string): string {
+  const size = Math.abs(value);
+  if (size >= 999.5 && size < 999_500) return `${significant(value / 1e3)} k${unit}`;
+  if (size >= 999_500 && size < 999_950) return `${significant(value / 1e6)} M${unit}`;
+  return formatValue(value, unit).replace(/ ([kMGTP]) /, ' $1');
+}
+
 /** Formats an arithmetic rate: `1.81 TFLOP/s`. */
-export const formatFlopRate = (flopsPerSecond: number): string =>
-  formatValue(flopsPerSecond, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
+export const formatFlopRate = (flopsPerSecond: number): string => formatPrefixed(flopsPerSecond, 'FLOP/s');
 
 /** Formats a share between 0 and 1 as percent with three significant digits; below 0.001 % as `< 0.001 %`. */
 export function formatShare(share: number): string {

@@ -565,12 +565,7 @@ export const TOOLS: readonly Tool[] = [
     title: 'Ops',
     group: 'General',
     letter: 'p',
-    aliases: [
-      'operator-framework',
-      'operator-hlo',
-      'neuron-operators-framework',
-      'neuron-operators-hlo',
-    ],
+    aliases: ['operator-framework', 'operator-hlo', 'neuron-operators-framework', 'neuron-operators-hlo'],
     question: 'Which operations cost most, and which waste most?',
     view: {},
   },

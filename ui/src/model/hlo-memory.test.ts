@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { bytesAt, lifeSpans, overlay, peakOf } from './hlo-memory.ts';
+import { bytesAt, isPlanOf, lifeSpans, overlay, peakOf, plansOf } from './hlo-memory.ts';
 
 const curve = { positions: [0, 4, 9], bytes: [10, 50, 0] };
 
@@ -35,4 +35,19 @@ it('life spans are shares of the program, the last position included', () => {
     [0, 1],
   ]);
   expect(lifeSpans(rows, 10, 1)).toHaveLength(1);
+});
+
+it('a plan is found by its program, by the name, and by the number', () => {
+  const rows = [{ module: 'jit_step', program_id: '18446744073709551615' }];
+  const [plan] = plansOf({ columns: [], rows, leftOut: 0 });
+  const named = ['jit_step(18446744073709551615)', 'jit_step', '18446744073709551615', 'jit_ste', '1', '', undefined];
+  expect(named.map((text) => plan !== undefined && isPlanOf(plan, text))).toEqual([
+    true,
+    true,
+    true,
+    false,
+    false,
+    false,
+    false,
+  ]);
 });

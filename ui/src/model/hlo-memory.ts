@@ -33,6 +33,10 @@ export const plansOf = (table: ReportTable): readonly MemoryPlan[] =>
     };
   });
 
+/** Returns whether a text names the program of a plan: `name(number)`, its name, or its number. */
+export const isPlanOf = ({ module, name }: MemoryPlan, text: string | undefined): boolean =>
+  text === module || text === name || module === `${name}(${text})`;
+
 /** Live bytes by program order: each value holds up to the next position. */
 export interface PlanCurve {
   readonly positions: readonly number[];

@@ -52,7 +52,7 @@ describe('roofs', () => {
     expect(roofs.map((roof) => roofLabel(roof, false))).toEqual([
       'products in 16 bits, 1.00 PFLOP/s (data sheet)',
       'products in 32 bits, 100 TFLOP/s (data sheet)',
-      'main memory, 931 GiB/s (trace file)',
+      'main memory, 1.00 TB/s (trace file)',
     ]);
     expect(ridges(roofs)).toEqual([1000, 100]);
   });

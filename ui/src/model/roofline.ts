@@ -1,5 +1,5 @@
 // roofline.ts: operations under the roofs of their device, from the rows of report roofline. Pure.
-import { formatBytes, formatFlopRate } from '../base/format.ts';
+import { formatFlopRate, formatPrefixed } from '../base/format.ts';
 import { numberAt, type Report, type ReportRow, type ReportTable, sectionOf, textAt } from './report.ts';
 
 /** A peak of a device: a limit of every operation on it. */
@@ -27,7 +27,8 @@ export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] 
   const found: Roof[] = [];
   const { flopsPerSecond, bytesPerSecond } = entered;
   for (const row of sectionOf(report, 'roofs')?.rows ?? []) {
-    const name = textAt(row, 'roof') ?? '';
+    const key: string = 'roof';
+    const name = textAt(row, key) ?? '';
     const device = textAt(row, 'device') ?? '';
     const source = textAt(row, 'source') ?? '';
     const flops = numberAt(row, 'peak_flops_per_second');
@@ -45,9 +46,9 @@ export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] 
 }
 
 export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>
-  kind === 'compute' ? formatFlopRate(peak) : `${formatBytes(peak)}/s`;
+  kind === 'compute' ? formatFlopRate(peak) : formatPrefixed(peak, 'B/s');
 
-/** `main memory, 1.49 TiB/s (trace file)` */
+/** `main memory, 1.64 TB/s (trace file)` */
 export const roofLabel = (roof: Roof, withDevice: boolean): string =>
   `${withDevice && roof.device !== '' ? `${roof.device}, ` : ''}${roof.name}, ${roofRate(roof)}${roof.source === '' ? '' : ` (${roof.source})`}`;
 

@@ -4,7 +4,18 @@ import type { Filter } from './filter.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 
 /** Type of a row. `why` is a row that explains why there is nothing to show. */
-export type Level = 'program' | 'category' | 'group' | 'op' | 'instruction' | 'action' | 'function' | 'why';
+export type Level =
+  | 'root'
+  | 'program'
+  | 'scope'
+  | 'category'
+  | 'group'
+  | 'op'
+  | 'instruction'
+  | 'idle'
+  | 'action'
+  | 'function'
+  | 'why';
 
 export interface TreeNode {
   /** Unique id, stable between responses. */
@@ -38,7 +49,9 @@ function sorted(nodes: readonly TreeNode[], order: Ordering | undefined): readon
   // The instructions of an operation keep the program's order: they have no times.
   if (order === undefined || nodes.length < 2 || nodes[0]?.level === 'instruction') return nodes;
   const values = nodes.map((node) => ({ node, value: cellValue(node.row[order.key]) }));
-  values.sort((a, b) => compareValues(a.value, b.value, order.descending));
+  // What explains or adds up other rows comes last.
+  const isLast = (node: TreeNode): number => (node.level === 'why' ? 1 : 0);
+  values.sort((a, b) => isLast(a.node) - isLast(b.node) || compareValues(a.value, b.value, order.descending));
   return values.map(({ node }) => node);
 }
 
@@ -83,7 +96,9 @@ export function inSight(roots: readonly TreeNode[], sight: Sight): readonly Plac
 }
 
 /** Returns whether the filter applies to a node: programs and categories only contain rows. */
-const isRow = (node: TreeNode): boolean => node.level !== 'program' && node.level !== 'category';
+const isRow = (node: TreeNode): boolean => !CONTAINERS.has(node.level);
+
+const CONTAINERS: ReadonlySet<Level> = new Set(['root', 'program', 'scope', 'category', 'why']);
 
 /** Columns whose values add up. */
 const SUMS = ['count', 'total_ns', 'self_ns', 'share', 'device_total_ns', 'device_self_ns', 'wasted_ns'] as const;

@@ -8,6 +8,8 @@ export interface LegendEntry {
   readonly label: string;
   /** CSS colour. */
   readonly colour: string;
+  /** Limits the chart to the entry, or lifts that limit. */
+  readonly onChoose?: () => void;
 }
 
 export function Figure(props: {
@@ -53,9 +55,15 @@ export const Legend = ({ entries }: { readonly entries: readonly LegendEntry[] }
     {entries.map((entry) => (
       <li key={entry.label}>
         <i style={{ background: entry.colour }} />
-        <span class="ss-ellipsis" title={entry.label}>
-          {entry.label}
-        </span>
+        {entry.onChoose === undefined ? (
+          <span class="ss-ellipsis" title={entry.label}>
+            {entry.label}
+          </span>
+        ) : (
+          <button type="button" class="ss-link" title={`Only ${entry.label}; again: all`} onClick={entry.onChoose}>
+            {entry.label}
+          </button>
+        )}
       </li>
     ))}
   </ul>

@@ -73,6 +73,8 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
   flag: 84,
   sentence: 150,
 };
+/** Floating-point operations and their rates, with prefixes. */
+const FLOPS_PX = 112;
 const NAME_PX = 220;
 const LETTER_PX = 7;
 /** Maximum automatic width of the name's column. */
@@ -96,6 +98,7 @@ function widthOf(table: Data, column: ReportColumn, wraps: boolean): number {
     const letters = Math.max(0, ...ids.map((some) => some.map((id) => `#${id}`).join(', ').length));
     return Math.max(WIDTHS.event, title, letters * LETTER_PX + 20);
   }
+  if (/(^|_)flops(_per_second)?$/.test(column.key)) return Math.max(FLOPS_PX, title);
   if (!isText(column.unit)) return Math.max(WIDTHS[column.unit], title);
   const { key } = shortColumn(table, column.key) ?? column;
   const letters = Math.max(0, ...table.rows.slice(0, SAMPLE).map((row) => cellText(row[key], 'text').length));

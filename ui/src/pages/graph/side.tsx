@@ -6,7 +6,8 @@ import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatCount, formatDuration, formatNumber, formatShare } from '../../base/format.ts';
 import type { GraphOp } from '../../model/graph.ts';
 import { CopyButton, Loading, ProblemState } from '../../widgets/states.tsx';
-import { nameView, openEvent, PageLink } from '../shared/links.tsx';
+import { openEvent } from '../shared/links.tsx';
+import { OpLinks } from '../shared/op-links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
 export function OpDetails(props: {
@@ -62,22 +63,16 @@ export function OpDetails(props: {
           </button>
         )}
         {op.event === undefined ? undefined : (
-          <>
-            <button type="button" class="ss-button" onClick={() => void openEvent(store, run, op.event ?? 0)}>
-              Longest occurrence
-            </button>
-            <PageLink store={store} run={run} tool="timeline" view={nameView(op.name)}>
-              All in Timeline
-            </PageLink>
-            <PageLink store={store} run={run} tool="ops" view={{ by: 'hlo', filter: op.name }}>
-              Ops
-            </PageLink>
-          </>
+          <button type="button" class="ss-button" onClick={() => void openEvent(store, run, op.event ?? 0)}>
+            Longest occurrence
+          </button>
         )}
-        <PageLink store={store} run={run} tool="hlo-memory" view={{ module: props.module }}>
-          HLO memory
-        </PageLink>
       </div>
+      <OpLinks
+        page={props.page}
+        of={{ program: props.module, op: op.name }}
+        without={op.event === undefined ? ['graph', 'timeline', 'ops'] : ['graph']}
+      />
       <dl>
         {figures.flatMap(([title, text]) =>
           text === undefined

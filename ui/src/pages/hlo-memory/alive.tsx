@@ -3,10 +3,11 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { formatBytes } from '../../base/format.ts';
 import type { MemoryPlan } from '../../model/hlo-memory.ts';
-import { numberAt } from '../../model/report.ts';
+import { numberAt, type Report } from '../../model/report.ts';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { type PageProps, useReport, WithReport } from '../shared/report.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
+import { ValueTable } from './value-table.tsx';
 
 const TOP = 100_000;
 /** The cursor moves often: send the request after a pause. */
@@ -46,6 +47,13 @@ export function Alive({
   const rested = useRested(position);
   const { module, space } = plan;
   const asked = useReport(run, { kind: 'hlo-memory', by, top: TOP, module, space, position: rested });
+  const shownAs = (table: Report['table']) => ({
+    caption: 'Alive at cursor',
+    testId: 'plan-table',
+    exportName: `${run.id}-${plan.name}-alive`,
+    table,
+    hide: ['module', 'program_id', 'space'],
+  });
   return (
     <WithReport asked={asked} what="Reading what is alive">
       {({ table }) => (
@@ -71,18 +79,18 @@ export function Alive({
               {`${formatBytes(table.rows.reduce((sum, row) => sum + (numberAt(row, 'bytes') ?? 0), 0))} at position ${rested}`}
             </p>
           </div>
-          <ReportTable
-            key={by}
-            caption="Alive at cursor"
-            testId="plan-table"
-            exportName={`${run.id}-${plan.name}-alive`}
-            table={table}
-            hide={['module', 'program_id', 'space']}
-            cell={(row, column) =>
-              column.key === by && row[column.key] === '' ? <span class="ss-quiet">without {title}</span> : undefined
-            }
-            {...arrangedBy(store)}
-          />
+          {by === 'buffer' ? (
+            <ValueTable page={page} plan={plan} {...shownAs(table)} />
+          ) : (
+            <ReportTable
+              key={by}
+              {...shownAs(table)}
+              cell={(row, column) =>
+                column.key === by && row[column.key] === '' ? <span class="ss-quiet">without {title}</span> : undefined
+              }
+              {...arrangedBy(store)}
+            />
+          )}
         </>
       )}
     </WithReport>

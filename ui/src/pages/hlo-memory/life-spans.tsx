@@ -2,10 +2,9 @@
 import type { JSX } from 'preact';
 import { formatBytes } from '../../base/format.ts';
 import { type LifeSpan, lifeSpans, type MemoryPlan } from '../../model/hlo-memory.ts';
-import { ReportTable } from '../../widgets/report-table.tsx';
 import { EmptyState } from '../../widgets/states.tsx';
 import { type PageProps, useReport, WithReport } from '../shared/report.tsx';
-import { arrangedBy } from '../shared/tables.tsx';
+import { ValueTable } from './value-table.tsx';
 
 const TOP = 100_000;
 /** Rows of advice are as high as their text, and all are drawn. */
@@ -51,8 +50,10 @@ export function LifeSpans({
                 store.view.at.value = span.first;
               }}
             />
-            <ReportTable
+            <ValueTable
               key={by}
+              page={page}
+              plan={plan}
               caption={by === 'advice' ? 'Advice' : 'Life spans'}
               testId={`plan-${by}-table`}
               exportName={`${run.id}-${plan.name}-${by}`}
@@ -60,7 +61,6 @@ export function LifeSpans({
               hide={['module', 'program_id', 'space', ...(by === 'advice' ? BARRED : [])]}
               wraps={by === 'advice'}
               lead={by === 'advice' ? ['text'] : []}
-              {...arrangedBy(store)}
             />
           </>
         )

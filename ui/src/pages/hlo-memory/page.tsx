@@ -4,7 +4,16 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatBytes, formatShare, groupDigits } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import { bytesAt, curveOf, type MemoryPlan, overlay, type PlanCurve, peakOf, plansOf } from '../../model/hlo-memory.ts';
+import {
+  bytesAt,
+  curveOf,
+  isPlanOf,
+  type MemoryPlan,
+  overlay,
+  type PlanCurve,
+  peakOf,
+  plansOf,
+} from '../../model/hlo-memory.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
@@ -25,7 +34,7 @@ type HloMemoryProps = PageProps & { readonly theme: ReadonlySignal<Theme> };
 /** The plan that the address names, or the largest one. */
 function chosenOf({ store }: PageProps, plans: readonly MemoryPlan[]): MemoryPlan | undefined {
   const { module, space } = store.view;
-  const named = plans.filter((plan) => plan.module === module.value || plan.name === module.value);
+  const named = plans.filter((plan) => isPlanOf(plan, module.value));
   return named.find((plan) => plan.space === (space.value ?? plan.space)) ?? named[0] ?? plans[0];
 }
 

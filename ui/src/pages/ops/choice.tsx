@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { goTo } from '../../state/store.ts';
 import type { PageProps } from '../shared/report.tsx';
-import { modeOf, setMode } from './mode.ts';
+import { modeOf, openProfile, setMode } from './mode.ts';
 
 /** Labels of the row types. */
 const BY_LABELS: Readonly<Record<string, string>> = {
@@ -76,6 +76,7 @@ export function Layout({
 }): JSX.Element {
   const { store } = page;
   const { tree, groups } = modeOf(store);
+  const hasProfile = hasPrograms(page);
   const choose = (next: boolean) => {
     if (next && callsBy !== undefined) {
       goTo(store, { kind: 'tool', run: page.run.id, tool: 'calls' }, { by: callsBy });
@@ -93,6 +94,7 @@ export function Layout({
         <button type="button" class="ss-button ss-small" aria-pressed={tree} onClick={() => choose(true)}>
           Tree
         </button>
+        {hasProfile ? <ProfileButton page={page} /> : undefined}
       </div>
       {canGroup ? (
         <label class="ss-check" title="Groups operations of the same shapes whose names differ only in a number">
@@ -108,5 +110,52 @@ export function Layout({
         </label>
       ) : undefined}
     </>
+  );
+}
+
+/** Returns whether the run may have compiled programs. */
+export const hasPrograms = ({ run }: PageProps): boolean => {
+  const state = run.tools.find((tool) => tool.id === 'graph')?.state;
+  return state !== undefined && state !== 'unavailable';
+};
+
+/** Switches between the operations and report op-profile. The views share neither row types nor columns. */
+function switchView(page: PageProps, act: () => void): void {
+  const { view } = page.store;
+  view.by.value = undefined;
+  view.row.value = undefined;
+  view.sort.value = undefined;
+  act();
+}
+
+function ProfileButton({ page }: { readonly page: PageProps }): JSX.Element {
+  return (
+    <button
+      type="button"
+      class="ss-button ss-small"
+      aria-pressed={false}
+      title="Time, work and wasted time of compiled programs, as XProf's op_profile"
+      onClick={() => switchView(page, () => openProfile(page.store, true))}
+    >
+      Op profile
+    </button>
+  );
+}
+
+/** The same segments on report op-profile. */
+export function ProfileLayout({ page }: { readonly page: PageProps }): JSX.Element {
+  const show = (tree: boolean) => switchView(page, () => setMode(page.store, tree, false));
+  return (
+    <div class="ss-segments" role="group" aria-label="Rows as">
+      <button type="button" class="ss-button ss-small" aria-pressed={false} onClick={() => show(false)}>
+        Table
+      </button>
+      <button type="button" class="ss-button ss-small" aria-pressed={false} onClick={() => show(true)}>
+        Tree
+      </button>
+      <button type="button" class="ss-button ss-small" aria-pressed={true}>
+        Op profile
+      </button>
+    </div>
   );
 }

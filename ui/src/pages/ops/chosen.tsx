@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import type { TrendQuery } from '../../api/reports.ts';
 import { cellText } from '../../model/cell.ts';
+import { opNames } from '../../model/op-row.ts';
 import {
   type ReportTable as Data,
   filledColumns,
@@ -15,6 +16,7 @@ import {
 } from '../../model/report.ts';
 import type { TreeNode } from '../../model/tree.ts';
 import { eventLinkOf, namesView, PageLink } from '../shared/links.tsx';
+import { OpLinks } from '../shared/op-links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { CallTree } from './calls.tsx';
 import { InsideList, type InsideOf } from './inside.tsx';
@@ -37,23 +39,15 @@ export function trendOfRow(report: Report, row: ReportRow, by: string | undefine
   };
 }
 
-/** Returns the names of a row's events in the timeline. Pure. */
-export function eventNames(row: ReportRow): readonly string[] {
-  const names = row['event_names'];
-  if (Array.isArray(names)) return names.filter((name): name is string => typeof name === 'string');
-  const name = textAt(row, 'name') ?? textAt(row, 'action') ?? textAt(row, 'function');
-  return name === undefined ? [] : [name];
-}
-
 /** Returns the distinct names below a node. */
 function namesBelow(node: TreeNode): readonly string[] {
-  if (node.level === 'op') return eventNames(node.row);
+  if (node.level === 'op') return opNames(node.row);
   const names = new Set<string>();
   const add = (nodes: readonly TreeNode[]) => {
     for (const kid of nodes) {
       if (names.size >= MOST_NAMES) return;
       if (Array.isArray(kid.kids)) add(kid.kids);
-      else for (const name of eventNames(kid.row)) names.add(name);
+      else for (const name of opNames(kid.row)) names.add(name);
     }
   };
   add(Array.isArray(node.kids) ? node.kids : []);
@@ -98,7 +92,7 @@ export function Chosen({
     (column) => column !== name && !(column.key === 'kind' && row['kind'] === row['category']),
   );
   const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
-  const lit = node === undefined ? eventNames(row) : namesBelow(node);
+  const lit = node === undefined ? opNames(row) : namesBelow(node);
   const isOp = level === 'op';
   const ask = isOp ? trendOfRow(report, row, page.store.view.by.value) : undefined;
   const called = textAt(row, 'function');
@@ -124,6 +118,9 @@ export function Chosen({
         <PageLink {...page} tool="timeline" class="ss-button" view={namesView(lit)}>
           Timeline
         </PageLink>
+      ) : undefined}
+      {isOp && report.kind === 'ops' && scalarOf(report, 'by') === 'hlo' ? (
+        <OpLinks page={page} of={{ program: textAt(row, 'program') ?? '', op: title }} without={['ops', 'timeline']} />
       ) : undefined}
       {ask === undefined ? undefined : <OpTrend page={page} ask={ask} lit={lit} />}
       {isCompiled ? <InsideList inside={inside} row={row} /> : undefined}

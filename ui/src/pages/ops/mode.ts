@@ -9,9 +9,13 @@ export interface Mode {
   readonly tree: boolean;
   /** Merge rows that differ only in their number. */
   readonly groups: boolean;
+  /** Report op-profile in place of the operations. */
+  readonly profile: boolean;
+  /** With the time in which no operation ran. */
+  readonly withIdle: boolean;
 }
 
-/** Parses `tab=tree`, `tab=groups`, `tab=tree-groups`; `by=tree` is the tree of the automatic row type. */
+/** Parses `tab=tree`, `tab=groups`, `tab=tree-groups`; `by=tree` is the tree of the automatic row type; `tab=profile`. */
 export function modeOf(store: Store): Mode {
   const by = store.view.by.value;
   const words = (store.view.tab.value ?? '').split('-');
@@ -19,6 +23,8 @@ export function modeOf(store: Store): Mode {
     by: by === 'tree' ? undefined : by,
     tree: by === 'tree' || words.includes('tree'),
     groups: words.includes('groups'),
+    profile: words[0] === 'profile',
+    withIdle: !words.includes('busy'),
   };
 }
 
@@ -26,6 +32,11 @@ export function setMode(store: Store, tree: boolean, groups: boolean): void {
   const words = [...(tree ? ['tree'] : []), ...(groups ? ['groups'] : [])];
   if (store.view.by.peek() === 'tree') store.view.by.value = undefined;
   store.view.tab.value = words.length === 0 ? undefined : words.join('-');
+}
+
+/** Opens the view of report op-profile. */
+export function openProfile(store: Store, withIdle: boolean): void {
+  store.view.tab.value = withIdle ? 'profile' : 'profile-busy';
 }
 
 /** Returns a short id of an expandable row, for addresses. Two hashes: a single one may collide. */

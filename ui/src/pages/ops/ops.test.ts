@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { opNames } from '../../model/op-row.ts';
 import { namesView } from '../shared/links.tsx';
-import { eventNames } from './chosen.tsx';
 import { costColumn } from './ops.tsx';
 
 it('takes self time for the cost, else whatever is a time', () => {
@@ -20,8 +20,8 @@ it('takes the work of devices for the cost where there was any', () => {
 });
 
 it('lights exactly the events of a row, whatever they are called', () => {
-  expect(eventNames({ name: 'aten::mm' })).toEqual(['aten::mm']);
-  const names = eventNames({ name: 'jit(f)/dot', event_names: ['dot.1', 'a|b (c)', 'x/y'] });
+  expect(opNames({ name: 'aten::mm' })).toEqual(['aten::mm']);
+  const names = opNames({ name: 'jit(f)/dot', event_names: ['dot.1', 'a|b (c)', 'x/y'] });
   const query = namesView(names).query ?? '';
   const expression = new RegExp(query.slice(1, -1));
   expect(query).toMatch(/^\/.*\/$/);

@@ -22,9 +22,7 @@ import { textSentence } from '../../model/sentence.ts';
 import { inSight, type Placed, type TreeNode } from '../../model/tree.ts';
 import { isFolded, setFolded } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
-import { Elided } from '../../widgets/elided.tsx';
 import { Figure, useWidth } from '../../widgets/figure.tsx';
-import { Icon } from '../../widgets/icon.tsx';
 import { parseSort, ReportTable, Share, wordsOf } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
@@ -34,6 +32,7 @@ import { ByChoice, type Choice, Layout } from './choice.tsx';
 import { Chosen } from './chosen.tsx';
 import { useInside } from './inside.tsx';
 import { modeOf } from './mode.ts';
+import { nameOf, TreeCell } from './tree-cell.tsx';
 
 const BARS = 10;
 /** Page width from which the bars fit next to the table. */
@@ -43,7 +42,6 @@ const HIDDEN = ['depth', 'parent', 'level', 'kind', 'max_ns', 'event_names'];
 const LEVELS = ['program', 'category'];
 /** Columns that the file lacks for callers. */
 const OF_FUNCTIONS = ['primitive_count'];
-const INDENT_PX = 16;
 
 /** Columns before means and percentiles: host times and device times. */
 const LEAD = ['count', 'outermost_ns', 'self_ns', 'share', 'device_self_ns', 'device_total_ns'];
@@ -335,9 +333,6 @@ function treeNotes(state: CallTreeState | undefined, isTree: boolean): readonly 
       ];
 }
 
-const nameOf = (node: TreeNode): string =>
-  textAt(node.row, 'name') ?? textAt(node.row, 'action') ?? textAt(node.row, 'function') ?? '';
-
 const withShareTitle = (table: Data, of: ReportColumn): Data => ({
   ...table,
   columns: table.columns.map((column) =>
@@ -366,48 +361,3 @@ const Frames = ({ row, column }: { readonly row: ReportRow; readonly column: Rep
     </span>
   );
 };
-
-function TreeCell({
-  item,
-  name,
-  cut,
-  onToggle,
-}: {
-  readonly item: Placed;
-  readonly name: string;
-  readonly cut: number | undefined;
-  readonly onToggle: (node: TreeNode, isOpen: boolean) => void;
-}): JSX.Element {
-  const { node, depth, isOpen } = item;
-  return (
-    <span
-      class={`ss-name-cell ss-tree-cell ${node.level === 'why' ? 'ss-quiet' : ''}`}
-      style={{ paddingLeft: `${Math.min(depth, 24) * INDENT_PX}px` }}
-      title={name}
-      data-level={node.level}
-    >
-      {node.opens ? (
-        <button
-          type="button"
-          class="ss-tree-toggle"
-          aria-expanded={isOpen}
-          aria-label={`${isOpen ? 'Fold' : 'Unfold'} ${name}`}
-          onClick={(event) => {
-            event.stopPropagation();
-            onToggle(node, isOpen);
-          }}
-        >
-          <Icon name={isOpen ? 'chevronDown' : 'chevronRight'} />
-        </button>
-      ) : (
-        <span class="ss-tree-space" />
-      )}
-      <Elided text={name} cut={cut} />
-      {node.mark === undefined ? undefined : (
-        <span class="ss-tree-mark" title={node.markTitle ?? ''}>
-          {node.mark}
-        </span>
-      )}
-    </span>
-  );
-}

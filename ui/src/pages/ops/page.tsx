@@ -16,9 +16,10 @@ import {
   WithReport,
 } from '../shared/report.tsx';
 import { summaryOf } from '../shared/sentence.tsx';
-import { byLabel, type Choice } from './choice.tsx';
+import { byLabel, type Choice, ProfileLayout } from './choice.tsx';
 import { idOf, modeOf } from './mode.ts';
 import { Ops } from './ops.tsx';
+import { Profile, useProfile } from './profile.tsx';
 
 /** Maximum number of rows; further rows are counted. The table only draws visible rows. */
 const TOP = 50_000;
@@ -50,18 +51,32 @@ function useChoices({ run }: PageProps): readonly Choice[] {
 
 export default function OpsPage(page: PageProps): JSX.Element {
   const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
-  return drawn ? <TracedOps {...page} /> : <SummedOps {...page} />;
+  if (!drawn) return <SummedOps {...page} />;
+  return modeOf(page.store).profile ? <OpProfile {...page} /> : <TracedOps {...page} />;
+}
+
+function OpProfile(page: PageProps): JSX.Element {
+  const scope = useScope(page);
+  const asked = useProfile(page, scope);
+  return (
+    <Frame page={page} scope={scope} asked={asked} layout={<ProfileLayout page={page} />}>
+      {(report) => <Profile page={page} report={report} />}
+    </Frame>
+  );
 }
 
 function Frame({
   page,
   scope,
   asked,
+  layout,
   children,
 }: {
   readonly page: PageProps;
   readonly scope: Scope;
   readonly asked: Asked;
+  /** Leads to the other views if this one has no data. */
+  readonly layout?: JSX.Element;
   readonly children: (report: Report) => JSX.Element;
 }): JSX.Element {
   return (
@@ -75,7 +90,7 @@ function Frame({
         <WithReport
           asked={asked}
           what="Computing operations"
-          missing={() => <Others page={page} />}
+          missing={() => layout ?? <Others page={page} />}
           otherwise={<Others page={page} />}
         >
           {children}

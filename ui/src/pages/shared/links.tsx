@@ -22,6 +22,8 @@ export function PageLink(props: {
   readonly view?: Partial<View>;
   readonly class?: string;
   readonly title?: string;
+  /** Opens the page in place of the link, for a view that must be computed first. */
+  readonly onFollow?: () => void;
   readonly children: ComponentChildren;
 }): JSX.Element {
   const place = { kind: 'tool', run: props.run.id, tool: props.tool } as const;
@@ -34,7 +36,8 @@ export function PageLink(props: {
         if (!plainClick(event)) return;
         event.preventDefault();
         event.stopPropagation();
-        goTo(props.store, place, props.view ?? {});
+        if (props.onFollow === undefined) goTo(props.store, place, props.view ?? {});
+        else props.onFollow();
       }}
     >
       {props.children}

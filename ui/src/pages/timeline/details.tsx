@@ -3,8 +3,10 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, plural, significant } from '../../base/format.ts';
 import { type EventContext, type EventDetail, type FrameRef, standingOf } from '../../model/event.ts';
+import { programOpOfEvent } from '../../model/op-row.ts';
 import { fitRange } from '../../model/viewport.ts';
 import { CopyButton, Loading, ProblemState } from '../../widgets/states.tsx';
+import { OpLinks } from '../shared/op-links.tsx';
 import { DrawerEmpty } from './drawer-parts.tsx';
 import { addNote, focusSelection, type Session, selectById, selectionToArea } from './session.ts';
 
@@ -38,6 +40,7 @@ export function DetailsTab({ session }: { readonly session: Session }): JSX.Elem
 function EventView({ session, event }: { readonly session: Session; readonly event: EventDetail }): JSX.Element {
   const { engine, store, run } = session;
   const { among } = event;
+  const of = programOpOfEvent(event);
   const path = session.paths.get(event.track) ?? event.trackName;
   const filled = event.args.filter(([, value]) => !isBlank(value));
   const blank = event.args.length - filled.length;
@@ -78,6 +81,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
           <CopyButton text={eventJson(event)} label="Copy as JSON" />
         </div>
       </div>
+      {of === undefined ? undefined : <OpLinks page={{ store, run }} of={of} without={['timeline']} />}
       {among === undefined || among.count < 2 ? undefined : (
         <p class="ss-quiet">
           {standingOf(among, event.durNs)}

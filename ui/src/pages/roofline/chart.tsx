@@ -1,0 +1,267 @@
+// chart.tsx: operations as dots under the roofs of the device.
+import type { ComponentChildren, JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
+import {
+  formatCount,
+  formatDuration,
+  formatFlopRate,
+  formatShare,
+  groupDigits,
+  plural,
+  significant,
+} from '../../base/format.ts';
+import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
+import { dotsOf, type Roof, type RoofLine, ridges, roofLabel, roofLines } from '../../model/roofline.ts';
+import { seriesColour } from '../../model/step-buckets.ts';
+import { Figure } from '../../widgets/figure.tsx';
+import { type Dot, type Scales, Scatter } from '../../widgets/scatter.tsx';
+
+/** Maximum number of dots: the longest operations. */
+const MOST_DOTS = 1500;
+/** Categories with a colour of their own. */
+const MOST_COLOURS = 8;
+const OTHERS = 'var(--ss-kind-0)';
+const LABEL_PX = 14;
+const LETTER_PX = 6.6;
+
+/** Returns the colour of a category. Pure. */
+export function colourOf(categories: readonly string[], category: string): string {
+  const at = categories.indexOf(category);
+  return at < 0 || at >= MOST_COLOURS ? OTHERS : seriesColour(at);
+}
+
+const share = (value: number | undefined): string => (value === undefined ? 'unknown' : formatShare(value));
+
+/** Lines of the tooltip. Pure. */
+export function tipLines(row: ReportRow): readonly (readonly [string, string])[] {
+  const bound = textAt(row, 'bound') ?? '';
+  const flops = numberAt(row, 'flops_utilisation');
+  const memory = numberAt(row, 'memory_utilisation');
+  const lines: (readonly [string, string])[] = [
+    [
+      'Time',
+      `${formatDuration(numberAt(row, 'time_ns') ?? 0)} (${share(numberAt(row, 'share'))}), ${plural(numberAt(row, 'executions') ?? 0, 'execution')}`,
+    ],
+    ['FLOPs per byte', significant(numberAt(row, 'intensity') ?? 0)],
+    ['FLOP/s', formatFlopRate(numberAt(row, 'flops_per_second') ?? 0)],
+  ];
+  if (flops !== undefined) lines.push(['FLOPs utilisation', share(flops)]);
+  if (memory !== undefined) lines.push(['Memory utilisation', share(memory)]);
+  if (bound !== '') lines.push(['Bound by', bound]);
+  return lines;
+}
+
+const headOf = (row: ReportRow): string => {
+  const name = textAt(row, 'name') ?? '';
+  return name === '' ? 'no name' : name;
+};
+
+const titleOf = (row: ReportRow): string =>
+  [headOf(row), ...tipLines(row).map(([label, text]) => `${label} ${text}`)].join(', ');
+
+export function RooflineChart({
+  table,
+  rows,
+  keys,
+  roofs,
+  categories,
+  current,
+  onChoose,
+  onCategory,
+}: {
+  readonly table: ReportTable;
+  /** The rows that the filters let through. */
+  readonly rows: readonly ReportRow[];
+  readonly keys: ReadonlyMap<ReportRow, string>;
+  readonly roofs: readonly Roof[];
+  /** Categories of the whole report, by time. */
+  readonly categories: readonly string[];
+  readonly current: string | undefined;
+  readonly onChoose: (key: string) => void;
+  /** Limits the page to a category; `undefined`: rows have no category. */
+  readonly onCategory: ((category: string) => void) | undefined;
+}): JSX.Element {
+  const { dots, others } = useMemo(() => dotsOf(rows), [rows]);
+  const byKey = useMemo(() => new Map(dots.map(({ row }) => [keys.get(row) ?? '', row])), [dots, keys]);
+  const drawn = useMemo(
+    () =>
+      dots.slice(0, MOST_DOTS).map(
+        ({ row, intensity, flopsPerSecond, timeNs }): Dot => ({
+          key: keys.get(row) ?? '',
+          x: intensity,
+          y: flopsPerSecond,
+          weight: timeNs,
+          colour: colourOf(categories, textAt(row, 'category') ?? textAt(row, 'name') ?? ''),
+          title: titleOf(row),
+        }),
+      ),
+    [dots, keys, categories],
+  );
+  const present = categories.filter((category) => rows.some((row) => textAt(row, 'category') === category));
+  const named = present.filter((category) => categories.indexOf(category) < MOST_COLOURS);
+  const hidden = others.reduce((sum, row) => sum + (numberAt(row, 'share') ?? 0), 0);
+  const notes = [
+    'The area of a dot is its time.',
+    ...(others.length === 0
+      ? []
+      : [
+          `Only in the table: ${plural(others.length, 'row')} without FLOPs or bytes, ${formatShare(hidden)} of the time.`,
+        ]),
+    ...(dots.length > MOST_DOTS
+      ? [`Drawn are the ${formatCount(MOST_DOTS)} longest of ${formatCount(dots.length)}.`]
+      : []),
+  ];
+  return (
+    <Figure
+      title="Roofline"
+      testId="roofline"
+      data={{ ...table, rows }}
+      note={notes.join(' ')}
+      legend={[
+        ...named.map((category) => ({
+          label: category,
+          colour: colourOf(categories, category),
+          ...(onCategory === undefined ? {} : { onChoose: () => onCategory(category) }),
+        })),
+        ...(named.length < present.length ? [{ label: 'other categories', colour: OTHERS }] : []),
+      ]}
+    >
+      {drawn.length === 0 && roofs.length === 0 ? (
+        <p class="ss-quiet" data-testid="empty-state" data-reason="no-match">
+          No row has both floating-point operations and bytes.
+        </p>
+      ) : (
+        <Scatter
+          label="Roofline: FLOP/s against FLOPs per byte"
+          dots={drawn}
+          heightPx={336}
+          xTitle="FLOPs per byte"
+          formatX={(value) =>
+            value < 1e-3 || value >= 1e6 ? value.toExponential(0) : groupDigits(String(Number(value.toPrecision(3))))
+          }
+          formatY={(value) => formatFlopRate(value).replace(/\.0+ /, ' ')}
+          alsoX={rangeX(roofs)}
+          alsoY={roofs.flatMap(({ kind, peak }) => (kind === 'compute' ? [peak * 1.2] : []))}
+          under={(scales) => <Roofs roofs={roofs} scales={scales} />}
+          tip={(key) => {
+            const row = byKey.get(key);
+            return row === undefined ? undefined : <Tip row={row} />;
+          }}
+          current={current}
+          onChoose={onChoose}
+        />
+      )}
+    </Figure>
+  );
+}
+
+/** Intensities on both sides of each ridge; without a ridge, around one FLOP per byte. */
+function rangeX(roofs: readonly Roof[]): readonly number[] {
+  const found = ridges(roofs);
+  return found.length === 0 ? [0.1, 10] : [0.1, ...found.flatMap((ridge) => [ridge / 10, ridge * 10])];
+}
+
+function Tip({ row }: { readonly row: ReportRow }): JSX.Element {
+  const program = textAt(row, 'program') ?? '';
+  const category = textAt(row, 'category') ?? '';
+  const subtitle = [category, program].filter((text) => text !== '').join(' · ');
+  return (
+    <>
+      <b>{headOf(row)}</b>
+      {subtitle === '' ? undefined : <div class="ss-quiet">{subtitle}</div>}
+      <ul>
+        {tipLines(row).map(([label, text]) => (
+          <li key={label}>
+            <span>{label}</span>
+            <span class="ss-tabular">{text}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+interface Label {
+  readonly key: string;
+  readonly text: string;
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Places the labels of arithmetic peaks above the ends of their lines; close ones go further left. Pure. */
+export function placeLabels(
+  lines: readonly { readonly key: string; readonly text: string; readonly endX: number; readonly y: number }[],
+): readonly Label[] {
+  const placed: (Label & { readonly from: number })[] = [];
+  for (const line of [...lines].sort((a, b) => a.y - b.y)) {
+    const width = line.text.length * LETTER_PX;
+    let x = line.endX;
+    for (let tries = 0; tries < placed.length; tries += 1) {
+      const blocking = placed.find(
+        (other) => Math.abs(other.y - line.y) < LABEL_PX && other.from < x && x - width < other.x,
+      );
+      if (blocking === undefined) break;
+      x = blocking.from - 16;
+    }
+    placed.push({ key: line.key, text: line.text, x, y: line.y, from: x - width });
+  }
+  return placed.map(({ key, text, x, y }) => ({ key, text, x, y }));
+}
+
+function Roofs({ roofs, scales }: { readonly roofs: readonly Roof[]; readonly scales: Scales }): ComponentChildren {
+  const { x, y, rangeX: across, rangeY: up } = scales;
+  const lines = roofLines(roofs, across, up);
+  const devices = new Set(roofs.map(({ device }) => device)).size;
+  const keyOf = ({ roof }: RoofLine) => `${roof.kind}/${roof.device}/${roof.name}/${roof.peak}`;
+  const labels = placeLabels(
+    lines
+      .filter(({ roof }) => roof.kind === 'compute')
+      .map((line) => ({
+        key: keyOf(line),
+        text: roofLabel(line.roof, devices > 1),
+        endX: x(line.to.x) - 4,
+        y: y(line.to.y) - 5,
+      })),
+  );
+  const memory = lines.filter(({ roof }) => roof.kind === 'memory');
+  return (
+    <g data-testid="roofs" data-roofs={roofs.length}>
+      {lines.map((line) => (
+        <line
+          key={keyOf(line)}
+          class="ss-roof"
+          data-kind={line.roof.kind}
+          data-peak={line.roof.peak}
+          x1={x(line.from.x)}
+          y1={y(line.from.y)}
+          x2={x(line.to.x)}
+          y2={y(line.to.y)}
+        />
+      ))}
+      {labels.map((label) => (
+        <text key={label.key} class="ss-roof-label" x={label.x} y={label.y} text-anchor="end">
+          {label.text}
+        </text>
+      ))}
+      {memory.map((line, at) => {
+        const [x1, y1, x2, y2] = [x(line.from.x), y(line.from.y), x(line.to.x), y(line.to.y)];
+        const length = Math.hypot(x2 - x1, y2 - y1);
+        const text = roofLabel(line.roof, devices > 1);
+        if (length < text.length * LETTER_PX) return undefined;
+        // Each further level begins a little higher, so that labels of close roofs stay apart.
+        const start = Math.min(0.08 + 0.22 * at, 1 - (text.length * LETTER_PX) / length);
+        const [fromX, fromY] = [x1 + (x2 - x1) * start, y1 + (y2 - y1) * start];
+        const degrees = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
+        return (
+          <text
+            key={keyOf(line)}
+            class="ss-roof-label"
+            transform={`translate(${fromX} ${fromY}) rotate(${degrees}) translate(0 -6)`}
+          >
+            {text}
+          </text>
+        );
+      })}
+    </g>
+  );
+}

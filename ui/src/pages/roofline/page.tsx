@@ -1,0 +1,196 @@
+// page.tsx: the roofline: operations as dots under the roofs of the device, and the table of the same rows.
+import type { JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
+import { type Report, type ReportTable as ReportData, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
+import { categoriesOf, roofsOf, underPeaks } from '../../model/roofline.ts';
+import { filterRows, ReportTable } from '../../widgets/report-table.tsx';
+import { PageHead } from '../shared/page-head.tsx';
+import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Notes, summaryOf } from '../shared/sentence.tsx';
+import { arrangedBy } from '../shared/tables.tsx';
+import { workCell } from '../shared/work-cells.tsx';
+import { RooflineChart } from './chart.tsx';
+import { Chosen } from './chosen.tsx';
+import { enteredOf, Peaks } from './peaks.tsx';
+
+/** Maximum number of rows. */
+const TOP = 50_000;
+const QUESTION = 'Is each operation limited by arithmetic or by memory, and how close is it to the peak?';
+
+const GROUPINGS = [
+  ['op', 'operation'],
+  ['category', 'category'],
+  ['program', 'program'],
+] as const;
+
+/** Columns that repeat the name, or that only the details show. */
+const HIDDEN = ['op', 'peak_flops_per_second', 'peak_bytes_per_second'];
+
+const LEAD = [
+  'program',
+  'category',
+  'time_ns',
+  'share',
+  'bound',
+  'efficiency',
+  'intensity',
+  'flops_per_second',
+  'bytes_per_second',
+  'flops_utilisation',
+  'memory_utilisation',
+];
+
+export default function RooflinePage(page: PageProps): JSX.Element {
+  const { store, run } = page;
+  const scope = useScope(page);
+  const by = groupingOf(page);
+  const asked = useReport(run, scope.ready ? { kind: 'roofline', by, top: TOP, range: scope.range } : undefined);
+  return (
+    <div class="ss-page-frame">
+      <PageHead
+        title="Roofline"
+        summary={summaryOf(page, asked.report, QUESTION)}
+        side={<RangeChip store={store} scope={scope} />}
+      />
+      <div class="ss-page ss-page-full">
+        <WithReport asked={asked} what="Computing the roofline">
+          {(report) => <Roofline page={page} report={report} by={by} />}
+        </WithReport>
+      </div>
+    </div>
+  );
+}
+
+const groupingOf = ({ store }: PageProps): (typeof GROUPINGS)[number][0] =>
+  GROUPINGS.find(([id]) => id === store.view.by.value)?.[0] ?? 'op';
+
+function Roofline({
+  page,
+  report,
+  by,
+}: {
+  readonly page: PageProps;
+  readonly report: Report;
+  readonly by: string;
+}): JSX.Element {
+  const { store, run } = page;
+  const { view } = store;
+  const entered = enteredOf(store);
+  const table = useMemo(
+    () => underPeaks(report.table, entered),
+    [report.table, entered.flopsPerSecond, entered.bytesPerSecond],
+  );
+  const roofs = useMemo(() => roofsOf(report, entered), [report, entered.flopsPerSecond, entered.bytesPerSecond]);
+  const keys = useMemo(() => rowKeys(table), [table]);
+  const categories = useMemo(() => categoriesOf(table.rows), [table]);
+  const category = by === 'op' ? view.category.value : undefined;
+  const limited = useMemo(
+    (): ReportData =>
+      category === undefined
+        ? table
+        : { ...table, rows: table.rows.filter((row) => textAt(row, 'category') === category) },
+    [table, category],
+  );
+  const filter = view.filter.value;
+  const rows = useMemo(() => filterRows(limited, filter), [limited, filter]);
+  const wanted = view.row.value;
+  const chosen = useMemo(() => table.rows.find((row) => keys.get(row) === wanted), [table, keys, wanted]);
+  const choose = (key: string) => {
+    view.row.value = view.row.peek() === key ? undefined : key;
+  };
+  const setBy = (next: string) => {
+    view.by.value = next === 'op' ? undefined : next;
+    view.row.value = undefined;
+    view.sort.value = undefined;
+  };
+  const colours = by === 'category' ? table.rows.map((row) => textAt(row, 'name') ?? '') : categories;
+  return (
+    <>
+      <div class="ss-page-bar ss-roofline-bar">
+        <label class="ss-field">
+          <span>Group by</span>
+          <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
+            {GROUPINGS.map(([id, title]) => (
+              <option key={id} value={id}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </label>
+        {by !== 'op' || categories.length < 2 ? undefined : (
+          <label class="ss-field">
+            <span>Category</span>
+            <select
+              value={category ?? ''}
+              onChange={(event) => {
+                view.category.value = event.currentTarget.value || undefined;
+              }}
+            >
+              <option value="">all</option>
+              {categories.map((name) => (
+                <option key={name} value={name}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        <span class="ss-grow" />
+        <Peaks store={store} roofs={roofs} />
+      </div>
+      <div class={chosen === undefined ? 'ss-alone' : 'ss-with-side'}>
+        <div class="ss-roofline">
+          <RooflineChart
+            table={limited}
+            rows={rows}
+            keys={keys}
+            roofs={roofs}
+            categories={colours}
+            current={wanted}
+            onChoose={choose}
+            onCategory={
+              by === 'op'
+                ? (name) => {
+                    view.category.value = view.category.peek() === name ? undefined : name;
+                  }
+                : undefined
+            }
+          />
+          <ReportTable
+            caption="Operations under the roofs"
+            testId="roofline-table"
+            exportName={`${run.id}-roofline`}
+            table={limited}
+            keys={keys}
+            {...arrangedBy(store)}
+            sort={view.sort.value ?? 'time_ns:desc'}
+            onRow={(_: ReportRow, key) => choose(key)}
+            currentKey={wanted}
+            hide={HIDDEN}
+            lead={LEAD}
+            cell={workCell}
+          />
+          <Notes page={page} report={report} />
+        </div>
+        {chosen === undefined ? undefined : (
+          <aside class="ss-side" aria-label="Details">
+            <Chosen
+              page={page}
+              table={table}
+              row={chosen}
+              onOperations={
+                by === 'op'
+                  ? undefined
+                  : (name) => {
+                      setBy('op');
+                      view.category.value = by === 'category' ? name : undefined;
+                      view.filter.value = by === 'program' ? name : '';
+                    }
+              }
+            />
+          </aside>
+        )}
+      </div>
+    </>
+  );
+}
