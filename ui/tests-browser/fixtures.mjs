@@ -1,4 +1,5 @@
 // fixtures.mjs: log directories for the probes, with what is known about them.
+import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -495,7 +496,16 @@ export function buildFixtures(root) {
     tpu: join(TRACES, 'xplane_real/tpu_v6e_inference/plugins'),
     slices: join(TRACES, 'perfetto/nested_tracks.perfetto-trace'),
   };
+  // The program writes a run with one compiled program of this many instructions.
+  const writer = process.env.STEPSCOPE_HLO_PROGRAM;
+  const large = writer !== undefined && existsSync(writer);
+  if (large) {
+    const folder = join(root, 'pages/large_program/plugins/profile/run');
+    mkdirSync(folder, { recursive: true });
+    execFileSync(writer, ['20000', join(folder, 'host.xplane.pb')]);
+  }
   const pages = {
+    large,
     j: existsSync(more.j),
     l: existsSync(more.l),
     tpu: existsSync(more.tpu),

@@ -12,6 +12,7 @@ import { pages } from './probes/pages.mjs';
 import { programs } from './probes/programs.mjs';
 import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
+import { roofline } from './probes/roofline.mjs';
 import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
 import { snapshots } from './probes/snapshots.mjs';
@@ -75,6 +76,7 @@ try {
     ...reports,
     ...programs,
     ...snapshots,
+    ...roofline,
     ...takenAway,
     ...ops,
     ...calls,

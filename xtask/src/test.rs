@@ -1,5 +1,7 @@
 //! `cargo xtask test`: runs all tests.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
@@ -100,16 +102,20 @@ fn in_a_browser() -> Result<Outcome> {
         Err(why) => return Ok(Outcome::NotRun(why)),
     };
     let binary = demo::release_binary()?;
-    // Builds a program to capture.
-    shell::run(shell::cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "stepscope-remote",
-        "--example",
-        "serve",
-    ]))?;
-    let served = shell::target_dir().join("release/examples/serve");
+    // A program to capture, and one that writes a large compiled program.
+    let example = |package: &str, name: &str| -> Result<PathBuf> {
+        shell::run(shell::cargo().args([
+            "build",
+            "--release",
+            "--package",
+            package,
+            "--example",
+            name,
+        ]))?;
+        Ok(shell::target_dir().join("release/examples").join(name))
+    };
+    let served = example("stepscope-remote", "serve")?;
+    let hlo_program = example("stepscope-test-data", "hlo_program")?;
     shell::sync()?;
     ui::install()?;
     shell::run(
@@ -117,6 +123,7 @@ fn in_a_browser() -> Result<Outcome> {
             .args(["run", "test:browser"])
             .env("STEPSCOPE_BIN", binary)
             .env("STEPSCOPE_SERVE", served)
+            .env("STEPSCOPE_HLO_PROGRAM", hlo_program)
             .env("STEPSCOPE_CHROMIUM", chromium),
     )?;
     Ok(Outcome::Ok)

@@ -69,7 +69,8 @@ export function profileTree(table: ReportTable, options: ProfileOptions): readon
   const busyNs = wholeNs - idleNs;
   const isScaled = !withIdle && idleNs > 0 && busyNs > 0;
   /** Without idle time, shares are those of the busy time. */
-  const shown = (row: ReportRow): ReportRow => {
+  const shown = (given: ReportRow): ReportRow => {
+    const row = levelOf(given) === 'root' && given['name'] === '' ? { ...given, name: 'All operations' } : given;
     const share = numberAt(row, 'share');
     if (!isScaled || share === undefined) return row;
     if (levelOf(row) === 'root') return { ...row, time_ns: timeOf(row) - idleNs, share: 1 };

@@ -90,12 +90,27 @@ describe('operations', () => {
 
   it('places what computes and moves bytes, the longest first', () => {
     const { dots, others } = dotsOf(table.rows);
-    expect(dots.map(({ row, intensity, flopsPerSecond }) => [row['name'], intensity, flopsPerSecond])).toEqual([
+    expect(dots.map(({ rows, intensity, flopsPerSecond }) => [rows[0]?.['name'], intensity, flopsPerSecond])).toEqual([
       ['c', 2, 2e11],
       ['a', 10, 1e13],
     ]);
     expect(others.map((row) => row['name'])).toEqual(['b', 'd']);
     expect(categoriesOf(table.rows)).toEqual(['copy', 'dot', 'custom-call']);
+  });
+
+  it('draws rows at one place as one dot, whose time is that of all', () => {
+    const close = (name: string, time_ns: number, flops_per_second: number) => ({
+      ...ROWS[0],
+      name,
+      time_ns,
+      flops_per_second,
+    });
+    const rows = [close('x', 1, 1.001e13), close('y', 5, 1e13), close('z', 2, 2e13)];
+    const { dots } = dotsOf(report([], rows).table.rows);
+    expect(dots.map((dot) => [dot.rows.map((row) => row['name']), dot.flopsPerSecond, dot.timeNs])).toEqual([
+      [['y', 'x'], 1e13, 6],
+      [['z'], 2e13, 2],
+    ]);
   });
 
   it('computes utilisations under entered peaks as the report does', () => {

@@ -72,35 +72,58 @@ export function underPeaks(table: ReportTable, { flopsPerSecond, bytesPerSecond 
       memory_utilisation: memory,
       bound: knowsBoth ? (compute >= memory ? 'compute' : 'memory') : '',
       efficiency: compute === undefined && memory === undefined ? undefined : most,
+      // The nearest of the replaced roofs.
+      roof: undefined,
     };
   });
   return { ...table, rows };
 }
 
-/** The place of a row in the chart. */
+/** A place in the chart, for all rows that are too close to be drawn apart. */
 export interface RooflineDot {
-  readonly row: ReportRow;
-  /** FLOPs per byte. */
+  /** The longest first. */
+  readonly rows: readonly ReportRow[];
+  /** FLOPs per byte of the longest row. */
   readonly intensity: number;
   readonly flopsPerSecond: number;
+  /** Time of all rows. */
   readonly timeNs: number;
 }
 
-/** Returns the rows with a place on logarithmic axes, the longest first, and the time of the others. */
+/** Rows of one category whose figures have these digits in common share a dot. */
+const DIGITS = 2;
+
+/** Returns the rows with a place on logarithmic axes, the longest dot first, and the other rows. */
 export function dotsOf(rows: readonly ReportRow[]): {
   readonly dots: readonly RooflineDot[];
   /** Rows without floating-point operations, without bytes, or of unknown work. */
   readonly others: readonly ReportRow[];
 } {
-  const dots: RooflineDot[] = [];
+  const places = new Map<string, ReportRow[]>();
   const others: ReportRow[] = [];
   for (const row of rows) {
     const intensity = numberAt(row, 'intensity') ?? 0;
     const flopsPerSecond = numberAt(row, 'flops_per_second') ?? 0;
-    if (intensity > 0 && flopsPerSecond > 0)
-      dots.push({ row, intensity, flopsPerSecond, timeNs: numberAt(row, 'time_ns') ?? 0 });
-    else others.push(row);
+    if (!(intensity > 0 && flopsPerSecond > 0)) {
+      others.push(row);
+      continue;
+    }
+    const place = `${intensity.toPrecision(DIGITS)} ${flopsPerSecond.toPrecision(DIGITS)} ${textAt(row, 'category') ?? ''}`;
+    const members = places.get(place);
+    if (members === undefined) places.set(place, [row]);
+    else members.push(row);
   }
+  const timeOf = (row: ReportRow) => numberAt(row, 'time_ns') ?? 0;
+  const dots = [...places.values()].map((members): RooflineDot => {
+    members.sort((a, b) => timeOf(b) - timeOf(a));
+    const [first] = members;
+    return {
+      rows: members,
+      intensity: (first === undefined ? undefined : numberAt(first, 'intensity')) ?? 1,
+      flopsPerSecond: (first === undefined ? undefined : numberAt(first, 'flops_per_second')) ?? 1,
+      timeNs: members.reduce((sum, row) => sum + timeOf(row), 0),
+    };
+  });
   dots.sort((a, b) => b.timeNs - a.timeNs);
   return { dots, others };
 }

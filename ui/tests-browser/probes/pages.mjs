@@ -112,9 +112,9 @@ export const pages = [
       await page.waitForURL(/\/run\/torch/);
       const tool = page.getByRole('combobox', { name: 'Tool', exact: true });
       await tool.click();
-      await tool.fill('op_profile');
+      await tool.fill('framework_op_stats');
       await page.keyboard.press('Enter');
-      await page.waitForURL(/\/ops$/);
+      await page.waitForURL(/\/ops\?by=framework$/);
       await page.getByTestId('ops-table').waitFor({ timeout: PATIENCE_MS });
       await tool.click();
       await tool.fill('trace_viewer');
@@ -122,7 +122,7 @@ export const pages = [
       await page.waitForURL(/\/timeline/);
       await timelineOf(page).waitFor();
       await page.goBack();
-      await page.waitForURL(/\/ops$/);
+      await page.waitForURL(/\/ops\?by=framework$/);
       await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor();
       await page.goBack();
       await page.goBack();

@@ -36,22 +36,22 @@ export function ValueTable({
   const chosen = useMemo(() => table.rows.find((row) => keys.get(row) === wanted), [table, keys, wanted]);
   const op = chosen === undefined ? undefined : textAt(chosen, 'op');
   return (
-    <>
-      {op === undefined ? undefined : (
-        <div class="ss-chosen-op">
-          <b>{op}</b>
-          <OpLinks page={page} of={{ program: plan.module, op }} without={['hlo-memory']} />
-        </div>
-      )}
-      <ReportTable
-        {...props}
-        {...arrangedBy(store)}
-        keys={keys}
-        currentKey={wanted}
-        onRow={(_, key) => {
-          store.view.row.value = store.view.row.peek() === key ? undefined : key;
-        }}
-      />
-    </>
+    <ReportTable
+      {...props}
+      {...arrangedBy(store)}
+      keys={keys}
+      currentKey={wanted}
+      onRow={(_, key) => {
+        store.view.row.value = store.view.row.peek() === key ? undefined : key;
+      }}
+      tools={
+        op === undefined ? undefined : (
+          <span class="ss-chosen-op">
+            <b class="ss-ellipsis">{op}</b>
+            <OpLinks page={page} of={{ program: plan.module, op }} without={['hlo-memory']} />
+          </span>
+        )
+      }
+    />
   );
 }

@@ -11,10 +11,20 @@ import {
   significant,
 } from '../../base/format.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
-import { dotsOf, type Roof, type RoofLine, ridges, roofLabel, roofLines } from '../../model/roofline.ts';
+import {
+  dotsOf,
+  type Roof,
+  type RoofLine,
+  type RooflineDot,
+  ridges,
+  roofLabel,
+  roofLines,
+} from '../../model/roofline.ts';
 import { seriesColour } from '../../model/step-buckets.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Dot, type Scales, Scatter } from '../../widgets/scatter.tsx';
+import { EmptyState } from '../../widgets/states.tsx';
+import { type PageProps, useReport, WithReport } from '../shared/report.tsx';
 
 /** Maximum number of dots: the longest operations. */
 const MOST_DOTS = 1500;
@@ -51,24 +61,43 @@ export function tipLines(row: ReportRow): readonly (readonly [string, string])[]
   return lines;
 }
 
+/** Returns what the colour of a row stands for: the category of an operation, or the group itself. Pure. */
+export const categoryOf = (row: ReportRow): string => textAt(row, 'category') || (textAt(row, 'name') ?? '');
+
 const headOf = (row: ReportRow): string => {
   const name = textAt(row, 'name') ?? '';
   return name === '' ? 'no name' : name;
 };
 
-const titleOf = (row: ReportRow): string =>
-  [headOf(row), ...tipLines(row).map(([label, text]) => `${label} ${text}`)].join(', ');
+/** Says how many more rows a dot stands for, and their time together. Pure. */
+export const moreOf = ({ rows, timeNs }: RooflineDot): string | undefined =>
+  rows.length < 2
+    ? undefined
+    : `${plural(rows.length - 1, 'more row')} at this place, ${formatDuration(timeNs)} together`;
+
+const titleOf = (dot: RooflineDot): string => {
+  const [row = {}] = dot.rows;
+  const more = moreOf(dot);
+  return [
+    headOf(row),
+    ...tipLines(row).map(([label, text]) => `${label} ${text}`),
+    ...(more === undefined ? [] : [more]),
+  ].join(', ');
+};
 
 export function RooflineChart({
+  page,
   table,
   rows,
   keys,
   roofs,
   categories,
   current,
+  isFiltered,
   onChoose,
   onCategory,
 }: {
+  readonly page: PageProps;
   readonly table: ReportTable;
   /** The rows that the filters let through. */
   readonly rows: readonly ReportRow[];
@@ -77,27 +106,37 @@ export function RooflineChart({
   /** Categories of the whole report, by time. */
   readonly categories: readonly string[];
   readonly current: string | undefined;
+  /** Whether rows are filtered out. */
+  readonly isFiltered: boolean;
   readonly onChoose: (key: string) => void;
   /** Limits the page to a category; `undefined`: rows have no category. */
   readonly onCategory: ((category: string) => void) | undefined;
 }): JSX.Element {
   const { dots, others } = useMemo(() => dotsOf(rows), [rows]);
-  const byKey = useMemo(() => new Map(dots.map(({ row }) => [keys.get(row) ?? '', row])), [dots, keys]);
+  const keyOf = (dot: RooflineDot) => keys.get(dot.rows[0] ?? {}) ?? '';
+  const byKey = useMemo(() => new Map(dots.map((dot) => [keyOf(dot), dot])), [dots, keys]);
   const drawn = useMemo(
     () =>
-      dots.slice(0, MOST_DOTS).map(
-        ({ row, intensity, flopsPerSecond, timeNs }): Dot => ({
-          key: keys.get(row) ?? '',
-          x: intensity,
-          y: flopsPerSecond,
-          weight: timeNs,
-          colour: colourOf(categories, textAt(row, 'category') ?? textAt(row, 'name') ?? ''),
-          title: titleOf(row),
-        }),
-      ),
+      dots.slice(0, MOST_DOTS).map((dot): Dot => {
+        const [row = {}] = dot.rows;
+        return {
+          key: keyOf(dot),
+          x: dot.intensity,
+          y: dot.flopsPerSecond,
+          weight: dot.timeNs,
+          colour: colourOf(categories, categoryOf(row)),
+          title: titleOf(dot),
+        };
+      }),
     [dots, keys, categories],
   );
-  const present = categories.filter((category) => rows.some((row) => textAt(row, 'category') === category));
+  // The dot of the chosen row.
+  const chosen = useMemo(
+    () => dots.find((dot) => current !== undefined && dot.rows.some((row) => keys.get(row) === current)),
+    [dots, keys, current],
+  );
+  const shown = useMemo(() => new Set(rows.map(categoryOf)), [rows]);
+  const present = categories.filter((category) => shown.has(category));
   const named = present.filter((category) => categories.indexOf(category) < MOST_COLOURS);
   const hidden = others.reduce((sum, row) => sum + (numberAt(row, 'share') ?? 0), 0);
   const notes = [
@@ -126,10 +165,8 @@ export function RooflineChart({
         ...(named.length < present.length ? [{ label: 'other categories', colour: OTHERS }] : []),
       ]}
     >
-      {drawn.length === 0 && roofs.length === 0 ? (
-        <p class="ss-quiet" data-testid="empty-state" data-reason="no-match">
-          No row has both floating-point operations and bytes.
-        </p>
+      {drawn.length === 0 && !isFiltered ? (
+        <NoWork page={page} />
       ) : (
         <Scatter
           label="Roofline: FLOP/s against FLOPs per byte"
@@ -144,14 +181,30 @@ export function RooflineChart({
           alsoY={roofs.flatMap(({ kind, peak }) => (kind === 'compute' ? [peak * 1.2] : []))}
           under={(scales) => <Roofs roofs={roofs} scales={scales} />}
           tip={(key) => {
-            const row = byKey.get(key);
-            return row === undefined ? undefined : <Tip row={row} />;
+            const dot = byKey.get(key);
+            return dot === undefined ? undefined : <Tip dot={dot} />;
           }}
-          current={current}
+          current={chosen === undefined ? undefined : keyOf(chosen)}
           onChoose={onChoose}
         />
       )}
     </Figure>
+  );
+}
+
+/** Says why no operation has a place, and what records it: the work comes from compiled programs. */
+function NoWork({ page }: { readonly page: PageProps }): JSX.Element {
+  const asked = useReport(page.run, { kind: 'hlo-cost', top: 1 });
+  return (
+    <WithReport asked={asked} what="Looking for compiled programs">
+      {() => (
+        <EmptyState
+          reason="not-recorded"
+          title="No place under the roofs"
+          why="No row has both floating-point operations and bytes."
+        />
+      )}
+    </WithReport>
   );
 }
 
@@ -161,7 +214,9 @@ function rangeX(roofs: readonly Roof[]): readonly number[] {
   return found.length === 0 ? [0.1, 10] : [0.1, ...found.flatMap((ridge) => [ridge / 10, ridge * 10])];
 }
 
-function Tip({ row }: { readonly row: ReportRow }): JSX.Element {
+function Tip({ dot }: { readonly dot: RooflineDot }): JSX.Element {
+  const [row = {}] = dot.rows;
+  const more = moreOf(dot);
   const program = textAt(row, 'program') ?? '';
   const category = textAt(row, 'category') ?? '';
   const subtitle = [category, program].filter((text) => text !== '').join(' · ');
@@ -177,6 +232,7 @@ function Tip({ row }: { readonly row: ReportRow }): JSX.Element {
           </li>
         ))}
       </ul>
+      {more === undefined ? undefined : <div class="ss-quiet">{more}</div>}
     </>
   );
 }

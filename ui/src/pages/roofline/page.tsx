@@ -1,6 +1,7 @@
 // page.tsx: the roofline: operations as dots under the roofs of the device, and the table of the same rows.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
+import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportTable as ReportData, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
 import { categoriesOf, roofsOf, underPeaks } from '../../model/roofline.ts';
 import { filterRows, ReportTable } from '../../widgets/report-table.tsx';
@@ -17,11 +18,9 @@ import { enteredOf, Peaks } from './peaks.tsx';
 const TOP = 50_000;
 const QUESTION = 'Is each operation limited by arithmetic or by memory, and how close is it to the peak?';
 
-const GROUPINGS = [
-  ['op', 'operation'],
-  ['category', 'category'],
-  ['program', 'program'],
-] as const;
+/** Groupings of the report, its own first. */
+const GROUPINGS = REPORT_KINDS.find(({ name }) => name === 'roofline')?.by ?? [];
+const WORDS: Readonly<Record<string, string>> = { op: 'operation' };
 
 /** Columns that repeat the name, or that only the details show. */
 const HIDDEN = ['op', 'peak_flops_per_second', 'peak_bytes_per_second'];
@@ -61,8 +60,7 @@ export default function RooflinePage(page: PageProps): JSX.Element {
   );
 }
 
-const groupingOf = ({ store }: PageProps): (typeof GROUPINGS)[number][0] =>
-  GROUPINGS.find(([id]) => id === store.view.by.value)?.[0] ?? 'op';
+const groupingOf = ({ store }: PageProps): string => GROUPINGS.find((id) => id === store.view.by.value) ?? 'op';
 
 function Roofline({
   page,
@@ -103,16 +101,19 @@ function Roofline({
     view.row.value = undefined;
     view.sort.value = undefined;
   };
-  const colours = by === 'category' ? table.rows.map((row) => textAt(row, 'name') ?? '') : categories;
+  const colours = useMemo(
+    () => (by === 'op' ? categories : table.rows.map((row) => textAt(row, 'name') ?? '')),
+    [by, categories, table],
+  );
   return (
     <>
       <div class="ss-page-bar ss-roofline-bar">
         <label class="ss-field">
           <span>Group by</span>
           <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-            {GROUPINGS.map(([id, title]) => (
+            {GROUPINGS.map((id) => (
               <option key={id} value={id}>
-                {title}
+                {WORDS[id] ?? id}
               </option>
             ))}
           </select>
@@ -141,6 +142,8 @@ function Roofline({
       <div class={chosen === undefined ? 'ss-alone' : 'ss-with-side'}>
         <div class="ss-roofline">
           <RooflineChart
+            page={page}
+            isFiltered={rows.length < table.rows.length}
             table={limited}
             rows={rows}
             keys={keys}
@@ -179,7 +182,7 @@ function Roofline({
               table={table}
               row={chosen}
               onOperations={
-                by === 'op'
+                by !== 'category' && by !== 'program'
                   ? undefined
                   : (name) => {
                       setBy('op');
