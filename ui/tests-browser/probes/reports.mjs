@@ -362,7 +362,12 @@ export const reports = [
       const dots = page.getByTestId('chart-copy-rates').locator('[data-dot]');
       await dots.first().waitFor();
       assert.equal(await dots.count(), COPY_SIZES.length);
-      const labels = await dots.evaluateAll((all) => all.map((dot) => dot.getAttribute('aria-label')));
+      // From left to right: small dots are drawn over large ones.
+      const labels = await dots.evaluateAll((all) =>
+        [...all]
+          .sort((a, b) => Number(a.dataset.at) - Number(b.dataset.at))
+          .map((dot) => dot.getAttribute('aria-label')),
+      );
       COPY_SIZES.forEach(({ text }, at) => {
         assert.match(labels[at], text, labels[at]);
       });
@@ -372,7 +377,7 @@ export const reports = [
         sizes.rows.reduce((sum, row) => sum + row.count * row.size_bytes, 0),
         COPY_SIZES.reduce((sum, { bytes, count }) => sum + bytes * count, 0),
       );
-      await dots.first().focus();
+      await page.getByTestId('chart-copy-rates').locator('[data-at="0"]').focus();
       await page.keyboard.press('ArrowRight');
       await page.keyboard.press('Enter');
       await timelineOf(page).waitFor();
