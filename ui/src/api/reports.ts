@@ -20,6 +20,9 @@ export interface ReportQuery {
   readonly space?: number;
   /** This position of program order, in place of the peak. */
   readonly position?: number;
+  /** Peaks of a device in place of those of the file: FLOP/s, and bytes per second of main memory. */
+  readonly peakFlops?: number | undefined;
+  readonly peakBandwidth?: number | undefined;
 }
 
 /** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
@@ -35,6 +38,8 @@ export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
     module: ask.module,
     space: ask.space,
     position: ask.position,
+    peak_flops: ask.peakFlops,
+    peak_bandwidth: ask.peakBandwidth,
     steps: ask.markedOnly === true ? 'marked' : undefined,
     v,
   });

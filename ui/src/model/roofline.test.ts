@@ -1,8 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { type Report, type ReportRow, reportOf } from './report.ts';
-import { categoriesOf, dotsOf, ridges, roofLabel, roofLines, roofsOf, underPeaks } from './roofline.ts';
-
-const NONE = { flopsPerSecond: undefined, bytesPerSecond: undefined };
+import {
+  categoriesOf,
+  dotsOf,
+  NO_PEAKS as NONE,
+  ridges,
+  roofLabel,
+  roofLines,
+  roofsOf,
+  underPeaks,
+  unusedPeaks,
+} from './roofline.ts';
 
 const COLUMNS = [
   ...['name', 'category', 'bound'].map((key) => ({ key, title: key, unit: 'text' })),
@@ -60,9 +68,28 @@ describe('roofs', () => {
   it('replaces the roofs of a kind by the entered peak', () => {
     const roofs = roofsOf(report(ROOFS, []), { ...NONE, flopsPerSecond: 5e12 });
     expect(roofs.map(({ peak, source }) => [peak, source])).toEqual([
-      [5e12, 'entered'],
+      [5e12, 'given'],
       [1e12, 'trace file'],
     ]);
+  });
+
+  it('leaves peaks to a server that takes them, and draws equal peaks as one line', () => {
+    const entered = { ...NONE, flopsPerSecond: 5e12 };
+    expect(unusedPeaks(report(ROOFS, []), entered)).toBe(entered);
+    const roof = (bits: number) => ({
+      device: 'X',
+      roof: `products in ${bits} bits`,
+      peak_flops_per_second: 5e12,
+      source: 'given',
+    });
+    const given = report([roof(64), roof(32), roof(16), ROOFS[2] ?? {}], []);
+    expect(unusedPeaks(given, entered)).toBe(NONE);
+    expect(roofsOf(given, NONE).map(({ name, peak }) => [name, peak])).toEqual([
+      ['3 types', 5e12],
+      ['main memory', 1e12],
+    ]);
+    const [first] = roofsOf(report([roof(32), roof(16)], []), NONE);
+    expect(first?.name).toBe('products in 32 bits and products in 16 bits');
   });
 
   it('draws memory up to the highest peak, and peaks from the fastest memory', () => {

@@ -10,7 +10,7 @@ export interface Roof {
   readonly device: string;
   /** FLOP/s, or bytes per second. */
   readonly peak: number;
-  /** Where the peak is from: `trace file`, `data sheet`, `entered`. */
+  /** Where the peak is from: `trace file`, `data sheet`, `given`. */
   readonly source: string;
 }
 
@@ -20,7 +20,27 @@ export interface EnteredPeaks {
   readonly bytesPerSecond: number | undefined;
 }
 
-const ENTERED = 'entered';
+const GIVEN = 'given';
+export const NO_PEAKS: EnteredPeaks = { flopsPerSecond: undefined, bytesPerSecond: undefined };
+
+/** Returns the entered peaks that the report does not take into account: an older server ignores them. */
+export const unusedPeaks = (report: Report, entered: EnteredPeaks): EnteredPeaks =>
+  (sectionOf(report, 'roofs')?.rows ?? []).some((row) => textAt(row, 'source') === GIVEN) ? NO_PEAKS : entered;
+
+/** Merges roofs that are one line: one peak for several types. */
+function merged(roofs: readonly Roof[]): readonly Roof[] {
+  const lines = new Map<string, { readonly roof: Roof; readonly names: string[] }>();
+  for (const roof of roofs) {
+    const key = `${roof.kind}\n${roof.device}\n${roof.peak}\n${roof.source}`;
+    const line = lines.get(key);
+    if (line === undefined) lines.set(key, { roof, names: [roof.name] });
+    else line.names.push(roof.name);
+  }
+  return [...lines.values()].map(({ roof, names }) => ({
+    ...roof,
+    name: names.length > 2 ? `${names.length} types` : names.join(' and '),
+  }));
+}
 
 /** Returns the roofs of the report, highest first, each replaced by the entered peak of its kind. */
 export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] {
@@ -39,10 +59,10 @@ export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] 
       found.push({ kind: 'memory', name, device, peak: bytes, source });
   }
   if (flopsPerSecond !== undefined)
-    found.push({ kind: 'compute', name: 'entered peak', device: '', peak: flopsPerSecond, source: ENTERED });
+    found.push({ kind: 'compute', name: 'arithmetic', device: '', peak: flopsPerSecond, source: GIVEN });
   if (bytesPerSecond !== undefined)
-    found.push({ kind: 'memory', name: 'main memory', device: '', peak: bytesPerSecond, source: ENTERED });
-  return found.sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
+    found.push({ kind: 'memory', name: 'main memory', device: '', peak: bytesPerSecond, source: GIVEN });
+  return [...merged(found)].sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
 }
 
 export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>

@@ -10,6 +10,7 @@ import { inSight, type TreeNode } from '../../model/tree.ts';
 import { isFolded, setFolded } from '../../state/store.ts';
 import { parseSort, ReportTable, wordsOf } from '../../widgets/report-table.tsx';
 import { OpLinks } from '../shared/op-links.tsx';
+import { peakOptions } from '../shared/peaks.ts';
 import { type Asked, type PageProps, type Scope, useReport } from '../shared/report.tsx';
 import { Notes } from '../shared/sentence.tsx';
 import { workCell, workText } from '../shared/work-cells.tsx';
@@ -50,7 +51,9 @@ const groupingOf = ({ store }: PageProps): (typeof GROUPINGS)[number][0] =>
 export const useProfile = (page: PageProps, scope: Scope): Asked =>
   useReport(
     page.run,
-    scope.ready ? { kind: 'op-profile', by: groupingOf(page), top: TOP, range: scope.range } : undefined,
+    scope.ready
+      ? { kind: 'op-profile', by: groupingOf(page), top: TOP, range: scope.range, ...peakOptions(page.store) }
+      : undefined,
   );
 
 export function Profile({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element {

@@ -3,16 +3,17 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportTable as ReportData, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
-import { categoriesOf, roofsOf, underPeaks } from '../../model/roofline.ts';
+import { categoriesOf, roofsOf, underPeaks, unusedPeaks } from '../../model/roofline.ts';
 import { filterRows, ReportTable } from '../../widgets/report-table.tsx';
 import { PageHead } from '../shared/page-head.tsx';
+import { enteredOf, peakOptions } from '../shared/peaks.ts';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
 import { workCell } from '../shared/work-cells.tsx';
 import { RooflineChart } from './chart.tsx';
 import { Chosen } from './chosen.tsx';
-import { enteredOf, Peaks } from './peaks.tsx';
+import { Peaks } from './peaks.tsx';
 
 /** Maximum number of rows. */
 const TOP = 50_000;
@@ -43,7 +44,10 @@ export default function RooflinePage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
   const by = groupingOf(page);
-  const asked = useReport(run, scope.ready ? { kind: 'roofline', by, top: TOP, range: scope.range } : undefined);
+  const asked = useReport(
+    run,
+    scope.ready ? { kind: 'roofline', by, top: TOP, range: scope.range, ...peakOptions(store) } : undefined,
+  );
   return (
     <div class="ss-page-frame">
       <PageHead
@@ -73,7 +77,7 @@ function Roofline({
 }): JSX.Element {
   const { store, run } = page;
   const { view } = store;
-  const entered = enteredOf(store);
+  const entered = unusedPeaks(report, enteredOf(store));
   const table = useMemo(
     () => underPeaks(report.table, entered),
     [report.table, entered.flopsPerSecond, entered.bytesPerSecond],

@@ -1,16 +1,8 @@
 // peaks.tsx: the peaks of the device with their source, and fields to enter others.
 import type { JSX } from 'preact';
-import type { EnteredPeaks, Roof } from '../../model/roofline.ts';
+import type { Roof } from '../../model/roofline.ts';
 import type { Store } from '../../state/store.ts';
-
-const TERA = 1e12;
-const GIGA = 1e9;
-
-/** Returns the entered peaks of the address. */
-export const enteredOf = ({ view }: Store): EnteredPeaks => ({
-  flopsPerSecond: view.peak.value === undefined ? undefined : view.peak.value * TERA,
-  bytesPerSecond: view.bandwidth.value === undefined ? undefined : view.bandwidth.value * GIGA,
-});
+import { GIGA, TERA } from '../shared/peaks.ts';
 
 /** Parses a positive number; `undefined` for everything else. Pure. */
 export function peakOf(text: string): number | undefined {
