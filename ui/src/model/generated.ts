@@ -802,6 +802,7 @@ export const ENDPOINTS = [
   ['GET', '/runs/{run}/ops'],
   ['GET', '/runs/{run}/kernels'],
   ['GET', '/runs/{run}/input'],
+  ['GET', '/runs/{run}/roofline'],
   ['GET', '/runs/{run}/ranks'],
   ['GET', '/runs/{run}/collectives'],
 ] as const;
