@@ -34,3 +34,5 @@ pub mod stack_samples;
 pub mod steps;
 pub mod timeline_query;
 pub mod torch_args;
+pub mod torch_cost;
+pub mod torch_op_profile;

@@ -8,7 +8,7 @@
 //! operations on the threads and devices of that rank. Operations are XLA's own count for each execution on a
 //! device (arguments `model_flops`, else `flops`; not of loops and branches with counted executions inside, so
 //! that a body counts once), and for PyTorch those of matrix products, convolutions and attention, computed from
-//! their shapes ([`flops_of_call`]). Kernels that no such operator launched (of Triton, of compiled graphs) are
+//! their shapes ([`product_flops`]). Kernels that no such operator launched (of Triton, of compiled graphs) are
 //! not counted, so that figure is a lower bound.
 //!
 //! A figure from shapes is reported as MFU only while the counted products take [`COVERAGE`] of the device time
@@ -18,7 +18,6 @@
 //! in 16 bits, by its name ([`peaks`]). A rank without devices of its own counts as one device.
 
 mod coverage;
-mod shapes;
 
 use std::collections::BTreeMap;
 
@@ -33,8 +32,7 @@ use crate::peaks::{self, DevicePeak};
 use crate::run_profile::RunProfile;
 use crate::steps::{FusedFiles, StepRank};
 use crate::torch_args::is_dims;
-
-pub use shapes::flops_of_call;
+use crate::torch_cost::{ProductFlops, is_product, product_flops};
 
 /// Source of the operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +276,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
             let name = slices.name[index];
             let is_counted = *counted
                 .entry(name)
-                .or_insert_with(|| shapes::counts(trace.name(name)));
+                .or_insert_with(|| is_product(trace.name(name)));
             if !is_counted || !within.contains(slices.start[index]) {
                 continue;
             }
@@ -289,7 +287,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
                 inside = counted
                     .get(name)
                     .copied()
-                    .unwrap_or_else(|| shapes::counts(trace.name(*name)));
+                    .unwrap_or_else(|| is_product(trace.name(*name)));
                 above = slices.parent[above] as usize;
             }
             if inside {
@@ -307,18 +305,18 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
                     }
                 }
             });
-            let done = flops_of_call(trace.name(name), &dims, &concrete);
-            found.flops += done as f64;
-            if done == 0 && shapes::has_empty_input(&dims) {
+            let flops = product_flops(trace.name(name), &dims, &concrete);
+            if flops == ProductFlops::Empty {
                 continue;
             }
             found.products += 1;
             let dur = slices.dur[index];
-            if done == 0 {
+            if let ProductFlops::Counted(flops) = flops {
+                found.flops += flops as f64;
+                found.known_time = found.known_time.saturating_add(dur);
+            } else {
                 found.unknown.insert(slices.id(index));
                 found.unknown_time = found.unknown_time.saturating_add(dur);
-            } else {
-                found.known_time = found.known_time.saturating_add(dur);
             }
         }
     }

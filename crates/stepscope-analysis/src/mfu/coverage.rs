@@ -10,11 +10,12 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{Calls, RankWindows, shapes};
+use super::{Calls, RankWindows};
 use crate::device::{Device, Work};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
+use crate::torch_cost::is_product;
 
 /// Maximum number of product kernels per call: a backward pass runs two, and split products more.
 const KERNELS_A_CALL: u64 = 4;
@@ -125,7 +126,7 @@ impl Products {
             let is_product = *self
                 .known
                 .entry(*name)
-                .or_insert_with(|| shapes::counts(trace.name(*name)));
+                .or_insert_with(|| is_product(trace.name(*name)));
             if is_product {
                 outermost = Some(slices.id(index));
             }

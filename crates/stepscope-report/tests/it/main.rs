@@ -19,4 +19,5 @@ mod mfu;
 mod ops;
 mod ranges;
 mod sentences;
+mod torch_roofline;
 mod xprof;

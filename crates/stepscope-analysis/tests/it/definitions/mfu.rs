@@ -1,6 +1,7 @@
 //! Section "MFU".
 
-use stepscope_analysis::mfu::{Counted, flops_of_call, mfu};
+use stepscope_analysis::mfu::{Counted, mfu};
+use stepscope_analysis::torch_cost::{ProductFlops, product_flops};
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{EventId, FactValue};
 use stepscope_test_data::{Corpus, corpus_tests};
@@ -164,9 +165,20 @@ fn counts(name: &str) -> bool {
         "aten::convolution",
         "aten::_convolution",
         "aten::convolution_backward",
+        "aten::_int_mm",
+        "aten::_addmm_activation",
+        "vllm::rocm_unquantized_gemm",
+        "aiter::gemm_a16w16",
     ];
     let attention = name.contains("_attention") || name.contains("_flash_attn");
-    plain.contains(&name) || attention && flops_of_call(name, EXAMPLE, "[]") > 0
+    plain.contains(&name) || attention && counted_flops_of_call(name, EXAMPLE, "[]") > 0
+}
+
+fn counted_flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
+    match product_flops(name, dims, concrete) {
+        ProductFlops::Counted(flops) => flops,
+        ProductFlops::Empty | ProductFlops::Unknown => 0,
+    }
 }
 
 /// Shapes with operations for every kind of attention.
@@ -185,10 +197,7 @@ fn from_shapes(case: &Case<'_>) -> (f64, u64) {
         for index in 0..slices.len() {
             let name = case.trace.name(slices.name[index]);
             let (start, end) = plain::span(&slices, index);
-            if !(name.starts_with("aten::") || name.starts_with("flash_attn::"))
-                || start < until
-                || !counts(name)
-            {
+            if start < until || !counts(name) {
                 continue;
             }
             until = end;
@@ -205,7 +214,7 @@ fn from_shapes(case: &Case<'_>) -> (f64, u64) {
                     }
                 }
             });
-            let flops = flops_of_call(name, &dims, &concrete);
+            let flops = counted_flops_of_call(name, &dims, &concrete);
             sum += flops as f64;
             let empty = dims.split(['[', ']', ',']).any(|size| size.trim() == "0");
             unknown += u64::from(flops == 0 && !empty);

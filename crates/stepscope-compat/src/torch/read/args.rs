@@ -14,7 +14,8 @@ use crate::torch::interned_texts::Texts;
 use crate::torch::thread_events::ThreadEvents;
 use crate::torch::whole_number::whole;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
-use stepscope_analysis::torch_args::{self, DIMS, is_dims};
+use stepscope_analysis::torch_args::{DIMS, is_dims};
+use stepscope_analysis::torch_cost::with_flops;
 
 const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", DIMS[0], DIMS[1]]);
 const WITH_FLOPS: ArgKeys = ArgKeys::new(&[
@@ -217,11 +218,11 @@ pub(super) fn read(
                 continue;
             }
             let name = thread_events.name(at);
-            let counted = with_flops && torch_args::is_counted(trace.name(name));
+            let counted = with_flops && with_flops::is_counted(trace.name(name));
             if !(requested.needs_args() || counted) {
                 continue;
             }
-            let concrete = counted && torch_args::needs_values(trace.name(name));
+            let concrete = counted && with_flops::needs_values(trace.name(name));
             let args = args(
                 trace,
                 thread_events,
@@ -238,7 +239,7 @@ pub(super) fn read(
             set(part.external, index, args.external);
             if counted && args.dims != 0 {
                 let dims = reading.texts.get(args.dims);
-                let count = || torch_args::flops(trace.name(name), dims, &reading.concrete);
+                let count = || with_flops::flops(trace.name(name), dims, &reading.concrete);
                 let flops = if concrete {
                     count()
                 } else {

@@ -1,5 +1,7 @@
 //! [`roofline`](stepscope_analysis::roofline) as a report.
 
+mod torch;
+
 use std::collections::BTreeMap;
 
 use stepscope_analysis::op_profile::{Op, OpProfile};
@@ -18,7 +20,7 @@ use crate::reports::Options;
 
 const KIND: &str = "roofline";
 
-pub(in crate::reports) const BY: &[&str] = &["op", "category", "program"];
+pub(in crate::reports) const BY: &[&str] = &["op", "category", "program", "shape", "step"];
 
 /// Tolerance for rates above the peak that result from rounded times.
 const ROUNDING: f64 = 1.01;
@@ -40,8 +42,9 @@ pub(in crate::reports) fn make(
     cancel: &Cancel,
 ) -> Result<Report, Cancelled> {
     let profile = super::measured(trace, options, cancel)?;
-    if profile.ops.is_empty() {
-        return Ok(Report::missing(KIND, NO_OPERATIONS));
+    let by = options.by.as_deref();
+    if profile.ops.is_empty() || by.is_some_and(|by| torch::BY.contains(&by)) {
+        return torch::make(trace, options, cancel);
     }
     let mut roofs = DeviceRoofs::default();
     let ops: Vec<Row<'_>> = profile

@@ -1,0 +1,337 @@
+//! The roofline of PyTorch operators, from the inputs that kineto records: [`torch_op_profile`].
+
+use std::collections::BTreeMap;
+
+use stepscope_analysis::ops::has_torch_operators;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::roofline::{DeviceRoofs, Point, Roofs};
+use stepscope_analysis::torch_cost::OpClass;
+use stepscope_analysis::torch_op_profile::{TorchOp, TorchOpQuery, torch_op_profile};
+use stepscope_hlo::cost::Work;
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use super::{KIND, NO_OPERATIONS, ROUNDING, ns, roofs_table, whole};
+use crate::report::{
+    Cell, Column, Report, Sentence, Table, Unit, count, duration, in_sentence, sentence, share,
+};
+use crate::reports::Options;
+
+/// Row types that only runs of PyTorch have.
+pub(super) const BY: [&str; 2] = ["shape", "step"];
+
+/// Calls of one operator, or a group of operators.
+#[derive(Clone)]
+struct Row {
+    name: String,
+    shapes: String,
+    types: String,
+    class: &'static str,
+    /// Type of the elements that the operations have in common; empty where they differ.
+    precision: &'static str,
+    step: Option<i64>,
+    time_ps: i128,
+    unknown_ps: i128,
+    calls: u64,
+    work: Work,
+    roofs: Option<Roofs>,
+}
+
+impl Row {
+    fn new(op: &TorchOp, roofs: Option<Roofs>) -> Self {
+        let calls = op.calls as f64;
+        Self {
+            name: if op.name.is_empty() {
+                "(no operator)".to_owned()
+            } else {
+                op.name.clone()
+            },
+            shapes: op.shapes.clone(),
+            types: op.types.clone(),
+            class: op.class.map_or("unknown", OpClass::as_str),
+            precision: op.cost.map_or("", |cost| cost.precision.as_str()),
+            step: op.step,
+            time_ps: op.time_ps,
+            unknown_ps: if op.cost.is_none() { op.time_ps } else { 0 },
+            calls: op.calls,
+            work: op.cost.map_or_else(Work::default, |cost| Work {
+                flops: cost.flops as f64 * calls,
+                transcendentals: 0.0,
+                bytes: cost.bytes as f64 * calls,
+            }),
+            roofs,
+        }
+    }
+
+    const fn is_known(&self) -> bool {
+        self.unknown_ps < self.time_ps
+    }
+
+    fn point(&self) -> Option<Point> {
+        let known_ps = self.time_ps - self.unknown_ps;
+        Point::new(self.work, known_ps, self.roofs.as_ref())
+    }
+
+    /// Adds another row to a group. A group over devices with different peaks has none.
+    fn add(&mut self, other: &Self) {
+        let same = |own: &mut String, others: &str| {
+            if own != others {
+                own.clear();
+            }
+        };
+        same(&mut self.name, &other.name);
+        same(&mut self.shapes, &other.shapes);
+        same(&mut self.types, &other.types);
+        if self.class != other.class {
+            self.class = "";
+        }
+        // Rows of unknown work have no precision to differ in.
+        if !self.is_known() {
+            self.precision = other.precision;
+        } else if other.is_known() && self.precision != other.precision {
+            self.precision = "";
+        }
+        if self.step != other.step {
+            self.step = None;
+        }
+        if self.roofs != other.roofs {
+            self.roofs = None;
+        }
+        self.time_ps += other.time_ps;
+        self.unknown_ps += other.unknown_ps;
+        self.calls += other.calls;
+        self.work.flops += other.work.flops;
+        self.work.bytes += other.work.bytes;
+    }
+}
+
+/// Adds up the rows of one key, in the order of their time.
+fn grouped<K: Ord>(rows: &[Row], key: impl Fn(&Row) -> K) -> Vec<Row> {
+    let mut groups: BTreeMap<K, Row> = BTreeMap::new();
+    for row in rows {
+        match groups.entry(key(row)) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(row.clone());
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().add(row),
+        }
+    }
+    let mut rows: Vec<Row> = groups.into_values().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.time_ps));
+    rows
+}
+
+/// Makes the report of a run without operations of compiled programs.
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let by = options.by.as_deref().unwrap_or("op");
+    if !has_torch_operators(trace) || by == "program" {
+        return Ok(Report::missing(KIND, NO_OPERATIONS));
+    }
+    let query = TorchOpQuery {
+        range: options.range.clone(),
+        by_step: by == "step",
+        marked_only: options.marked_only,
+    };
+    let profile = torch_op_profile(trace, &query, cancel)?;
+    let mut roofs = DeviceRoofs::default();
+    let ops: Vec<Row> = profile
+        .ops
+        .iter()
+        .map(|op| Row::new(op, roofs.device(trace, op.slice).cloned()))
+        .collect();
+    if ops.is_empty() {
+        return Ok(Report::missing(
+            KIND,
+            "no operators of PyTorch ran in this range",
+        ));
+    }
+    let by_name = grouped(&ops, |row| row.name.clone());
+    let all_ps: i128 = ops.iter().map(|row| row.time_ps).sum();
+    let unknown_ps: i128 = ops.iter().map(|row| row.unknown_ps).sum();
+    let unknown = by_name.iter().filter(|row| row.unknown_ps > 0).count();
+    let noun = match by {
+        "category" => "category",
+        "step" => "step",
+        _ => "operation",
+    };
+    let mut report = Report::new(KIND);
+    report.scalar("time_ns", "Time of operations", Unit::Ns, ns(all_ps));
+    report.scalar(
+        "unknown_ns",
+        "Time of operations whose work is unknown",
+        Unit::Ns,
+        ns(unknown_ps),
+    );
+    report.scalar(
+        "unknown_ops",
+        "Operations whose work is unknown",
+        Unit::Count,
+        unknown,
+    );
+    report.scalar(
+        "unknown_share",
+        "Share of the time whose work is unknown",
+        Unit::Share,
+        unknown_ps as f64 / all_ps.max(1) as f64,
+    );
+    if let Some(longest) = by_name.iter().max_by_key(|row| row.unknown_ps)
+        && unknown > 0
+    {
+        report.note(sentence!(
+            "The work of {} operations is unknown: they take {}, {} of the time, the longest is {}.",
+            count(unknown),
+            duration(ns(unknown_ps)),
+            share(unknown_ps as f64 / all_ps.max(1) as f64),
+            in_sentence(&longest.name)
+        ));
+    }
+    if !profile.on_device {
+        report.note("No device worked in this run: times are those of the operators on the host.");
+    }
+    let list = roofs.list();
+    let is_unlimited = |roofs: &&Roofs| roofs.compute.is_none() || roofs.memory.is_none();
+    if list.iter().all(is_unlimited) {
+        report.note(
+            "The peaks of the device are not all known: what limits an operation is unknown.",
+        );
+    }
+    let roofs = roofs_table(&list);
+    let mut rows = match by {
+        "shape" => grouped(&ops, |row| {
+            (row.name.clone(), row.shapes.clone(), row.types.clone())
+        }),
+        "category" => grouped(&ops, |row| row.class),
+        "step" => grouped(&ops, |row| row.step),
+        _ => by_name,
+    };
+    for row in &mut rows {
+        match (by, row.step) {
+            ("step", Some(step)) => row.name = step.to_string(),
+            ("step", None) => "(outside of steps)".clone_into(&mut row.name),
+            ("category", _) => row.class.clone_into(&mut row.name),
+            _ => {}
+        }
+    }
+    if by == "step" {
+        rows.sort_by_key(|row| (row.step.is_none(), row.step));
+    }
+    if let Some(first) = rows.iter().max_by_key(|row| row.time_ps) {
+        report.sentence = lead(first, noun, all_ps);
+    }
+    let above = |row: &&Row| {
+        let efficiency = row.point().and_then(|point| point.efficiency());
+        efficiency.is_some_and(|efficiency| efficiency > ROUNDING)
+    };
+    let above_peak = rows.iter().filter(above).count();
+    if above_peak > 0 {
+        report.note(sentence!(
+            "{} rows are above a peak: their inputs came from a cache, or skipped work counts.",
+            count(above_peak)
+        ));
+    }
+    report.table = table(&rows, all_ps, matches!(by, "op" | "shape"));
+    report.table.cut(options.top);
+    if !roofs.rows.is_empty() {
+        report.section("roofs", "Roofs", roofs);
+    }
+    Ok(report)
+}
+
+fn lead(first: &Row, noun: &'static str, all_ps: i128) -> Sentence {
+    let mut text = sentence!(
+        "The longest {} is {}, with {} of the time of operations: ",
+        noun,
+        in_sentence(&first.name),
+        share(first.time_ps as f64 / all_ps.max(1) as f64)
+    );
+    let point = first.point();
+    text.push(
+        match point.and_then(|point| point.bound().zip(point.efficiency())) {
+            Some((bound, efficiency)) => sentence!(
+                "{} limits it, and it reaches {} of that peak.",
+                bound.as_str(),
+                share(efficiency)
+            ),
+            None => sentence!("what limits it is unknown."),
+        },
+    );
+    text
+}
+
+fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("name", "Name", Unit::Text),
+        Column::new("op", "Operation", Unit::Text),
+        Column::new("category", "Category", Unit::Text),
+        Column::new("shapes", "Shapes", Unit::Text),
+        Column::new("types", "Types", Unit::Text),
+        Column::new("precision", "Precision", Unit::Text),
+        Column::new("time_ns", "Time", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("unknown_ns", "Time of unknown work", Unit::Ns),
+        Column::new("executions", "Executions", Unit::Count),
+        Column::new("flops", "FLOPs", Unit::Count),
+        Column::new("bytes_accessed", "Bytes accessed", Unit::Bytes),
+        Column::new("intensity", "FLOPs per byte", Unit::Number),
+        Column::new("flops_per_second", "FLOP/s", Unit::Number),
+        Column::new("bytes_per_second", "Bytes per second", Unit::BytesPerSecond),
+        Column::new("peak_flops_per_second", "Peak FLOP/s", Unit::Number),
+        Column::new(
+            "peak_bytes_per_second",
+            "Peak bytes per second",
+            Unit::BytesPerSecond,
+        ),
+        Column::new("flops_utilisation", "FLOPs utilisation", Unit::Share),
+        Column::new("memory_utilisation", "Memory utilisation", Unit::Share),
+        Column::new("bound", "Bound by", Unit::Text),
+        Column::new("efficiency", "Efficiency", Unit::Share),
+        Column::new("work_source", "Work from", Unit::Text),
+    ]);
+    for row in rows {
+        let point = row.point().filter(|_| row.is_known());
+        let roofs = row.roofs.as_ref();
+        let known = |figure: f64| -> Cell {
+            if row.is_known() {
+                whole(figure)
+            } else {
+                Cell::Empty
+            }
+        };
+        table.push([
+            row.name.as_str().into(),
+            if are_ops { row.name.as_str() } else { "" }.into(),
+            row.class.into(),
+            row.shapes.as_str().into(),
+            row.types.as_str().into(),
+            row.precision.into(),
+            ns(row.time_ps).into(),
+            (row.time_ps as f64 / all_ps.max(1) as f64).into(),
+            ns(row.unknown_ps).into(),
+            row.calls.into(),
+            known(row.work.flops),
+            known(row.work.bytes),
+            point.and_then(|point| point.intensity).into(),
+            point.map(|point| point.flops_per_second).into(),
+            point.map(|point| point.bytes_per_second).into(),
+            roofs
+                .and_then(|roofs| roofs.compute)
+                .map(|(peak, _)| peak)
+                .into(),
+            roofs.and_then(|roofs| roofs.memory).into(),
+            point.and_then(|point| point.compute).into(),
+            point.and_then(|point| point.memory).into(),
+            point
+                .and_then(|point| point.bound())
+                .map_or("", |bound| bound.as_str())
+                .into(),
+            point.and_then(|point| point.efficiency()).into(),
+            if row.is_known() {
+                "recorded shapes"
+            } else {
+                "unknown"
+            }
+            .into(),
+        ]);
+    }
+    table
+}
