@@ -164,6 +164,8 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
             "op",
             "category",
             "program",
+            "shape",
+            "step",
         ),
     ),
     (

@@ -485,7 +485,7 @@ export const REPORT_KINDS: readonly ReportKind[] = [
     name: 'roofline',
     title: 'Roofline',
     question: 'Is each operation limited by arithmetic or by memory, and how close is it to the peak?',
-    by: ['op', 'category', 'program'],
+    by: ['op', 'category', 'program', 'shape', 'step'],
     peerTitle: undefined,
   },
   {
