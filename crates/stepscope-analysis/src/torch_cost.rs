@@ -127,6 +127,9 @@ fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
 impl Model {
     /// Returns the model of operators of this name: `aten::addmm`.
     pub fn from_name(name: &str) -> Option<Self> {
+        if !name.contains("::") {
+            return None;
+        }
         let own = matmul::form(name)
             .map(Formula::MatMul)
             .or_else(|| convolution::direction(name).map(Formula::Convolution))

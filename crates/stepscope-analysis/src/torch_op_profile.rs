@@ -155,7 +155,7 @@ pub fn torch_op_profile(
         FxHashMap::<Inputs, Sum>::default,
         |sums, job| {
             for call in *job {
-                let inputs = Inputs::read(trace, call, steps.as_ref());
+                let inputs = Inputs::read(trace, &operators, call, steps.as_ref());
                 sums.entry(inputs)
                     .or_insert_with(|| Sum::new(call))
                     .add(call);
@@ -218,6 +218,11 @@ impl Operators {
         self.categories.get(category.index()) == Some(&true)
     }
 
+    fn class(&self, name: NameId) -> NameClass {
+        let known = self.names.get(name.index()).copied();
+        known.unwrap_or(NameClass::Unknown)
+    }
+
     /// Returns the operators around a slice of the host, itself included.
     fn around(&self, trace: &Trace, track: TrackId, mut index: usize) -> Owner {
         let slices = trace.slices(track);
@@ -226,10 +231,10 @@ impl Operators {
             if self.is_operator(slices.category.get(index)) {
                 let event = slices.id(index);
                 owner.innermost.get_or_insert(event);
-                match self.names.get(slices.name[index].index()) {
-                    Some(NameClass::Modelled) => owner.modelled = Some(event),
-                    Some(NameClass::Composite) => owner.composite = Some(event),
-                    _ => {}
+                match self.class(slices.name[index]) {
+                    NameClass::Modelled => owner.modelled = Some(event),
+                    NameClass::Composite => owner.composite = Some(event),
+                    NameClass::Unknown => {}
                 }
             }
             index = slices.parent[index] as usize;
@@ -400,7 +405,7 @@ const ARGS: ArgKeys = ArgKeys::new(&[
 ]);
 
 impl Inputs {
-    fn read(trace: &Trace, call: &Call, steps: Option<&Steps>) -> Self {
+    fn read(trace: &Trace, operators: &Operators, call: &Call, steps: Option<&Steps>) -> Self {
         let mut found = Self::default();
         let place = call.event.and_then(|event| trace.place_of_slice(event));
         let Some((event, (track, index))) = call.event.zip(place) else {
@@ -422,7 +427,7 @@ impl Inputs {
             }
         });
         // Values of operators without a formula would separate equal rows.
-        if Model::from_name(&found.name).is_none() {
+        if operators.class(slices.name[index]) == NameClass::Unknown {
             found.strides.clear();
             found.concrete.clear();
         }

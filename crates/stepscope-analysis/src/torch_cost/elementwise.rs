@@ -248,7 +248,7 @@ impl ElementWise {
     fn operands(self, inputs: &Inputs<'_>) -> Option<Vec<Tensor>> {
         let mut found = Vec::with_capacity(self.operands);
         for index in 0..self.operands {
-            found.extend(inputs.optional(index)?);
+            found.extend(inputs.optional(index).ok()?);
         }
         (!found.is_empty()).then_some(found)
     }

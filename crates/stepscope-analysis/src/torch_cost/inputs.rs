@@ -197,6 +197,10 @@ pub(super) fn sum<const N: usize>(parts: [Option<u64>; N]) -> Option<u64> {
     parts.try_fold(0_u64, |sum, part| sum.checked_add(part?))
 }
 
+/// The file does not say what an input is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnknownInput;
+
 /// The inputs of one call.
 pub(super) struct Inputs<'a> {
     dims: Vec<&'a str>,
@@ -251,19 +255,22 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Returns the tensor of an optional input: `Some(None)` where the call has none; `None` if it is unknown.
-    pub(super) fn optional(&self, index: usize) -> Option<Option<Tensor>> {
+    /// Returns the tensor of an optional input; `None` where the call has none.
+    ///
+    /// # Errors
+    /// [`UnknownInput`] where the file does not say enough.
+    pub(super) fn optional(&self, index: usize) -> Result<Option<Tensor>, UnknownInput> {
         match self.kineto_type(index) {
-            "" | "Scalar" | "ScalarList" | "None" => Some(None),
+            "" | "Scalar" | "ScalarList" | "None" => Ok(None),
             // Files of 2021 name the kind of a value.
-            "Bool" | "Int" | "Double" | "String" | "GenericList" => Some(None),
-            _ => self.tensor(index).map(Some),
+            "Bool" | "Int" | "Double" | "String" | "GenericList" => Ok(None),
+            _ => self.tensor(index).map(Some).ok_or(UnknownInput),
         }
     }
 
     /// Returns the bytes that reading an optional input moves.
     pub(super) fn read_optional(&self, index: usize) -> Option<u64> {
-        match self.optional(index)? {
+        match self.optional(index).ok()? {
             Some(tensor) => tensor.read(),
             None => Some(0),
         }

@@ -253,9 +253,9 @@ impl Norm {
             Self::AddRms => 4,
             _ => 1,
         };
-        forward.weight = inputs.optional(weight)?;
+        forward.weight = inputs.optional(weight).ok()?;
         if !self.is_rms() {
-            forward.bias = inputs.optional(weight + 1)?;
+            forward.bias = inputs.optional(weight + 1).ok()?;
         }
         match self {
             Self::Layer | Self::Rms => {
@@ -271,8 +271,9 @@ impl Norm {
                 let channels = *input.sizes.get(1)?;
                 forward.has_statistics = inputs.flag(5)?;
                 forward.running = inputs
-                    .optional(3)?
-                    .zip(inputs.optional(4)?)
+                    .optional(3)
+                    .ok()?
+                    .zip(inputs.optional(4).ok()?)
                     .map(<[_; 2]>::from);
                 if forward.has_statistics {
                     forward.saved = channels.checked_mul(2)?;
@@ -298,7 +299,7 @@ impl Norm {
             Self::RmsBackward => (0, 4, inputs.mask(5)),
             _ => (1, 2, [true; 3]),
         };
-        let weight = inputs.optional(weight)?;
+        let weight = inputs.optional(weight).ok()?;
         let has_bias = !self.is_rms();
         let mut found = Backward {
             gradient: inputs.tensor(gradient)?,

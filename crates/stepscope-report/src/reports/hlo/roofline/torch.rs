@@ -185,6 +185,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             in_sentence(&longest.name)
         ));
     }
+    if ops.iter().all(|row| row.shapes.is_empty()) {
+        report.note(
+            "The file has no shapes of inputs: torch.profiler records them with record_shapes=True.",
+        );
+    }
     if !profile.on_device {
         report.note("No device worked in this run: times are those of the operators on the host.");
     }
