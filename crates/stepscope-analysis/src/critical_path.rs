@@ -1,0 +1,374 @@
+//! Critical path of a run's steps: a partition of the window into what the end of the window waited for.
+//!
+//! **Segments** are the pieces of time of the innermost open slice of each thread and device queue ([`segments`]).
+//! A segment's start depends on the segment before it on its queue, on the call that launched it, on events, and on
+//! other threads; the end of a wait depends on what it waits for; participants of a collective are released by the
+//! one that begins last ([`graph`]). For a segment `s` with dependencies `p`:
+//!
+//! ```text
+//! anchor(p, s) = min(end(p), start(s))
+//! binding      = the dependency with the largest anchor + floor      (floor of launches; 0 for others)
+//! lag          = start(s) - anchor(binding)
+//! floor        = smallest lag of the launches that bind, by device
+//! end of wait  = end of the awaited segment that ends last + return lag
+//! release      = max start of the participants;  end = release + transfer
+//! ```
+//!
+//! The **path** is the walk back from the end of the window along binding dependencies ([`path`]). Every picosecond
+//! is charged once: the sum of the path is the length of the window. The **replay** computes all times again with
+//! changed lengths and lags; the order on each queue is kept ([`what_if`]).
+//!
+//! Cost: one pass over the slices of the window, `log n` for each edge, and two passes over the segments for each
+//! replay.
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+mod calls;
+mod device_edges;
+pub mod graph;
+mod host_edges;
+pub mod path;
+mod replay;
+pub mod segments;
+
+use std::ops::Range;
+
+use stepscope_model::vocabulary::xla::DeviceLine;
+use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use crate::collectives::{Collectives, collectives};
+use crate::device::Devices;
+use crate::launch::Launches;
+use crate::parallel::Cancel;
+use crate::run_profile::{AnalysisScope, whole_file_windows};
+use crate::steps::breakdown::AnalysisWindow;
+use crate::steps::{StepReport, steps_of};
+use calls::CallKinds;
+use device_edges::DeviceEdges;
+use graph::{Dependency, Graph, NONE, SegmentKind};
+use host_edges::HostEdges;
+use path::{PathSegment, walk};
+use segments::Segments;
+
+/// The critical path of a window, with the graph behind it.
+pub struct CriticalPath<'a> {
+    /// The run.
+    pub trace: &'a Trace,
+    /// Its devices.
+    pub devices: &'a Devices<'a>,
+    /// The calls that launched device work.
+    pub launches: &'a Launches,
+    /// Segments with dependencies.
+    pub segments: Segments,
+    /// Start and end of the window on the clock of the first file, picoseconds.
+    pub window: Range<i64>,
+    /// File of the window's thread: index into [`Trace::files`].
+    pub file: usize,
+    /// Segment at the end of the window.
+    pub last: usize,
+    /// The path in order of time; it covers the window.
+    pub path: Vec<PathSegment>,
+    /// Finished steps in the window, on its thread; empty if the window is a recording.
+    pub steps: Vec<PathStep>,
+    /// Largest error of the clocks of the files that the path visits; `None` where nothing bounds it.
+    pub clock_error: Option<Dur>,
+    /// Kinds and groups of collectives that could not be matched across ranks.
+    pub unmatched: Vec<String>,
+    /// End of the last device work that begins in the window, if it ends after the window, picoseconds.
+    pub device_end: Option<i64>,
+}
+
+/// A step of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    /// Number given by the program.
+    pub number: i64,
+    /// Start on the clock of the first file, picoseconds.
+    pub begin: i64,
+    /// End, picoseconds.
+    pub end: i64,
+    /// The slice that marks it.
+    pub event: EventId,
+}
+
+/// Computes the critical path of the steps in the scope; of the recording with the latest end where there are none.
+/// `None` if the run has neither threads nor device work.
+pub fn critical_path<'a>(
+    trace: &'a Trace,
+    devices: &'a Devices<'a>,
+    launches: &'a Launches,
+    scope: &AnalysisScope,
+    cancel: &Cancel,
+) -> Result<Option<CriticalPath<'a>>, Cancelled> {
+    let mut steps = steps_of(trace, scope.marked_only);
+    if let Some(range) = &scope.range {
+        steps.cut(range);
+    }
+    cancel.check()?;
+    let matched = collectives(trace, devices, launches, cancel)?;
+    let shift = |file: usize| matched.shift(file).ps();
+    let Some(chosen) = Chosen::find(trace, scope, &steps, &shift) else {
+        return Ok(None);
+    };
+    let crosses_files = matched.collectives.iter().any(|collective| collective.parts.len() > 1)
+        && trace.files().len() > 1;
+    let has_file = |file: usize| crosses_files || file == chosen.file;
+    let threads = step_threads(trace, &steps, chosen.thread);
+    let queues = segments::queues(trace, devices, has_file, shift, |track| threads.contains(&track));
+    let segments = segments::flatten(trace, devices, queues, &chosen.window, cancel)?;
+    let mut found = CriticalPath {
+        trace,
+        devices,
+        launches,
+        segments,
+        window: chosen.window.clone(),
+        file: chosen.file,
+        last: 0,
+        path: Vec::new(),
+        steps: chosen.steps,
+        clock_error: None,
+        unmatched: matched.unmatched.clone(),
+        device_end: None,
+    };
+    if !found.find_last(chosen.thread) {
+        return Ok(None);
+    }
+    found.connect(&matched, cancel)?;
+    found.path = walk(found.graph(), found.last, &found.window);
+    found.clock_error = found.clock_error(&matched);
+    Ok(Some(found))
+}
+
+/// The window of the path.
+struct Chosen {
+    window: Range<i64>,
+    file: usize,
+    thread: Option<TrackId>,
+    steps: Vec<PathStep>,
+}
+
+impl Chosen {
+    fn find(
+        trace: &Trace,
+        scope: &AnalysisScope,
+        steps: &StepReport,
+        shift: &impl Fn(usize) -> i64,
+    ) -> Option<Self> {
+        let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
+        // The rank whose last step ends last; the first of several.
+        let last = finished.iter().max_by_key(|step| {
+            let end = step.start.saturating_add(step.dur).ps();
+            (end.saturating_add(shift(step.file)), std::cmp::Reverse(step.rank()))
+        });
+        if let Some(last) = last {
+            let shift = shift(last.file);
+            let on_clock = |time: Time| time.ps().saturating_add(shift);
+            let own = finished.iter().filter(|step| step.rank() == last.rank());
+            let own: Vec<PathStep> = own
+                .map(|step| PathStep {
+                    number: step.number,
+                    begin: on_clock(step.start),
+                    end: on_clock(step.start.saturating_add(step.dur)),
+                    event: step.event,
+                })
+                .collect();
+            let begin = own.iter().map(|step| step.begin).min()?;
+            let end = own.iter().map(|step| step.end).max()?;
+            let thread = AnalysisWindow::from_step(trace, last).thread;
+            return (begin < end).then_some(Self {
+                window: begin..end,
+                file: last.file,
+                thread,
+                steps: own,
+            });
+        }
+        let recordings = whole_file_windows(trace, scope.range.as_ref());
+        let longest = recordings.into_iter().max_by_key(|window| {
+            let end = window.range.end.ps().saturating_add(shift(window.file));
+            (end, std::cmp::Reverse(window.file))
+        })?;
+        let shift = shift(longest.file);
+        let on_clock = |time: Time| time.ps().saturating_add(shift);
+        Some(Self {
+            window: on_clock(longest.range.start)..on_clock(longest.range.end),
+            file: longest.file,
+            thread: longest.thread,
+            steps: Vec::new(),
+        })
+    }
+}
+
+/// Lists the threads whose time without a slice is host time: those that mark the steps, one for each rank.
+fn step_threads(trace: &Trace, steps: &StepReport, thread: Option<TrackId>) -> Vec<TrackId> {
+    let mut threads: Vec<TrackId> = steps
+        .steps
+        .iter()
+        .filter_map(|step| trace.place_of_slice(step.event))
+        .map(|(track, _)| track)
+        .filter(|track| trace.tracks().get(track.index()).is_some_and(|track| track.kind == TrackKind::Thread))
+        .chain(thread)
+        .collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
+}
+
+impl CriticalPath<'_> {
+    /// Returns the graph.
+    pub const fn graph(&self) -> &Graph {
+        &self.segments.graph
+    }
+
+    /// Returns the length of the window, picoseconds.
+    pub const fn length(&self) -> i64 {
+        self.window.end.saturating_sub(self.window.start)
+    }
+
+    /// Returns the name of a segment's slice; `None` where nothing is recorded.
+    pub fn name(&self, segment: usize) -> Option<NameId> {
+        let (track, slice) = self.segments.slice_of(segment)?;
+        self.trace.slices(track).name.get(slice).copied()
+    }
+
+    /// Returns the slice of a segment.
+    pub fn event(&self, segment: usize) -> Option<EventId> {
+        let (track, slice) = self.segments.slice_of(segment)?;
+        Some(self.trace.slices(track).id(slice))
+    }
+
+    /// Finds the segment at the end of the window: on its thread, else the one that ends last.
+    fn find_last(&mut self, thread: Option<TrackId>) -> bool {
+        let graph = &self.segments.graph;
+        let on_thread = thread
+            .and_then(|thread| self.segments.queue_of(thread))
+            .map(|queue| graph.queues[queue])
+            .filter(|queue| queue.first < queue.end)
+            .map(|queue| queue.end as usize - 1);
+        let of_file = |segment: &usize| {
+            let queue = &self.segments.queues[graph.queue[*segment] as usize];
+            queue.file == self.file && graph.end[*segment] <= self.window.end
+        };
+        let latest = || {
+            let all = (0..graph.len()).filter(of_file);
+            all.max_by_key(|segment| (graph.end[*segment], std::cmp::Reverse(*segment)))
+        };
+        match on_thread.or_else(latest) {
+            Some(last) => {
+                self.last = last;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Finds all edges and connects the graph.
+    fn connect(&mut self, matched: &Collectives, cancel: &Cancel) -> Result<(), Cancelled> {
+        let kinds = CallKinds::new(self.trace);
+        let modules = self.module_lines();
+        let mut on_devices =
+            DeviceEdges::new(self.trace, self.devices, self.launches, &kinds, &self.segments);
+        on_devices.find(cancel)?;
+        let last_operation = on_devices.programs(&modules);
+        let mut on_hosts = HostEdges::default();
+        on_hosts.handovers(self.trace, &self.segments, &last_operation, cancel)?;
+        on_hosts.awaits(self.trace, &self.segments, &kinds);
+        on_hosts.backward(self.trace, &self.segments);
+        let mut contradictions = on_devices.contradictions.saturating_add(on_hosts.contradictions);
+        let mut dependencies: Vec<Dependency> = on_devices.dependencies;
+        let mut syncs = on_devices.syncs;
+        dependencies.append(&mut on_hosts.dependencies);
+        syncs.append(&mut on_hosts.syncs);
+        self.set_groups(matched);
+        cancel.check()?;
+        self.device_end = self.late_work();
+        let graph = &mut self.segments.graph;
+        graph.connect(dependencies, syncs);
+        contradictions = contradictions.saturating_add(graph.contradictions);
+        graph.contradictions = contradictions;
+        Ok(())
+    }
+
+    /// Lists the lines of modules of the devices in the graph.
+    fn module_lines(&self) -> Vec<TrackId> {
+        let tracks = self.trace.tracks().iter().filter(|track| {
+            track.kind == TrackKind::DeviceQueue
+                && !track.derived
+                && DeviceLine::from_name(&track.name) == DeviceLine::Modules
+        });
+        tracks.map(|track| track.id).collect()
+    }
+
+    /// Sets the collectives of several participants.
+    fn set_groups(&mut self, matched: &Collectives) {
+        for collective in &matched.collectives {
+            let mut members = Vec::new();
+            for part in &collective.parts {
+                let call = &matched.parts[*part];
+                let queue = self.trace.track_of(call.event).and_then(|track| self.segments.queue_of(track));
+                let Some(segment) = queue.and_then(|queue| self.segments.ending_at(queue, call.end)) else {
+                    continue;
+                };
+                // A collective that something interrupts is more than one segment.
+                let is_whole = self.event(segment as usize) == Some(call.event)
+                    && self.segments.starting_at(queue.unwrap_or(0), call.start) == Some(segment);
+                self.segments.graph.kind[segment as usize] = SegmentKind::Communication;
+                if is_whole {
+                    members.push(segment);
+                }
+            }
+            if members.len() < 2 || members.len() < collective.parts.len() {
+                continue;
+            }
+            let graph = &mut self.segments.graph;
+            if graph.group.is_empty() {
+                graph.group = vec![NONE; graph.len()];
+            }
+            let number = graph::index(graph.groups.len());
+            if members.iter().any(|member| graph.group[*member as usize] != NONE) {
+                continue;
+            }
+            for member in &members {
+                graph.group[*member as usize] = number;
+            }
+            graph.groups.push(members);
+        }
+    }
+
+    /// Returns the end of the last device work of the window's file, if it ends after the window.
+    fn late_work(&self) -> Option<i64> {
+        let graph = self.graph();
+        let queues = self.segments.queues.iter().zip(&graph.queues);
+        let own = queues.filter(|(queue, range)| {
+            queue.device.is_some() && queue.file == self.file && range.first < range.end
+        });
+        let last = own.map(|(_, range)| graph.end[range.end as usize - 1]).max();
+        last.filter(|end| *end > self.window.end)
+    }
+
+    /// Returns the largest clock error of the files that the path visits; zero for one file.
+    fn clock_error(&self, matched: &Collectives) -> Option<Dur> {
+        let file = |segment: u32| {
+            let queue = self.graph().queue[segment as usize];
+            self.segments.queues[queue as usize].file
+        };
+        let mut files: Vec<usize> = self.path.iter().map(|row| file(row.segment)).collect();
+        files.sort_unstable();
+        files.dedup();
+        if files.len() < 2 {
+            return Some(Dur::ZERO);
+        }
+        let first = matched.participants.first().map(|who| who.file);
+        let others = files.into_iter().filter(|file| Some(*file) != first);
+        let errors: Option<Vec<Dur>> = others
+            .map(|file| matched.clocks.iter().find(|clock| clock.file == file)?.arrival_error())
+            .collect();
+        errors?.into_iter().max()
+    }
+}
+
+#[cfg(test)]
+mod tests;

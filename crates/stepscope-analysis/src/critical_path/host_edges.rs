@@ -1,0 +1,276 @@
+//! Edges between threads: hand-overs that the file records, waits for compiled programs, and the thread of torch's
+//! autograd.
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+use std::collections::BTreeMap;
+
+use stepscope_model::vocabulary::kineto::{Category, is_python_function};
+use stepscope_model::{Cancelled, NameId};
+use stepscope_store::Trace;
+
+use super::calls::{CallKind, CallKinds};
+use super::device_edges::LONGEST_RETURN;
+use super::graph::{Confidence, Dependency, LagKind, NONE, index};
+use super::segments::Segments;
+use crate::names::by_text;
+use crate::parallel::Cancel;
+
+/// Edges of host threads.
+#[derive(Default)]
+pub(super) struct HostEdges {
+    /// Edges to starts.
+    pub(super) dependencies: Vec<Dependency>,
+    /// Edges to ends of waits.
+    pub(super) syncs: Vec<Dependency>,
+    /// Number of times that contradict an edge.
+    pub(super) contradictions: u64,
+    /// Segments that report the end of device work.
+    completions: Vec<u32>,
+}
+
+impl HostEdges {
+    /// Adds the links from one thread to another. `last_operation` holds, by call, the last operation of the program
+    /// that it launched: what the same call also links to, after that operation, reports its end.
+    pub(super) fn handovers(
+        &mut self,
+        trace: &Trace,
+        segments: &Segments,
+        last_operation: &BTreeMap<u32, u32>,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let graph = &segments.graph;
+        for (number, queue) in segments.queues.iter().enumerate() {
+            if queue.device.is_some() {
+                continue;
+            }
+            cancel.check()?;
+            let slices = trace.slices(queue.track);
+            let range = graph.queues[number];
+            let mut near = 0;
+            for segment in range.first..range.end {
+                let slice = segments.slice[segment as usize];
+                let begin = graph.begin[segment as usize];
+                let start = slices.start.get(slice as usize);
+                let starts = |start: &stepscope_model::Time| start.ps().saturating_add(queue.shift);
+                if slice == NONE || start.map(starts) != Some(begin) {
+                    continue;
+                }
+                // A slice may begin together with those inside it: the link may lead to any of them.
+                let mut at = slice as usize;
+                loop {
+                    for from in trace.flow_sources(slices.id(at), &mut near) {
+                        self.handover(trace, segments, (number, segment), from, last_operation);
+                    }
+                    let Some(parent) = slices.parent.get(at).map(|parent| *parent as usize) else {
+                        break;
+                    };
+                    if slices.start.get(parent) != slices.start.get(at) {
+                        break;
+                    }
+                    at = parent;
+                }
+            }
+        }
+        self.completions.sort_unstable();
+        self.completions.dedup();
+        Ok(())
+    }
+
+    fn handover(
+        &mut self,
+        trace: &Trace,
+        segments: &Segments,
+        (queue, to): (usize, u32),
+        from: stepscope_store::EventId,
+        last_operation: &BTreeMap<u32, u32>,
+    ) {
+        let graph = &segments.graph;
+        let begin = graph.begin[to as usize];
+        let mut push = |from: u32, anchor: i64| {
+            self.dependencies.push(Dependency {
+                to,
+                kind: LagKind::Handover,
+                from,
+                anchor,
+                confidence: Confidence::Recorded,
+            });
+        };
+        if let Some(operation) = last_operation.get(&from.0).copied()
+            && graph.end[operation as usize] <= begin
+        {
+            push(operation, graph.end[operation as usize]);
+            self.completions.push(to);
+        }
+        let Some((track, slice)) = trace.place_of_slice(from) else {
+            return;
+        };
+        let Some(source) = segments.queue_of(track).filter(|source| *source != queue) else {
+            return;
+        };
+        let shift = segments.queues[source].shift;
+        let slices = trace.slices(track);
+        let start = slices.start[slice].ps().saturating_add(shift);
+        let end = slices.end(slice).ps().saturating_add(shift);
+        if begin < start {
+            self.contradictions += 1;
+            return;
+        }
+        if let Some((from, anchor)) = graph.locate(source, end.min(begin)) {
+            push(from, anchor);
+        }
+    }
+
+    /// Adds the edges to calls that wait for a compiled program: from the last report of the end of device work
+    /// inside the wait, else from the last segment of another thread of the process that ends shortly before it.
+    pub(super) fn awaits(&mut self, trace: &Trace, segments: &Segments, kinds: &CallKinds) {
+        let graph = &segments.graph;
+        let mut waits = Vec::new();
+        for (number, queue) in segments.queues.iter().enumerate() {
+            if queue.device.is_some() {
+                continue;
+            }
+            let slices = trace.slices(queue.track);
+            let range = graph.queues[number];
+            for segment in range.first..range.end {
+                let Some(name) = slices.name.get(segments.slice[segment as usize] as usize) else {
+                    continue;
+                };
+                if kinds.get(*name) == CallKind::Await {
+                    waits.push((number, segment));
+                }
+            }
+        }
+        if waits.is_empty() {
+            return;
+        }
+        let process = |queue: usize| {
+            let queue = &segments.queues[queue];
+            let track = trace.tracks().get(queue.track.index());
+            (queue.file, track.and_then(|track| track.pid))
+        };
+        let mut reports: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
+        for segment in &self.completions {
+            let of_process = reports.entry(process(graph.queue[*segment as usize] as usize)).or_default();
+            of_process.push((graph.end[*segment as usize], *segment));
+        }
+        let mut others: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
+        let needs_others = reports.is_empty();
+        for (number, queue) in segments.queues.iter().enumerate() {
+            if queue.device.is_none() && needs_others {
+                let range = graph.queues[number];
+                let ends = (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
+                others.entry(process(number)).or_default().extend(ends);
+            }
+        }
+        for ends in reports.values_mut().chain(others.values_mut()) {
+            ends.sort_unstable();
+        }
+        for (queue, to) in waits {
+            let (begin, end) = (graph.begin[to as usize], graph.end[to as usize]);
+            let last = |ends: Option<&Vec<(i64, u32)>>, earliest: i64| {
+                let ends = ends?;
+                let before = ends.partition_point(|(at, _)| *at <= end);
+                let inside = ends[..before].iter().rev().take_while(|(at, _)| *at > earliest);
+                // The thread's own segments end there too.
+                let mut inside = inside.take(64);
+                inside.find(|(_, segment)| graph.queue[*segment as usize] as usize != queue).copied()
+            };
+            let key = process(queue);
+            let earliest = begin.max(end.saturating_sub(LONGEST_RETURN));
+            let found = last(reports.get(&key), begin).or_else(|| last(others.get(&key), earliest));
+            if let Some((anchor, from)) = found {
+                self.syncs.push(Dependency {
+                    to,
+                    kind: LagKind::SyncReturn,
+                    from,
+                    anchor,
+                    confidence: Confidence::Inferred,
+                });
+            }
+        }
+    }
+
+    /// Adds the edges between a thread that calls `backward` and the thread of torch's autograd: all work of
+    /// exactly one such thread that begins inside one segment of the caller ends inside it.
+    pub(super) fn backward(&mut self, trace: &Trace, segments: &Segments) {
+        let is_engine = by_text(trace, |name| name.starts_with("autograd::engine::"));
+        if !is_engine.contains(&true) {
+            return;
+        }
+        let is_engine = |name: &NameId| is_engine.get(name.index()) == Some(&true);
+        let graph = &segments.graph;
+        let engines: Vec<usize> = (0..segments.queues.len())
+            .filter(|queue| {
+                let queue = &segments.queues[*queue];
+                let names = trace.slices(queue.track).name;
+                queue.device.is_none() && !queue.marks_steps && names.iter().any(is_engine)
+            })
+            .collect();
+        for (caller, queue) in segments.queues.iter().enumerate() {
+            if !queue.marks_steps {
+                continue;
+            }
+            let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+            for engine in &engines {
+                if segments.queues[*engine].file != queue.file {
+                    continue;
+                }
+                let range = graph.queues[*engine];
+                let mut first = range.first;
+                while first < range.end {
+                    let begin = graph.begin[first as usize];
+                    let Some((around, _)) = graph.locate(caller, begin.saturating_add(1)) else {
+                        first += 1;
+                        continue;
+                    };
+                    let until = graph.end[around as usize];
+                    let begins = &graph.begin[first as usize..range.end as usize];
+                    let inside = begins.partition_point(|begin| *begin < until).max(1);
+                    let last = first + index(inside) - 1;
+                    if begin >= graph.begin[around as usize]
+                        && graph.end[last as usize] <= until
+                        && may_wait(trace, segments, around)
+                    {
+                        found.entry(around).or_default().push((first, last));
+                    }
+                    first = last + 1;
+                }
+            }
+            for (around, bursts) in found {
+                let [(first, last)] = bursts[..] else {
+                    continue;
+                };
+                self.dependencies.push(Dependency {
+                    to: first,
+                    kind: LagKind::Handover,
+                    from: around,
+                    anchor: graph.begin[around as usize],
+                    confidence: Confidence::Inferred,
+                });
+                self.syncs.push(Dependency {
+                    to: around,
+                    kind: LagKind::SyncReturn,
+                    from: last,
+                    anchor: graph.end[last as usize],
+                    confidence: Confidence::Inferred,
+                });
+            }
+        }
+    }
+}
+
+/// Returns whether a segment of the calling thread may be a wait: a Python frame, a marker, or nothing.
+fn may_wait(trace: &Trace, segments: &Segments, segment: u32) -> bool {
+    let Some((track, slice)) = segments.slice_of(segment as usize) else {
+        return true;
+    };
+    let slices = trace.slices(track);
+    let name = slices.name.get(slice).map_or("", |name| trace.name(*name));
+    let category = Category::from_name(trace.name(slices.category.get(slice)));
+    is_python_function(name)
+        || matches!(category, Some(Category::PythonFunction | Category::Annotation))
+}

@@ -1,0 +1,183 @@
+//! The path: a walk back from the end of the window along binding dependencies.
+
+use std::ops::Range;
+
+use super::graph::{Confidence, Graph, LagKind, SegmentKind, index};
+
+/// What a range of the path is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathKind {
+    /// A host thread works, or nothing is recorded on the thread of the steps.
+    Host,
+    /// A device computes or copies.
+    Device,
+    /// Communication; of a collective with several participants its transfer.
+    Communication,
+    /// From the end of a launching call to the start of the work.
+    LaunchLatency,
+    /// Between two pieces of work on one queue.
+    KernelGap,
+    /// From the end of the work that an event marks to the start of the work that waits for it.
+    EventWait,
+    /// From the end of the awaited work to the end of the wait.
+    SyncReturn,
+    /// From one thread to another.
+    Handover,
+    /// The file does not show the cause.
+    Unknown,
+}
+
+impl PathKind {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 9] = [
+        Self::Host,
+        Self::Device,
+        Self::Communication,
+        Self::LaunchLatency,
+        Self::KernelGap,
+        Self::EventWait,
+        Self::SyncReturn,
+        Self::Handover,
+        Self::Unknown,
+    ];
+
+    /// Returns the word used in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Device => "device",
+            Self::Communication => "communication",
+            Self::LaunchLatency => "launch_latency",
+            Self::KernelGap => "kernel_gap",
+            Self::EventWait => "event_wait",
+            Self::SyncReturn => "sync_return",
+            Self::Handover => "handover",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns whether the time belongs to a segment, as opposed to the lag before or after one.
+    pub const fn is_segment(self) -> bool {
+        matches!(self, Self::Host | Self::Device | Self::Communication)
+    }
+
+    const fn of_segment(kind: SegmentKind) -> Self {
+        match kind {
+            SegmentKind::Host => Self::Host,
+            SegmentKind::Compute | SegmentKind::Copy => Self::Device,
+            SegmentKind::Communication => Self::Communication,
+        }
+    }
+
+    const fn of_lag(kind: LagKind) -> Self {
+        match kind {
+            LagKind::ThreadGap => Self::Unknown,
+            LagKind::KernelGap => Self::KernelGap,
+            LagKind::EventWait => Self::EventWait,
+            LagKind::LaunchLatency => Self::LaunchLatency,
+            LagKind::Handover => Self::Handover,
+            LagKind::SyncReturn => Self::SyncReturn,
+        }
+    }
+}
+
+/// One range of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSegment {
+    /// What it is charged to.
+    pub kind: PathKind,
+    /// The segment whose time it is, or that the lag belongs to.
+    pub segment: u32,
+    /// Start, picoseconds.
+    pub begin: i64,
+    /// End, picoseconds.
+    pub end: i64,
+    /// Confidence of the edge: of the lag, or of the edge through which the walk reached the segment.
+    pub edge: Confidence,
+}
+
+impl PathSegment {
+    /// Returns the length, picoseconds.
+    pub const fn length(&self) -> i64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+/// Walks back from a point in a segment to the start of the window. The result is in order of time and covers the
+/// window without gaps or overlaps.
+pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathSegment> {
+    let mut walk = Walk {
+        rows: Vec::new(),
+        start: window.start,
+        time: window.end,
+        edge: Confidence::Ordered,
+    };
+    let mut segment = last;
+    // Time after the end of the last segment has no cause.
+    walk.charge(PathKind::Unknown, segment, graph.end[segment]);
+    while walk.time > walk.start {
+        if walk.time >= graph.end[segment]
+            && let Some(sync) = graph.bound_wait(segment)
+        {
+            walk.edge = sync.confidence;
+            walk.charge(PathKind::SyncReturn, segment, sync.anchor);
+            segment = sync.from as usize;
+            continue;
+        }
+        if let Some(group) = graph.group(segment) {
+            let last = graph.last_arriver(group);
+            if walk.time > graph.begin[last] {
+                walk.charge(PathKind::Communication, segment, graph.begin[last]);
+                if last != segment {
+                    walk.edge = Confidence::Recorded;
+                }
+                segment = last;
+            }
+        }
+        walk.charge(PathKind::of_segment(graph.kind[segment]), segment, graph.begin[segment]);
+        let Some(bound) = graph.bound(segment) else {
+            walk.edge = Confidence::Ordered;
+            walk.charge(PathKind::Unknown, segment, walk.start);
+            break;
+        };
+        walk.edge = bound.confidence;
+        walk.charge(PathKind::of_lag(bound.kind), segment, bound.anchor);
+        segment = bound.from as usize;
+    }
+    walk.rows.reverse();
+    walk.rows
+}
+
+struct Walk {
+    rows: Vec<PathSegment>,
+    start: i64,
+    time: i64,
+    edge: Confidence,
+}
+
+impl Walk {
+    /// Charges the time since `begin` and moves there.
+    fn charge(&mut self, kind: PathKind, segment: usize, begin: i64) {
+        let begin = begin.max(self.start);
+        if begin < self.time {
+            self.rows.push(PathSegment {
+                kind,
+                segment: index(segment),
+                begin,
+                end: self.time,
+                edge: self.edge,
+            });
+            self.time = begin;
+        }
+    }
+}
+
+/// Returns the time of each kind on the path, picoseconds, in the order of [`PathKind::ALL`].
+pub fn by_kind(path: &[PathSegment]) -> [i64; PathKind::ALL.len()] {
+    let mut sums = [0_i64; PathKind::ALL.len()];
+    for row in path {
+        let sum = &mut sums[row.kind as usize];
+        *sum = sum.saturating_add(row.length());
+    }
+    sums
+}
