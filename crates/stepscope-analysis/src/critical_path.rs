@@ -27,12 +27,17 @@
 )]
 
 mod calls;
+pub mod class;
 mod device_edges;
 pub mod graph;
+pub mod groups;
 mod host_edges;
+mod nearest;
 pub mod path;
 mod replay;
 pub mod segments;
+pub mod spec;
+pub mod what_if;
 
 use std::ops::Range;
 

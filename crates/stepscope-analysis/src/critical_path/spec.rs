@@ -1,0 +1,425 @@
+//! The language of what-if scenarios: `kernel:*gemm*@rank:0=x0.5,launch_latency=0`.
+
+use super::graph::LagKind;
+
+/// One scenario: changes that apply together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// As given.
+    pub text: String,
+    /// Its changes.
+    pub specs: Vec<Spec>,
+}
+
+/// One change of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// What changes.
+    pub selector: Selector,
+    /// Limits; all of them must hold.
+    pub scopes: Vec<Scope>,
+    /// The change.
+    pub change: Change,
+}
+
+/// What a change selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Device work launched in a slice of this name, the time of a device operation of this name, and own host time.
+    Op(Glob),
+    /// Own time of host slices of this name.
+    HostName(Glob),
+    /// Device work of this name.
+    Kernel(Glob),
+    /// Segments of a semantic class.
+    Class(String),
+    /// Host time in a module of this name, and device work launched in it.
+    Module(Glob),
+    /// Computation and copies on devices.
+    Device,
+    /// All host time.
+    Host,
+    /// Communication: the transfer of collectives.
+    Communication,
+    /// Copies and memsets on devices.
+    Copy,
+    /// Host time of the input pipeline.
+    Input,
+    /// Host time of compilation.
+    Compile,
+    /// Time in launching calls.
+    Launch,
+    /// Lags of a kind.
+    Lag(LagKind),
+    /// Waits of the host.
+    Sync,
+    /// Segments of one rank.
+    Rank(u32),
+    /// Segments of all ranks.
+    Ranks,
+}
+
+/// Limit of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Segments of this rank.
+    Rank(u32),
+    /// Segments that begin in the step of this number.
+    Step(i64),
+    /// Segments on this stream of a device.
+    Stream(i64),
+    /// Segments of a phase of training.
+    Phase(Phase),
+}
+
+/// Phase of a training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the backward pass.
+    Forward,
+    /// The backward pass.
+    Backward,
+    /// The optimizer.
+    Optimizer,
+    /// The input pipeline.
+    Input,
+    /// No operation of the framework.
+    Other,
+}
+
+/// A change of lengths or lags.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Times a factor.
+    Factor(f64),
+    /// A fixed length, picoseconds.
+    Fixed(i64),
+    /// The median: of all selected segments of the same name, or of the partners in other ranks.
+    Median,
+    /// The mean.
+    Mean,
+    /// The shortest.
+    Fastest,
+}
+
+/// A pattern of names: `*` matches any text, `?` one character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Returns whether the whole name matches. Cost: the product of both lengths at most.
+    pub fn matches(&self, name: &str) -> bool {
+        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (mut at, mut position) = (0, 0);
+        let mut star: Option<(usize, usize)> = None;
+        while position < name.len() {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at + 1, position));
+                    at += 1;
+                }
+                Some(letter) if *letter == b'?' || *letter == name[position] => {
+                    at += 1;
+                    position += 1;
+                }
+                _ => match star {
+                    Some((after, from)) => {
+                        star = Some((after, from + 1));
+                        at = after;
+                        position = from + 1;
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern[at..].iter().all(|letter| *letter == b'*')
+    }
+}
+
+/// Why a scenario cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// Position in the text, bytes.
+    pub position: usize,
+    /// The cause.
+    pub cause: SpecCause,
+}
+
+/// Cause of a [`SpecError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecCause {
+    /// No `=` with a change follows.
+    NoChange,
+    /// The selector is unknown.
+    Selector,
+    /// The number of a rank, step or stream cannot be read.
+    Number,
+    /// The phase is unknown.
+    Phase,
+    /// The selector does not support this change.
+    Unsupported,
+    /// No preset has this name.
+    Preset,
+}
+
+/// Reads a scenario: changes, separated by commas.
+///
+/// # Errors
+///
+/// [`SpecError`] with the position of the first mistake.
+pub fn parse(text: &str) -> Result<Scenario, SpecError> {
+    let mut specs = Vec::new();
+    let mut position = 0;
+    loop {
+        let (spec, next) = parse_spec(text, position)?;
+        specs.push(spec);
+        position = next;
+        if position >= text.len() {
+            return Ok(Scenario {
+                text: text.to_owned(),
+                specs,
+            });
+        }
+    }
+}
+
+/// Reads the change that begins at a position; returns also the position of the next one.
+fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
+    let error = |position, cause| SpecError { position, cause };
+    let rest = &text[start..];
+    // Names contain commas, `=` and `@`: the change ends the text or is followed by a comma.
+    let found = rest.match_indices('=').find_map(|(at, _)| {
+        let after = &rest[at + 1..];
+        let word = after.split(',').next().unwrap_or(after);
+        parse_change(word).map(|change| (at, word.len(), change))
+    });
+    let Some((at, length, change)) = found else {
+        return Err(error(start, SpecCause::NoChange));
+    };
+    let mut left = &rest[..at];
+    let mut scopes = Vec::new();
+    while let Some((before, word)) = left.rsplit_once('@') {
+        let position = start + before.len() + 1;
+        let Some((kind, value)) = word.split_once(':') else {
+            break;
+        };
+        let number = |cause| value.parse::<i64>().map_err(|_| error(position, cause));
+        let scope = match kind {
+            "rank" => Scope::Rank(value.parse().map_err(|_| error(position, SpecCause::Number))?),
+            "step" => Scope::Step(number(SpecCause::Number)?),
+            "stream" => Scope::Stream(number(SpecCause::Number)?),
+            "phase" => Scope::Phase(phase(value).ok_or_else(|| error(position, SpecCause::Phase))?),
+            _ => break,
+        };
+        scopes.push(scope);
+        left = before;
+    }
+    scopes.reverse();
+    let selector = parse_selector(left).map_err(|cause| error(start, cause))?;
+    let supported = match (&selector, change) {
+        (Selector::Sync, change) => change == Change::Fixed(0),
+        (Selector::Lag(_), change) => matches!(change, Change::Factor(_) | Change::Fixed(_)),
+        _ => true,
+    };
+    if !supported {
+        return Err(error(start + at + 1, SpecCause::Unsupported));
+    }
+    let spec = Spec {
+        selector,
+        scopes,
+        change,
+    };
+    let end = start + at + 1 + length;
+    // The comma belongs to the change before it.
+    Ok((spec, if end < text.len() { end + 1 } else { end }))
+}
+
+fn phase(name: &str) -> Option<Phase> {
+    Some(match name {
+        "forward" => Phase::Forward,
+        "backward" => Phase::Backward,
+        "optimizer" => Phase::Optimizer,
+        "input" => Phase::Input,
+        "other" => Phase::Other,
+        _ => return None,
+    })
+}
+
+fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
+    let text = text.trim();
+    if let Some((kind, value)) = text.split_once(':') {
+        let glob = || Glob(value.to_owned());
+        return Ok(match kind {
+            "op" => Selector::Op(glob()),
+            "host" => Selector::HostName(glob()),
+            "kernel" => Selector::Kernel(glob()),
+            "class" => Selector::Class(value.to_owned()),
+            "module" => Selector::Module(glob()),
+            "rank" => Selector::Rank(value.parse().map_err(|_| SpecCause::Number)?),
+            _ => return Err(SpecCause::Selector),
+        });
+    }
+    Ok(match text {
+        "device" => Selector::Device,
+        "host" => Selector::Host,
+        "communication" => Selector::Communication,
+        "copy" => Selector::Copy,
+        "input" => Selector::Input,
+        "compile" => Selector::Compile,
+        "launch" => Selector::Launch,
+        "launch_latency" => Selector::Lag(LagKind::LaunchLatency),
+        "kernel_gap" => Selector::Lag(LagKind::KernelGap),
+        "event_wait" => Selector::Lag(LagKind::EventWait),
+        "sync_return" => Selector::Lag(LagKind::SyncReturn),
+        "handover" => Selector::Lag(LagKind::Handover),
+        "sync" => Selector::Sync,
+        "ranks" => Selector::Ranks,
+        _ => return Err(SpecCause::Selector),
+    })
+}
+
+fn parse_change(word: &str) -> Option<Change> {
+    let word = word.trim();
+    if let Some(factor) = word.strip_prefix('x') {
+        let factor: f64 = decimal(factor)?;
+        return (factor <= 1e6).then_some(Change::Factor(factor));
+    }
+    match word {
+        "0" => return Some(Change::Fixed(0)),
+        "median" => return Some(Change::Median),
+        "mean" => return Some(Change::Mean),
+        "fastest" => return Some(Change::Fastest),
+        _ => {}
+    }
+    let units = [("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12)];
+    let (number, scale) = units
+        .iter()
+        .find_map(|(unit, scale)| Some((word.strip_suffix(unit)?, scale)))?;
+    let ps = decimal(number)? * scale;
+    #[allow(clippy::cast_possible_truncation, reason = "checked to be at most a day")]
+    (ps <= 86_400e12).then(|| Change::Fixed(ps.round() as i64))
+}
+
+/// Reads digits with an optional point: no sign, no exponent, no infinity.
+fn decimal(text: &str) -> Option<f64> {
+    let is_number = text.bytes().all(|letter| letter.is_ascii_digit() || letter == b'.');
+    (is_number && !text.is_empty()).then(|| text.parse().ok()).flatten()
+}
+
+/// Names of the presets, `N` and `F` for numbers.
+pub const PRESETS: [&str; 10] = [
+    "faster-ops",
+    "free-communication",
+    "no-stragglers",
+    "as-rank:N",
+    "host-free",
+    "no-syncs",
+    "input-free",
+    "no-launch-gaps",
+    "device:xF",
+    "host:xF",
+];
+
+/// Returns the scenario of a preset. `None` for `faster-ops`: its scenarios depend on the path.
+///
+/// # Errors
+///
+/// [`SpecError`] if no preset has this name.
+pub fn preset(name: &str) -> Result<Option<Scenario>, SpecError> {
+    let unknown = || SpecError {
+        position: 0,
+        cause: SpecCause::Preset,
+    };
+    let text = match name {
+        "faster-ops" => return Ok(None),
+        "free-communication" => "communication=0".to_owned(),
+        "no-stragglers" => "ranks=mean".to_owned(),
+        "host-free" => "host=0,launch=0,launch_latency=0".to_owned(),
+        "no-syncs" => "sync=0".to_owned(),
+        "input-free" => "input=0".to_owned(),
+        "no-launch-gaps" => "launch_latency=0,kernel_gap=0".to_owned(),
+        _ => match name.split_once(':') {
+            Some(("as-rank", number)) => format!("rank:{number}=median"),
+            Some((kind @ ("device" | "host"), factor)) => format!("{kind}={factor}"),
+            _ => return Err(unknown()),
+        },
+    };
+    let scenario = parse(&text).map_err(|_| unknown())?;
+    Ok(Some(Scenario {
+        text: name.to_owned(),
+        ..scenario
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_have_selectors_scopes_and_changes() {
+        let found = parse("kernel:a<b=c, d>@x@rank:0@step:7=x0.5,launch_latency=0,op:f=120us").unwrap();
+        assert_eq!(
+            found.specs,
+            [
+                Spec {
+                    selector: Selector::Kernel(Glob("a<b=c, d>@x".to_owned())),
+                    scopes: vec![Scope::Rank(0), Scope::Step(7)],
+                    change: Change::Factor(0.5),
+                },
+                Spec {
+                    selector: Selector::Lag(LagKind::LaunchLatency),
+                    scopes: Vec::new(),
+                    change: Change::Fixed(0),
+                },
+                Spec {
+                    selector: Selector::Op(Glob("f".to_owned())),
+                    scopes: Vec::new(),
+                    change: Change::Fixed(120_000_000),
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn mistakes_have_positions() {
+        for (text, position, cause) in [
+            ("kernel:a", 0, SpecCause::NoChange),
+            ("kernel:a=faster", 0, SpecCause::NoChange),
+            ("host=0,kernels=0", 7, SpecCause::Selector),
+            ("host@rank:x=0", 5, SpecCause::Number),
+            ("host@phase:middle=0", 5, SpecCause::Phase),
+            ("sync=x0.5", 5, SpecCause::Unsupported),
+            ("launch_latency=median", 15, SpecCause::Unsupported),
+            ("", 0, SpecCause::NoChange),
+            ("host=x-1", 0, SpecCause::NoChange),
+            ("host=xinf", 0, SpecCause::NoChange),
+        ] {
+            assert_eq!(parse(text), Err(SpecError { position, cause }), "{text}");
+        }
+    }
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (glob, name, expected) in [
+            ("*gemm*", "ampere_sgemm_32", true),
+            ("k?", "k1", true),
+            ("k?", "k12", false),
+            ("*", "", true),
+            ("a*b*c", "aXbbYc", true),
+            ("a*b*c", "aXbbY", false),
+            ("", "", true),
+        ] {
+            assert_eq!(Glob(glob.to_owned()).matches(name), expected, "{glob} {name}");
+        }
+    }
+
+    #[test]
+    fn presets_are_scenarios() {
+        for name in ["free-communication", "no-stragglers", "as-rank:3", "host-free", "no-syncs"] {
+            assert!(preset(name).unwrap().is_some(), "{name}");
+        }
+        assert_eq!(preset("device:x0.5").unwrap().unwrap().specs[0].change, Change::Factor(0.5));
+        assert_eq!(preset("faster-ops"), Ok(None));
+        assert!(preset("faster").is_err() && preset("as-rank:two").is_err());
+    }
+}
