@@ -278,6 +278,7 @@ impl CriticalPath<'_> {
             DeviceEdges::new(self.trace, self.devices, self.launches, &kinds, &self.segments);
         on_devices.find(cancel)?;
         let last_operation = on_devices.programs(&modules);
+        on_devices.transfers();
         let mut on_hosts = HostEdges::default();
         on_hosts.handovers(self.trace, &self.segments, &last_operation, cancel)?;
         on_hosts.awaits(self.trace, &self.segments, &kinds);

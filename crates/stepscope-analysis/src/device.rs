@@ -332,6 +332,16 @@ impl<'a> Devices<'a> {
         }
     }
 
+    /// Returns whether a slice waits for the end of an asynchronous operation that another one started.
+    pub(crate) fn is_await(&self, track: TrackId, index: usize) -> bool {
+        let Some(row) = self.rows.get(track.index()).copied().flatten() else {
+            return false;
+        };
+        let slices = self.trace.slices(track);
+        let class = |name: &NameId| self.classes.class(row, slices.category.get(index), *name);
+        slices.name.get(index).map(class).is_some_and(|class| matches!(class, Class::Await(_)))
+    }
+
     /// Computes the times of the device in each of the ranges, which may touch or overlap: one parallel pass over
     /// the slices from the start of the first range to the end of the last.
     pub fn times(

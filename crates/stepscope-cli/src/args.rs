@@ -125,6 +125,7 @@ pub struct Info {
         stepscope report LOGDIR ops --steps 13-21\n  \
         stepscope report LOGDIR all --format html > report.html\n  \
         stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
+        stepscope report LOGDIR critical-path --what-if 'kernel:*gemm*=x0.5'\n  \
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
         Of a directory with several runs, the newest is used, or the one of --run.")]
@@ -168,6 +169,16 @@ pub struct Report {
     /// What is alive at this position of program order, in place of the peak; for 'hlo-memory'
     #[arg(long, value_name = "N")]
     pub position: Option<u32>,
+    /// Predict the step after changes, such as kernel:*gemm*=x0.5,launch_latency=0; repeatable; for 'critical-path'
+    #[arg(long, value_name = "SPEC")]
+    pub what_if: Vec<String>,
+    /// Predict a prepared scenario: faster-ops, free-communication, no-stragglers, as-rank:N, host-free, no-syncs,
+    /// input-free, no-launch-gaps, device:xF or host:xF; repeatable; for 'critical-path'
+    #[arg(long, value_name = "NAME")]
+    pub preset: Vec<String>,
+    /// Show predictions although the replay error is above 15 %; for 'critical-path'
+    #[arg(long)]
+    pub force: bool,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,

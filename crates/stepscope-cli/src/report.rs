@@ -49,12 +49,20 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         module: asked.module.clone(),
         space: asked.space,
         position: asked.position,
+        what_if: asked.what_if.clone(),
+        presets: asked.preset.clone(),
+        force: asked.force,
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
         None if asked.module.is_some() || asked.space.is_some() || asked.position.is_some() => {
             return Err(CliError::usage(
                 "cannot limit all reports: --module, --space and --position belong to reports of compiled programs\nhelp: name a kind",
+            ));
+        }
+        None if !asked.what_if.is_empty() || !asked.preset.is_empty() || asked.force => {
+            return Err(CliError::usage(
+                "cannot apply scenarios to all reports: --what-if, --preset and --force belong to 'critical-path'\nhelp: name this kind",
             ));
         }
         None if asked.by.is_some() => {

@@ -4,6 +4,7 @@
 //! convert its result to a [`Report`] in a file of this folder, and add an entry to [`KINDS`].
 
 mod collectives;
+mod critical_path;
 mod cprofile;
 mod environment;
 mod findings;
@@ -50,12 +51,20 @@ pub struct Options {
     pub space: Option<i64>,
     /// This position of program order in place of the peak. For `hlo-memory`.
     pub position: Option<u32>,
+    /// What-if scenarios. For `critical-path`.
+    pub what_if: Vec<String>,
+    /// Names of prepared scenarios. For `critical-path`.
+    pub presets: Vec<String>,
+    /// Show predictions although the replay error is large. For `critical-path`.
+    pub force: bool,
 }
 
 /// The reports whose rows are of compiled programs: they take [`Options::module`].
 const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost", "op-profile", "roofline"];
 /// The reports that take [`Options::space`] and [`Options::position`].
 const SPACES: &[&str] = &["hlo-memory"];
+/// The reports that take [`Options::what_if`], [`Options::presets`] and [`Options::force`].
+const SCENARIOS: &[&str] = &["critical-path"];
 
 impl Options {
     /// Returns the scope of the analysis.
@@ -77,6 +86,9 @@ impl Default for Options {
             module: None,
             space: None,
             position: None,
+            what_if: Vec::new(),
+            presets: Vec::new(),
+            force: false,
         }
     }
 }
@@ -101,12 +113,16 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// [`ReportError::UnknownBy`] if the row type does not exist, and [`ReportError::UnknownOption`].
+    /// [`ReportError::UnknownBy`] if the row type does not exist, [`ReportError::UnknownOption`], and
+    /// [`ReportError::WhatIf`].
     pub fn check(&self, options: &Options) -> Result<(), ReportError> {
         let given = [
             ("module", options.module.is_some(), PROGRAMS),
             ("space", options.space.is_some(), SPACES),
             ("position", options.position.is_some(), SPACES),
+            ("what-if", !options.what_if.is_empty(), SCENARIOS),
+            ("preset", !options.presets.is_empty(), SCENARIOS),
+            ("force", options.force, SCENARIOS),
         ];
         for (option, is_given, kinds) in given {
             if is_given && !kinds.contains(&self.name) {
@@ -116,6 +132,9 @@ impl Kind {
                     kinds,
                 });
             }
+        }
+        if let Err((text, error)) = critical_path::scenarios(options) {
+            return Err(ReportError::WhatIf(critical_path::mistake(&text, error)));
         }
         match &options.by {
             Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
@@ -185,6 +204,14 @@ pub const KINDS: &[Kind] = &[
         peer_title: None,
         by: idle::BY,
         make: idle::make,
+    },
+    Kind {
+        name: "critical-path",
+        title: "Critical path",
+        question: "What decides how long a step takes, and what would a change gain?",
+        peer_title: None,
+        by: critical_path::BY,
+        make: critical_path::make,
     },
     Kind {
         name: "overlap",
@@ -320,6 +347,8 @@ pub enum ReportError {
         /// The reports that take it.
         kinds: &'static [&'static str],
     },
+    /// A what-if scenario cannot be read: the whole message, with the position of the mistake.
+    WhatIf(String),
     /// The run has no such compiled program.
     UnknownModule {
         /// The requested program.
@@ -372,6 +401,7 @@ impl std::fmt::Display for ReportError {
                 "cannot limit report '{kind}' by {option}: only these take it: {}",
                 kinds.join(", ")
             ),
+            Self::WhatIf(message) => f.write_str(message),
             Self::UnknownModule { asked, nearest } => {
                 write!(
                     f,

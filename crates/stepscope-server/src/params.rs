@@ -18,7 +18,8 @@ pub(crate) const DEFAULT_BINS: u32 = 800;
 /// Maximum number of tracks in one request.
 pub(crate) const MAX_TRACKS: usize = 1_024;
 
-/// Query of a request. Unknown parameters are ignored; the first of several equal names is used.
+/// Query of a request. Unknown parameters are ignored; the first of several equal names is used,
+/// except by [`texts`](Self::texts).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
@@ -41,6 +42,12 @@ impl Params {
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_str())
             .filter(|value| !value.is_empty())
+    }
+
+    /// Returns the texts of a parameter that may be repeated; empty ones count as absent.
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        let named = self.0.iter().filter(|(known, value)| known == name && !value.is_empty());
+        named.map(|(_, value)| value.clone()).collect()
     }
 
     /// Returns the text of a required parameter.

@@ -395,6 +395,9 @@ class Run:
         module: str | None = None,
         space: int | None = None,
         position: int | None = None,
+        what_if: str | Sequence[str] = (),
+        preset: str | Sequence[str] = (),
+        force: bool = False,
         steps: int | tuple[int, int] | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
@@ -417,6 +420,12 @@ class Run:
             Only this memory space of the device, by its number in XLA; for ``hlo-memory``. Default: all.
         position
             What is alive at this position of program order; for ``hlo-memory``. Default: the peak.
+        what_if
+            Scenarios to predict, such as ``kernel:*gemm*=x0.5,launch_latency=0``; for ``critical-path``.
+        preset
+            Prepared scenarios, such as ``host-free``; for ``critical-path``.
+        force
+            Show predictions although the replay error is above 15 %; for ``critical-path``.
         steps
             Only this step, or those from the first to the last of two, by the numbers that the program
             gave them. Default: everything.
@@ -450,6 +459,9 @@ class Run:
             module=module,
             space=space,
             position=position,
+            what_if=[what_if] if isinstance(what_if, str) else list(what_if),
+            presets=[preset] if isinstance(preset, str) else list(preset),
+            force=force,
             steps=(steps, steps) if isinstance(steps, int) else steps,
             start_ps=_ps(start_ns),
             end_ps=_ps(end_ns),

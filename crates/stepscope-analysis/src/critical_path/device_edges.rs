@@ -285,7 +285,7 @@ impl<'a> DeviceEdges<'a> {
         let of_device = queues.filter(|(_, queue)| {
             let device = queue.device.and_then(|device| self.devices.list.get(device));
             device.is_some_and(|device| {
-                device.file == file && ordinal.is_none_or(|ordinal| device.ordinal == ordinal)
+                !queue.in_flight && device.file == file && ordinal.is_none_or(|ordinal| device.ordinal == ordinal)
             })
         });
         of_device.map(|(number, _)| number).collect()
@@ -448,6 +448,9 @@ impl<'a> DeviceEdges<'a> {
             let (Some(device), range) = (queue.device, graph.queues[number]) else {
                 continue;
             };
+            if queue.in_flight {
+                continue;
+            }
             let of_device = ends.entry(device).or_default();
             of_device.extend((range.first..range.end).map(|segment| (graph.end[segment as usize], segment)));
         }
@@ -534,6 +537,57 @@ impl<'a> DeviceEdges<'a> {
             }
         }
         last_operation
+    }
+
+    /// Adds the edges of transfers in flight: from the operation that runs when one begins, and to the instruction
+    /// that waits for its end.
+    pub(super) fn transfers(&mut self) {
+        let graph = &self.segments.graph;
+        for (number, queue) in self.segments.queues.iter().enumerate() {
+            let device = queue.device.and_then(|device| self.devices.list.get(device));
+            let (Some(device), true) = (device, queue.in_flight) else {
+                continue;
+            };
+            let range = graph.queues[number];
+            let others = self.queues_of(device.file, Some(device.ordinal));
+            let mut ends: Vec<(i64, u32)> = Vec::new();
+            for transfer in range.first..range.end {
+                let begin = graph.begin[transfer as usize];
+                ends.push((graph.end[transfer as usize], transfer));
+                let around = others.iter().filter_map(|other| graph.locate(*other, begin));
+                if let Some((from, anchor)) = around.max_by_key(|(from, anchor)| (*anchor, *from)) {
+                    self.dependencies.push(Dependency {
+                        to: transfer,
+                        kind: LagKind::EventWait,
+                        from,
+                        anchor,
+                        confidence: Confidence::Inferred,
+                    });
+                }
+            }
+            ends.sort_unstable();
+            for other in others {
+                let range = graph.queues[other];
+                for to in range.first..range.end {
+                    let slice = self.segments.slice_of(to as usize);
+                    if !slice.is_some_and(|(track, slice)| self.devices.is_await(track, slice)) {
+                        continue;
+                    }
+                    let (begin, end) = (graph.begin[to as usize], graph.end[to as usize]);
+                    let before = ends.partition_point(|(at, _)| *at <= end);
+                    let last = before.checked_sub(1).map(|last| ends[last]);
+                    if let Some((anchor, from)) = last.filter(|(at, _)| *at > begin) {
+                        self.syncs.push(Dependency {
+                            to,
+                            kind: LagKind::SyncReturn,
+                            from,
+                            anchor,
+                            confidence: Confidence::Inferred,
+                        });
+                    }
+                }
+            }
+        }
     }
 
     /// Returns the first and the last segment of a queue that begin in a range.

@@ -114,6 +114,8 @@ pub struct QueueSegments {
     pub end: u32,
     /// Number of the device whose launch floor applies; [`NONE`] for a thread.
     pub device: u32,
+    /// Whether each segment begins after the end of the one before it; transfers in flight overlap.
+    pub is_ordered: bool,
 }
 
 /// Segments, dependencies, and which of them bind.
@@ -203,8 +205,8 @@ impl Graph {
     /// Returns the segment before this one on its queue.
     #[inline]
     pub fn previous(&self, segment: usize) -> Option<usize> {
-        let first = self.queues[self.queue[segment] as usize].first as usize;
-        (segment > first).then(|| segment - 1)
+        let queue = &self.queues[self.queue[segment] as usize];
+        (queue.is_ordered && segment > queue.first as usize).then(|| segment - 1)
     }
 
     /// Returns the collective of a segment.

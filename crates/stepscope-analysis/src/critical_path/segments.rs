@@ -26,6 +26,8 @@ pub struct PathQueue {
     pub device: Option<usize>,
     /// Added to the times of the file, picoseconds.
     pub shift: i64,
+    /// Whether its work is in flight beside that of another queue of the device: it overlaps.
+    pub in_flight: bool,
     /// Whether the time without a slice is host time, because the thread marks the steps.
     pub marks_steps: bool,
 }
@@ -79,7 +81,7 @@ pub(super) fn queues(
         }
         let device = by_track.get(&track.id).copied();
         let is_thread = track.kind == TrackKind::Thread && is_of_program(trace, track);
-        if !is_thread && (device.is_none() || devices.is_in_flight(track.id)) {
+        if !is_thread && device.is_none() {
             continue;
         }
         found.push(PathQueue {
@@ -87,6 +89,7 @@ pub(super) fn queues(
             file: track.file,
             device,
             shift: shift(track.file),
+            in_flight: devices.is_in_flight(track.id),
             marks_steps: is_thread && marks_steps(track.id),
         });
     }
@@ -124,6 +127,7 @@ pub(super) fn flatten(
             first,
             end: index(graph.begin.len()),
             device: queues[queue].device.map_or(NONE, index),
+            is_ordered: !queues[queue].in_flight,
         });
         if let Some(slot) = found.by_track.get_mut(queues[queue].track.index()) {
             *slot = index(queue);
@@ -172,6 +176,10 @@ fn columns(
         } else {
             SegmentKind::Host
         };
+        if queue.in_flight {
+            found.push(start.max(window.start), end, index(slice), kind);
+            continue;
+        }
         // Close what ends before this slice starts.
         while let Some((inner, until, inner_kind)) = open.last().copied() {
             if until > start {

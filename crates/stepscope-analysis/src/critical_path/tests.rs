@@ -1,0 +1,288 @@
+//! Path and replay of random graphs, against a plain recursive model.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::graph::{Confidence, Dependency, Graph, LagKind, NONE, QueueSegments, SegmentKind, index};
+use super::path::walk;
+use super::replay::{Changes, Unchanged, replay};
+
+/// One random segment: gap before it, length, whether it waits, and seeds of its edges.
+type Random = (i64, i64, bool, Vec<(u32, u8)>);
+
+/// Builds a graph from random queues: the first queues are threads, the others belong to a device.
+fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
+    let mut graph = Graph::default();
+    let mut times = Vec::new();
+    for (number, segments) in queues.iter().enumerate() {
+        let first = index(graph.len());
+        let mut time = 0;
+        for (gap, length, ..) in segments {
+            time += gap;
+            graph.begin.push(time);
+            time += length;
+            graph.end.push(time);
+            graph.kind.push(SegmentKind::Host);
+            graph.queue.push(index(number));
+        }
+        times.push(time);
+        graph.queues.push(QueueSegments {
+            first,
+            end: index(graph.len()),
+            device: if number < 2 { NONE } else { 0 },
+            is_ordered: true,
+        });
+    }
+    let count = graph.len();
+    let mut dependencies = Vec::new();
+    let mut syncs = Vec::new();
+    let all = queues.iter().flatten().enumerate();
+    for (to, (_, _, waits, edges)) in all {
+        for (seed, kind) in edges {
+            let from = *seed as usize % count;
+            if graph.queue[from] == graph.queue[to] {
+                continue;
+            }
+            let kinds = [LagKind::EventWait, LagKind::LaunchLatency, LagKind::Handover];
+            let mut edge = Dependency {
+                to: index(to),
+                kind: kinds[*kind as usize % 3],
+                from: index(from),
+                anchor: graph.end[from].min(graph.begin[to]),
+                confidence: Confidence::Recorded,
+            };
+            if graph.begin[from] <= graph.begin[to] {
+                dependencies.push(edge);
+            }
+            if *waits && graph.end[from] <= graph.end[to] {
+                edge.kind = LagKind::SyncReturn;
+                edge.anchor = graph.end[from];
+                syncs.push(edge);
+            }
+        }
+    }
+    graph.group = vec![NONE; count];
+    for (a, b) in groups {
+        let pair = [*a as usize % count, *b as usize % count];
+        let waits: Vec<bool> = queues.iter().flatten().map(|segment| segment.2).collect();
+        let is_free = |segment: &usize| graph.group[*segment] == NONE && !waits[*segment];
+        if graph.queue[pair[0]] != graph.queue[pair[1]] && pair.iter().all(is_free) {
+            let number = index(graph.groups.len());
+            for segment in pair {
+                graph.group[segment] = number;
+            }
+            graph.groups.push(pair.map(index).to_vec());
+        }
+    }
+    graph.connect(dependencies, syncs);
+    graph
+}
+
+/// Factors of lengths and of lags.
+struct Factors {
+    lengths: Vec<i64>,
+    lags: i64,
+}
+
+impl Changes for Factors {
+    fn length(&self, segment: usize, measured: i64) -> i64 {
+        measured * self.lengths[segment]
+    }
+
+    fn lag(&self, _: usize, _: LagKind, measured: i64, _: bool) -> i64 {
+        measured * self.lags
+    }
+
+    fn waits(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// The definitions, word by word and recursively.
+struct Model<'a> {
+    graph: &'a Graph,
+    factors: &'a Factors,
+    known: HashMap<(usize, bool), i64>,
+}
+
+impl Model<'_> {
+    fn at(&mut self, from: usize, anchor: i64) -> i64 {
+        let graph = self.graph;
+        if anchor >= graph.end[from] {
+            return self.time(from, true);
+        }
+        let mut offset = anchor - graph.begin[from];
+        if graph.wait[from] == NONE && graph.group(from).is_none() {
+            offset *= self.factors.lengths[from];
+        }
+        self.time(from, false) + offset
+    }
+
+    fn time(&mut self, segment: usize, end: bool) -> i64 {
+        if let Some(time) = self.known.get(&(segment, end)) {
+            return *time;
+        }
+        let time = if end { self.end(segment) } else { self.begin(segment) };
+        self.known.insert((segment, end), time);
+        time
+    }
+
+    fn begin(&mut self, segment: usize) -> i64 {
+        let graph = self.graph;
+        let start = graph.begin[segment];
+        let binding = graph.bound(segment);
+        let mut all: Vec<Dependency> = graph.dependencies.at(segment).map(|edge| graph.dependencies.list[edge]).collect();
+        if let Some(previous) = graph.previous(segment) {
+            all.push(Dependency {
+                to: index(segment),
+                kind: graph.gap_kind(segment),
+                from: index(previous),
+                anchor: graph.end[previous],
+                confidence: Confidence::Ordered,
+            });
+        }
+        let times: Vec<i64> = all
+            .iter()
+            .map(|edge| {
+                let lag = start - edge.anchor;
+                let lag = if Some(*edge) == binding { lag } else { lag.min(graph.floor_of(segment, edge.kind)) };
+                self.at(edge.from as usize, edge.anchor) + lag * self.factors.lags
+            })
+            .collect();
+        times.into_iter().max().unwrap_or(start)
+    }
+
+    fn end(&mut self, segment: usize) -> i64 {
+        let graph = self.graph;
+        let begin = self.time(segment, false);
+        if let Some(bound) = graph.bound_wait(segment) {
+            let syncs: Vec<Dependency> = graph.syncs.at(segment).map(|edge| graph.syncs.list[edge]).collect();
+            let ends = syncs.into_iter().map(|edge| {
+                let lag = if edge == bound { graph.end[segment] - edge.anchor } else { 0 };
+                self.at(edge.from as usize, edge.anchor) + lag * self.factors.lags
+            });
+            return ends.collect::<Vec<_>>().into_iter().fold(begin, i64::max);
+        }
+        if let Some(group) = graph.group(segment) {
+            let measured = group.iter().map(|member| graph.begin[*member as usize]).max().unwrap_or(0);
+            let release = group.to_vec().into_iter().map(|member| self.time(member as usize, false)).max();
+            let transfer = (graph.end[segment] - measured) * self.factors.lengths[segment];
+            return release.unwrap_or(begin) + transfer;
+        }
+        begin + graph.length(segment) * self.factors.lengths[segment]
+    }
+}
+
+fn random_queues() -> impl Strategy<Value = Vec<Vec<Random>>> {
+    let edges = prop::collection::vec((any::<u32>(), any::<u8>()), 0..3);
+    let segment = (0..4_i64, 1..12_i64, any::<bool>(), edges);
+    prop::collection::vec(prop::collection::vec(segment, 1..12), 2..6)
+}
+
+fn random_groups() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    prop::collection::vec((any::<u32>(), any::<u32>()), 0..4)
+}
+
+/// Returns the last segment of the first queue, and the window up to its end.
+fn window(graph: &Graph) -> (usize, std::ops::Range<i64>) {
+    let last = graph.queues[0].end as usize - 1;
+    (last, 0..graph.end[last])
+}
+
+proptest! {
+    #[test]
+    fn the_path_covers_the_window(queues in random_queues(), groups in random_groups()) {
+        let graph = build(&queues, &groups);
+        let (last, window) = window(&graph);
+        let path = walk(&graph, last, &window);
+        let mut time = window.start;
+        for row in &path {
+            prop_assert_eq!(row.begin, time);
+            time = row.end;
+        }
+        prop_assert_eq!(time, window.end);
+    }
+
+    #[test]
+    fn the_unchanged_replay_is_the_measurement(queues in random_queues(), groups in random_groups()) {
+        let graph = build(&queues, &groups);
+        let times = replay(&graph, &Unchanged);
+        prop_assert_eq!(&times.begin, &graph.begin);
+        prop_assert_eq!(&times.end, &graph.end);
+    }
+
+    #[test]
+    fn the_replay_equals_the_recursive_model(
+        queues in random_queues(),
+        groups in random_groups(),
+        seeds in prop::collection::vec(0..4_i64, 60),
+        lags in 0..3_i64,
+    ) {
+        let graph = build(&queues, &groups);
+        let factors = Factors {
+            lengths: (0..graph.len()).map(|segment| seeds[segment % seeds.len()]).collect(),
+            lags,
+        };
+        let times = replay(&graph, &factors);
+        let mut model = Model { graph: &graph, factors: &factors, known: HashMap::new() };
+        for segment in 0..graph.len() {
+            prop_assert_eq!(times.begin[segment], model.time(segment, false), "start of {}", segment);
+            prop_assert_eq!(times.end[segment], model.time(segment, true), "end of {}", segment);
+        }
+    }
+
+    #[test]
+    fn longer_segments_never_shorten_the_window(
+        queues in random_queues(),
+        groups in random_groups(),
+        selected in prop::collection::vec(any::<bool>(), 60),
+    ) {
+        let graph = build(&queues, &groups);
+        let (last, window) = window(&graph);
+        let factors = |factor: i64| Factors {
+            lengths: (0..graph.len()).map(|segment| if selected[segment % 60] { factor } else { 1 }).collect(),
+            lags: 1,
+        };
+        let ends: Vec<i64> = (0..4).map(|factor| replay(&graph, &factors(factor)).end[last]).collect();
+        prop_assert!(ends.is_sorted(), "{:?}", ends);
+        // No saving beyond the time of the selection on the path.
+        let path = walk(&graph, last, &window);
+        let on_path = path.iter().filter(|row| row.kind.is_segment() && selected[row.segment as usize % 60]);
+        let on_path: i64 = on_path.map(super::path::PathSegment::length).sum();
+        prop_assert!(ends[0] >= window.end - on_path, "{:?} {}", ends, on_path);
+        // A queue takes at least the sum of its lengths.
+        let queue = graph.queues[0];
+        let own: i64 = (queue.first..queue.end)
+            .filter(|segment| graph.wait[*segment as usize] == NONE && graph.group(*segment as usize).is_none())
+            .map(|segment| graph.length(segment as usize))
+            .sum();
+        prop_assert!(ends[1] >= own);
+    }
+}
+
+#[test]
+fn edges_that_close_a_cycle_are_left_out() {
+    let mut graph = Graph {
+        begin: vec![0, 0],
+        end: vec![5, 5],
+        kind: vec![SegmentKind::Host; 2],
+        queue: vec![0, 1],
+        queues: vec![
+            QueueSegments { first: 0, end: 1, device: NONE, is_ordered: true },
+            QueueSegments { first: 1, end: 2, device: NONE, is_ordered: true },
+        ],
+        ..Graph::default()
+    };
+    let sync = |to: u32, from: u32| Dependency {
+        to,
+        kind: LagKind::SyncReturn,
+        from,
+        anchor: 5,
+        confidence: Confidence::Inferred,
+    };
+    graph.connect(Vec::new(), vec![sync(0, 1), sync(1, 0)]);
+    assert_eq!(graph.contradictions, 1);
+    assert_eq!(replay(&graph, &Unchanged).end, [5, 5]);
+    assert_eq!(walk(&graph, 0, &(0..5)).len(), 1);
+}

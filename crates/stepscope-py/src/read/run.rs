@@ -273,7 +273,7 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, module, space, position, steps, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, steps, start_ps, end_ps))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the keywords of one Python method"
@@ -287,6 +287,9 @@ impl RunData {
         module: Option<String>,
         space: Option<i64>,
         position: Option<u32>,
+        what_if: Vec<String>,
+        presets: Vec<String>,
+        force: bool,
         steps: Option<(i64, i64)>,
         start_ps: Option<i64>,
         end_ps: Option<i64>,
@@ -300,6 +303,9 @@ impl RunData {
             module,
             space,
             position,
+            what_if,
+            presets,
+            force,
             ..Options::default()
         };
         let options = Options {

@@ -9,6 +9,7 @@
 )]
 
 mod collectives;
+mod critical_path;
 mod every_report;
 mod hlo;
 mod known_causes;

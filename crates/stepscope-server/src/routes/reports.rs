@@ -77,6 +77,9 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
             Err(ref error @ ReportError::UnknownOption { option, .. }) => {
                 Err(Problem::bad_request(option, error.to_string()))
             }
+            Err(error @ ReportError::WhatIf(_)) => {
+                Err(Problem::bad_request("what_if", error.to_string()))
+            }
             Err(error) => Err(Problem::bad_request("by", error.to_string())),
         }
     })
@@ -101,6 +104,9 @@ fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
         module: params.text("module").map(str::to_owned),
         space: params.optional_number("space")?,
         position: params.optional_number("position")?,
+        what_if: params.texts("what_if"),
+        presets: params.texts("preset"),
+        force: params.choice("force", &[("false", false), ("true", true)])?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })
 }

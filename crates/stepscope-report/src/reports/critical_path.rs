@@ -1,0 +1,504 @@
+//! [`critical_path`](stepscope_analysis::critical_path) as a report.
+
+use stepscope_model::{Cancelled, Time};
+use stepscope_store::Trace;
+
+use crate::report::{
+    Cell, Column, Link, Report, SentencePart, Table, Unit, count, duration, in_sentence, run_start,
+    sentence, share, since_start_ns,
+};
+use crate::reports::Options;
+use stepscope_analysis::critical_path::graph::{Confidence, LagKind};
+use stepscope_analysis::critical_path::groups::{
+    PathGroup, PathGrouping, PathKey, fine_times, group, segments_named,
+};
+use stepscope_analysis::critical_path::path::{PathKind, by_kind};
+use stepscope_analysis::critical_path::spec::{
+    PRESETS, Scenario, SpecCause, SpecError, parse, preset,
+};
+use stepscope_analysis::critical_path::{CriticalPath, critical_path};
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::launch::Launches;
+use stepscope_analysis::parallel::Cancel;
+
+const KIND: &str = "critical-path";
+
+/// Row types.
+pub(super) const BY: &[&str] = &[
+    "op", "kind", "kernel", "module", "class", "rank", "thread", "segment", "step",
+];
+
+/// Number of operations whose possible savings are computed.
+const SAVINGS: usize = 10;
+/// Maximum number of segments of a graph for which the savings of operations are computed without a request.
+const MAX_SAVINGS_SEGMENTS: usize = 1_000_000;
+/// Error of the structural replay above which predictions need `force`.
+const MAX_ERROR: f64 = 0.15;
+/// Error of the structural replay above which predictions are rough.
+const ROUGH_ERROR: f64 = 0.05;
+/// Text of the time of the steps' thread without a slice.
+const NOTHING: &str = "(nothing recorded)";
+
+/// Reads the scenarios of a request: those of `what_if`, then the presets.
+pub(super) fn scenarios(options: &Options) -> Result<Vec<Scenario>, (String, SpecError)> {
+    let mut found = Vec::new();
+    for text in &options.what_if {
+        found.push(parse(text).map_err(|error| (text.clone(), error))?);
+    }
+    for name in &options.presets {
+        found.extend(preset(name).map_err(|error| (name.clone(), error))?);
+    }
+    Ok(found)
+}
+
+/// Describes a mistake in a scenario: the cause, and a line of help.
+pub(super) fn mistake(text: &str, error: SpecError) -> String {
+    let (cause, help) = match error.cause {
+        SpecCause::NoChange => (
+            "no change follows",
+            "write SELECTOR=CHANGE with one of x0.5, 0, 120us, median, mean, fastest",
+        ),
+        SpecCause::Selector => (
+            "the selector is unknown",
+            "use op:, host:, kernel:, class:, module:, rank:N, ranks, device, host, communication, copy, input, \
+             compile, launch, launch_latency, kernel_gap, event_wait, handover, sync or sync_return",
+        ),
+        SpecCause::Number => ("the number cannot be read", "write a whole number, such as rank:3"),
+        SpecCause::Phase => (
+            "the phase is unknown",
+            "use forward, backward, optimizer, input or other",
+        ),
+        SpecCause::Unsupported => (
+            "the selector does not support this change",
+            "lags take xFACTOR, 0 or a time; sync takes 0",
+        ),
+        SpecCause::Preset => {
+            let names = PRESETS.join(", ");
+            return format!("cannot apply preset '{text}': it is unknown\nhelp: use one of {names}");
+        }
+    };
+    format!(
+        "cannot read what-if '{text}' at position {}: {cause}\nhelp: {help}",
+        error.position
+    )
+}
+
+fn grouping(by: Option<&str>) -> Option<PathGrouping> {
+    Some(match by {
+        None | Some("op") => PathGrouping::Op,
+        Some("kind") => PathGrouping::Kind,
+        Some("kernel") => PathGrouping::Kernel,
+        Some("module") => PathGrouping::Module,
+        Some("class") => PathGrouping::Class,
+        Some("rank") => PathGrouping::Rank,
+        Some("thread") => PathGrouping::Thread,
+        Some("step") => PathGrouping::Step,
+        Some(_) => return None,
+    })
+}
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let devices = Devices::from_trace(trace, cancel)?;
+    let launches = Launches::from_trace(trace, &devices, cancel)?;
+    let found = critical_path(trace, &devices, &launches, &options.scope(), cancel)?;
+    let Some(path) = found else {
+        return Ok(Report::missing(
+            KIND,
+            "no thread or device with events is in this run",
+        ));
+    };
+    cancel.check()?;
+    let mut report = Report::new(KIND);
+    let replay_error = error_share(&path);
+    let operations = group(&path, PathGrouping::Op);
+    summary(&mut report, &path, replay_error);
+    report.sentence = sentence_of(&path, &operations);
+    let title_rows = match grouping(options.by.as_deref()) {
+        None => segments(&path, options.top),
+        Some(PathGrouping::Op) => groups(&path, &operations, options, cancel)?,
+        Some(by) => groups(&path, &group(&path, by), options, cancel)?,
+    };
+    report.table = title_rows;
+    report.table.cut(options.top);
+    report.section("edges", "Edges", edges(&path));
+    let wants_faster = options.presets.iter().any(|name| name == "faster-ops");
+    // The check of the options has read them before.
+    let scenarios = scenarios(options).unwrap_or_default();
+    if !scenarios.is_empty() || wants_faster {
+        let faster = wants_faster.then_some(operations.as_slice());
+        what_if(&mut report, &path, &scenarios, faster, (options.force, replay_error), cancel)?;
+    }
+    notes(&mut report, &path, replay_error);
+    Ok(report)
+}
+
+/// Returns the relative error of the structural replay.
+fn error_share(path: &CriticalPath<'_>) -> f64 {
+    let length = path.length();
+    if length == 0 {
+        return 0.0;
+    }
+    path.structural_replay().saturating_sub(length) as f64 / length as f64
+}
+
+fn ns(ps: i64) -> f64 {
+    ps as f64 / 1_000.0
+}
+
+fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
+    let length = path.length();
+    let sum = path.path.iter().map(|row| row.length()).fold(0, i64::saturating_add);
+    report.scalar("window_ns", "Window", Unit::Ns, ns(length));
+    report.scalar("steps", "Steps", Unit::Count, path.steps.len());
+    report.scalar("path_ns", "Path", Unit::Ns, ns(sum));
+    let kinds = by_kind(&path.path);
+    let of = |kind: PathKind| ns(kinds[kind as usize]);
+    let fine = fine_times(path);
+    let figures = [
+        ("host_ns", "Host", ns(fine.host)),
+        ("input_ns", "Input", ns(fine.input)),
+        ("compile_ns", "Compilation", ns(fine.compile)),
+        ("device_compute_ns", "Device computation", ns(fine.compute)),
+        ("communication_ns", "Communication", of(PathKind::Communication)),
+        ("copy_ns", "Copies", ns(fine.copy)),
+        ("launch_latency_ns", "Launch latency", of(PathKind::LaunchLatency)),
+        ("kernel_gap_ns", "Kernel gaps", of(PathKind::KernelGap)),
+        ("event_wait_ns", "Event waits", of(PathKind::EventWait)),
+        ("sync_return_ns", "Returns of waits", of(PathKind::SyncReturn)),
+        ("handover_ns", "Hand-overs between threads", of(PathKind::Handover)),
+        ("unknown_ns", "Unknown", of(PathKind::Unknown)),
+    ];
+    for (key, title, value) in figures {
+        report.scalar(key, title, Unit::Ns, value);
+    }
+    let inferred = path.path.iter().filter(|row| row.edge == Confidence::Inferred);
+    let inferred = inferred.map(|row| row.length()).fold(0, i64::saturating_add);
+    let part = (length > 0).then(|| inferred as f64 / length as f64);
+    report.scalar("inferred_share", "On inferred edges", Unit::Share, part);
+    report.scalar("replay_error_share", "Replay error", Unit::Share, replay_error);
+    let error = path.clock_error.map(|error| error.as_ns_f64());
+    report.scalar("clock_error_ns", "Clock error", Unit::Ns, error);
+    report.scalar(
+        "contradictions",
+        "Contradictions",
+        Unit::Count,
+        path.graph().contradictions,
+    );
+    report.scalar("ranks_crossed", "Changes of rank", Unit::Count, changes_of_rank(path));
+    report.scalar("segments", "Segments", Unit::Count, path.graph().len());
+}
+
+fn changes_of_rank(path: &CriticalPath<'_>) -> usize {
+    let file = |segment: u32| {
+        let queue = path.graph().queue[segment as usize] as usize;
+        path.segments.queues[queue].file
+    };
+    let mut files: Vec<usize> = path.path.iter().map(|row| file(row.segment)).collect();
+    files.dedup();
+    files.len().saturating_sub(1)
+}
+
+fn sentence_of(path: &CriticalPath<'_>, operations: &[PathGroup]) -> crate::report::Sentence {
+    let kinds = by_kind(&path.path);
+    let of = |kind: PathKind| ns(kinds[kind as usize]);
+    let device = of(PathKind::Device) + of(PathKind::Communication);
+    let window = duration(ns(path.length())).link(Link::scalar("window_ns"));
+    let longest = operations.iter().find(|row| row.kind.is_some_and(PathKind::is_segment));
+    match longest {
+        Some(row) => sentence!(
+            "Of {}, {} on the critical path are on devices and {} on the host; the largest part is {} ({}).",
+            window,
+            duration(device),
+            duration(of(PathKind::Host)).link(Link::scalar("host_ns")),
+            SentencePart::text(in_sentence(&key_text(path, row))).link(row.event.map(Link::Event)),
+            duration(ns(row.path_ps))
+        ),
+        None => sentence!("The window lasts {}, and none of its time is recorded.", window),
+    }
+}
+
+/// Returns the text of a row's key.
+fn key_text(path: &CriticalPath<'_>, row: &PathGroup) -> String {
+    let trace = path.trace;
+    match row.key {
+        PathKey::Name(name) => trace.name(name).to_owned(),
+        PathKey::NothingRecorded => NOTHING.to_owned(),
+        PathKey::Kind(kind) if row.kind.is_some() => format!("({})", words(kind)),
+        PathKey::Kind(kind) => kind.as_str().to_owned(),
+        PathKey::Class(class) => class.to_owned(),
+        PathKey::Rank(rank) => format!("rank {rank}"),
+        PathKey::Queue(queue) => queue_name(path, queue),
+        PathKey::Step(number) => format!("step {number}"),
+        PathKey::None => "(none)".to_owned(),
+    }
+}
+
+fn words(kind: PathKind) -> &'static str {
+    match kind {
+        PathKind::Host => "host",
+        PathKind::Device => "device",
+        PathKind::Communication => "communication",
+        PathKind::LaunchLatency => "launch latency",
+        PathKind::KernelGap => "kernel gap",
+        PathKind::EventWait => "event wait",
+        PathKind::SyncReturn => "return of a wait",
+        PathKind::Handover => "hand-over",
+        PathKind::Unknown => "unknown",
+    }
+}
+
+/// Returns the name of a thread or device queue with that of its group, and its host where there are several.
+fn queue_name(path: &CriticalPath<'_>, queue: u32) -> String {
+    let Some(queue) = path.segments.queues.get(queue as usize) else {
+        return String::new();
+    };
+    let tracks = path.trace.tracks();
+    let Some(track) = tracks.get(queue.track.index()) else {
+        return String::new();
+    };
+    let mut name = track.name.clone();
+    let group = track.parent.and_then(|group| tracks.get(group.index()));
+    if let Some(group) = group.filter(|_| queue.device.is_some()) {
+        name = format!("{} {name}", group.name);
+    }
+    match path.trace.files().get(queue.file) {
+        Some(file) if path.trace.files().len() > 1 => format!("{}/{name}", file.spec.host),
+        _ => name,
+    }
+}
+
+fn groups(
+    path: &CriticalPath<'_>,
+    rows: &[PathGroup],
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Table, Cancelled> {
+    let mut table = Table::new(vec![
+        Column::new("name", "Name", Unit::Text),
+        Column::new("kind", "Kind", Unit::Text),
+        Column::new("duration_ns", "On the path", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("per_step_ns", "Per step", Unit::Ns),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "On and off the path", Unit::Ns),
+        Column::new("inferred_ns", "On inferred edges", Unit::Ns),
+        Column::new("saving_2x_ns", "Saving if 2x faster", Unit::Ns),
+        Column::new("saving_all_ns", "Saving if free", Unit::Ns),
+        Column::new("event", "Longest", Unit::Event),
+    ]);
+    let length = path.length();
+    let steps = path.steps.len().max(1) as f64;
+    let by_kind = options.by.as_deref() == Some("kind");
+    let with_savings = path.graph().len() <= MAX_SAVINGS_SEGMENTS;
+    let mut savings_left = if with_savings { SAVINGS } else { 0 };
+    for row in rows {
+        let kind = row.kind.filter(|kind| kind.is_segment());
+        let savings = match (row.key, kind) {
+            (PathKey::Name(name), Some(kind)) if savings_left > 0 => {
+                cancel.check()?;
+                savings_left -= 1;
+                let selected = segments_named(path, name, kind);
+                [0.5, 0.0].map(|factor| {
+                    Some(ns(length.saturating_sub(path.what_if_selected(&selected, factor))))
+                })
+            }
+            _ => [None, None],
+        };
+        let name = match row.key {
+            PathKey::Kind(kind) if by_kind => kind.as_str().to_owned(),
+            _ => key_text(path, row),
+        };
+        let has_total = row.kind.is_none_or(PathKind::is_segment);
+        table.push([
+            name.into(),
+            row.kind.map(PathKind::as_str).into(),
+            ns(row.path_ps).into(),
+            (length > 0).then(|| row.path_ps as f64 / length as f64).into(),
+            (ns(row.path_ps) / steps).into(),
+            row.count.into(),
+            (has_total && row.total_ps > 0).then(|| ns(row.total_ps)).into(),
+            ns(row.inferred_ps).into(),
+            savings[0].into(),
+            savings[1].into(),
+            row.event.into(),
+        ]);
+    }
+    table.add_short("name", "short_name", "Name, short");
+    Ok(table)
+}
+
+fn segments(path: &CriticalPath<'_>, top: usize) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("kind", "Kind", Unit::Text),
+        Column::new("name", "Name", Unit::Text),
+        Column::new("queue", "Thread or queue", Unit::Text),
+        Column::new("start_ns", "Start", Unit::Ns),
+        Column::new("duration_ns", "Length", Unit::Ns),
+        Column::new("edge", "Edge", Unit::Text),
+        Column::new("event", "Event", Unit::Event),
+    ]);
+    let start = run_start(path.trace);
+    table.left_out = path.path.len().saturating_sub(top) as u64;
+    for row in path.path.iter().take(top) {
+        let segment = row.segment as usize;
+        let queue = path.graph().queue[segment];
+        let name = path.name(segment).map_or(NOTHING, |name| path.trace.name(name));
+        table.push([
+            row.kind.as_str().into(),
+            name.into(),
+            queue_name(path, queue).into(),
+            since_start_ns(start, Time::from_ps(row.begin)).into(),
+            ns(row.length()).into(),
+            row.edge.as_str().into(),
+            path.event(segment).into(),
+        ]);
+    }
+    table.add_short("name", "short_name", "Name, short");
+    table
+}
+
+fn edges(path: &CriticalPath<'_>) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("kind", "Kind", Unit::Text),
+        Column::new("edge", "Confidence", Unit::Text),
+        Column::new("count", "Edges", Unit::Count),
+    ]);
+    let graph = path.graph();
+    let all = || graph.dependencies.list.iter().chain(&graph.syncs.list);
+    for kind in LagKind::ALL {
+        for confidence in Confidence::ALL {
+            let same = all().filter(|edge| edge.kind == kind && edge.confidence == confidence);
+            let count = same.count();
+            if count > 0 {
+                table.push([kind.as_str().into(), confidence.as_str().into(), count.into()]);
+            }
+        }
+    }
+    let ordered = (0..graph.len()).filter(|segment| graph.previous(*segment).is_some());
+    table.push([
+        "queue_order".into(),
+        Confidence::Ordered.as_str().into(),
+        ordered.count().into(),
+    ]);
+    if !graph.groups.is_empty() {
+        table.push([
+            "collective".into(),
+            Confidence::Recorded.as_str().into(),
+            graph.groups.len().into(),
+        ]);
+    }
+    table
+}
+
+fn what_if(
+    report: &mut Report,
+    path: &CriticalPath<'_>,
+    scenarios: &[Scenario],
+    faster: Option<&[PathGroup]>,
+    (force, replay_error): (bool, f64),
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    let mut table = Table::new(vec![
+        Column::new("what_if", "What if", Unit::Text),
+        Column::new("step_ns", "Window", Unit::Ns),
+        Column::new("saved_ns", "Saved", Unit::Ns),
+        Column::new("saved_share", "Saved", Unit::Share),
+        Column::new("on_path_ns", "Selected on the path", Unit::Ns),
+        Column::new("selected", "Selected segments", Unit::Count),
+        Column::new("replay_error_share", "Replay error", Unit::Share),
+    ]);
+    let is_known = replay_error.abs() <= MAX_ERROR || force;
+    let length = path.length();
+    let mut push = |text: &str, window: i64, on_path: Option<i64>, selected: Option<u64>| {
+        let saved = length.saturating_sub(window);
+        let shown = |value: f64| -> Cell { is_known.then_some(value).into() };
+        table.push([
+            text.into(),
+            shown(ns(window)),
+            shown(ns(saved)),
+            shown(if length > 0 { saved as f64 / length as f64 } else { 0.0 }),
+            on_path.map(ns).into(),
+            selected.into(),
+            replay_error.into(),
+        ]);
+    };
+    for scenario in scenarios {
+        let found = path.what_if(scenario, cancel)?;
+        push(
+            &scenario.text,
+            found.window_ps,
+            Some(found.on_path_ps),
+            Some(found.selected),
+        );
+    }
+    let segments = faster.unwrap_or_default().iter();
+    let named = segments.filter(|row| row.kind.is_some_and(PathKind::is_segment));
+    for row in named.take(SAVINGS) {
+        let (PathKey::Name(name), Some(kind)) = (row.key, row.kind) else {
+            continue;
+        };
+        let selected = segments_named(path, name, kind);
+        for (change, factor) in [("x0.5", 0.5), ("0", 0.0)] {
+            cancel.check()?;
+            let text = format!("{}={change}", path.trace.name(name));
+            push(&text, path.what_if_selected(&selected, factor), Some(row.path_ps), None);
+        }
+    }
+    report.section("what_if", "What if", table);
+    if !is_known {
+        report.note(sentence!(
+            "The dependencies explain the run with an error of {} only, above {}: the predictions are not shown. \
+             Option --force shows them.",
+            share(replay_error.abs()).link(Link::scalar("replay_error_share")),
+            share(MAX_ERROR)
+        ));
+    } else if replay_error.abs() > ROUGH_ERROR {
+        report.note(sentence!(
+            "The predictions are rough: the replay error is {}.",
+            share(replay_error.abs()).link(Link::scalar("replay_error_share"))
+        ));
+    }
+    report.note(
+        "Predictions keep the order of each queue. They leave out contention between kernels, the allocator, clock \
+         frequencies and caches, and include the cost of recording.",
+    );
+    Ok(())
+}
+
+fn notes(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
+    if path.steps.is_empty() {
+        report.note("No steps are marked: the window is the whole recording.");
+    }
+    if let Some(end) = path.device_end {
+        report.note(sentence!(
+            "Device work ends {} after the window, and nothing inside the window waits for it.",
+            duration(ns(end.saturating_sub(path.window.end)))
+        ));
+    }
+    let contradictions = path.graph().contradictions;
+    if contradictions > 0 {
+        report.note(sentence!(
+            "{} edges contradict the times in the files; they were shortened or left out.",
+            count(usize::try_from(contradictions).unwrap_or(usize::MAX)).link(Link::scalar("contradictions"))
+        ));
+    }
+    if !path.unmatched.is_empty() {
+        report.note(sentence!(
+            "These collectives have different numbers of calls in the ranks and were not matched: {}.",
+            path.unmatched.join(", ")
+        ));
+    }
+    let exact = path.exact_replay();
+    if exact != path.length() {
+        report.note(sentence!(
+            "The unchanged replay differs from the measurement by {}.",
+            duration(ns(exact.saturating_sub(path.length()).abs()))
+        ));
+    }
+    if replay_error.abs() > MAX_ERROR {
+        report.note(sentence!(
+            "Lags explain {} of the window: with the smallest ones it would last that much less.",
+            share(replay_error.abs())
+        ));
+    }
+}

@@ -1,0 +1,441 @@
+//! The report `critical-path`: small traces with known paths and predictions, and every trace of the corpus.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stepscope_analysis::parallel::Cancel;
+use stepscope_report::reports::{self, Options};
+use stepscope_store::Trace;
+use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
+
+corpus_tests!(path_covers_the_window);
+
+fn report(trace: &Trace, by: &str, what_if: &[&str]) -> Value {
+    let options = Options {
+        by: Some(by.to_owned()),
+        what_if: what_if.iter().map(|text| (*text).to_owned()).collect(),
+        ..Options::default()
+    };
+    let report = reports::make(trace, "critical-path", &options, &Cancel::default()).unwrap();
+    serde_json::to_value(&report).unwrap()
+}
+
+/// A trace in kineto's JSON, written event by event; times are microseconds.
+struct Kineto {
+    events: Vec<Value>,
+    correlation: i64,
+    rank: Option<(u32, u32)>,
+}
+
+impl Kineto {
+    fn new(rank: Option<(u32, u32)>) -> Self {
+        let process = |pid: i64, label: &str| {
+            [
+                json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": {"name": "python"}}),
+                json!({"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": 0, "args": {"labels": label}}),
+            ]
+        };
+        Self {
+            events: process(50, "CPU").into_iter().chain(process(0, "GPU 0")).collect(),
+            correlation: 0,
+            rank,
+        }
+    }
+
+    fn slice(&mut self, category: &str, name: &str, (begin, end): (i64, i64), pid: i64, tid: i64, args: Value) {
+        self.events.push(json!({
+            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": 5_000 + begin,
+            "dur": end - begin, "args": args,
+        }));
+    }
+
+    fn step(&mut self, number: i64, range: (i64, i64)) {
+        let name = format!("ProfilerStep#{number}");
+        self.slice("user_annotation", &name, range, 50, 1, json!({}));
+    }
+
+    fn op(&mut self, name: &str, range: (i64, i64), tid: i64) {
+        self.slice("cpu_op", name, range, 50, tid, json!({}));
+    }
+
+    /// Adds a runtime call, and returns its correlation.
+    fn call(&mut self, name: &str, range: (i64, i64)) -> i64 {
+        self.correlation += 1;
+        let args = json!({"External id": self.correlation, "correlation": self.correlation});
+        self.slice("cuda_runtime", name, range, 50, 1, args);
+        self.correlation
+    }
+
+    fn kernel(&mut self, name: &str, range: (i64, i64), stream: i64, call: i64) {
+        self.work("kernel", name, range, stream, call, json!({}));
+    }
+
+    fn work(&mut self, category: &str, name: &str, range: (i64, i64), stream: i64, call: i64, more: Value) {
+        let mut args = json!({"device": 0, "context": 1, "stream": stream, "correlation": call});
+        if let (Some(args), Some(more)) = (args.as_object_mut(), more.as_object()) {
+            args.extend(more.clone());
+        }
+        self.slice(category, name, range, 0, stream, args);
+    }
+
+    fn sync(&mut self, kind: &str, range: (i64, i64), call: i64, stream: i64, event: Option<(i64, i64)>) {
+        let mut args = json!({"cuda_sync_kind": kind, "stream": stream, "correlation": call, "device": 0, "context": 1});
+        if let Some((on, record)) = event {
+            args["wait_on_stream"] = on.into();
+            args["wait_on_cuda_event_record_corr_id"] = record.into();
+        }
+        self.slice("cuda_sync", kind, range, 0, stream, args);
+    }
+
+    fn write(&self, folder: &Path, name: &str) {
+        let mut file = json!({"schemaVersion": 1, "traceEvents": self.events, "traceName": name});
+        if let Some((rank, world)) = self.rank {
+            file["distributedInfo"] = json!({"backend": "nccl", "rank": rank, "world_size": world});
+        }
+        std::fs::write(folder.join(name), file.to_string()).unwrap();
+    }
+}
+
+/// Opens the only run of a folder.
+fn open(folder: &Path) -> stepscope_engine::Run {
+    let mut found = runs::open(folder);
+    assert_eq!(found.len(), 1, "{}", folder.display());
+    found.remove(0)
+}
+
+/// Writes one file, and returns its run; arguments are read from the file while a report is made.
+fn run_of(file: &Kineto) -> (tempfile::TempDir, stepscope_engine::Run) {
+    let folder = tempfile::tempdir().unwrap();
+    file.write(folder.path(), "one.json");
+    let run = open(&folder.path().join("one.json"));
+    (folder, run)
+}
+
+/// Kind, name and length (microseconds) of the rows of the path.
+fn rows(report: &Value) -> Vec<(String, String, f64)> {
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let rows = report["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        let length = row["duration_ns"].as_f64().unwrap() / 1e3;
+        (text(row, "kind"), text(row, "name"), length)
+    })
+    .collect()
+}
+
+/// Windows after each scenario, microseconds.
+fn predictions(report: &Value) -> Vec<f64> {
+    let sections = report["sections"].as_array().unwrap();
+    let section = sections.iter().find(|section| section["name"] == "what_if").unwrap();
+    let rows = section["rows"].as_array().unwrap().iter();
+    rows.map(|row| row["step_ns"].as_f64().unwrap_or(f64::NAN) / 1e3).collect()
+}
+
+fn assert_path(trace: &Trace, expected: &[(&str, &str, f64)]) {
+    let found = rows(&report(trace, "segment", &[]));
+    let found: Vec<(&str, &str, f64)> =
+        found.iter().map(|(kind, name, us)| (kind.as_str(), name.as_str(), *us)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn host_time_without_operations_is_on_the_path() {
+    let mut file = Kineto::new(None);
+    file.step(4, (0, 600));
+    file.op("aten::a", (50, 250), 1);
+    let call = file.call("cudaLaunchKernel", (100, 130));
+    file.kernel("k", (140, 400), 7, call);
+    let (_folder, run) = run_of(&file);
+    assert_path(
+        &run.trace,
+        &[
+            ("host", "ProfilerStep#4", 50.0),
+            ("host", "aten::a", 50.0),
+            ("host", "cudaLaunchKernel", 30.0),
+            ("host", "aten::a", 120.0),
+            ("host", "ProfilerStep#4", 350.0),
+        ],
+    );
+    let found = report(&run.trace, "op", &["kernel:*=0", "host=x0.5", "host:aten::a=x0.5"]);
+    assert_eq!(predictions(&found), [600.0, 300.0, 515.0]);
+    assert_eq!(found["summary"]["replay_error_share"], 0.0);
+}
+
+#[test]
+fn waits_lead_to_the_device() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 800));
+    let first = file.call("cudaLaunchKernel", (0, 20));
+    file.kernel("k1", (35, 335), 7, first);
+    let second = file.call("cudaLaunchKernel", (40, 60));
+    file.kernel("k2", (338, 738), 7, second);
+    let wait = file.call("cudaStreamSynchronize", (70, 750));
+    file.sync("Stream Sync", (70, 750), wait, 7, None);
+    let (_folder, run) = run_of(&file);
+    assert_path(
+        &run.trace,
+        &[
+            ("host", "cudaLaunchKernel", 20.0),
+            ("launch_latency", "k1", 15.0),
+            ("device", "k1", 300.0),
+            ("kernel_gap", "k2", 3.0),
+            ("device", "k2", 400.0),
+            ("sync_return", "cudaStreamSynchronize", 12.0),
+            ("host", "ProfilerStep#0", 50.0),
+        ],
+    );
+    let scenarios = [
+        "kernel:k1=x0.5",
+        "kernel:*=0",
+        "host=0",
+        "launch_latency=0,sync_return=0",
+        "sync=0",
+        "kernel:k2=100us",
+    ];
+    // Without kernels, the second launch decides: 60 + 15, and the wait, which begins at 70, ends at 87.
+    let expected = [650.0, 137.0, 730.0, 773.0, 800.0, 500.0];
+    assert_eq!(predictions(&report(&run.trace, "op", &scenarios)), expected);
+}
+
+#[test]
+fn events_order_two_streams() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 500));
+    let first = file.call("cudaLaunchKernel", (0, 10));
+    file.kernel("p", (20, 220), 7, first);
+    let record = file.call("cudaEventRecord", (12, 14));
+    let wait = file.call("cudaStreamWaitEvent", (16, 18));
+    file.sync("Stream Wait Event", (16, 18), wait, 20, Some((7, record)));
+    let second = file.call("cudaLaunchKernel", (20, 30));
+    file.kernel("q", (224, 474), 20, second);
+    let last = file.call("cudaDeviceSynchronize", (40, 480));
+    file.sync("Context Sync", (40, 480), last, -1, None);
+    let (_folder, run) = run_of(&file);
+    assert_path(
+        &run.trace,
+        &[
+            ("host", "cudaLaunchKernel", 10.0),
+            ("launch_latency", "p", 10.0),
+            ("device", "p", 200.0),
+            ("event_wait", "q", 4.0),
+            ("device", "q", 250.0),
+            ("sync_return", "cudaDeviceSynchronize", 6.0),
+            ("host", "ProfilerStep#0", 20.0),
+        ],
+    );
+    // q begins after its launch at the earliest: 30 + 10.
+    assert_eq!(predictions(&report(&run.trace, "op", &["kernel:p=0", "kernel:q=0"])), [316.0, 250.0]);
+}
+
+#[test]
+fn events_without_records_are_inferred() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 500));
+    let first = file.call("hipLaunchKernel", (0, 10));
+    file.kernel("p", (20, 220), 7, first);
+    file.call("hipStreamWaitEvent", (16, 18));
+    let second = file.call("hipLaunchKernel", (20, 30));
+    file.kernel("q", (224, 474), 20, second);
+    file.call("hipDeviceSynchronize", (40, 480));
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "kind", &[]);
+    let time = |kind: &str| rows(&found).iter().find(|row| row.0 == kind).map(|row| row.2);
+    assert_eq!(time("event_wait"), Some(4.0));
+    assert_eq!(time("sync_return"), Some(6.0));
+    assert!(found["summary"]["inferred_share"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn graph_launches_bind_the_first_kernel() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 300));
+    let launch = file.call("cudaGraphLaunch", (0, 20));
+    for (number, begin) in [30, 112, 194].into_iter().enumerate() {
+        file.kernel(&format!("g{number}"), (begin, begin + 80), 7, launch);
+    }
+    let wait = file.call("cudaStreamSynchronize", (25, 280));
+    file.sync("Stream Sync", (25, 280), wait, 7, None);
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "kind", &["kernel:g1=0", "launch_latency=0"]);
+    let kernel_gaps = rows(&found).iter().find(|row| row.0 == "kernel_gap").map(|row| row.2);
+    assert_eq!(kernel_gaps, Some(4.0));
+    assert_eq!(predictions(&found), [220.0, 290.0]);
+}
+
+#[test]
+fn blocking_copies_wait_for_earlier_work() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 400));
+    let launch = file.call("cudaLaunchKernel", (0, 10));
+    file.kernel("k", (25, 325), 7, launch);
+    let copy = file.call("cudaMemcpy", (50, 380));
+    file.work("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", (330, 370), 7, copy, json!({"bytes": 64}));
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "segment", &["copy=0", "kernel:k=x0.5"]);
+    let kinds: Vec<String> = rows(&found).into_iter().map(|row| row.0).collect();
+    assert_eq!(kinds, ["host", "launch_latency", "device", "kernel_gap", "device", "sync_return", "host"]);
+    assert_eq!(predictions(&found), [360.0, 250.0]);
+}
+
+#[test]
+fn the_last_rank_to_arrive_releases_a_collective() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rank, compute) in [(0, 60), (1, 150)] {
+        let mut file = Kineto::new(Some((rank, 2)));
+        file.step(0, (0, 220));
+        let launch = file.call("cudaLaunchKernel", (0, 5));
+        file.kernel("compute", (10, 10 + compute), 7, launch);
+        let launch = file.call("cudaLaunchKernelExC", (6, 9));
+        let args = json!({
+            "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 2,
+            "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
+        });
+        file.work("kernel", "ncclDevKernel_AllReduce", (10 + compute, 200), 7, launch, args);
+        let wait = file.call("cudaStreamSynchronize", (20, 220));
+        file.sync("Stream Sync", (20, 220), wait, 7, None);
+        file.write(folder.path(), &format!("rank{rank}.pt.trace.json"));
+    }
+    let run = open(folder.path());
+    let found = report(
+        &run.trace,
+        "kind",
+        &["communication=0", "rank:1=median", "ranks=median", "kernel:compute@rank:0=0"],
+    );
+    let all = rows(&found);
+    let time = |kind: &str| all.iter().find(|row| row.0 == kind).map(|row| row.2);
+    assert_eq!((time("communication"), time("device")), (Some(40.0), Some(150.0)));
+    assert_eq!(found["summary"]["ranks_crossed"], 1);
+    assert_eq!(predictions(&found), [180.0, 130.0, 175.0, 220.0]);
+}
+
+#[test]
+fn backward_waits_for_the_thread_of_autograd() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 500));
+    file.op("aten::mm", (0, 100), 1);
+    file.slice("python_function", "torch/autograd/__init__.py(243): backward", (100, 400), 50, 1, json!({}));
+    file.op("autograd::engine::evaluate_function: MmBackward0", (120, 380), 2);
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "segment", &["op:autograd*=x0.5"]);
+    let kinds: Vec<(String, f64)> = rows(&found).into_iter().map(|row| (row.0, row.2)).collect();
+    let expected = [("host", 100.0), ("handover", 20.0), ("host", 260.0), ("sync_return", 20.0), ("host", 100.0)];
+    assert_eq!(kinds, expected.map(|(kind, us)| (kind.to_owned(), us)));
+    assert_eq!(predictions(&found), [370.0]);
+    assert_eq!(found["summary"]["inferred_share"], json!(0.6));
+}
+
+#[test]
+fn scenarios_with_mistakes_are_errors() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 10));
+    let (_folder, run) = run_of(&file);
+    let options = |what_if: &str, preset: &str| Options {
+        what_if: [what_if].into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect(),
+        presets: [preset].into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect(),
+        ..Options::default()
+    };
+    for (what_if, preset, expected) in [
+        ("host=0,kernels=0", "", "at position 7: the selector is unknown"),
+        ("host", "", "at position 0: no change follows"),
+        ("", "fast", "cannot apply preset 'fast'"),
+    ] {
+        let error = reports::make(&run.trace, "critical-path", &options(what_if, preset), &Cancel::default());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("\nhelp: "), "{error}");
+    }
+    let error = reports::make(&run.trace, "idle", &options("host=0", ""), &Cancel::default());
+    assert!(error.is_err());
+}
+
+/// The path of every run is a partition of its window, and the unchanged replay is exact.
+fn path_covers_the_window(corpus: &Corpus) {
+    let mut with_steps = 0;
+    for file in files(corpus.folder()) {
+        for run in runs::open(&file) {
+            check_partition(&run.trace, &file, &mut with_steps);
+        }
+    }
+    assert!(with_steps >= corpus.either(3, 40), "{with_steps} runs with steps");
+}
+
+fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
+    let found = report(trace, "segment", &["host=x1,device=x1,communication=x1"]);
+    if !found["missing"].is_null() {
+        return;
+    }
+    let context = file.display();
+    let summary = &found["summary"];
+    *with_steps += usize::from(summary["steps"].as_u64() > Some(0));
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let window = number(&summary["window_ns"]);
+    assert_eq!(number(&summary["path_ns"]), window, "{context}");
+    let mut time: Option<f64> = None;
+    for row in found["rows"].as_array().unwrap() {
+        let start = number(&row["start_ns"]);
+        if let Some(time) = time {
+            assert!((start - time).abs() < 0.01, "{context}: {row}");
+        }
+        time = Some(start + number(&row["duration_ns"]));
+    }
+    let kinds = [
+        "host", "input", "compile", "device_compute", "communication", "copy", "launch_latency", "kernel_gap",
+        "event_wait", "sync_return", "handover", "unknown",
+    ];
+    let sum: f64 = kinds.iter().map(|kind| number(&summary[format!("{kind}_ns")])).sum();
+    assert!((sum - window).abs() <= 1e-6 * window.max(1.0), "{context}: {sum} {window}");
+    for note in found["notes"].as_array().unwrap() {
+        let note = runs::plain(note);
+        assert!(!note.starts_with("The unchanged replay"), "{context}: {note}");
+    }
+    for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
+        let grouped = report(trace, by, &[]);
+        let rows = grouped["rows"].as_array().unwrap().iter();
+        let sum: f64 = rows.map(|row| number(&row["duration_ns"])).sum();
+        assert!((sum - window).abs() <= 1e-6 * window.max(1.0), "{context} {by}: {sum} {window}");
+    }
+}
+
+/// The cases with known answers next to the collected traces.
+#[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
+fn known_answers() {
+    let folder = Corpus::collected().path("../reference/critical_path_ref/cases");
+    let mut cases: Vec<PathBuf> = folder.read_dir().unwrap().flatten().map(|entry| entry.path()).collect();
+    cases.sort();
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for case in cases {
+        let Ok(expected) = case.join("expected.json").canonicalize() else {
+            continue;
+        };
+        let expected: Value = serde_json::from_slice(&bytes(&expected)).unwrap();
+        let Some(path) = expected["path"].as_array() else {
+            continue;
+        };
+        checked += 1;
+        let run = match expected["files"].as_array().unwrap().as_slice() {
+            [one] => open(&case.join(one.as_str().unwrap())),
+            _ => open(&case),
+        };
+        let what_if = expected["what_if"].as_array().unwrap();
+        let specs: Vec<&str> = what_if.iter().map(|row| row["what_if"].as_str().unwrap()).collect();
+        let found = report(&run.trace, "segment", &specs);
+        let expected_rows: Vec<(String, String, f64)> = path
+            .iter()
+            .map(|row| {
+                let text = |at: usize| row[at].as_str().unwrap().to_owned();
+                (text(0), text(1), row[4].as_f64().unwrap())
+            })
+            .collect();
+        let found_rows = rows(&found);
+        if found_rows != expected_rows {
+            wrong.push(format!("{}: path\n  {found_rows:?}\n  {expected_rows:?}", case.display()));
+        }
+        let answers: Vec<f64> = what_if.iter().map(|row| row["step_us"].as_f64().unwrap()).collect();
+        let predicted = predictions(&found);
+        if predicted != answers {
+            wrong.push(format!("{}: {specs:?}\n  {predicted:?}\n  {answers:?}", case.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked >= 11, "{checked}");
+}
