@@ -93,6 +93,20 @@ impl IntervalSet {
         Self::sealed(parts)
     }
 
+    /// Returns the part of the set that lies in the range.
+    #[must_use]
+    pub fn clipped(&self, range: &Range<Time>) -> Self {
+        let first = self.parts.partition_point(|part| part.1 <= range.start);
+        let last = self.parts.partition_point(|part| part.0 < range.end);
+        let parts = self.parts.get(first..last.max(first)).unwrap_or(&[]);
+        let parts = parts.iter();
+        Self::sealed(
+            parts
+                .map(|(start, end)| ((*start).max(range.start), (*end).min(range.end)))
+                .collect(),
+        )
+    }
+
     /// Returns how much of the range is in the set.
     pub fn within(&self, range: &Range<Time>) -> Dur {
         if range.start >= range.end {

@@ -8,6 +8,7 @@
 //! carry units; `stepscope-report` writes text and JSON.
 
 pub mod collectives;
+pub mod compare;
 pub mod critical_path;
 pub mod device;
 pub mod findings;

@@ -229,12 +229,37 @@ impl RankIntervals {
     }
 }
 
+/// Intervals that are charged to each bucket, for the windows of one rank and thread on one device.
+pub(crate) struct ChargedWindows<'a> {
+    /// Rank of the windows.
+    pub(crate) rank: StepRank,
+    /// Thread of the windows.
+    pub(crate) thread: Option<TrackId>,
+    /// Index into [`Devices::list`]; `None` where the host computes.
+    pub(crate) device: Option<usize>,
+    /// Indexes of the windows.
+    pub(crate) windows: &'a [usize],
+    /// Disjoint sets, in the order of [`StepParts::buckets`] without `idle`.
+    pub(crate) buckets: [&'a IntervalSet; 6],
+}
+
 /// Breaks down steps or other windows.
 pub fn breakdown(
     trace: &Trace,
     devices: &Devices<'_>,
     analysis_windows: &[AnalysisWindow],
     cancel: &Cancel,
+) -> Result<Breakdown, Cancelled> {
+    breakdown_with(trace, devices, analysis_windows, cancel, &mut |_| Ok(()))
+}
+
+/// Breaks down windows as [`breakdown`] does, and passes the intervals of each bucket to `visit`.
+pub(crate) fn breakdown_with(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    analysis_windows: &[AnalysisWindow],
+    cancel: &Cancel,
+    visit: &mut dyn FnMut(&ChargedWindows<'_>) -> Result<(), Cancelled>,
 ) -> Result<Breakdown, Cancelled> {
     let mut found = Breakdown {
         parts: vec![StepParts::default(); analysis_windows.len()],
@@ -277,6 +302,13 @@ pub fn breakdown(
         };
         if shared.devices.is_empty() {
             let charged = charge_host(shared, input, host);
+            visit(&ChargedWindows {
+                rank,
+                thread: track,
+                device: None,
+                windows: &indexes,
+                buckets: charged.buckets.each_ref(),
+            })?;
             for index in indexes {
                 found.parts[index] = charged.within(&analysis_windows[index].range);
             }
@@ -300,6 +332,13 @@ pub fn breakdown(
         for (device, intervals) in taking_part {
             cancel.check()?;
             let charged = charge_device(intervals, [compile, &input, &host]);
+            visit(&ChargedWindows {
+                rank,
+                thread: track,
+                device: Some(*device),
+                windows: &indexes,
+                buckets: charged.buckets.each_ref(),
+            })?;
             for index in &indexes {
                 found.devices[*index].push(DeviceStep {
                     device: *device,
@@ -569,6 +608,23 @@ fn collect(
             }
         }
     }
+}
+
+/// Returns the position of the bucket, in the order of [`StepParts::buckets`], to which slices of a name and category
+/// on a thread are charged in runs whose host computes; `None` where they do not compute, communicate or copy.
+pub(crate) fn host_bucket(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    track: &Track,
+    key: (NameId, NameId),
+) -> Option<usize> {
+    let classes = host_classes(trace, devices, track, key);
+    let of_bucket = [
+        Class::HostCompute,
+        Class::HostCommunication,
+        Class::HostCopy,
+    ];
+    of_bucket.iter().position(|class| classes[*class as usize])
 }
 
 fn host_classes(

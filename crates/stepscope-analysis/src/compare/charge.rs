@@ -1,0 +1,518 @@
+//! Charges every picosecond of a step to an owner.
+//!
+//! A moment of the buckets computation, communication and copy belongs to the pieces of work of that bucket that run
+//! then, `1/k` to each of `k`. A moment of the buckets input, compilation and host belongs to the innermost slice of
+//! the step's thread. Where there is none, and in idle time, the owner is [`Source::Nothing`].
+//!
+//! Shares are computed with 32 fractional bits: while `k` pieces are open, a running level grows by `1/k` of the time,
+//! and a piece owns the growth between its start and its end. The picoseconds that are lost by rounding go to the
+//! largest owner, so that the owners of a bucket add up to it.
+//!
+//! Cost: `n log n` in the slices of the windows.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::{Cancelled, NameId, Time, TrackId};
+use stepscope_store::{EventId, Overlapping, Trace};
+
+use crate::compare::owner::{Bucket, Phase, Source, TraceOwner, phases_of};
+use crate::device::{Devices, Work};
+use crate::intervals::IntervalSet;
+use crate::launch::{Launches, operation};
+use crate::parallel::{self, Cancel};
+use crate::run_profile::RunProfile;
+use crate::steps::ThreadRows;
+use crate::steps::breakdown::{AnalysisWindow, ChargedWindows, breakdown_with, host_bucket};
+
+/// Number of fractional bits of a share.
+const FRACTION: u32 = 32;
+
+/// Sums of one owner in one window on one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnerSums {
+    /// Time that it owns, picoseconds.
+    pub(super) own_ps: i64,
+    /// Calls of its operation.
+    pub(super) calls: u64,
+    /// Executions of its device work.
+    pub(super) executions: u64,
+    /// Time of its device work, hidden or not, picoseconds.
+    pub(super) device_ps: i64,
+    /// One of its events.
+    pub(super) example: EventId,
+    /// The operation that launched it, or the slice itself.
+    pub(super) operation: EventId,
+}
+
+/// Owners of one window on one device, in their order.
+pub(super) struct WindowOwners {
+    /// Index of the window.
+    pub(super) window: usize,
+    pub(super) owners: Vec<(TraceOwner, OwnerSums)>,
+}
+
+/// Reads what separates owners of equal names: a hash, given the operation's event.
+pub(super) type DetailOf<'a> = &'a (dyn Fn(EventId) -> u64 + Sync);
+
+/// Charges the windows. A window has one entry for each device that takes part in it.
+pub(super) fn charge(
+    profile: &RunProfile<'_>,
+    windows: &[AnalysisWindow],
+    detail: DetailOf<'_>,
+    cancel: &Cancel,
+) -> Result<Vec<WindowOwners>, Cancelled> {
+    let trace = profile.trace;
+    let scan = Scan {
+        trace,
+        devices: &profile.devices,
+        launches: Launches::from_trace(trace, &profile.devices, cancel)?,
+        rows: ThreadRows::new(trace),
+        overlapping: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
+        phases: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
+        profile,
+        windows,
+        detail,
+    };
+    let mut found = Vec::new();
+    breakdown_with(trace, &profile.devices, windows, cancel, &mut |charged| {
+        found.append(&mut scan.charge_windows(charged, cancel)?);
+        Ok(())
+    })?;
+    found.sort_by_key(|owners| owners.window);
+    Ok(found)
+}
+
+struct Scan<'a> {
+    trace: &'a Trace,
+    devices: &'a Devices<'a>,
+    launches: Launches,
+    rows: ThreadRows,
+    /// Slices of each track that do not nest.
+    overlapping: Vec<OnceLock<Option<Overlapping>>>,
+    /// Phases of the slices of each host thread.
+    phases: Vec<OnceLock<Vec<Phase>>>,
+    profile: &'a RunProfile<'a>,
+    windows: &'a [AnalysisWindow],
+    detail: DetailOf<'a>,
+}
+
+/// A stretch of time that belongs to an owner, by its number.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: Time,
+    end: Time,
+    owner: u32,
+}
+
+/// Owners of a window while it is charged.
+#[derive(Default)]
+struct Charging {
+    numbers: FxHashMap<TraceOwner, u32>,
+    owners: Vec<(TraceOwner, OwnerSums)>,
+    /// Shares of the bucket that is being charged, by owner.
+    shares: Vec<u128>,
+    /// Operations that were counted.
+    counted: FxHashSet<EventId>,
+}
+
+impl Charging {
+    fn number(&mut self, owner: TraceOwner, example: EventId, operation: EventId) -> u32 {
+        if let Some(number) = self.numbers.get(&owner) {
+            return *number;
+        }
+        let number = u32::try_from(self.owners.len()).unwrap_or(u32::MAX);
+        self.numbers.insert(owner, number);
+        let sums = OwnerSums {
+            own_ps: 0,
+            calls: 0,
+            executions: 0,
+            device_ps: 0,
+            example,
+            operation,
+        };
+        self.owners.push((owner, sums));
+        number
+    }
+
+    fn sums(&mut self, number: u32) -> Option<&mut OwnerSums> {
+        self.owners.get_mut(number as usize).map(|(_, sums)| sums)
+    }
+
+    /// Charges the moments of a set to the pieces, and those without a piece to nothing.
+    fn share(&mut self, bucket: Bucket, set: &IntervalSet, window: &Range<Time>, pieces: &[Piece]) {
+        let all = set.within(window).ps();
+        if all <= 0 {
+            return;
+        }
+        let mut changes: Vec<(Time, bool, usize)> = Vec::with_capacity(2 * pieces.len());
+        for (index, piece) in pieces
+            .iter()
+            .enumerate()
+            .filter(|(_, piece)| piece.end > piece.start)
+        {
+            changes.push((piece.start, true, index));
+            changes.push((piece.end, false, index));
+        }
+        changes.sort_unstable();
+        self.shares.clear();
+        self.shares.resize(self.owners.len(), 0);
+        let mut begun = vec![0_u128; pieces.len()];
+        let (mut level, mut open, mut covered) = (0_u128, 0_u32, 0_i64);
+        let mut at = window.start;
+        for (time, starts, index) in changes {
+            if time > at {
+                let moments = if open > 0 {
+                    set.within(&(at..time)).ps()
+                } else {
+                    0
+                };
+                if let Ok(moments) = u128::try_from(moments)
+                    && open > 0
+                {
+                    covered = covered.saturating_add(i64::try_from(moments).unwrap_or(0));
+                    level += (moments << FRACTION) / u128::from(open);
+                }
+                at = time;
+            }
+            if starts {
+                begun[index] = level;
+                open += 1;
+            } else {
+                open = open.saturating_sub(1);
+                if let Some(share) = self.shares.get_mut(pieces[index].owner as usize) {
+                    *share += level - begun[index];
+                }
+            }
+        }
+        let mut rounded = 0_i64;
+        let mut largest: Option<(u128, usize)> = None;
+        for (number, share) in self.shares.iter().enumerate() {
+            let own = i64::try_from(share >> FRACTION).unwrap_or(i64::MAX);
+            rounded = rounded.saturating_add(own);
+            self.owners[number].1.own_ps = self.owners[number].1.own_ps.saturating_add(own);
+            if *share > 0 && largest.is_none_or(|(most, _)| *share > most) {
+                largest = Some((*share, number));
+            }
+        }
+        if let Some((_, number)) = largest {
+            let lost = covered.saturating_sub(rounded);
+            self.owners[number].1.own_ps = self.owners[number].1.own_ps.saturating_add(lost);
+        }
+        self.nothing(bucket, all.saturating_sub(covered));
+    }
+
+    /// Charges time to no event.
+    fn nothing(&mut self, bucket: Bucket, ps: i64) {
+        if ps <= 0 {
+            return;
+        }
+        let owner = TraceOwner {
+            bucket,
+            phase: Phase::default(),
+            source: Source::Nothing,
+            detail: 0,
+        };
+        let none = EventId(u32::MAX);
+        let number = self.number(owner, none, none);
+        if let Some(sums) = self.sums(number) {
+            sums.own_ps = sums.own_ps.saturating_add(ps);
+        }
+    }
+}
+
+impl Scan<'_> {
+    fn charge_windows(
+        &self,
+        charged: &ChargedWindows<'_>,
+        cancel: &Cancel,
+    ) -> Result<Vec<WindowOwners>, Cancelled> {
+        let slices = charged.device.map_or(0, |device| {
+            let queues = self.devices.list[device].queues.iter();
+            queues
+                .map(|queue| self.trace.slices(queue.track).len())
+                .sum()
+        });
+        let parts = parallel::scan_items(
+            charged.windows,
+            slices.max(parallel::CHUNK_LEN),
+            cancel,
+            Vec::new,
+            |out, window| out.push(self.charge_window(charged, *window)),
+        )?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    fn charge_window(&self, charged: &ChargedWindows<'_>, window: usize) -> WindowOwners {
+        let range = &self.windows[window].range;
+        let mut charging = Charging::default();
+        let mut work: [Vec<Piece>; 3] = Default::default();
+        match charged.device {
+            Some(device) => self.device_pieces(device, range, &mut charging, &mut work),
+            None => self.host_work(charged, range, &mut charging, &mut work),
+        }
+        for (bucket, pieces) in Bucket::ALL.into_iter().zip(&work) {
+            charging.share(bucket, charged.buckets[bucket as usize], range, pieces);
+        }
+        let of_thread = [Bucket::Input, Bucket::Compile, Bucket::Host];
+        let mut left = of_thread.map(|bucket| charged.buckets[bucket as usize].clipped(range));
+        // The first row of a thread, or the first thread, owns what several cover.
+        let rows: Vec<TrackId> = match charged.thread {
+            Some(thread) => self.rows.rows_of(thread).collect(),
+            None => self.profile.ranks.threads(charged.rank).to_vec(),
+        };
+        for row in rows {
+            self.thread_time(row, range, &mut charging, &mut left);
+        }
+        for (bucket, left) in of_thread.into_iter().zip(&left) {
+            charging.nothing(bucket, left.within(range).ps());
+        }
+        let length = range.end.since(range.start).ps().max(0);
+        let used = charging.owners.iter().map(|(_, sums)| sums.own_ps);
+        let used = used.fold(0, i64::saturating_add);
+        charging.nothing(Bucket::Idle, length.saturating_sub(used));
+        let mut owners = charging.owners;
+        owners.sort_unstable_by_key(|(owner, _)| *owner);
+        WindowOwners { window, owners }
+    }
+
+    /// Charges the segments of one row of a thread, and removes their time from what is left.
+    fn thread_time(
+        &self,
+        row: TrackId,
+        range: &Range<Time>,
+        charging: &mut Charging,
+        left: &mut [IntervalSet; 3],
+    ) {
+        let segments = innermost_segments(self.trace, row, range, self.indexes(row, range));
+        let slices = self.trace.slices(row);
+        let phases = self.phases[row.index()].get_or_init(|| phases_of(self.trace, row));
+        let encloses =
+            |index: usize| slices.start[index] <= range.start && slices.end(index) >= range.end;
+        for segment in &segments {
+            let event = slices.id(segment.index);
+            for (set, bucket) in left
+                .iter()
+                .zip([Bucket::Input, Bucket::Compile, Bucket::Host])
+            {
+                let own = set.within(&(segment.start..segment.end)).ps();
+                let begins = segment.begins && bucket == Bucket::Host && !encloses(segment.index);
+                if own <= 0 && !begins {
+                    continue;
+                }
+                let owner = TraceOwner {
+                    bucket,
+                    phase: phases.get(segment.index).copied().unwrap_or_default(),
+                    source: Source::Host(slices.name[segment.index]),
+                    detail: 0,
+                };
+                let number = charging.number(owner, event, event);
+                if let Some(sums) = charging.sums(number) {
+                    sums.own_ps = sums.own_ps.saturating_add(own.max(0));
+                    sums.calls += u64::from(begins);
+                    sums.executions += u64::from(begins);
+                }
+            }
+        }
+        let parts = segments
+            .iter()
+            .map(|segment| (segment.start, segment.end))
+            .collect();
+        let covered = IntervalSet::from_intervals(parts);
+        for set in left {
+            *set = set.without(&covered);
+        }
+    }
+
+    /// Collects the work of a device in a range, by bucket.
+    fn device_pieces(
+        &self,
+        device: usize,
+        range: &Range<Time>,
+        charging: &mut Charging,
+        work: &mut [Vec<Piece>; 3],
+    ) {
+        for queue in &self.devices.list[device].queues {
+            let track = queue.track;
+            let slices = self.trace.slices(track);
+            for index in self.indexes(track, range) {
+                let bucket = match self.devices.work(track, index) {
+                    Some(Work::Compute) => Bucket::Compute,
+                    Some(Work::Communication) => Bucket::ExposedCommunication,
+                    Some(Work::Memcpy | Work::Memset) => Bucket::ExposedCopy,
+                    None => continue,
+                };
+                let (begin, end) = (slices.start[index], slices.end(index));
+                let event = slices.id(index);
+                let called = self
+                    .launches
+                    .get(track, index)
+                    .and_then(|launch| operation(self.trace, launch));
+                let owner = self.device_owner(bucket, track, slices.name[index], called);
+                let called = called.unwrap_or(event);
+                let number = charging.number(owner, event, called);
+                let is_new = charging.counted.insert(called);
+                if let Some(sums) = charging.sums(number) {
+                    let inside = end.min(range.end).since(begin.max(range.start)).ps();
+                    sums.device_ps = sums.device_ps.saturating_add(inside.max(0));
+                    sums.executions += 1;
+                    sums.calls += u64::from(is_new);
+                }
+                work[bucket as usize].push(Piece {
+                    start: begin.max(range.start),
+                    end: end.min(range.end),
+                    owner: number,
+                });
+            }
+        }
+    }
+
+    fn device_owner(
+        &self,
+        bucket: Bucket,
+        track: TrackId,
+        kernel: NameId,
+        called: Option<EventId>,
+    ) -> TraceOwner {
+        let place = called.and_then(|event| self.trace.place_of_slice(event));
+        let Some(((host, index), event)) = place.zip(called) else {
+            return TraceOwner {
+                bucket,
+                phase: Phase::default(),
+                source: Source::Device(track, kernel),
+                detail: 0,
+            };
+        };
+        let phases = self.phases[host.index()].get_or_init(|| phases_of(self.trace, host));
+        TraceOwner {
+            bucket,
+            phase: phases.get(index).copied().unwrap_or_default(),
+            source: Source::Launched {
+                operation: self.trace.slices(host).name[index],
+                kernel,
+            },
+            detail: (self.detail)(event),
+        }
+    }
+
+    /// Collects the operations of all threads of a rank whose host computes: on each thread the innermost of its bucket.
+    fn host_work(
+        &self,
+        charged: &ChargedWindows<'_>,
+        range: &Range<Time>,
+        charging: &mut Charging,
+        work: &mut [Vec<Piece>; 3],
+    ) {
+        for track in self.profile.ranks.threads(charged.rank) {
+            let Some(facts) = self.trace.tracks().get(track.index()) else {
+                continue;
+            };
+            let slices = self.trace.slices(*track);
+            let phases = self.phases[track.index()].get_or_init(|| phases_of(self.trace, *track));
+            let mut known: FxHashMap<(NameId, NameId), Option<usize>> = FxHashMap::default();
+            let mut bucket_of = |index: usize| {
+                let key = (slices.name[index], slices.category.get(index));
+                *known
+                    .entry(key)
+                    .or_insert_with(|| host_bucket(self.trace, self.devices, facts, key))
+            };
+            let classed: Vec<(usize, usize)> = self
+                .indexes(*track, range)
+                .filter_map(|index| Some((index, bucket_of(index)?)))
+                .collect();
+            for (position, pieces) in work.iter_mut().enumerate() {
+                let of_bucket = classed.iter().filter(|(_, bucket)| *bucket == position);
+                let indexes = of_bucket.map(|(index, _)| *index);
+                for segment in innermost_segments(self.trace, *track, range, indexes) {
+                    let event = slices.id(segment.index);
+                    let owner = TraceOwner {
+                        bucket: Bucket::ALL[position],
+                        phase: phases.get(segment.index).copied().unwrap_or_default(),
+                        source: Source::Host(slices.name[segment.index]),
+                        detail: (self.detail)(event),
+                    };
+                    let number = charging.number(owner, event, event);
+                    if let Some(sums) = charging.sums(number) {
+                        sums.calls += u64::from(segment.begins);
+                        sums.executions += u64::from(segment.begins);
+                    }
+                    pieces.push(Piece {
+                        start: segment.start,
+                        end: segment.end,
+                        owner: number,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns the slices of a track that overlap a range, parents before children.
+    fn indexes(
+        &self,
+        track: TrackId,
+        range: &Range<Time>,
+    ) -> impl Iterator<Item = usize> + use<'_> {
+        let slices = self.trace.slices(track);
+        let overlapping =
+            self.overlapping[track.index()].get_or_init(|| self.trace.overlapping(track));
+        let mut open: Vec<usize> = self
+            .trace
+            .around(track, range.start, overlapping.as_ref())
+            .filter(|index| slices.end(*index) > range.start)
+            .collect();
+        open.reverse();
+        let first = slices.start.partition_point(|start| *start <= range.start);
+        let last = slices.start.partition_point(|start| *start < range.end);
+        open.into_iter().chain(first..last.max(first))
+    }
+}
+
+/// Time in which a slice is the innermost open one of its track.
+struct Segment {
+    start: Time,
+    end: Time,
+    index: usize,
+    /// Whether the slice begins here.
+    begins: bool,
+}
+
+/// Returns the segments of slices, which come in the order of their start, parents before children.
+fn innermost_segments(
+    trace: &Trace,
+    track: TrackId,
+    range: &Range<Time>,
+    indexes: impl Iterator<Item = usize>,
+) -> Vec<Segment> {
+    let slices = trace.slices(track);
+    let mut out: Vec<Segment> = Vec::new();
+    // Slice, its end, and whether it had a segment.
+    let mut open: Vec<(usize, Time, bool)> = Vec::new();
+    let mut at = range.start;
+    let mut emit = |open: &mut Vec<(usize, Time, bool)>, at: &mut Time, until: Time| {
+        while let Some((index, end, had)) = open.last_mut() {
+            let stop = (*end).min(until);
+            if stop > *at || !*had {
+                out.push(Segment {
+                    start: *at,
+                    end: stop.max(*at),
+                    index: *index,
+                    begins: !*had && slices.start[*index] >= range.start,
+                });
+                *had = true;
+                *at = stop.max(*at);
+            }
+            if *end > until {
+                break;
+            }
+            open.pop();
+        }
+        *at = (*at).max(until);
+    };
+    for index in indexes {
+        emit(&mut open, &mut at, slices.start[index].max(range.start));
+        open.push((index, slices.end(index).min(range.end), false));
+    }
+    emit(&mut open, &mut at, range.end);
+    out
+}

@@ -1,0 +1,1 @@
+//! Change points in a series of runs.

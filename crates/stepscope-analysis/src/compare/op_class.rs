@@ -1,0 +1,388 @@
+//! Semantic class of an operation, for comparing frameworks and devices: names differ between them, classes do not.
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OpClass {
+    /// Matrix products.
+    Matmul,
+    /// Convolutions.
+    Convolution,
+    /// Attention.
+    Attention,
+    /// Softmax and losses.
+    Softmax,
+    /// Normalisation layers.
+    Normalisation,
+    /// Element-wise arithmetic.
+    Elementwise,
+    /// Reductions.
+    Reduction,
+    /// Embeddings, gather and scatter.
+    Gather,
+    /// Sorting and random numbers.
+    SortRandom,
+    /// Communication between ranks.
+    Communication,
+    /// Copies and changes of layout.
+    Copy,
+    /// Updates of parameters.
+    Optimizer,
+    /// Activity of the host.
+    Host,
+    /// None of the others.
+    #[default]
+    Other,
+}
+
+impl OpClass {
+    /// All classes.
+    pub const ALL: [Self; 14] = [
+        Self::Matmul,
+        Self::Convolution,
+        Self::Attention,
+        Self::Softmax,
+        Self::Normalisation,
+        Self::Elementwise,
+        Self::Reduction,
+        Self::Gather,
+        Self::SortRandom,
+        Self::Communication,
+        Self::Copy,
+        Self::Optimizer,
+        Self::Host,
+        Self::Other,
+    ];
+
+    /// Returns the word used in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul",
+            Self::Convolution => "convolution",
+            Self::Attention => "attention",
+            Self::Softmax => "softmax, loss",
+            Self::Normalisation => "normalisation",
+            Self::Elementwise => "element-wise",
+            Self::Reduction => "reduction",
+            Self::Gather => "embedding, gather, scatter",
+            Self::SortRandom => "sort, random",
+            Self::Communication => "communication",
+            Self::Copy => "copy, layout",
+            Self::Optimizer => "optimizer",
+            Self::Host => "host",
+            Self::Other => "other",
+        }
+    }
+
+    /// Returns the class of a word of [`as_str`](Self::as_str).
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == word)
+    }
+
+    /// Returns the class of a framework operation and the kernel that it launched; either may be empty. The operation
+    /// decides, and the kernel where the operation is unknown.
+    pub fn from_names(operation: &str, kernel: &str) -> Self {
+        [operation, kernel]
+            .into_iter()
+            .map(Self::from_name_of_work)
+            .find(|class| *class != Self::Other)
+            .unwrap_or_default()
+    }
+
+    /// Returns the class that a name of an operator, an HLO operation or a kernel suggests.
+    fn from_name_of_work(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        CONTAINED
+            .iter()
+            .find(|(_, words)| has(words))
+            .map_or_else(|| from_last_word(&name), |(class, _)| *class)
+    }
+}
+
+/// Parts of names, the first match counts. Longer words of a class come before shorter ones of another.
+const CONTAINED: &[(OpClass, &[&str])] = &[
+    (
+        OpClass::Communication,
+        &[
+            "nccl",
+            "rccl",
+            "c10d::",
+            "gloo:",
+            "all-reduce",
+            "allreduce",
+            "all_reduce",
+            "all-gather",
+            "allgather",
+            "all_gather",
+            "reduce-scatter",
+            "reduce_scatter",
+            "all-to-all",
+            "all_to_all",
+            "alltoall",
+            "collective-permute",
+            "collective_permute",
+            "ppermute",
+            "psum",
+            "broadcast_coalesced",
+            "record_param_comms",
+            "nvshmem",
+        ],
+    ),
+    (
+        OpClass::Attention,
+        &[
+            "scaled_dot_product",
+            "flash_attn",
+            "flash_attention",
+            "flash_fwd",
+            "flash_bwd",
+            "_flash_",
+            "efficient_attention",
+            "fmha",
+            "fused_attn",
+            "paged_attention",
+            "attention",
+            "attn",
+        ],
+    ),
+    (
+        OpClass::Optimizer,
+        &[
+            "multi_tensor_apply",
+            "_fused_adam",
+            "fused_adam",
+            "_foreach_",
+            "optimizer",
+        ],
+    ),
+    (
+        OpClass::Convolution,
+        &[
+            "conv",
+            "implicit_gemm",
+            "winograd",
+            "wgrad",
+            "dgrad",
+            "igemm",
+            "miopensp3",
+        ],
+    ),
+    (
+        OpClass::Matmul,
+        &[
+            "gemm",
+            "matmul",
+            "xmma",
+            "cutlass",
+            "nvjet",
+            "cijk_",
+            "wgmma",
+            "aten::mm",
+            "addmm",
+            "bmm",
+            "dot_general",
+            "_scaled_mm",
+            "aten::linear",
+            "einsum",
+            "splitk",
+        ],
+    ),
+    (
+        OpClass::Softmax,
+        &[
+            "softmax",
+            "logsumexp",
+            "cross_entropy",
+            "nll_loss",
+            "crossentropy",
+        ],
+    ),
+    (
+        OpClass::Normalisation,
+        &[
+            "_norm",
+            "layernorm",
+            "batchnorm",
+            "rmsnorm",
+            "bn_fw",
+            "bn_bw",
+            "norm_kernel",
+        ],
+    ),
+    (
+        OpClass::Copy,
+        &[
+            "memcpy",
+            "memset",
+            "aten::copy",
+            "aten::clone",
+            "aten::contiguous",
+            "aten::to",
+            "_to_copy",
+            "aten::cat",
+            "aten::stack",
+            "catarray",
+            "transpose",
+            "reshape",
+            "bitcast",
+            "concatenate",
+            "copy_",
+            "direct_copy",
+            "aten::fill_",
+            "aten::zero_",
+        ],
+    ),
+    (
+        OpClass::Gather,
+        &[
+            "embedding",
+            "gather",
+            "scatter",
+            "index",
+            "dynamic-slice",
+            "dynamic_slice",
+            "dynamic-update",
+            "dynamic_update",
+        ],
+    ),
+    (
+        OpClass::SortRandom,
+        &[
+            "sort",
+            "topk",
+            "philox",
+            "distribution",
+            "dropout",
+            "threefry",
+            "rng",
+            "random",
+            "normal_",
+        ],
+    ),
+    (
+        OpClass::Reduction,
+        &[
+            "reduce",
+            "triton_red",
+            "triton_per",
+            "cumsum",
+            "argmax",
+            "argmin",
+        ],
+    ),
+    (
+        OpClass::Elementwise,
+        &[
+            "elementwise",
+            "triton_poi",
+            "loop_fusion",
+            "relu",
+            "gelu",
+            "silu",
+            "sigmoid",
+            "tanh",
+        ],
+    ),
+];
+
+/// Returns the class that the last word of an operation suggests, such as `aten::add_` or `jit(f)/mul`.
+fn from_last_word(name: &str) -> OpClass {
+    let last = name.rsplit(['/', ':']).next().unwrap_or(name);
+    let last = last
+        .split(['.', '(', '<'])
+        .next()
+        .unwrap_or(last)
+        .trim_matches('_');
+    match last {
+        "mm" | "dot" | "mv" | "outer" | "addmv" => OpClass::Matmul,
+        "norm" | "native_layer_norm" => OpClass::Normalisation,
+        "sum" | "mean" | "max" | "min" | "amax" | "amin" | "any" | "all" | "prod" | "var"
+        | "std" => OpClass::Reduction,
+        "copy" | "clone" | "pad" | "slice" | "cat" | "to" | "contiguous" | "concat" => {
+            OpClass::Copy
+        }
+        "add"
+        | "sub"
+        | "mul"
+        | "div"
+        | "pow"
+        | "where"
+        | "exp"
+        | "log"
+        | "sqrt"
+        | "rsqrt"
+        | "neg"
+        | "abs"
+        | "convert"
+        | "select"
+        | "compare"
+        | "maximum"
+        | "minimum"
+        | "eq"
+        | "ne"
+        | "lt"
+        | "gt"
+        | "le"
+        | "ge"
+        | "threshold_backward"
+        | "addcmul"
+        | "addcdiv"
+        | "lerp"
+        | "clamp"
+        | "add_any"
+        | "integer_pow"
+        | "select_n"
+        | "convert_element_type" => OpClass::Elementwise,
+        _ => OpClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_of_each_framework_have_the_same_class() {
+        for (operation, kernel, expected) in [
+            ("aten::addmm", "ampere_sgemm_128x64_tn", OpClass::Matmul),
+            ("jit(step)/dot_general", "fusion.7", OpClass::Matmul),
+            ("", "Cijk_Ailk_Bljk_HHS_BH_MT64x64", OpClass::Matmul),
+            ("aten::cudnn_convolution", "", OpClass::Convolution),
+            ("aten::miopen_convolution", "", OpClass::Convolution),
+            ("aten::_flash_attention_forward", "", OpClass::Attention),
+            ("aten::copy_", "", OpClass::Copy),
+            ("aten::clone", "", OpClass::Copy),
+            ("jit(step)/mul", "loop_fusion", OpClass::Elementwise),
+            (
+                "aten::sum",
+                "void at::native::reduce_kernel",
+                OpClass::Reduction,
+            ),
+            ("c10d::allreduce_", "", OpClass::Communication),
+            (
+                "",
+                "ncclDevKernel_AllReduce_Sum_bf16",
+                OpClass::Communication,
+            ),
+            (
+                "main",
+                "void at::native::vectorized_elementwise_kernel",
+                OpClass::Elementwise,
+            ),
+            ("train_step", "", OpClass::Other),
+        ] {
+            assert_eq!(
+                OpClass::from_names(operation, kernel),
+                expected,
+                "{operation} {kernel}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_of_classes_are_unique() {
+        for class in OpClass::ALL {
+            assert_eq!(OpClass::from_name(class.as_str()), Some(class));
+        }
+    }
+}

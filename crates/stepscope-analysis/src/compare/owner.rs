@@ -1,0 +1,333 @@
+//! Owners of time: who a moment of a step belongs to, with names that do not change from run to run.
+
+use std::borrow::Cow;
+
+use stepscope_model::{NameId, SliceKind, TrackId};
+use stepscope_store::{EventId, Trace};
+
+use crate::compare::op_class::OpClass;
+use crate::slice_class::is_input;
+
+/// Bucket of a step's time, in the order of [`StepParts::buckets`](crate::steps::breakdown::StepParts::buckets).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Bucket {
+    /// Computation.
+    Compute = 0,
+    /// Communication without concurrent computation.
+    ExposedCommunication = 1,
+    /// Copies without concurrent computation or communication.
+    ExposedCopy = 2,
+    /// The step's thread fetches its input.
+    Input = 3,
+    /// Compilation.
+    Compile = 4,
+    /// Other activity of the step's thread.
+    Host = 5,
+    /// Time without a recorded event.
+    Idle = 6,
+}
+
+impl Bucket {
+    /// All buckets in the order of the equation.
+    pub const ALL: [Self; 7] = [
+        Self::Compute,
+        Self::ExposedCommunication,
+        Self::ExposedCopy,
+        Self::Input,
+        Self::Compile,
+        Self::Host,
+        Self::Idle,
+    ];
+
+    /// Returns the name used in keys.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::ExposedCommunication => "exposed_communication",
+            Self::ExposedCopy => "exposed_copy",
+            Self::Input => "input",
+            Self::Compile => "compile",
+            Self::Host => "host",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// Returns the bucket of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bucket| bucket.as_str() == name)
+    }
+
+    /// Returns whether its owners are operations that did the work, not the thread of the step.
+    pub const fn is_work(self) -> bool {
+        matches!(
+            self,
+            Self::Compute | Self::ExposedCommunication | Self::ExposedCopy
+        )
+    }
+}
+
+/// Phase of a training step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// None of the others.
+    #[default]
+    Forward,
+    /// The backward pass.
+    Backward,
+    /// Update of the parameters.
+    Optimizer,
+    /// Loading of data.
+    Input,
+}
+
+impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Input];
+
+    /// Returns the word used in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Input => "input",
+        }
+    }
+
+    /// Returns the phase of a word.
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
+    }
+
+    /// Returns the phase that a slice of a host thread begins, if it begins one.
+    fn begun_by(name: &str, kind: SliceKind) -> Option<Self> {
+        if name.starts_with("Optimizer.") || name.contains("optimizer_step") {
+            Some(Self::Optimizer)
+        } else if name.starts_with("autograd::engine") || name == "backward" || is_grad_node(name) {
+            Some(Self::Backward)
+        } else if is_input(kind, name) {
+            Some(Self::Input)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the phase of an operation of a compiled program, by its path.
+    pub(super) fn of_path(path: &str) -> Self {
+        if path.contains("transpose(") {
+            Self::Backward
+        } else if path.contains("optax")
+            || path.contains("apply_updates")
+            || path.contains("optimizer")
+        {
+            Self::Optimizer
+        } else {
+            Self::Forward
+        }
+    }
+}
+
+/// Returns whether this is a node of torch's autograd graph: `AddmmBackward0`.
+fn is_grad_node(name: &str) -> bool {
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    name.ends_with("Backward") && !name.contains("::") && !name.contains(' ')
+}
+
+/// Returns the phase of each slice of a host thread: one pass.
+pub(super) fn phases_of(trace: &Trace, track: TrackId) -> Vec<Phase> {
+    let slices = trace.slices(track);
+    let mut known: rustc_hash::FxHashMap<(NameId, NameId), Option<Phase>> =
+        rustc_hash::FxHashMap::default();
+    let mut found: Vec<Phase> = Vec::with_capacity(slices.len());
+    for index in 0..slices.len() {
+        let around = found.get(slices.parent[index] as usize).copied();
+        let phase = match around {
+            Some(phase) if phase != Phase::Forward => phase,
+            _ => {
+                let key = (slices.name[index], slices.category.get(index));
+                let begun = known.entry(key).or_insert_with(|| {
+                    Phase::begun_by(trace.name(key.0), trace.kind(track, key.0, key.1))
+                });
+                begun.unwrap_or_default()
+            }
+        };
+        found.push(phase);
+    }
+    found
+}
+
+/// What a moment belongs to, by the texts of one trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Source {
+    /// Nothing is recorded.
+    Nothing,
+    /// A slice of a host thread.
+    Host(NameId),
+    /// Device work that an operation launched.
+    Launched {
+        /// Name of the operation.
+        operation: NameId,
+        /// Name of the work.
+        kernel: NameId,
+    },
+    /// Device work whose launch is unknown; by track, since compiled programs give instructions their names.
+    Device(TrackId, NameId),
+}
+
+/// Owner by the texts of one trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct TraceOwner {
+    pub(super) bucket: Bucket,
+    pub(super) phase: Phase,
+    pub(super) source: Source,
+    /// Hash of the shapes or the stack that separate owners of equal names; 0 without them.
+    pub(super) detail: u64,
+}
+
+/// An owner of time, by names that do not depend on the run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner {
+    /// Bucket of the time.
+    pub bucket: Bucket,
+    /// Class of the operation.
+    pub class: OpClass,
+    /// Name of the operation; empty where nothing is recorded.
+    pub operation: String,
+    /// Phase of the step.
+    pub phase: Phase,
+    /// Name of the device work; empty for time of the host.
+    pub kernel: String,
+    /// Module of the model; empty where none is recorded or it was not asked for.
+    pub module: String,
+    /// Shapes of the inputs; empty where none are recorded or they were not asked for.
+    pub shapes: String,
+}
+
+/// Sums of one owner in one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnerTime {
+    /// Who it is.
+    pub owner: Owner,
+    /// Calls of the operation per compared step.
+    pub calls: f64,
+    /// Executions of the device work per compared step; equal to `calls` for time of the host.
+    pub executions: f64,
+    /// Mean time per compared step, picoseconds. The times of all owners add up to the mean step.
+    pub mean_ps: i64,
+    /// Mean time of its device work per step, hidden or not, nanoseconds.
+    pub device_ns: f64,
+    /// Time in each compared step, nanoseconds; empty for owners of less than a thousandth of the step.
+    pub by_step_ns: Vec<f64>,
+    /// Time of its device work in each compared step, hidden or not, nanoseconds; empty as `by_step_ns`.
+    pub device_by_step_ns: Vec<f64>,
+}
+
+/// Returns a name without the parts that change from run to run: addresses, line numbers, counters.
+pub fn stable_name(name: &str) -> Cow<'_, str> {
+    let without_counter = strip_counter(name);
+    if !without_counter.contains("0x") && !without_counter.contains(".py") {
+        return Cow::Borrowed(without_counter);
+    }
+    let mut out = String::with_capacity(without_counter.len());
+    let mut rest = without_counter;
+    while !rest.is_empty() {
+        let digits =
+            |text: &str, is_digit: fn(&char) -> bool| text.chars().take_while(is_digit).count();
+        if let Some(after) = rest.strip_prefix("0x") {
+            let length = digits(after, char::is_ascii_hexdigit);
+            if length >= 4 {
+                out.push_str("0x");
+                rest = &after[length..];
+                continue;
+            }
+        }
+        if let Some(after) = rest.strip_prefix(".py")
+            && let Some(line) = after.strip_prefix(['(', ':'])
+        {
+            let length = digits(line, char::is_ascii_digit);
+            if length > 0 {
+                out.push_str(".py");
+                rest = line[length..].trim_start_matches(')');
+                continue;
+            }
+        }
+        let mut letters = rest.char_indices();
+        letters.next();
+        let next = letters.next().map_or(rest.len(), |(at, _)| at);
+        out.push_str(&rest[..next]);
+        rest = &rest[next..];
+    }
+    Cow::Owned(out)
+}
+
+/// Removes a counter at the end: `fusion.123`, `ProfilerStep#7`.
+fn strip_counter(name: &str) -> &str {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    if stem.len() == name.len() || stem.contains(' ') {
+        return name;
+    }
+    if stem.ends_with('#') {
+        return stem;
+    }
+    match stem.strip_suffix('.') {
+        Some(word) if !word.is_empty() && !word.contains(['(', '<', '/']) => word,
+        _ => name,
+    }
+}
+
+/// Returns the module call around a slice, the innermost: `Linear_0`.
+pub(super) fn module_around(trace: &Trace, event: EventId) -> Option<&str> {
+    let (track, mut index) = trace.place_of_slice(event)?;
+    let slices = trace.slices(track);
+    while index < slices.len() {
+        let name = trace.name(slices.name[index]);
+        let call = name.strip_prefix("nn.Module: ");
+        let label = || {
+            name.strip_prefix("[pl][module]")?
+                .rsplit_once(": ")
+                .map(|(_, path)| path)
+        };
+        if let Some(module) = call.or_else(label) {
+            return Some(module);
+        }
+        index = slices.parent[index] as usize;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_addresses_lines_and_counters() {
+        for (name, expected) in [
+            ("aten::mm", "aten::mm"),
+            ("fusion.123", "fusion"),
+            ("ProfilerStep#7", "ProfilerStep#"),
+            ("train.py(12): forward", "train.py: forward"),
+            ("$train.py:12 forward", "$train.py forward"),
+            ("<object at 0x7f00aabbccdd>", "<object at 0x>"),
+            ("sm80_xmma_gemm_f16_128x64.2", "sm80_xmma_gemm_f16_128x64"),
+            ("größe.py(3): é", "größe.py: é"),
+            (".5", ".5"),
+            ("0x", "0x"),
+            ("", ""),
+        ] {
+            assert_eq!(stable_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_autograd_begin_the_backward_pass() {
+        let begun = |name| Phase::begun_by(name, SliceKind::Other);
+        assert_eq!(begun("AddmmBackward0"), Some(Phase::Backward));
+        assert_eq!(
+            begun("autograd::engine::evaluate_function: MulBackward0"),
+            Some(Phase::Backward)
+        );
+        assert_eq!(begun("Optimizer.step#SGD.step"), Some(Phase::Optimizer));
+        assert_eq!(begun("aten::mm"), None);
+    }
+}

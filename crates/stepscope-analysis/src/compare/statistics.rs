@@ -1,0 +1,544 @@
+//! Statistics of a comparison: ratio of two samples with an interval, tests, corrections for many tests.
+//!
+//! With `a_i` the samples of the base and `b_j` those of the new side, all positive, and `d_ij = ln(b_j / a_i)`:
+//!
+//! ```text
+//! ratio    = exp(median over all pairs of d_ij)                              Hodges-Lehmann
+//! interval = exp of the k-th smallest and the k-th largest d_ij, k the largest with 2 P(U < k) <= 1 - confidence
+//! level    = 1 - 2 P(U < k)                                                  coverage of the interval
+//! p        = Mann-Whitney U, two-sided: exact up to 20 samples a side without ties, else the normal approximation
+//!            with corrections for ties and continuity
+//! ```
+//!
+//! Steps follow each other and are correlated. With the lag-1 autocorrelation `r` of a side (at least 0), its
+//! effective number of samples is `n (1 - r) / (1 + r)`, at least 4. The interval is widened around the ratio by the
+//! square root of the growth of the variance that follows, and the test statistic is divided by it.
+//!
+//! Cost: `n log n`. Pairs are never listed: a rank among their differences is found by bisection, and the pairs below
+//! a limit are counted in one pass over both sorted sides.
+
+use crate::compare::distributions::{
+    normal_cdf, normal_quantile, student_quantile, student_two_sided, u_distribution,
+};
+
+/// Largest number of samples a side for which the distribution of U is computed exactly.
+const EXACT: usize = 20;
+/// Smallest effective number of samples that autocorrelation leaves.
+const FEWEST_EFFECTIVE: f64 = 4.0;
+/// Power with which the smallest detectable effect is found: 80 %.
+const POWER: f64 = 0.8;
+/// Draws that the bootstrap of a quantile makes at most, over all resamples.
+const MOST_DRAWS: usize = 4_000_000;
+/// Resamples of the bootstrap of a quantile, where [`MOST_DRAWS`] allows them.
+const RESAMPLES: usize = 10_000;
+/// Fewest resamples: below them percentiles of the resamples mean nothing.
+const FEWEST_RESAMPLES: usize = 400;
+
+/// Ratio of two samples, new over base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatioEstimate {
+    /// The estimate.
+    pub ratio: f64,
+    /// Lower and upper end of the interval; `None` where too few samples exist for the confidence.
+    pub interval: Option<(f64, f64)>,
+    /// Coverage of the interval, 0 to 1; 0 without one.
+    pub level: f64,
+    /// Two-sided p of the test for equality; `None` where the estimate has no test.
+    pub p: Option<f64>,
+    /// Relative change that these samples would show with a power of 80 %; `None` without an interval.
+    pub detectable_share: Option<f64>,
+}
+
+/// What a comparison of two samples shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The whole interval lies above the tolerance.
+    Regressed,
+    /// The whole interval lies below the tolerance.
+    Improved,
+    /// The whole interval lies within the tolerance: equality is shown.
+    Same,
+    /// The interval is too wide for any of the others.
+    NoDifferenceShown,
+}
+
+impl Verdict {
+    /// Returns the words used in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Regressed => "regressed",
+            Self::Improved => "improved",
+            Self::Same => "same",
+            Self::NoDifferenceShown => "no difference shown",
+        }
+    }
+
+    /// Judges an interval of a ratio by a tolerance (0.01: one per cent).
+    pub fn from_interval((low, high): (f64, f64), tolerance: f64) -> Self {
+        let most = 1.0 + tolerance.max(0.0);
+        if low > most {
+            Self::Regressed
+        } else if high < 1.0 / most {
+            Self::Improved
+        } else if low >= 1.0 / most && high <= most {
+            Self::Same
+        } else {
+            Self::NoDifferenceShown
+        }
+    }
+}
+
+/// Compares two samples; `None` when a side is empty or has a value that is not positive and finite. The samples are
+/// in the order of time.
+pub fn compare_samples(base: &[f64], new: &[f64], confidence: f64) -> Option<RatioEstimate> {
+    let pairs = PairDifferences::new(base, new)?;
+    let ratio = pairs.median();
+    let alpha = 1.0 - confidence.clamp(0.5, 0.9999);
+    let (rank, level) = interval_rank(base.len(), new.len(), alpha);
+    let widening = widening(base, new);
+    let interval = (rank > 0).then(|| {
+        let low = pairs.kth(rank);
+        let high = pairs.kth(pairs.count().saturating_sub(rank).saturating_add(1));
+        (
+            (ratio - (ratio - low) * widening).exp(),
+            (ratio + (high - ratio) * widening).exp(),
+        )
+    });
+    Some(RatioEstimate {
+        ratio: ratio.exp(),
+        interval,
+        level: if interval.is_some() { level } else { 0.0 },
+        p: mann_whitney(base, new, widening),
+        detectable_share: interval.map(|interval| detectable(interval, level, confidence)),
+    })
+}
+
+/// Compares the medians of several runs on each side: Welch's t interval of the logarithms. A run is one sample,
+/// whatever its number of steps. `None` below two runs a side, or with a value that is not positive.
+pub fn compare_runs(base: &[f64], new: &[f64], confidence: f64) -> Option<RatioEstimate> {
+    let (base, new) = (logarithms(base)?, logarithms(new)?);
+    if base.len() < 2 || new.len() < 2 {
+        return None;
+    }
+    let [(mean_base, base_part), (mean_new, new_part)] = [&base, &new].map(|side| {
+        let (mean, variance) = moments(side);
+        (mean, variance / side.len() as f64)
+    });
+    let difference = mean_new - mean_base;
+    let error = (base_part + new_part).sqrt();
+    let freedom = if error > 0.0 {
+        let side = |part: f64, count: usize| part.powi(2) / (count as f64 - 1.0);
+        (base_part + new_part).powi(2) / (side(base_part, base.len()) + side(new_part, new.len()))
+    } else {
+        (base.len() + new.len()) as f64 - 2.0
+    };
+    let confidence = confidence.clamp(0.5, 0.9999);
+    let half = student_quantile(f64::midpoint(1.0, confidence), freedom) * error;
+    let shown = student_quantile(f64::midpoint(1.0, confidence), freedom)
+        + student_quantile(POWER, freedom);
+    let p = if error > 0.0 {
+        student_two_sided(difference / error, freedom)
+    } else if difference == 0.0 {
+        1.0
+    } else {
+        0.0
+    };
+    Some(RatioEstimate {
+        ratio: difference.exp(),
+        interval: Some(((difference - half).exp(), (difference + half).exp())),
+        level: confidence,
+        p: Some(p),
+        detectable_share: Some((shown * error).exp_m1()),
+    })
+}
+
+/// Compares a quantile (0 to 1) of two samples: percentile interval of a moving-block bootstrap, with a generator that
+/// starts from the content of both samples. `None` when a side is empty or has a value that is not positive.
+pub fn compare_quantiles(
+    base: &[f64],
+    new: &[f64],
+    quantile: f64,
+    confidence: f64,
+) -> Option<RatioEstimate> {
+    logarithms(base)?;
+    logarithms(new)?;
+    let value = |side: &[f64]| {
+        let mut side = side.to_vec();
+        quantile_of(&mut side, quantile)
+    };
+    let ratio = value(new) / value(base);
+    let draws = base.len().saturating_add(new.len());
+    let resamples = (MOST_DRAWS / draws.max(1)).clamp(FEWEST_RESAMPLES, RESAMPLES);
+    let mut random = Random::from_samples(base, new);
+    let mut ratios: Vec<f64> = Vec::with_capacity(resamples);
+    let (mut drawn_base, mut drawn_new) = (Vec::new(), Vec::new());
+    let blocks = [block_length(base), block_length(new)];
+    for _ in 0..resamples {
+        random.draw_blocks(base, blocks[0], &mut drawn_base);
+        random.draw_blocks(new, blocks[1], &mut drawn_new);
+        ratios.push(quantile_of(&mut drawn_new, quantile) / quantile_of(&mut drawn_base, quantile));
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    let alpha = 1.0 - confidence.clamp(0.5, 0.9999);
+    let interval = (
+        interpolate(&ratios, alpha / 2.0),
+        interpolate(&ratios, 1.0 - alpha / 2.0),
+    );
+    Some(RatioEstimate {
+        ratio,
+        interval: Some(interval),
+        level: 1.0 - alpha,
+        p: None,
+        detectable_share: Some(detectable(interval, 1.0 - alpha, confidence)),
+    })
+}
+
+/// Computes the two-sided p of Mann and Whitney's U. `widening` (at least 1) divides the statistic, for samples that
+/// are correlated. `None` when a side is empty.
+pub fn mann_whitney(base: &[f64], new: &[f64], widening: f64) -> Option<f64> {
+    let (n, m) = (base.len(), new.len());
+    if n == 0 || m == 0 {
+        return None;
+    }
+    let mut all: Vec<(f64, bool)> = base.iter().map(|value| (*value, true)).collect();
+    all.extend(new.iter().map(|value| (*value, false)));
+    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut rank_sum, mut ties, mut seen) = (0.0, 0.0, 0.0);
+    for group in all.chunk_by(|a, b| a.0 == b.0) {
+        let size = group.len() as f64;
+        let of_base = group.iter().filter(|(_, is_base)| *is_base).count() as f64;
+        rank_sum += of_base * (seen + f64::midpoint(size, 1.0));
+        ties += size.powi(3) - size;
+        seen += size;
+    }
+    let (n_f, m_f) = (n as f64, m as f64);
+    let u = rank_sum - n_f * (n_f + 1.0) / 2.0;
+    let lower = u.min(n_f * m_f - u);
+    if n <= EXACT && m <= EXACT && ties == 0.0 && widening <= 1.0 {
+        let below: f64 = u_distribution(n, m)
+            .iter()
+            .zip(0_u32..)
+            .filter(|(_, at)| f64::from(*at) <= lower)
+            .map(|(share, _)| share)
+            .sum();
+        return Some((2.0 * below).min(1.0));
+    }
+    let all = n_f + m_f;
+    let variance = n_f * m_f / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)).max(1.0));
+    if variance <= 0.0 {
+        return Some(1.0);
+    }
+    let distance = (n_f * m_f / 2.0 - lower - 0.5).max(0.0);
+    let z = distance / variance.sqrt() / widening.max(1.0);
+    Some((2.0 * normal_cdf(-z)).min(1.0))
+}
+
+/// Adjusts p values by Benjamini and Hochberg: the returned q of a test is the false discovery rate at which it is
+/// accepted.
+pub fn false_discovery_rates(ps: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..ps.len()).collect();
+    order.sort_by(|a, b| ps[*b].total_cmp(&ps[*a]));
+    let mut qs = vec![1.0; ps.len()];
+    let mut least = 1.0_f64;
+    for (position, index) in order.into_iter().enumerate() {
+        let rank = (ps.len() - position) as f64;
+        least = least.min(ps[index] * ps.len() as f64 / rank);
+        qs[index] = least;
+    }
+    qs
+}
+
+/// Adjusts p values of a family of tests by Holm.
+pub fn family_wise(ps: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..ps.len()).collect();
+    order.sort_by(|a, b| ps[*a].total_cmp(&ps[*b]));
+    let mut adjusted = vec![1.0; ps.len()];
+    let mut most = 0.0_f64;
+    for (position, index) in order.into_iter().enumerate() {
+        most = most.max((ps[index] * (ps.len() - position) as f64).min(1.0));
+        adjusted[index] = most;
+    }
+    adjusted
+}
+
+/// Returns the median; `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    (!values.is_empty()).then(|| quantile_of(&mut values, 0.5))
+}
+
+/// Returns the factor by which correlation widens an interval of the ratio, at least 1.
+pub fn widening(base: &[f64], new: &[f64]) -> f64 {
+    let sides = [base, new].map(|side| {
+        let (mean, variance) = moments(side);
+        let count = side.len() as f64;
+        let relative = if mean > 0.0 {
+            variance / mean.powi(2)
+        } else {
+            variance
+        };
+        (relative / count.max(1.0), count / effective_count(side))
+    });
+    let plain: f64 = sides.iter().map(|(variance, _)| variance).sum();
+    let grown: f64 = sides
+        .iter()
+        .map(|(variance, factor)| variance * factor)
+        .sum();
+    if plain > 0.0 && grown.is_finite() {
+        (grown / plain).sqrt().max(1.0)
+    } else {
+        1.0
+    }
+}
+
+/// Returns the effective number of samples: `n (1 - r) / (1 + r)`, at least 4 and at most `n`.
+fn effective_count(samples: &[f64]) -> f64 {
+    let count = samples.len() as f64;
+    let r = autocorrelation(samples).clamp(0.0, 0.99);
+    (count * (1.0 - r) / (1.0 + r))
+        .max(FEWEST_EFFECTIVE)
+        .min(count.max(1.0))
+}
+
+/// Returns the lag-1 autocorrelation, corrected for its bias in short series (Kendall); 0 where it is undefined.
+fn autocorrelation(samples: &[f64]) -> f64 {
+    if samples.len() < 3 {
+        return 0.0;
+    }
+    let (mean, variance) = moments(samples);
+    let squares = variance * (samples.len() as f64 - 1.0);
+    if squares <= 0.0 {
+        return 0.0;
+    }
+    let products: f64 = samples
+        .windows(2)
+        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+        .sum();
+    let r = products / squares;
+    if r > 0.0 {
+        r + (1.0 + 3.0 * r) / samples.len() as f64
+    } else {
+        r
+    }
+}
+
+/// Returns the mean and the variance (divisor `n - 1`).
+fn moments(samples: &[f64]) -> (f64, f64) {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count.max(1.0);
+    let squares: f64 = samples.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, squares / (count - 1.0).max(1.0))
+}
+
+fn logarithms(samples: &[f64]) -> Option<Vec<f64>> {
+    let good = |value: &f64| value.is_finite() && *value > 0.0;
+    let is_good = !samples.is_empty() && samples.iter().all(good);
+    is_good.then(|| samples.iter().map(|value| value.ln()).collect())
+}
+
+/// Returns the smallest relative change that an interval of this width would show.
+fn detectable((low, high): (f64, f64), level: f64, confidence: f64) -> f64 {
+    let z = normal_quantile(f64::midpoint(1.0, level.clamp(0.5, 0.999_999)));
+    let error = (high / low).ln() / (2.0 * z);
+    let shown =
+        normal_quantile(f64::midpoint(1.0, confidence.clamp(0.5, 0.9999))) + normal_quantile(POWER);
+    (shown * error).exp_m1()
+}
+
+/// Returns the largest `k` with `2 P(U < k) <= alpha`, and the coverage `1 - 2 P(U < k)` that follows.
+fn interval_rank(n: usize, m: usize, alpha: f64) -> (u64, f64) {
+    if n <= EXACT && m <= EXACT {
+        let (mut below, mut rank) = (0.0, 0);
+        for share in u_distribution(n, m) {
+            if 2.0 * (below + share) > alpha {
+                break;
+            }
+            below += share;
+            rank += 1;
+        }
+        return (rank, 1.0 - 2.0 * below);
+    }
+    let (n, m) = (n as f64, m as f64);
+    let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+    let rank = (n * m / 2.0 + 0.5 + normal_quantile(alpha / 2.0) * deviation).floor();
+    if rank < 1.0 {
+        return (0, 0.0);
+    }
+    let below = normal_cdf((rank - 0.5 - n * m / 2.0) / deviation);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between one and half the number of pairs"
+    )]
+    (rank as u64, 1.0 - 2.0 * below)
+}
+
+/// All differences `ln(new_j) - ln(base_i)`, without a list of them.
+struct PairDifferences {
+    base: Vec<f64>,
+    new: Vec<f64>,
+}
+
+impl PairDifferences {
+    fn new(base: &[f64], new: &[f64]) -> Option<Self> {
+        let (mut base, mut new) = (logarithms(base)?, logarithms(new)?);
+        base.sort_unstable_by(f64::total_cmp);
+        new.sort_unstable_by(f64::total_cmp);
+        Some(Self { base, new })
+    }
+
+    fn count(&self) -> u64 {
+        (self.base.len() as u64).saturating_mul(self.new.len() as u64)
+    }
+
+    /// Returns the number of pairs with a difference of at most `limit`.
+    fn at_most(&self, limit: f64) -> u64 {
+        let mut first = 0;
+        let mut count = 0_u64;
+        for new in &self.new {
+            // A larger base gives a smaller difference.
+            while self.base.get(first).is_some_and(|base| new - base > limit) {
+                first += 1;
+            }
+            count += (self.base.len() - first) as u64;
+        }
+        count
+    }
+
+    /// Returns the k-th smallest difference, counted from one: bisection over the order of the numbers themselves.
+    fn kth(&self, k: u64) -> f64 {
+        let (mut low, mut high) = (
+            order(self.new[0] - self.base[self.base.len() - 1]),
+            order(self.new[self.new.len() - 1] - self.base[0]),
+        );
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.at_most(from_order(middle)) >= k {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        from_order(low)
+    }
+
+    fn median(&self) -> f64 {
+        let count = self.count();
+        let above = self.kth(count / 2 + 1);
+        if count % 2 == 1 {
+            return above;
+        }
+        f64::midpoint(self.kth(count / 2), above)
+    }
+}
+
+/// Maps numbers to integers in the same order.
+fn order(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if bits >> 63 == 0 {
+        bits | 1 << 63
+    } else {
+        !bits
+    }
+}
+
+/// Inverts [`order`].
+fn from_order(order: u64) -> f64 {
+    f64::from_bits(if order >> 63 == 1 {
+        order & !(1 << 63)
+    } else {
+        !order
+    })
+}
+
+/// Returns the quantile of values, which it reorders: linear interpolation, as
+/// [`percentile`](crate::steps::percentile).
+fn quantile_of(values: &mut [f64], quantile: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    let position = quantile.clamp(0.0, 1.0) * last as f64;
+    let at = floor_index(position, last);
+    let (_, low, rest) = values.select_nth_unstable_by(at, f64::total_cmp);
+    let low = *low;
+    let high = rest.iter().copied().fold(f64::INFINITY, f64::min);
+    let share = position - at as f64;
+    if share > 0.0 && high.is_finite() {
+        low + (high - low) * share
+    } else {
+        low
+    }
+}
+
+/// Returns the quantile of sorted values.
+pub(super) fn interpolate(sorted: &[f64], quantile: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    let position = quantile.clamp(0.0, 1.0) * last as f64;
+    let at = floor_index(position, last);
+    let (low, high) = (sorted[at], sorted[(at + 1).min(last)]);
+    low + (high - low) * (position - at as f64)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between zero and the index of the last value"
+)]
+fn floor_index(position: f64, last: usize) -> usize {
+    (position.floor() as usize).min(last)
+}
+
+/// Returns the length of the blocks of a bootstrap: the cube root of the number of samples, twice that when
+/// neighbours are strongly correlated.
+fn block_length(samples: &[f64]) -> usize {
+    let length = floor_index((samples.len() as f64).cbrt().round(), samples.len()).max(1);
+    if autocorrelation(samples) > 0.5 {
+        (2 * length).min(samples.len().max(1))
+    } else {
+        length
+    }
+}
+
+/// A generator of pseudo-random numbers (SplitMix64): the same samples give the same result.
+pub(super) struct Random(u64);
+
+impl Random {
+    /// Starts from the content of two samples.
+    pub(super) fn from_samples(base: &[f64], new: &[f64]) -> Self {
+        let mut random = Self(0x5EED);
+        for value in base.iter().chain(new) {
+            random.0 ^= value.to_bits();
+            random.next();
+        }
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns an index below `count`, which is at least one.
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        let wide = u128::from(self.next()) * count as u128;
+        usize::try_from(wide >> 64).unwrap_or(0)
+    }
+
+    /// Fills `drawn` with as many values as `samples` has, in blocks of neighbours.
+    fn draw_blocks(&mut self, samples: &[f64], length: usize, drawn: &mut Vec<f64>) {
+        drawn.clear();
+        while drawn.len() < samples.len() {
+            let start = self.below(samples.len() - length + 1);
+            let rest = samples.len() - drawn.len();
+            drawn.extend(samples.iter().skip(start).take(length.min(rest)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
