@@ -9,6 +9,7 @@
 //! nothing of their own.
 
 pub mod availability;
+pub mod compare;
 pub mod demangle;
 pub mod hints;
 pub mod report;

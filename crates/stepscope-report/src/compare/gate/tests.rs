@@ -1,0 +1,137 @@
+//! Outcomes of rules over made-up measures.
+
+use stepscope_analysis::compare::result::{CompareOptions, Mismatch};
+use stepscope_analysis::compare::run::{ComparedRun, ComparedStep};
+
+use super::*;
+
+fn run(lengths_us: &[f64], peak_bytes: Option<f64>) -> ComparedRun {
+    let steps = (0..).zip(lengths_us).map(|(number, us)| ComparedStep {
+        number,
+        length_ns: us * 1e3,
+        buckets_ns: [us * 1e3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        left_out: None,
+        is_outlier: false,
+    });
+    ComparedRun {
+        steps: steps.collect(),
+        peak_memory_bytes: peak_bytes,
+        ..ComparedRun::default()
+    }
+}
+
+fn steps(base: f64) -> Vec<f64> {
+    (0..12).map(|number| base + f64::from(number % 5)).collect()
+}
+
+fn outcome(base: &ComparedRun, new: &ComparedRun, gate: &str) -> GateOutcome {
+    let (base, new) = (std::slice::from_ref(base), std::slice::from_ref(new));
+    let comparison = Comparison::new(base, new, &CompareOptions::default());
+    Gate::read(gate)
+        .unwrap()
+        .evaluate(&comparison, "2026-12-01")
+}
+
+const STEP: &str = "[[rule]]\nname = \"step\"\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n";
+
+#[test]
+fn a_rule_fails_when_the_whole_interval_lies_beyond_it() {
+    let base = run(&steps(1_000.0), None);
+    for (new, expected, code) in [
+        (1_000.0, GateResult::Pass, 0),
+        (1_020.0, GateResult::Pass, 0),
+        (1_100.0, GateResult::Fail, 3),
+        (900.0, GateResult::Pass, 0),
+    ] {
+        let found = outcome(&base, &run(&steps(new), None), STEP);
+        assert_eq!(
+            (found.result(), found.result().exit_code()),
+            (expected, code),
+            "{new}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn too_few_steps_and_other_devices_do_not_decide() {
+    let base = run(&steps(1_000.0), None);
+    let few = run(&[1_500.0; 6], None);
+    assert_eq!(outcome(&base, &few, STEP).result().exit_code(), 4);
+    let gate = format!("[defaults]\nmin_steps = 5\n{STEP}");
+    assert_eq!(outcome(&base, &few, &gate).result(), GateResult::Fail);
+    let other = ComparedRun {
+        devices: vec!["other".to_owned()],
+        ..run(&steps(1_500.0), None)
+    };
+    let found = outcome(&base, &other, STEP);
+    assert_eq!(found.result(), GateResult::CannotDecide);
+    assert!(found.reasons[0].contains("the devices differ"), "{found:?}");
+    let gate = format!("[compare]\nrequire_same = []\n{STEP}");
+    assert_eq!(outcome(&base, &other, &gate).result(), GateResult::Fail);
+    assert_eq!(Mismatch::WorldSize([1, 2]).as_str(), "world_size");
+    let empty = ComparedRun::default();
+    assert_eq!(
+        outcome(&base, &empty, STEP).result(),
+        GateResult::CannotDecide
+    );
+}
+
+#[test]
+fn scattered_steps_are_unclear() {
+    let scattered = |shift: f64| -> Vec<f64> {
+        (0..12)
+            .map(|number| shift + 1_000.0 + 100.0 * f64::from(number * 7 % 12))
+            .collect()
+    };
+    let base = run(&scattered(0.0), None);
+    let new = run(&scattered(10.0), None);
+    for (policy, expected) in [
+        ("pass", GateResult::Pass),
+        ("warn", GateResult::Warn),
+        ("fail", GateResult::CannotDecide),
+    ] {
+        let found = outcome(
+            &base,
+            &new,
+            &format!("[defaults]\nunclear = \"{policy}\"\n{STEP}"),
+        );
+        assert_eq!(found.result(), expected, "{found:?}");
+    }
+}
+
+#[test]
+fn allowances_end_and_warnings_do_not_fail() {
+    let (base, new) = (run(&steps(1_000.0), None), run(&steps(1_060.0), None));
+    let allow = |until: &str| {
+        format!("{STEP}[[allow]]\nrule = \"step\"\nmax_increase = \"8%\"\nuntil = \"{until}\"\n")
+    };
+    assert_eq!(
+        outcome(&base, &new, &allow("2026-12-31")).result(),
+        GateResult::Pass
+    );
+    assert_eq!(
+        outcome(&base, &new, &allow("2026-11-30")).result(),
+        GateResult::Fail
+    );
+    let warn = format!("{STEP}level = \"warn\"\n");
+    assert_eq!(outcome(&base, &new, &warn).result(), GateResult::Warn);
+}
+
+#[test]
+fn exact_measures_need_no_samples() {
+    let gate =
+        "[[rule]]\nmeasure = \"peak_memory_bytes\"\nmax_increase = \"0\"\nlimit = \"1KiB\"\n";
+    for (base, new, expected) in [
+        (Some(900.0), Some(900.0), GateResult::Pass),
+        (Some(900.0), Some(901.0), GateResult::Fail),
+        (Some(2_000.0), Some(1_500.0), GateResult::Fail),
+        (None, Some(1.0), GateResult::CannotDecide),
+    ] {
+        let found = outcome(
+            &run(&steps(1_000.0), base),
+            &run(&steps(1_000.0), new),
+            gate,
+        );
+        assert_eq!(found.result(), expected, "{base:?} {new:?}");
+    }
+}

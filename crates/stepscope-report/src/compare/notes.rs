@@ -1,0 +1,148 @@
+//! Facts that qualify a comparison, one sentence each.
+
+use stepscope_analysis::compare::result::{CompareNote, Mismatch};
+
+use super::ComparisonView;
+use crate::report::{Sentence, count, sentence, share};
+
+/// Returns a sentence for each property that makes the sides incomparable.
+pub(super) fn mismatches(view: &ComparisonView<'_>) -> Vec<Sentence> {
+    view.comparison.mismatches.iter().map(mismatch).collect()
+}
+
+/// Returns the sentence of a property that makes the sides incomparable.
+pub(super) fn mismatch(found: &Mismatch) -> Sentence {
+    match found {
+        Mismatch::Device(models) => {
+            let [base, new] = models.each_ref().map(|models| listed(models));
+            sentence!("Not comparable: the devices differ: {} and {}", base, new)
+        }
+        Mismatch::WorldSize([base, new]) => sentence!(
+            "Not comparable: the numbers of ranks differ: {} and {}",
+            base.to_string(),
+            new.to_string()
+        ),
+        Mismatch::RecordingOptions(sides) => {
+            let [base, new] = sides.map(|[python, shapes, memory]| {
+                let options = [
+                    ("Python calls", python),
+                    ("shapes", shapes),
+                    ("memory", memory),
+                ];
+                let on = options.iter().filter(|(_, on)| *on).map(|(name, _)| *name);
+                let on: Vec<&str> = on.collect();
+                if on.is_empty() {
+                    "none".to_owned()
+                } else {
+                    on.join(", ")
+                }
+            });
+            sentence!(
+                "Host times are not comparable: the recording options differ: {} and {}",
+                base,
+                new
+            )
+        }
+    }
+}
+
+/// Lists the models of devices: `2 x A100`.
+fn listed(models: &[String]) -> String {
+    if models.is_empty() {
+        return "no device".to_owned();
+    }
+    let groups = models.chunk_by(|a, b| a == b);
+    let texts: Vec<String> = groups
+        .map(|group| {
+            let name = group.first().filter(|name| !name.is_empty());
+            let name = name.map_or("unknown device", String::as_str);
+            match group.len() {
+                1 => name.to_owned(),
+                count => format!("{count} x {name}"),
+            }
+        })
+        .collect();
+    texts.join(", ")
+}
+
+/// Returns the other facts.
+pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
+    let found = view.comparison;
+    let mut notes = Vec::new();
+    if let Some(step) = found.step() {
+        if let Some(detectable) = step.estimate.and_then(|estimate| estimate.detectable_share) {
+            let samples = step.samples[0].max(step.samples[1]);
+            let more = count(samples.saturating_mul(4));
+            let noun = if found.runs_are_samples {
+                "runs"
+            } else {
+                "steps"
+            };
+            notes.push(sentence!(
+                "A change below {} would not have been noticed; {} {} a side would show half of it",
+                share(detectable),
+                more,
+                noun
+            ));
+        }
+        let sides = found.steps.map(|[all, compared, outliers]| {
+            let outliers = (outliers > 0).then(|| format!(", {outliers} of them outliers"));
+            format!("{compared} of {all} steps{}", outliers.unwrap_or_default())
+        });
+        let [base, new] = sides;
+        notes.push(sentence!(
+            "Compared: {} of the base, {} of the new side",
+            base,
+            new
+        ));
+    }
+    notes.extend(found.notes.iter().map(|note| sentence_of(view, note)));
+    notes
+}
+
+fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
+    let label = |side: &usize| view.label(*side);
+    match note {
+        CompareNote::RunsUnknown([1, 1]) => {
+            "1 run on each side: run-to-run variation unknown".into()
+        }
+        CompareNote::RunsUnknown([base, new]) => sentence!(
+            "{} and {} runs: from 3 runs on each side, the variation between runs is known",
+            count(*base),
+            count(*new)
+        ),
+        CompareNote::FewSteps { side, steps } => sentence!(
+            "{} has {} compared steps; a verdict needs 5",
+            label(side),
+            count(*steps)
+        ),
+        CompareNote::WholeRecording { side } => sentence!(
+            "{} marks no steps: its whole recording is compared, without a verdict",
+            label(side)
+        ),
+        CompareNote::DerivedSteps { side } => sentence!(
+            "{} marks no steps: its steps are derived from a repetition",
+            label(side)
+        ),
+        CompareNote::AllStepsLeftOut { side } => sentence!(
+            "Every step of {} compiles or is warm-up: all of them are compared",
+            label(side)
+        ),
+        CompareNote::Shapes { operation, shapes } => sentence!(
+            "{} has other shapes: {} and {}",
+            operation,
+            &shapes[0],
+            &shapes[1]
+        ),
+        CompareNote::Unlaunched { side, share: part } => sentence!(
+            "{} of the device time of {} has no known launch and stands under the names of kernels",
+            share(*part),
+            label(side)
+        ),
+        CompareNote::StatisticsOnly { side } => sentence!(
+            "{} has statistics only: totals are compared, without a verdict",
+            label(side)
+        ),
+        CompareNote::Empty { side } => sentence!("{} has nothing to compare", label(side)),
+    }
+}
