@@ -23,6 +23,11 @@ pub enum CliError {
         /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
         text: String,
     },
+    /// A gate did not pass; the output says why.
+    Gate {
+        /// 3: a rule failed; 4: the gate cannot decide.
+        code: u8,
+    },
     /// The reader of our output closed the pipe (exit code 0).
     PipeClosed,
 }
@@ -40,7 +45,7 @@ impl CliError {
 
     /// Returns whether nothing is printed.
     pub fn is_quiet(&self) -> bool {
-        matches!(self, Self::PipeClosed)
+        matches!(self, Self::PipeClosed | Self::Gate { .. })
     }
 
     /// Prints the error and its help, one line each. Ignores write errors.
@@ -64,6 +69,7 @@ impl CliError {
         match self {
             Self::Failed { .. } => 1,
             Self::Usage { .. } => 2,
+            Self::Gate { code } => *code,
             Self::PipeClosed => 0,
         }
     }

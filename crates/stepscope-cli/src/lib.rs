@@ -5,13 +5,14 @@
 //!                                                      -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
-//! [`view`], [`info`], [`report`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`].
+//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`].
 //!
-//! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
+//! Exit codes: 0 success, 1 the operation failed, 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error.
 
 pub mod args;
 pub mod capture;
+pub mod compare;
 pub mod convert;
 pub mod error;
 mod heaps;
@@ -61,6 +62,8 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::View(view)) => view::run(&view, out),
         Some(Command::Info(info)) => info::run(&info, out),
         Some(Command::Report(report)) => report::run(&report, out),
+        Some(Command::Compare(compare)) => compare::run(&compare, out),
+        Some(Command::Baseline(baseline)) => compare::baseline::run(&baseline, out),
         Some(Command::Convert(convert)) => convert::run(&convert, out),
         Some(Command::Capture(capture)) => capture::run(&capture, out),
         Some(Command::Recover(recover)) => recover::run(&recover, out),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 use stepscope_model::Dur;
 use stepscope_remote::OptionValue;
 
@@ -37,7 +38,7 @@ pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
 }
 
 /// Parses `13` or `13-21`.
-pub(super) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
+pub(crate) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
     let wrong = || "give a step such as 13, or steps such as 13-21".to_owned();
     let number = |text: &str| text.trim().parse::<i64>().map_err(|_no_number| wrong());
     // A number may be negative.
@@ -98,6 +99,39 @@ pub(super) fn option(text: &str) -> Result<(String, OptionValue), String> {
     }
 }
 
+/// Reads the rows of a comparison.
+pub(super) fn rows_by(text: &str) -> Result<RowsBy, String> {
+    let known = || RowsBy::ALL.map(RowsBy::as_str).join(", ");
+    RowsBy::from_name(text).ok_or_else(|| format!("give one of {}", known()))
+}
+
+/// Reads what operations are matched by.
+pub(super) fn match_by(text: &str) -> Result<MatchBy, String> {
+    let known = || MatchBy::ALL.map(MatchBy::as_str).join(", ");
+    MatchBy::from_name(text).ok_or_else(|| format!("give one of {}", known()))
+}
+
+/// Reads a share below one, such as `1%` or `0.01`.
+pub(super) fn tolerance(text: &str) -> Result<f64, String> {
+    let (digits, divisor) = match text.strip_suffix('%') {
+        Some(digits) => (digits, 100.0),
+        None => (text, 1.0),
+    };
+    let value = digits
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .map(|value| value / divisor);
+    let value = value.filter(|value| (0.0..1.0).contains(value));
+    value.ok_or_else(|| "give a share such as 1%".to_owned())
+}
+
+/// Reads a coverage between 50 % and one.
+pub(super) fn confidence(text: &str) -> Result<f64, String> {
+    let value = tolerance(text).ok().filter(|value| *value >= 0.5);
+    value.ok_or_else(|| "give a share from 0.5 to below 1, such as 0.95".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +144,21 @@ mod tests {
         for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
             assert!(step_numbers(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn shares_are_per_cent_or_fractions() {
+        assert_eq!((tolerance("1%"), tolerance("0.01")), (Ok(0.01), Ok(0.01)));
+        for wrong in ["", "%", "-1%", "100%", "x", "nan"] {
+            assert!(tolerance(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(confidence("95%"), Ok(0.95));
+        assert!(confidence("0.4").is_err() && confidence("1").is_err());
+        assert!(rows_by("op").is_ok() && match_by("shape").is_ok());
+        assert_eq!(
+            rows_by("ops"),
+            Err("give one of op, kernel, module, class, bucket, tree".to_owned())
+        );
     }
 
     #[test]

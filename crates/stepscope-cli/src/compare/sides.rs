@@ -1,0 +1,180 @@
+//! The sides of a comparison: paths, labels and runs.
+
+use std::path::{Path, PathBuf};
+
+use stepscope_engine::analysis::compare::result::MatchBy;
+use stepscope_engine::analysis::compare::run::{ComparedRun, OwnerDetail};
+use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::run_profile::AnalysisScope;
+use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::{Engine, EngineError, EngineOptions};
+
+use super::{baseline, summary};
+use crate::args;
+use crate::error::CliError;
+
+/// Steps that are compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StepsChoice(Option<std::ops::RangeInclusive<i64>>);
+
+impl StepsChoice {
+    /// Reads `skip-warmup`, `N`, `N-M` or `N-`.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        if text == "skip-warmup" {
+            return Ok(Self(None));
+        }
+        let range = match text.strip_suffix('-') {
+            Some(first) => first.parse().ok().map(|first| first..=i64::MAX),
+            None => args::step_numbers(text).ok(),
+        };
+        range.map(|range| Self(Some(range))).ok_or_else(|| {
+            format!("cannot compare the steps '{text}': not a range\nhelp: give skip-warmup, 13, 13-21 or 13-")
+        })
+    }
+}
+
+/// One side: its name and its runs.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    pub(super) label: String,
+    pub(super) names: Vec<String>,
+    pub(super) runs: Vec<ComparedRun>,
+}
+
+impl Side {
+    /// Opens the runs of one side.
+    pub(super) fn open(
+        paths: &[PathBuf],
+        steps: &StepsChoice,
+        asked: &args::Compare,
+    ) -> Result<Self, CliError> {
+        let mut side = Self {
+            label: String::new(),
+            names: Vec::new(),
+            runs: Vec::new(),
+        };
+        for path in paths {
+            let (label, path) = labelled(path);
+            let (name, run) = open_run(&path, steps, asked)?;
+            if side.label.is_empty() {
+                side.label = label.unwrap_or_else(|| name.clone());
+            }
+            side.names.push(name);
+            side.runs.push(run);
+        }
+        Ok(side)
+    }
+}
+
+/// Opens the base and each new side.
+pub(super) fn open(
+    asked: &args::Compare,
+    steps: &StepsChoice,
+) -> Result<(Side, Vec<Side>), CliError> {
+    let mut paths = asked.paths.iter();
+    let mut base_paths = asked.base.clone();
+    let baseline = asked.baseline.as_deref();
+    if base_paths.is_empty() && baseline.is_none() {
+        base_paths.extend(paths.next().cloned());
+    }
+    let mut news: Vec<Vec<PathBuf>> = Vec::new();
+    if !asked.new_runs.is_empty() {
+        news.push(asked.new_runs.clone());
+    }
+    news.extend(paths.map(|path| vec![path.clone()]));
+    if news.is_empty() || (base_paths.is_empty() && baseline.is_none()) {
+        return Err(CliError::usage(
+            "cannot compare: two sides are needed\nhelp: stepscope compare BASE NEW, or --base A --base B --new C, or --baseline DIR NEW",
+        ));
+    }
+    let mut new_sides = Vec::with_capacity(news.len());
+    for paths in &news {
+        new_sides.push(Side::open(paths, steps, asked)?);
+    }
+    let mut base = match baseline {
+        Some(folder) => baseline::open(folder, asked.last, &new_sides[0].runs[0])?,
+        None => Side::open(&base_paths, steps, asked)?,
+    };
+    // Files of equal names are told apart by their folders.
+    for (index, new) in new_sides.iter_mut().enumerate() {
+        if new.label == base.label {
+            let first = news[index].first().map(|path| path.display().to_string());
+            new.label = first.unwrap_or_default();
+            if let Some(path) = base_paths.first() {
+                base.label = path.display().to_string();
+            }
+        }
+    }
+    Ok((base, new_sides))
+}
+
+/// Splits `LABEL=PATH`; a path that exists has no label.
+fn labelled(path: &Path) -> (Option<String>, PathBuf) {
+    let text = path.to_string_lossy();
+    match text.split_once('=') {
+        Some((label, rest))
+            if !path.exists() && !label.is_empty() && !label.contains(['/', '\\']) =>
+        {
+            (Some(label.to_owned()), PathBuf::from(rest))
+        }
+        _ => (None, path.to_owned()),
+    }
+}
+
+/// Opens a run or a summary of one.
+fn open_run(
+    path: &Path,
+    steps: &StepsChoice,
+    asked: &args::Compare,
+) -> Result<(String, ComparedRun), CliError> {
+    if let Some(run) = summary::read_if_summary(path)? {
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        return Ok((name, run));
+    }
+    let mut options = EngineOptions::new(vec![path.to_owned()]);
+    options.use_cache = !asked.reading.no_cache;
+    options.limits = asked.reading.limits();
+    options.watch = false;
+    options.keep_at_once = true;
+    let engine = Engine::new(options)?;
+    let Some(newest) = engine.runs().into_iter().next() else {
+        return Err(match engine.problems().into_iter().next() {
+            Some(problem) => {
+                CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
+            }
+            None => EngineError::NoTraces(path.display().to_string()).into(),
+        });
+    };
+    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&newest.id))?;
+    let range = match &steps.0 {
+        Some(steps) => Some(range_of(&opened.trace, steps, false).map_err(|error| {
+            CliError::failed(format!("cannot compare {}: {error}", path.display()))
+        })?),
+        None => None,
+    };
+    let scope = AnalysisScope {
+        range,
+        ..AnalysisScope::default()
+    };
+    let detail = match (asked.match_by, asked.by) {
+        (MatchBy::Stack, _) | (_, stepscope_engine::analysis::compare::result::RowsBy::Module) => {
+            OwnerDetail::Stack
+        }
+        (MatchBy::Shape, _) => OwnerDetail::Shapes,
+        (MatchBy::Auto | MatchBy::Name | MatchBy::Class, _) => OwnerDetail::Name,
+    };
+    let run = ComparedRun::compute(&opened.trace, &scope, detail, &Cancel::default())
+        .map_err(|error| CliError::failed(format!("cannot compare {}: {error}", path.display())))?;
+    if opened.trace.is_damaged() {
+        return Err(CliError::failed(format!(
+            "cannot compare {}: its file changed while it was read",
+            path.display()
+        )));
+    }
+    engine.flush_cache();
+    Ok((opened.name.clone(), run))
+}

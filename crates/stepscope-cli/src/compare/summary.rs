@@ -1,0 +1,262 @@
+//! Summaries of runs: everything that a comparison needs, without the trace.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use stepscope_engine::analysis::compare::op_class::OpClass;
+use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime, Phase};
+use stepscope_engine::analysis::compare::run::{
+    ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
+};
+
+use super::bucket_names;
+use crate::error::CliError;
+
+/// Schema of the file.
+const SCHEMA: &str = "stepscope.run-summary/1";
+/// Largest file that is tried as a summary, bytes.
+const LARGEST: u64 = 256 << 20;
+const RECORDING: [&str; 3] = ["python_calls", "shapes", "memory"];
+const LEFT_OUT: [(&str, LeftOut); 3] = [
+    ("compiles", LeftOut::Compiles),
+    ("warm_up", LeftOut::WarmUp),
+    ("after_gap", LeftOut::AfterGap),
+];
+
+/// Writes the summary of a run.
+pub fn write(run: &ComparedRun, file: &Path) -> Result<(), CliError> {
+    let text = serde_json::to_string(&to_json(run))? + "\n";
+    std::fs::write(file, text)
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
+}
+
+/// Reads a file that is a summary; `None` for any other file or folder.
+pub(super) fn read_if_summary(path: &Path) -> Result<Option<ComparedRun>, CliError> {
+    let is_json = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    let is_small =
+        std::fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.len() < LARGEST);
+    if !is_json || !is_small {
+        return Ok(None);
+    }
+    let failed = |error: &dyn std::fmt::Display| {
+        CliError::failed(format!("cannot read {}: {error}", path.display()))
+    };
+    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+    let head = &bytes[..bytes.len().min(4_096)];
+    if !head
+        .windows(SCHEMA.len())
+        .any(|window| window == SCHEMA.as_bytes())
+    {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| failed(&error))?;
+    if value["schema"] != SCHEMA {
+        return Ok(None);
+    }
+    from_json(&value)
+        .map(Some)
+        .ok_or_else(|| failed(&"the summary lacks a field or has one of another type"))
+}
+
+fn to_json(run: &ComparedRun) -> Value {
+    let steps = run.steps.iter().map(|step| {
+        let left_out = step.left_out.and_then(|reason| {
+            let known = LEFT_OUT.iter().find(|(_, known)| *known == reason);
+            known.map(|(word, _)| *word)
+        });
+        json!([
+            step.number,
+            step.length_ns,
+            step.buckets_ns,
+            left_out,
+            step.is_outlier
+        ])
+    });
+    let owners = run.owners.iter().map(|time| {
+        let owner = &time.owner;
+        json!({
+            "bucket": owner.bucket.as_str(),
+            "class": owner.class.as_str(),
+            "operation": owner.operation,
+            "phase": owner.phase.as_str(),
+            "kernel": owner.kernel,
+            "module": owner.module,
+            "shapes": owner.shapes,
+            "calls": time.calls,
+            "executions": time.executions,
+            "mean_ps": time.mean_ps,
+            "device_ns": time.device_ns,
+            "by_step_ns": time.by_step_ns,
+            "device_by_step_ns": time.device_by_step_ns,
+        })
+    });
+    let totals = run.totals.iter();
+    let totals = totals.map(|total| json!([total.name, total.calls, total.time_ns]));
+    let findings = run.findings.iter();
+    let findings = findings.map(|finding| json!([finding.cause, finding.saving_ns]));
+    let recording = RECORDING.iter().zip(run.recording);
+    let recording: Map<String, Value> = recording
+        .map(|(option, on)| ((*option).to_owned(), on.into()))
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "buckets": bucket_names(),
+        "steps": steps.collect::<Vec<_>>(),
+        "all_steps_left_out": run.all_steps_left_out,
+        "is_whole_recording": run.is_whole_recording,
+        "derived_steps": run.derived_steps,
+        "mean_ps": run.mean_ps,
+        "owners": owners.collect::<Vec<_>>(),
+        "totals": totals.collect::<Vec<_>>(),
+        "peak_memory_bytes": run.peak_memory_bytes,
+        "ranks": run.ranks,
+        "devices": run.devices,
+        "environment": run.environment,
+        "recording": recording,
+        "heaviest_shapes": run.heaviest_shapes,
+        "unlaunched_share": run.unlaunched_share,
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}
+
+fn from_json(value: &Value) -> Option<ComparedRun> {
+    let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
+    let numbers = |value: &Value| {
+        value
+            .as_array()?
+            .iter()
+            .map(number)
+            .collect::<Option<Vec<f64>>>()
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let texts = |value: &Value| {
+        value
+            .as_array()?
+            .iter()
+            .map(text)
+            .collect::<Option<Vec<String>>>()
+    };
+    let mut run = ComparedRun {
+        all_steps_left_out: value["all_steps_left_out"].as_bool()?,
+        is_whole_recording: value["is_whole_recording"].as_bool()?,
+        derived_steps: value["derived_steps"].as_bool()?,
+        mean_ps: value["mean_ps"].as_i64()?,
+        peak_memory_bytes: number(&value["peak_memory_bytes"]),
+        ranks: value["ranks"].as_u64()?,
+        devices: texts(&value["devices"])?,
+        unlaunched_share: number(&value["unlaunched_share"])?,
+        ..ComparedRun::default()
+    };
+    for (option, on) in RECORDING.iter().zip(&mut run.recording) {
+        *on = value["recording"][*option].as_bool()?;
+    }
+    for step in value["steps"].as_array()? {
+        let left_out = step[3].as_str();
+        run.steps.push(ComparedStep {
+            number: step[0].as_i64()?,
+            length_ns: number(&step[1])?,
+            buckets_ns: numbers(&step[2])?.try_into().ok()?,
+            left_out: left_out.and_then(|word| {
+                let known = LEFT_OUT.iter().find(|(known, _)| *known == word);
+                known.map(|(_, reason)| *reason)
+            }),
+            is_outlier: step[4].as_bool()?,
+        });
+    }
+    let samples = run.samples().count();
+    for time in value["owners"].as_array()? {
+        let series = |value: &Value| {
+            let series = numbers(value)?;
+            (series.is_empty() || series.len() == samples).then_some(series)
+        };
+        run.owners.push(OwnerTime {
+            owner: Owner {
+                bucket: Bucket::from_name(time["bucket"].as_str()?)?,
+                class: OpClass::from_name(time["class"].as_str()?)?,
+                operation: text(&time["operation"])?,
+                phase: Phase::from_name(time["phase"].as_str()?)?,
+                kernel: text(&time["kernel"])?,
+                module: text(&time["module"])?,
+                shapes: text(&time["shapes"])?,
+            },
+            calls: number(&time["calls"])?,
+            executions: number(&time["executions"])?,
+            mean_ps: time["mean_ps"].as_i64()?,
+            device_ns: number(&time["device_ns"])?,
+            by_step_ns: series(&time["by_step_ns"])?,
+            device_by_step_ns: series(&time["device_by_step_ns"])?,
+        });
+    }
+    for total in value["totals"].as_array()? {
+        run.totals.push(FunctionTotal {
+            name: text(&total[0])?,
+            calls: number(&total[1])?,
+            time_ns: number(&total[2])?,
+        });
+    }
+    for finding in value["findings"].as_array()? {
+        run.findings.push(ComparedFinding {
+            cause: text(&finding[0])?,
+            saving_ns: number(&finding[1]),
+        });
+    }
+    for (key, values) in value["environment"].as_object()? {
+        run.environment.insert(key.clone(), texts(values)?);
+    }
+    for (operation, shapes) in value["heaviest_shapes"].as_object()? {
+        run.heaviest_shapes.insert(operation.clone(), text(shapes)?);
+    }
+    Some(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_holds_everything_that_is_compared() {
+        let mut run = ComparedRun {
+            mean_ps: 7,
+            ranks: 1,
+            recording: [true, false, true],
+            peak_memory_bytes: Some(5.0),
+            devices: vec!["A100".to_owned()],
+            ..ComparedRun::default()
+        };
+        run.steps.push(ComparedStep {
+            number: 3,
+            length_ns: 0.5,
+            buckets_ns: [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            left_out: None,
+            is_outlier: true,
+        });
+        run.owners.push(OwnerTime {
+            owner: Owner {
+                bucket: Bucket::Compute,
+                class: OpClass::Matmul,
+                operation: "aten::mm".to_owned(),
+                phase: Phase::Backward,
+                kernel: "gemm".to_owned(),
+                module: String::new(),
+                shapes: String::new(),
+            },
+            calls: 1.0,
+            executions: 2.0,
+            mean_ps: 7,
+            device_ns: 0.25,
+            by_step_ns: vec![0.5],
+            device_by_step_ns: Vec::new(),
+        });
+        run.environment
+            .insert("torch".to_owned(), vec!["2.9".to_owned()]);
+        run.heaviest_shapes
+            .insert("aten::mm".to_owned(), "[2, 3]".to_owned());
+        assert_eq!(from_json(&to_json(&run)), Some(run.clone()));
+        let mut broken = to_json(&run);
+        broken["owners"][0]["by_step_ns"] = json!([1.0, 2.0]);
+        assert_eq!(from_json(&broken), None);
+        assert_eq!(from_json(&json!({"schema": SCHEMA})), None);
+    }
+}
