@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from stepscope import torch as torch
     from stepscope import torch_xla as torch_xla
     from stepscope.read import open as open
+    from stepscope.reading._compare import compare as compare
     from stepscope.recording._flight import (
         FlightStatus,
         SlowStep,
@@ -102,6 +103,7 @@ __all__ = [
     "__version__",
     "annotate_function",
     "capture",
+    "compare",
     "counter",
     "discard_trace",
     "flight_status",
@@ -134,6 +136,7 @@ _LATER = {
         ("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope.recording._flight"
     ),
     **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope.recording._flight"),
+    "compare": "stepscope.reading._compare",
     "open": "stepscope.read",
 }
 # Modules that are imported when they are first used as attributes.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compare::align::{AlignedRow, align};
 pub use crate::compare::align::{MatchBy, MatchLevel, RowKey, RowSide, RowsBy};
 use crate::compare::owner::{Bucket, Owner, OwnerTime};
-use crate::compare::run::{ComparedRun, ComparedStep};
+use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
 use crate::compare::statistics::{
     RatioEstimate, Verdict, compare_quantiles, compare_runs, compare_samples,
     false_discovery_rates, family_wise, mann_whitney, median, widening,
@@ -63,6 +63,17 @@ impl Default for CompareOptions {
             match_by: MatchBy::default(),
             tolerance: 0.01,
             confidence: 0.95,
+        }
+    }
+}
+
+impl CompareOptions {
+    /// Returns what must separate the owners of a run for these options.
+    pub const fn detail(&self) -> OwnerDetail {
+        match (self.match_by, self.by) {
+            (MatchBy::Stack, _) | (_, RowsBy::Module) => OwnerDetail::Stack,
+            (MatchBy::Shape, _) => OwnerDetail::Shapes,
+            (MatchBy::Auto | MatchBy::Name | MatchBy::Class, _) => OwnerDetail::Name,
         }
     }
 }

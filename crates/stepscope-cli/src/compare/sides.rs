@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use stepscope_engine::analysis::compare::result::MatchBy;
-use stepscope_engine::analysis::compare::run::{ComparedRun, OwnerDetail};
+use stepscope_engine::analysis::compare::result::CompareOptions;
+use stepscope_engine::analysis::compare::run::ComparedRun;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::analysis::steps::range_of;
@@ -97,15 +97,38 @@ pub(super) fn open(
     };
     // Files of equal names are told apart by their folders.
     for (index, new) in new_sides.iter_mut().enumerate() {
-        if new.label == base.label {
-            let first = news[index].first().map(|path| path.display().to_string());
-            new.label = first.unwrap_or_default();
-            if let Some(path) = base_paths.first() {
-                base.label = path.display().to_string();
+        if new.label == base.label
+            && let (Some(one), Some(other)) = (base_paths.first(), news[index].first())
+        {
+            let [one, other] = differing(one, other);
+            if one != other {
+                base.label = one;
+                new.label = other;
             }
         }
     }
     Ok((base, new_sides))
+}
+
+/// Returns the parts of two paths without what they have in common at their start and end.
+fn differing(one: &Path, other: &Path) -> [String; 2] {
+    let parts = [one, other].map(|path| {
+        let parts = path.components();
+        parts
+            .map(|part| part.as_os_str().to_string_lossy())
+            .collect::<Vec<_>>()
+    });
+    let [one, other] = &parts;
+    let start = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let shortest = one.len().min(other.len());
+    let ends = one.iter().rev().zip(other.iter().rev());
+    let end = ends
+        .take_while(|(a, b)| a == b)
+        .count()
+        .min(shortest.saturating_sub(start + 1));
+    parts.each_ref().map(|parts| {
+        parts[start.min(parts.len())..parts.len().saturating_sub(end).max(start)].join("/")
+    })
 }
 
 /// Splits `LABEL=PATH`; a path that exists has no label.
@@ -160,15 +183,15 @@ fn open_run(
         range,
         ..AnalysisScope::default()
     };
-    let detail = match (asked.match_by, asked.by) {
-        (MatchBy::Stack, _) | (_, stepscope_engine::analysis::compare::result::RowsBy::Module) => {
-            OwnerDetail::Stack
-        }
-        (MatchBy::Shape, _) => OwnerDetail::Shapes,
-        (MatchBy::Auto | MatchBy::Name | MatchBy::Class, _) => OwnerDetail::Name,
+    let options = CompareOptions {
+        by: asked.by,
+        match_by: asked.match_by,
+        ..CompareOptions::default()
     };
-    let run = ComparedRun::compute(&opened.trace, &scope, detail, &Cancel::default())
-        .map_err(|error| CliError::failed(format!("cannot compare {}: {error}", path.display())))?;
+    let run = ComparedRun::compute(&opened.trace, &scope, options.detail(), &Cancel::default())
+        .map_err(|_cancelled| {
+            CliError::failed(format!("cannot compare {}: cancelled", path.display()))
+        })?;
     if opened.trace.is_damaged() {
         return Err(CliError::failed(format!(
             "cannot compare {}: its file changed while it was read",
@@ -177,4 +200,36 @@ fn open_run(
     }
     engine.flush_cache();
     Ok((opened.name.clone(), run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_name_are_told_apart_by_their_folders() {
+        for (one, other, expected) in [
+            ("logs/a/trace.json", "logs/b/trace.json", ["a", "b"]),
+            ("a", "b", ["a", "b"]),
+            ("x/a", "x/a", ["", ""]),
+            ("x", "x/y", ["", "y"]),
+        ] {
+            assert_eq!(
+                differing(Path::new(one), Path::new(other)),
+                expected,
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn steps_are_a_range_or_all_but_warm_up() {
+        assert_eq!(StepsChoice::read("skip-warmup"), Ok(StepsChoice(None)));
+        assert_eq!(StepsChoice::read("13-21"), Ok(StepsChoice(Some(13..=21))));
+        assert_eq!(
+            StepsChoice::read("13-"),
+            Ok(StepsChoice(Some(13..=i64::MAX)))
+        );
+        assert!(StepsChoice::read("all").is_err());
+    }
 }

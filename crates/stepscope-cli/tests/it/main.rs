@@ -11,6 +11,7 @@
 
 mod capture;
 mod cli;
+mod compare;
 mod formats;
 mod report;
 mod traces;

@@ -339,7 +339,19 @@ impl Figure {
             return None;
         }
         match measure {
-            "count_per_step" => Some(exact(sum(|time| time.calls), MeasureUnit::Count)),
+            // The thread of the step has one slice for each call; work has one owner for each launching operation.
+            "count_per_step" => {
+                let count = |is_work: bool| {
+                    chosen.each_ref().map(|times| {
+                        let times = times.iter();
+                        let own = times.filter(|time| time.owner.bucket.is_work() == is_work);
+                        own.map(|time| time.calls).sum::<f64>()
+                    })
+                };
+                let (host, work) = (count(false), count(true));
+                let calls = [host[0].max(work[0]), host[1].max(work[1])];
+                Some(exact(calls, MeasureUnit::Count))
+            }
             "device_ns" | "own_ns" => {
                 let is_device = measure == "device_ns";
                 let values = if is_device {

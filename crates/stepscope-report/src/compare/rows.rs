@@ -1,5 +1,7 @@
 //! The rows of the attribution.
 
+use std::collections::BTreeSet;
+
 use stepscope_analysis::compare::owner::{Bucket, Phase};
 use stepscope_analysis::compare::result::{AttributionRow, RowKey, RowsBy};
 
@@ -28,10 +30,16 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
         Column::new("kernel", "Kernel", Unit::Text),
     ]);
     let ns = |ps: i64| Cell::Number(ps as f64 / 1_000.0);
+    let mut used: BTreeSet<String> = BTreeSet::new();
     for row in &view.comparison.rows {
         let key = &row.key;
+        let mut name = label(row, view.options.by);
+        // Rows of one name that met at different keys.
+        while !used.insert(name.clone()) {
+            name = format!("{name} [{}]", row.level.as_str());
+        }
         table.push([
-            label(row, view.options.by).into(),
+            name.into(),
             ns(row.base.mean_ps),
             ns(row.new.mean_ps),
             ns(row.difference_ps),
@@ -54,7 +62,7 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
     table
 }
 
-/// Returns the name of a row, unique among the rows of a comparison.
+/// Returns the name of a row.
 pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
     let key = &row.key;
     if by == RowsBy::Tree {

@@ -5,6 +5,7 @@
 
 mod area;
 mod capturing;
+mod compare;
 mod events;
 mod exporting;
 mod flame;
@@ -90,6 +91,7 @@ fn table() -> Vec<Route> {
         get("/capture/{id}", capturing::get),
         delete("/capture/{id}", capturing::stop),
         get("/reports", reports::kinds),
+        get("/compare", compare::compare),
         get("/runs", runs::list),
         post("/runs/import", importing::import),
         get("/runs/{run}", runs::run),
@@ -175,7 +177,6 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
             }
             Problem::no_such_route().into_response()
         }
-        Some("compare") => Problem::coming("Compare").into_response(),
         Some("sql") => Problem::coming("SQL").into_response(),
         _ => Problem::no_such_route().into_response(),
     }

@@ -1,0 +1,485 @@
+//! `stepscope compare` from outside: figures, formats, gate, baselines.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Writes a run of torch: in each step the operators launch one kernel each, back to back, and the host waits.
+fn write_run(folder: &TempDir, name: &str, kernels: &[(&str, u32)], jitter: &[i32]) -> PathBuf {
+    let mut events = vec![
+        r#"{"ph":"M","name":"process_labels","pid":0,"tid":0,"ts":0,"args":{"labels":"GPU 0"}}"#
+            .to_owned(),
+    ];
+    let mut event = |category: &str,
+                     name: &str,
+                     place: [u32; 2],
+                     start: i64,
+                     length: i64,
+                     args: &str| {
+        let [pid, tid] = place;
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{pid},"tid":{tid},"ts":{start},"dur":{length},"args":{{{args}}}}}"#
+        );
+        events.push(text);
+    };
+    let host = [100, 1];
+    let (mut now, mut call) = (1_000_000_i64, 0);
+    for (number, jitter) in jitter.iter().enumerate() {
+        let begin = now;
+        let prepare = 100 + i64::from(*jitter);
+        event("cpu_op", "prep", host, now, prepare, "");
+        now += prepare;
+        let mut device = now + 18;
+        for (kernel, length) in kernels {
+            call += 1;
+            let length = i64::from(*length);
+            let number = format!(r#""correlation":{call}"#);
+            event("cpu_op", &format!("aten::{kernel}"), host, now, 10, "");
+            event(
+                "cuda_runtime",
+                "cudaLaunchKernel",
+                host,
+                now + 2,
+                6,
+                &number,
+            );
+            let args = format!(r#""device":0,"stream":7,{number}"#);
+            event(
+                "kernel",
+                &format!("{kernel}_kernel"),
+                [0, 7],
+                device,
+                length,
+                &args,
+            );
+            now += 10;
+            device += length;
+        }
+        call += 1;
+        let number_of_call = format!(r#""correlation":{call}"#);
+        event(
+            "cuda_runtime",
+            "cudaStreamSynchronize",
+            host,
+            now,
+            device + 5 - now,
+            &number_of_call,
+        );
+        now = device + 10;
+        event(
+            "user_annotation",
+            &format!("ProfilerStep#{number}"),
+            host,
+            begin,
+            now - begin,
+            "",
+        );
+        now += 50;
+    }
+    let text = format!(
+        r#"{{"schemaVersion":1,"deviceProperties":[{{"id":0,"name":"NVIDIA A100-SXM4-40GB"}}],"traceEvents":[{}]}}"#,
+        events.join(",\n")
+    );
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+const BASE: [(&str, u32); 4] = [("mm", 400), ("copy", 50), ("relu", 150), ("relu", 150)];
+const SLOWER: [(&str, u32); 5] = [
+    ("mm", 480),
+    ("clone", 20),
+    ("relu", 140),
+    ("relu", 140),
+    ("relu", 140),
+];
+const JITTER: [i32; 12] = [0, 3, -2, 5, -4, 1, -1, 4, -3, 2, -5, 0];
+
+fn command(words: &[&str], paths: &[&Path]) -> (u8, String) {
+    let words = ["stepscope"].iter().chain(words).map(OsString::from);
+    let arguments = words.chain(paths.iter().map(|path| path.as_os_str().to_owned()));
+    let mut out = Vec::new();
+    let code = match stepscope_cli::run(arguments.collect(), &mut out) {
+        Ok(()) => 0,
+        Err(error) => {
+            let mut text = Vec::new();
+            error.print(&mut text);
+            out.extend(text);
+            error.exit_code()
+        }
+    };
+    (code, String::from_utf8(out).unwrap())
+}
+
+fn json(words: &[&str], paths: &[&Path]) -> Value {
+    let words: Vec<&str> = ["compare", "--no-cache", "--format", "json"]
+        .iter()
+        .chain(words)
+        .copied()
+        .collect();
+    let (code, text) = command(&words, paths);
+    assert_eq!(code, 0, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Asserts that the rows add up to the difference, exactly in picoseconds.
+fn adds_up(found: &Value) {
+    let ps = |value: &Value| (value.as_f64().unwrap() * 1_000.0).round() as i64;
+    let rows = found["rows"].as_array().unwrap();
+    let sum = |key: &str| rows.iter().map(|row| ps(&row[key])).sum::<i64>();
+    assert_eq!(sum("difference_ns"), ps(&found["difference_ns"]));
+    assert_eq!(
+        sum("count_part_ns") + sum("time_part_ns"),
+        ps(&found["difference_ns"])
+    );
+    assert_eq!(sum("base_ns"), ps(&found["base"]["mean_ns"]));
+    assert_eq!(sum("new_ns"), ps(&found["new"]["mean_ns"]));
+    let mut keys: Vec<&str> = rows
+        .iter()
+        .map(|row| row["key"].as_str().unwrap())
+        .collect();
+    keys.sort_unstable();
+    let count = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "unique keys");
+}
+
+fn row<'a>(found: &'a Value, key: &str) -> &'a Value {
+    let mut rows = found["rows"].as_array().unwrap().iter();
+    rows.find(|row| row["key"] == key)
+        .unwrap_or_else(|| panic!("{key}: {found:#}"))
+}
+
+fn check_rows(found: &Value) {
+    for (key, base, new, by_count, by_time) in [
+        ("aten::mm", 400.0, 480.0, 0.0, 80.0),
+        ("aten::copy", 50.0, 0.0, -50.0, 0.0),
+        ("aten::clone", 0.0, 20.0, 20.0, 0.0),
+        ("aten::relu", 300.0, 420.0, 150.0, -30.0),
+    ] {
+        let row = row(found, key);
+        let figures = ["base_ns", "new_ns", "count_part_ns", "time_part_ns"];
+        let figures = figures.map(|key| row[key].as_f64().unwrap() / 1_000.0);
+        assert_eq!(figures, [base, new, by_count, by_time], "{key}");
+    }
+    assert_eq!(row(found, "aten::copy")["match"], "removed");
+    assert_eq!(row(found, "aten::clone")["match"], "added");
+}
+
+#[test]
+fn rows_name_the_operations_that_make_a_step_longer() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let found = json(&[], &[&base, &new]);
+    assert_eq!(found["verdict"], "regressed");
+    let ratio = found["ratio"].as_f64().unwrap();
+    assert!((ratio - 1.193).abs() < 0.001, "{ratio}");
+    assert!(found["low"].as_f64().unwrap() < ratio && ratio < found["high"].as_f64().unwrap());
+    assert_eq!(found["difference_ns"], 170_000.0);
+    check_rows(&found);
+    for by in ["op", "kernel", "module", "class", "bucket", "tree"] {
+        for match_by in ["auto", "name", "shape", "stack", "class"] {
+            adds_up(&json(&["--by", by, "--match", match_by], &[&base, &new]));
+        }
+    }
+    let null = json(&["--tolerance", "1%"], &[&base, &base]);
+    assert_eq!(null["verdict"], "same");
+    assert_eq!(null["difference_ns"], 0.0);
+    let few = json(&["--steps", "0-3"], &[&base, &new]);
+    assert_eq!(
+        (&few["verdict"], &few["base"]["compared_steps"]),
+        (&"no verdict".into(), &4.into())
+    );
+    adds_up(&few);
+}
+
+#[test]
+fn a_summary_stands_in_the_place_of_its_run() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let summary = folder.path().join("a.summary.json");
+    let save = [
+        "compare",
+        "--no-cache",
+        "--save-summary",
+        summary.to_str().unwrap(),
+    ];
+    assert_eq!(command(&save, &[&base]).0, 0);
+    let whole = json(&[], &[&base, &new]);
+    let short = json(&[], &[&summary, &new]);
+    for key in [
+        "ratio",
+        "low",
+        "high",
+        "difference_ns",
+        "rows",
+        "measures",
+        "mismatches",
+    ] {
+        assert_eq!(whole[key], short[key], "{key}");
+    }
+}
+
+#[test]
+fn the_gate_decides_the_exit_code() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let short = write_run(&folder, "c.json", &SLOWER, &JITTER[..6]);
+    let gate = folder.path().join("stepscope-gate.toml");
+    let rules = "[[rule]]\nname = \"step, time\"\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n\
+        [[rule]]\nname = \"kernels\"\nmeasure = \"count_per_step\"\nwhere = { name = \"aten::relu\" }\nmax_increase = \"0\"\n\
+        [[rule]]\nname = \"products\"\nmeasure = \"device_ns\"\nwhere = { class = \"matmul\" }\nmax_increase = \"5%\"\n";
+    std::fs::write(&gate, rules).unwrap();
+    let judged = |paths: &[&Path], format: &str| {
+        let words = [
+            "compare",
+            "--no-cache",
+            "--gate",
+            gate.to_str().unwrap(),
+            "--format",
+            format,
+        ];
+        command(&words, paths)
+    };
+    assert_eq!(judged(&[&base, &base], "table").0, 0);
+    let (code, text) = judged(&[&base, &new], "junit");
+    assert_eq!(code, 3, "{text}");
+    assert_eq!(
+        text.matches("<failure type=\"regression\"").count(),
+        3,
+        "{text}"
+    );
+    assert_eq!(
+        judged(&[&base, &short], "table").0,
+        3,
+        "exact rules need no steps"
+    );
+    let (code, text) = judged(&[&base, &new], "github");
+    assert!(
+        code == 3 && text.contains("::error title=step%2C time::step_ns: "),
+        "{text}"
+    );
+    let (_, text) = judged(&[&base, &new], "md");
+    assert!(
+        text.starts_with("<!-- stepscope-compare:") && text.contains("Gate: **fail**"),
+        "{text}"
+    );
+    std::fs::write(
+        &gate,
+        rules
+            .split("[[rule]]")
+            .take(2)
+            .collect::<Vec<_>>()
+            .join("[[rule]]"),
+    )
+    .unwrap();
+    assert_eq!(judged(&[&base, &short], "table").0, 4);
+    std::fs::write(&gate, "[[rule]]\nmeasur = \"step_ns\"\n").unwrap();
+    let (code, text) = judged(&[&base, &new], "table");
+    assert!(
+        code == 2 && text.contains("did you mean 'measure'?"),
+        "{code} {text}"
+    );
+}
+
+#[test]
+fn accepted_runs_are_a_baseline_and_a_history() {
+    let folder = TempDir::new().unwrap();
+    let accepted = folder.path().join("accepted");
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    for _ in 0..4 {
+        let words = [
+            "baseline",
+            "accept",
+            "--no-cache",
+            "--into",
+            accepted.to_str().unwrap(),
+            "--keep",
+            "3",
+        ];
+        assert_eq!(command(&words, &[&base]).0, 0);
+    }
+    assert_eq!(std::fs::read_dir(&accepted).unwrap().count(), 3);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let found = json(
+        &["--baseline", accepted.to_str().unwrap(), "--last", "2"],
+        &[&new],
+    );
+    assert_eq!(
+        (
+            &found["verdict"],
+            found["base"]["runs"].as_array().unwrap().len()
+        ),
+        (&"regressed".into(), 2)
+    );
+    adds_up(&found);
+    let (code, text) = command(&["compare", "--history", accepted.to_str().unwrap()], &[]);
+    assert!(
+        code == 0 && text.contains("No change point in 3 runs"),
+        "{text}"
+    );
+    let several = [
+        "--base",
+        base.to_str().unwrap(),
+        "--base",
+        base.to_str().unwrap(),
+        "--base",
+        base.to_str().unwrap(),
+    ];
+    let new_text = new.to_str().unwrap();
+    let news = ["--new", new_text, "--new", new_text, "--new", new_text];
+    let found = json(&[several, news].concat(), &[]);
+    assert_eq!(
+        (&found["sample"], &found["verdict"]),
+        (&"run".into(), &"regressed".into())
+    );
+    adds_up(&found);
+}
+
+#[test]
+fn runs_without_steps_have_no_verdict() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let files = [
+        (
+            "one.json",
+            r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":1,"ts":1,"dur":5}]}"#,
+        ),
+        (
+            "zero.json",
+            r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":1,"ts":1,"dur":0}]}"#,
+        ),
+        ("empty.json", r#"{"traceEvents":[]}"#),
+    ];
+    let gate = folder.path().join("gate.toml");
+    std::fs::write(
+        &gate,
+        "[[rule]]\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n",
+    )
+    .unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        for pair in [[&base, &path], [&path, &base], [&path, &path]] {
+            let pair = pair.map(PathBuf::as_path);
+            let (code, text) = command(&["compare", "--no-cache", "--format", "json"], &pair);
+            if code != 0 {
+                assert!(
+                    code == 1 && text.starts_with("error: cannot "),
+                    "{name}: {code} {text}"
+                );
+                continue;
+            }
+            let found: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(found["verdict"], "no verdict", "{name}");
+            adds_up(&found);
+            let words = ["compare", "--no-cache", "--gate", gate.to_str().unwrap()];
+            assert_eq!(command(&words, &pair).0, 4, "{name}");
+        }
+    }
+    let (code, text) = command(&["compare"], &[&base]);
+    assert!(code == 2 && text.contains("two sides are needed"), "{text}");
+}
+
+#[test]
+fn the_workflow_of_the_guide_uses_options_that_exist() {
+    let guide = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/guide/compare.md"
+    ))
+    .unwrap();
+    let (_, gate) = guide.split_once("```toml\n").unwrap();
+    let (gate, _) = gate.split_once("```").unwrap();
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "base.json", &BASE, &JITTER);
+    let new = write_run(&folder, "new.json", &BASE, &JITTER);
+    let file = folder.path().join("stepscope-gate.toml");
+    std::fs::write(&file, gate).unwrap();
+    let accepted = folder.path().join("accepted");
+    let (_, workflow) = guide.split_once("```yaml\n").unwrap();
+    let (workflow, _) = workflow.split_once("```").unwrap();
+    let lines: Vec<&str> = workflow
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("stepscope "))
+        .collect();
+    assert_eq!(lines.len(), 2, "{workflow}");
+    let words = [
+        "baseline",
+        "accept",
+        "--no-cache",
+        "--into",
+        accepted.to_str().unwrap(),
+    ];
+    assert_eq!(command(&words, &[&base]).0, 0);
+    for line in lines {
+        let words: Vec<String> = line
+            .split_whitespace()
+            .map(|word| {
+                let word = word.replace("logs/", new.to_str().unwrap());
+                let word = if word == "accepted" {
+                    accepted.display().to_string()
+                } else {
+                    word
+                };
+                let word = word.replace("stepscope-gate.toml", file.to_str().unwrap());
+                match word.split_once('=') {
+                    Some((format, name)) => {
+                        format!("{format}={}", folder.path().join(name).display())
+                    }
+                    None => word,
+                }
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, text) = command(&words, &[]);
+        assert_eq!(code, 0, "{line}: {text}");
+    }
+    assert!(folder.path().join("gate.xml").exists() && folder.path().join("comment.md").exists());
+}
+
+#[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
+fn the_shared_case_has_its_expected_figures() {
+    let traces =
+        std::env::var("STEPSCOPE_TRACES").expect("STEPSCOPE_TRACES names the collected traces");
+    let case = Path::new(&traces).join("../reference/critical_path_ref/cases/compare");
+    let expected = std::fs::read_to_string(case.join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let path = |run: &str| case.join(run).join("trace.json");
+    for (other, key) in [("b", "a_b"), ("c", "a_c")] {
+        let found = json(&[], &[&path("a"), &path(other)]);
+        let expected = &expected[key];
+        for (found, expected) in [
+            (&found["ratio"], &expected["hodges_lehmann_ratio"]),
+            (&found["low"], &expected["interval"][0]),
+            (&found["high"], &expected["interval"][1]),
+            (&found["level"], &expected["interval_level"]),
+            (&found["p"], &expected["mann_whitney"]["p"]),
+        ] {
+            let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "{key}: {found} {expected}"
+            );
+        }
+        adds_up(&found);
+    }
+    let found = json(&[], &[&path("a"), &path("b")]);
+    assert_eq!(
+        (&found["verdict"], &found["difference_ns"]),
+        (&"regressed".into(), &170_000.0.into())
+    );
+    check_rows(&found);
+    for (tolerance, verdict) in [("0.5%", "no difference shown"), ("1%", "same")] {
+        let found = json(&["--tolerance", tolerance], &[&path("a"), &path("c")]);
+        assert_eq!(found["verdict"], verdict);
+    }
+}

@@ -1,0 +1,111 @@
+//! The comparison of two runs.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, RowsBy};
+use stepscope_analysis::compare::run::ComparedRun;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::run_profile::AnalysisScope;
+use stepscope_analysis::steps::range_of;
+use stepscope_engine::Run;
+use stepscope_report::compare::ComparisonView;
+
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::reply::{Json, StopOnDrop};
+use crate::routes::stats::MAX_ROWS;
+use crate::state::State;
+
+/// `GET /compare?base=RUN&new=RUN`
+pub(super) async fn compare(Shared(state): Shared<Arc<State>>, params: Params) -> Response {
+    match answer(&state, params).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn answer(state: &Arc<State>, params: Params) -> Result<Response, Problem> {
+    let base = state.runs.open(params.required("base")?).await?;
+    let new = state.runs.open(params.required("new")?).await?;
+    let cancel = Arc::new(Cancel::default());
+    let _stop = StopOnDrop(Arc::clone(&cancel));
+    let permit = Arc::clone(&state.permits).acquire_owned().await;
+    let work = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        compute(&base, &new, &params, &cancel)
+    });
+    work.await
+        .map_err(|error| Problem::internal(error.to_string()))?
+}
+
+fn compute(base: &Run, new: &Run, params: &Params, cancel: &Cancel) -> Result<Response, Problem> {
+    let by = params.choice("by", &RowsBy::ALL.map(|by| (by.as_str(), by)))?;
+    let match_by = params.choice("match", &MatchBy::ALL.map(|by| (by.as_str(), by)))?;
+    let share = |name: &str, default: f64, low: f64| match params.text(name) {
+        None => Ok(default),
+        Some(text) => text
+            .parse::<f64>()
+            .ok()
+            .filter(|value| (low..1.0).contains(value))
+            .ok_or_else(|| {
+                Problem::bad_request(name, format!("{name} is a number from {low} to below 1"))
+            }),
+    };
+    let options = CompareOptions {
+        by,
+        match_by,
+        tolerance: share("tolerance", 0.01, 0.0)?,
+        confidence: share("confidence", 0.95, 0.5)?,
+    };
+    let runs = [base, new]
+        .into_iter()
+        .map(|run| {
+            let scope = AnalysisScope {
+                range: steps(run, params)?,
+                ..AnalysisScope::default()
+            };
+            let found = ComparedRun::compute(&run.trace, &scope, options.detail(), cancel)?;
+            if run.trace.is_damaged() {
+                return Err(Problem::damaged_import());
+            }
+            Ok(found)
+        })
+        .collect::<Result<Vec<ComparedRun>, Problem>>()?;
+    let comparison = Comparison::new(&runs[..1], &runs[1..], &options);
+    let names = [base.name.clone(), new.name.clone()];
+    let view = ComparisonView {
+        comparison: &comparison,
+        labels: names.clone(),
+        runs: names.map(|name| vec![name]),
+        options,
+        top: Some(params.number("top", MAX_ROWS, 1..=MAX_ROWS)?),
+        gate: None,
+    };
+    Ok(Json(view).uncached(StatusCode::OK))
+}
+
+/// Returns the time range of the steps `N` or `N-M`.
+fn steps(
+    run: &Run,
+    params: &Params,
+) -> Result<Option<std::ops::Range<stepscope_model::Time>>, Problem> {
+    let Some(text) = params.text("steps").filter(|text| *text != "skip-warmup") else {
+        return Ok(None);
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = match (first.parse::<i64>(), last.parse::<i64>()) {
+        (Ok(first), Ok(last)) if first <= last => first..=last,
+        _ => {
+            return Err(Problem::bad_request(
+                "steps",
+                "steps is N or N-M".to_owned(),
+            ));
+        }
+    };
+    range_of(&run.trace, &range, false)
+        .map(Some)
+        .map_err(|error| Problem::bad_request("steps", error.to_string()))
+}
