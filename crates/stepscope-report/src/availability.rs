@@ -357,6 +357,10 @@ mod tests {
         assert_eq!(unfilled(&trace), [&DEVICE_REPORTS[..], &OTHERS].concat());
         assert_eq!(tool(&trace, "timeline"), Availability::Ready);
         assert!(matches!(
+            tool(&trace, "roofline"),
+            Availability::Unavailable { .. }
+        ));
+        assert!(matches!(
             tool(&trace, "overview"),
             Availability::Partial { .. }
         ));
