@@ -125,7 +125,12 @@ fn grouped<K: Ord>(rows: &[Row], key: impl Fn(&Row) -> K) -> Vec<Row> {
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let by = options.by.as_deref().unwrap_or("op");
     if !has_torch_operators(trace) || by == "program" {
-        return Ok(Report::missing(KIND, NO_OPERATIONS));
+        let reason = if BY.contains(&by) {
+            "the run has no operators of PyTorch: other operations have no rows by shape or step"
+        } else {
+            NO_OPERATIONS
+        };
+        return Ok(Report::missing(KIND, reason));
     }
     let query = TorchOpQuery {
         range: options.range.clone(),
