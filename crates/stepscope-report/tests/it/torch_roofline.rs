@@ -2,7 +2,8 @@
 
 #![allow(
     clippy::cast_precision_loss,
-    reason = "operations and bytes of one call are below 2^53"
+    clippy::float_cmp,
+    reason = "operations and bytes of one call are whole numbers below 2^53"
 )]
 
 use std::collections::BTreeMap;
@@ -87,7 +88,7 @@ impl Row {
             .strip_prefix('[')
             .and_then(|text| text.strip_suffix(']'));
         let shapes = inner.unwrap_or("").split("], ");
-        let numbers = |text: &str| {
+        let numbers = |text: &str| -> Vec<f64> {
             let sizes = text.trim_matches(['[', ']']).split(',');
             sizes.filter_map(|size| size.trim().parse().ok()).collect()
         };
@@ -126,7 +127,8 @@ fn near(a: f64, b: f64) -> bool {
 /// Names the definition by which the operations of a row differ from `TraceLens`'s; `None` if nothing explains it.
 fn flops_definition(row: &Row, ours: f64, theirs: f64) -> Option<&'static str> {
     let dims = row.shapes();
-    let elements = |index: usize| dims.get(index).map_or(1.0, |sizes| sizes.iter().product());
+    let elements =
+        |index: usize| -> f64 { dims.get(index).map_or(1.0, |sizes| sizes.iter().product()) };
     if near(ours, theirs) {
         return Some("equal");
     }
@@ -135,7 +137,9 @@ fn flops_definition(row: &Row, ours: f64, theirs: f64) -> Option<&'static str> {
     let explained = [
         (
             "an operation for each element to which a bias is added",
-            row.param("bias") == "True" && row.param("M") != "" && near(ours + result(), theirs),
+            row.param("bias") == "True"
+                && !row.param("M").is_empty()
+                && near(ours + result(), theirs),
         ),
         (
             "both gradients of a convolution, whatever the mask",
@@ -263,12 +267,7 @@ fn work_of_each_operator_is_that_of_tracelens_or_differs_by_definition() {
         let giga = row.number("GFLOPS_first").unwrap();
         match flops_definition(&row, ours.flops as f64, giga * 1e9) {
             Some(definition) => *flops.entry(definition).or_default() += 1,
-            None => unexplained.push(format!(
-                "{} {} {:?} GFLOP {giga}",
-                path.display(),
-                row,
-                ours
-            )),
+            None => unexplained.push(format!("{} {row} {ours:?} GFLOP {giga}", path.display())),
         }
         let Some(mega) = row
             .number("Data Moved (MB)_first")
@@ -282,12 +281,7 @@ fn work_of_each_operator_is_that_of_tracelens_or_differs_by_definition() {
         let theirs = mega * 1_048_576.0;
         match bytes_definition(&row, ours.bytes as f64, whole.bytes as f64, theirs) {
             Some(definition) => *bytes.entry(definition).or_default() += 1,
-            None => unexplained.push(format!(
-                "{} {} {:?} bytes {theirs}",
-                path.display(),
-                row,
-                ours
-            )),
+            None => unexplained.push(format!("{} {row} {ours:?} bytes {theirs}", path.display())),
         }
     }
     println!("operations: {flops:#?}\nbytes: {bytes:#?}\nunknown here: {unknown:?}");
@@ -324,7 +318,8 @@ fn device_time_of_each_operator_is_that_of_tracelens() {
     let (mut equal, mut inside, mut grouped, mut off) = (0, 0, 0, Vec::new());
     for (truth, rows) in by_folder {
         let path = runs::trace_of(&truth).unwrap();
-        let run = &runs::open(&path)[0];
+        let opened = runs::open(&path);
+        let run = &opened[0];
         let query = TorchOpQuery::default();
         let profile = torch_op_profile(&run.trace, &query, &Cancel::default()).unwrap();
         let (mut ours, mut theirs) = (Times::new(), Times::new());
@@ -379,7 +374,8 @@ fn device_time_of_each_operator_is_that_of_tracelens() {
 fn operations_on_a_cpu_equal_those_of_torch() {
     let corpus = Corpus::collected();
     let folder = corpus.folder().join("torch_cpu");
-    let run = &runs::open(&folder.join("cpu_flops.pt.trace.json.gz"))[0];
+    let opened = runs::open(&folder.join("cpu_flops.pt.trace.json.gz"));
+    let run = &opened[0];
     let query = TorchOpQuery::default();
     let profile = torch_op_profile(&run.trace, &query, &Cancel::default()).unwrap();
     let mut ours: BTreeMap<&str, u64> = BTreeMap::new();
