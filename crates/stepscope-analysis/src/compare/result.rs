@@ -20,7 +20,9 @@ const FEWEST_FOR_TAIL: usize = 10;
 /// Fraction of device time without a known launch from which it is worth a note.
 const UNLAUNCHED: f64 = 0.1;
 /// Facts that differ between any two runs.
-const CHANGING_FACTS: [&str; 20] = [
+const CHANGING_FACTS: [&str; 22] = [
+    "unix_start_ns",
+    "metadata",
     "baseTimeNanoseconds",
     "trace_id",
     "traceName",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHasher};
+use stepscope_model::vocabulary::kineto::is_python_function;
 use stepscope_model::{ArgValue, Cancelled, Dur, Time};
 use stepscope_store::{EventId, Trace};
 
@@ -180,13 +181,18 @@ impl ComparedRun {
                 saving_ns: finding.saving_ns.map(|ns| ns / diagnosis.steps),
             })
             .collect();
+        let has_python_category = trace
+            .by_category()
+            .iter()
+            .any(|(category, count)| *count > 0 && is_python_function(trace.name(*category)));
+        // Calls that JAX's tracer and ours record.
+        let has_python_name = || {
+            !trace
+                .find_names(&mut |name| name.starts_with('$'))
+                .is_empty()
+        };
         run.recording = [
-            trace.by_category().iter().any(|(category, count)| {
-                *count > 0
-                    && stepscope_model::vocabulary::kineto::is_python_function(
-                        trace.name(*category),
-                    )
-            }),
+            has_python_category || has_python_name(),
             !run.heaviest_shapes.is_empty(),
             !memory.records.is_empty(),
         ];
@@ -491,11 +497,22 @@ fn device_model(trace: &Trace, file: usize, ordinal: u32) -> String {
     name.map(ToString::to_string).unwrap_or_default()
 }
 
+/// Returns the key of a fact about one device of several as that of all: `device.3.name` becomes `device.name`.
+fn without_device_number(key: &str) -> String {
+    let parts = key
+        .strip_prefix("device.")
+        .and_then(|rest| rest.split_once('.'));
+    match parts {
+        Some((number, fact)) if number.parse::<u32>().is_ok() => format!("device.{fact}"),
+        _ => key.to_owned(),
+    }
+}
+
 fn environment(trace: &Trace) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in trace.files() {
         for (key, value) in &file.facts {
-            let values = found.entry(key.clone()).or_default();
+            let values = found.entry(without_device_number(key)).or_default();
             values.push(value.to_string());
         }
         found
