@@ -1,0 +1,66 @@
+"""Comparison of two runs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import stepscope
+
+
+def write_run(folder: Path, name: str, extra_us: int) -> Path:
+    """Write a trace of twelve steps with one operator each."""
+    events = []
+    now = 1_000
+    for number in range(12):
+        length = 500 + extra_us + number % 4
+        place = {"ph": "X", "pid": 1, "tid": 1}
+        events.append({**place, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": now, "dur": length + 20})
+        events.append({**place, "cat": "cpu_op", "name": "aten::mm", "ts": now + 10, "dur": length})
+        now += length + 30
+    path = folder / name
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+class Comparing(unittest.TestCase):
+    """``stepscope.compare``."""
+
+    def setUp(self) -> None:
+        """Write two runs."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.base = write_run(self.folder, "base.json", 0)
+        self.new = write_run(self.folder, "new.json", 50)
+
+    def test_rows_add_up_to_the_difference_of_the_steps(self) -> None:
+        """The slower operator makes the whole difference."""
+        found = stepscope.compare(self.base, self.new)
+        self.assertEqual(found.verdict, "regressed")
+        self.assertEqual(found.difference_ns, 50_000)
+        self.assertEqual(found.rows[0]["key"], "aten::mm")
+        self.assertAlmostEqual(sum(row["difference_ns"] for row in found.rows), 50_000)
+        self.assertEqual(found.measures[0]["key"], "step_ns")
+        self.assertEqual(stepscope.compare(self.base, self.base).verdict, "same")
+
+    def test_a_gate_judges_the_comparison(self) -> None:
+        """A rule fails beyond its limit only."""
+        gate = self.folder / "gate.toml"
+        for limit, result in (("3%", "fail"), ("20%", "pass")):
+            gate.write_text(f'[[rule]]\nmeasure = "step_ns"\nmax_increase = "{limit}"\n')
+            found = stepscope.compare(self.base, self.new).gate(gate)
+            self.assertEqual((found.result, bool(found)), (result, result == "pass"))
+
+    def test_errors_have_a_class(self) -> None:
+        """Unknown options and missing runs are different errors."""
+        with self.assertRaises(stepscope.QueryError):
+            stepscope.compare(self.base, self.new, by="colour")
+        with self.assertRaises(stepscope.TraceReadError):
+            stepscope.compare(self.base, self.folder / "missing.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
