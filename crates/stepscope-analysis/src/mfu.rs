@@ -14,21 +14,22 @@
 //! A figure from shapes is reported as MFU only while the counted products take [`COVERAGE`] of the device time
 //! of all products ([`Mfu::covered`]); else MFU is unknown.
 //!
-//! The peak of a device is the one in its plane, else the one in its maker's data sheet for dense matrix products
-//! in 16 bits, by its name ([`peaks`]). A rank without devices of its own counts as one device.
+//! The peak of a device is that of dense matrix products in 16 bits ([`peaks`](crate::peaks)). A rank without
+//! devices of its own counts as one device: the processor of its host, with the peak of 32 bits.
 
 mod coverage;
 
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_hlo::cost::Precision;
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace, Track};
 
 use crate::intervals::IntervalSet;
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
-use crate::peaks::{self, DevicePeak};
+use crate::peaks::{DevicePeaks, Peak, PeakOverrides};
 use crate::run_profile::RunProfile;
 use crate::steps::{FusedFiles, StepRank};
 use crate::torch_args::is_dims;
@@ -67,8 +68,8 @@ pub struct Mfu {
     /// The same sum times the peak of each device: the possible operations. `None` where the peak of some device
     /// is unknown.
     pub possible: Option<f64>,
-    /// The peaks that were used, each once.
-    pub peaks: Vec<DevicePeak>,
+    /// The peaks that were used, each once, with the device's name.
+    pub peaks: Vec<(String, Peak)>,
     /// Number of calls of operators that count: matrix products, convolutions, attention.
     pub products: u64,
     /// Fraction of the time of all products that the counted ones take: device time, or the calls' own where
@@ -100,8 +101,17 @@ impl Mfu {
 /// Minimum fraction of the time of products that has to be counted to report MFU.
 pub const COVERAGE: f64 = 0.8;
 
-/// Counts operations, and finds the peaks.
+/// Counts operations, and finds the peaks in the trace.
 pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
+    mfu_with_peaks(run_profile, &PeakOverrides::default(), cancel)
+}
+
+/// Counts operations, and finds the peaks in the trace and among others.
+pub fn mfu_with_peaks(
+    run_profile: &RunProfile<'_>,
+    overrides: &PeakOverrides,
+    cancel: &Cancel,
+) -> Result<Mfu, Cancelled> {
     let trace = run_profile.trace;
     let mut found = Mfu {
         time: run_profile
@@ -133,19 +143,24 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
     for (rank, seconds) in seconds {
         let own = run_profile.ranks.devices(rank);
         found.device_seconds += seconds * own.len().max(1) as f64;
-        if own.is_empty() {
-            possible = None;
+        let peaks_of = |ordinal| DevicePeaks::new(trace, rank.file, ordinal, overrides);
+        let mut used: Vec<(String, Option<Peak>)> = own
+            .iter()
+            .map(|device| peaks_of(Some(run_profile.devices.list[*device].ordinal)))
+            .map(|peaks| (peaks.device.clone(), peaks.flops(Precision::F16)))
+            .collect();
+        if used.is_empty() {
+            let peaks = peaks_of(None);
+            used.push((peaks.device.clone(), peaks.flops(Precision::F32)));
         }
-        for device in own {
-            let peak = peaks::compute(trace, rank.file, run_profile.devices.list[*device].ordinal);
+        for (device, peak) in used {
             possible = possible
-                .zip(peak.as_ref())
-                .map(|(sum, peak)| sum + peak.flops_per_second * seconds);
-            if let Some(peak) = peak
-                && !found.peaks.contains(&peak)
-            {
-                found.peaks.push(peak);
-            }
+                .zip(peak)
+                .map(|(sum, peak)| sum + peak.per_second * seconds);
+            let used = peak.map(|peak| (device, peak));
+            found
+                .peaks
+                .extend(used.filter(|used| !found.peaks.contains(used)));
         }
     }
     found.possible = possible;

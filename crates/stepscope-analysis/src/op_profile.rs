@@ -20,12 +20,13 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_formats::hlo::{Computation, ComputationAt, Instruction, InstructionAt, Module};
-use stepscope_hlo::cost::{Analysis, Rules, Work};
+use stepscope_hlo::cost::{Analysis, Cost, Precision, PrecisionFlops, Rules, Work};
 use stepscope_model::vocabulary::xla;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use crate::hlo_text::name_and_opcode;
+use crate::ops::hlo::Catalogue;
 use crate::ops::{self, By, OpRow, OpsQuery, Split};
 use crate::parallel::Cancel;
 use crate::programs::{self, Program};
@@ -65,6 +66,8 @@ pub struct Op {
     pub work: Option<Work>,
     /// See [`WorkSource`].
     pub source: WorkSource,
+    /// Class of its floating-point operations; `None` where the run does not have the program.
+    pub precision: Option<Precision>,
     /// The operation that the compiler made it a copy of: those of one name are equal. Its own name for others.
     pub original: String,
     rules: Rules,
@@ -89,34 +92,77 @@ pub fn op_profile(
     range: Option<Range<Time>>,
     cancel: &Cancel,
 ) -> Result<OpProfile, Cancelled> {
+    OpProfiler::new(trace, range, cancel).map(|profiler| profiler.profile)
+}
+
+/// Joins the operations of a run, and of parts of it, with their programs, which it reads once.
+pub struct OpProfiler<'a> {
+    trace: &'a Trace,
+    catalogue: Catalogue,
+    index: Index,
+    /// The operations of the whole range.
+    pub profile: OpProfile,
+}
+
+impl<'a> OpProfiler<'a> {
+    /// Joins the operations of a range, or of the whole run.
+    pub fn new(
+        trace: &'a Trace,
+        range: Option<Range<Time>>,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let catalogue = Catalogue::from_trace(trace);
+        let is_whole = range.is_none();
+        let rows = rows(trace, &catalogue, range, cancel)?;
+        let wanted: FxHashSet<&str> = rows
+            .iter()
+            .filter_map(|row| row.program.as_deref())
+            .collect();
+        let programs = programs::read(trace, cancel, |key| {
+            wanted.contains(key.to_string().as_str()) || wanted.contains(&*key.name)
+        })?;
+        let mut profiler = Self {
+            trace,
+            catalogue,
+            index: Index::new(&programs, &rows),
+            profile: OpProfile {
+                idle_ps: is_whole.then(|| idle(trace, &rows)).flatten(),
+                programs,
+                ..OpProfile::default()
+            },
+        };
+        profiler.profile.ops = profiler.join(rows, cancel)?;
+        Ok(profiler)
+    }
+
+    /// Joins the operations of a part of the range, by self time, the longest first. One that crosses an end counts
+    /// with the time inside and all of its work.
+    pub fn ops_in(&mut self, range: Range<Time>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
+        let rows = rows(self.trace, &self.catalogue, Some(range), cancel)?;
+        self.join(rows, cancel)
+    }
+
+    fn join(&mut self, rows: Vec<OpRow>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
+        let join = |row| {
+            cancel.check()?;
+            Ok(self.profile.join(self.trace, row, &self.index))
+        };
+        rows.into_iter().map(join).collect()
+    }
+}
+
+fn rows(
+    trace: &Trace,
+    catalogue: &Catalogue,
+    range: Option<Range<Time>>,
+    cancel: &Cancel,
+) -> Result<Vec<OpRow>, Cancelled> {
     let query = OpsQuery {
         by: By::Hlo,
         split: Split::None,
         range,
     };
-    let rows = ops::ops(trace, &query, cancel)?.rows;
-    let wanted: FxHashSet<&str> = rows
-        .iter()
-        .filter_map(|row| row.program.as_deref())
-        .collect();
-    let programs = programs::read(trace, cancel, |key| {
-        wanted.contains(key.to_string().as_str()) || wanted.contains(&*key.name)
-    })?;
-    let mut found = OpProfile {
-        idle_ps: match query.range {
-            None => idle(trace, &rows),
-            Some(_) => None,
-        },
-        programs,
-        ..OpProfile::default()
-    };
-    let index = Index::new(&found.programs, &rows);
-    for row in rows {
-        cancel.check()?;
-        let op = found.join(trace, row, &index);
-        found.ops.push(op);
-    }
-    Ok(found)
+    Ok(ops::compute_rows(trace, &query, catalogue, cancel)?.rows)
 }
 
 /// Instructions by program and name, and the computations with instructions that were measured.
@@ -192,6 +238,7 @@ impl OpProfile {
             instruction,
             work: None,
             source: WorkSource::Unknown,
+            precision: None,
             original,
             rules,
             row,
@@ -204,26 +251,37 @@ impl OpProfile {
             (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
             return op;
         }
+        let cost = instruction.map(|(program, at)| {
+            let module = &self.programs[program].module;
+            let costs = self
+                .costs
+                .entry((program, rules))
+                .or_insert_with(|| Analysis::with_rules(module, rules));
+            (
+                program,
+                module.instruction(at),
+                &costs.instructions[at as usize],
+            )
+        });
+        op.precision = cost.and_then(|(_, _, cost)| cost.precision);
         if let Some(recorded) = op.row.recorded {
+            // Work of an unknown type counts as that of the peak which makers name first.
+            let precision = op.precision.unwrap_or(Precision::F16);
             op.work = Some(Work {
                 flops: recorded.flops,
                 transcendentals: 0.0,
                 bytes: recorded.bytes,
+                levels: recorded.levels,
+                precisions: PrecisionFlops::only(precision, recorded.flops),
             });
             op.source = WorkSource::Recorded;
             return op;
         }
-        let Some((program, at)) = instruction else {
+        let Some((program, instruction, cost)) = cost else {
             return op;
         };
-        let module = &self.programs[program].module;
-        let costs = self
-            .costs
-            .entry((program, rules))
-            .or_insert_with(|| Analysis::with_rules(module, rules));
-        let instruction = module.instruction(at);
-        let cost = &costs.instructions[at as usize];
         let once = if xla::is_container(opcode) {
+            let module = &self.programs[program].module;
             if index.has_measured_parts(program, module, instruction) {
                 (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
                 return op;
@@ -233,12 +291,7 @@ impl OpProfile {
             work(cost, instruction)
         };
         if !cost.is_unknown {
-            let times = op.row.executions as f64;
-            op.work = Some(Work {
-                flops: once.flops * times,
-                transcendentals: once.transcendentals * times,
-                bytes: once.bytes * times,
-            });
+            op.work = Some(once.scaled(op.row.executions as f64));
             op.source = WorkSource::Model;
         }
         op
@@ -269,12 +322,10 @@ impl OpProfile {
     }
 }
 
-fn work(cost: &stepscope_hlo::cost::Cost, instruction: &Instruction) -> Work {
-    let properties = &cost.properties;
+fn work(cost: &Cost, instruction: &Instruction) -> Work {
     Work {
-        flops: f64::from(properties.flops),
-        transcendentals: f64::from(properties.transcendentals),
-        bytes: properties.exact_bytes(instruction.operands.len()),
+        bytes: cost.properties.exact_bytes(instruction.operands.len()),
+        ..cost.with_loops
     }
 }
 

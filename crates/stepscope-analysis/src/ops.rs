@@ -285,7 +285,7 @@ fn launched_by_slice(
 }
 
 /// Computes the rows, given the compiled programs of the trace.
-fn compute_rows(
+pub(crate) fn compute_rows(
     trace: &Trace,
     query: &OpsQuery,
     catalogue: &hlo::Catalogue,

@@ -1,99 +1,206 @@
-//! Peak rates of devices: from the trace file, else from their makers' data sheets.
+//! Peak rates of devices: given by the user, stated by the trace file or by the maker's data sheet, computed from
+//! cores and clock, or measured.
+//!
+//! Arithmetic has one peak for each class of element types ([`Precision`]), the rate of dense matrix products;
+//! each level of memory ([`Level`]) has its own. What nothing states is unknown.
 
+mod data_sheets;
+mod per_clock;
+
+use std::collections::BTreeMap;
+
+pub use stepscope_hlo::cost::{Level, Precision};
 use stepscope_store::{FactValue, Trace};
 
 /// Source of a peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeakSource {
+    /// The user gave it.
+    Given,
     /// The trace file states it.
     File,
-    /// The maker's data sheet, for dense products in 16 bits: `docs/reference/peaks.md`.
+    /// The maker's data sheet, for dense products: `docs/reference/peaks.md`.
     DataSheet,
+    /// Cores times clock times the operations of a core and cycle.
+    CoresAndClock,
+    /// Measured by `stepscope peaks` on a processor of the same model.
+    Measured,
 }
 
 impl PeakSource {
     /// Returns the words used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Given => "given",
             Self::File => "trace file",
             Self::DataSheet => "data sheet",
+            Self::CoresAndClock => "cores and clock",
+            Self::Measured => "measured",
         }
     }
 }
 
-/// Peak arithmetic rate of a device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DevicePeak {
-    /// The device's name.
-    pub device: String,
-    /// Floating-point operations per second.
-    pub flops_per_second: f64,
+/// A peak rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Floating-point operations or bytes per second.
+    pub per_second: f64,
     /// See [`PeakSource`].
     pub source: PeakSource,
 }
 
-/// Dense matrix products in 16 bits, operations per second, from the makers' data sheets, which
-/// `docs/reference/peaks.md` lists. The first name that is part of the device's counts.
-const PEAKS: &[(&str, f64)] = &[
-    ("H100 PCIe", 756e12),
-    ("H100 NVL", 835e12),
-    ("H100", 989e12),
-    ("H200 NVL", 835e12),
-    ("H200", 989e12),
-    ("GH200", 989e12),
-    ("H800", 989e12),
-    ("H20", 148e12),
-    ("B200", 2250e12),
-    ("GB200", 2500e12),
-    ("A100", 312e12),
-    ("A800", 312e12),
-    ("A10G", 70e12),
-    ("A10", 125e12),
-    ("A40", 149.7e12),
-    ("L40S", 362e12),
-    ("L40", 181e12),
-    ("L4", 121e12),
-    ("V100S", 130e12),
-    ("V100 PCIE", 112e12),
-    ("V100", 125e12),
-    ("T4", 65e12),
-    ("MI355X", 2516.6e12),
-    ("MI350X", 2306.9e12),
-    ("MI325X", 1307.4e12),
-    ("MI300X", 1307.4e12),
-    ("MI300A", 980.6e12),
-    // One of the two dies of a card, which is one device to programs.
-    ("MI250X", 191.5e12),
-    ("MI250", 181e12),
-    ("MI210", 181e12),
-    ("MI100", 184.6e12),
-];
-
-/// Returns the peak arithmetic rate of a device, from the file or from the table of data sheets.
-pub fn compute(trace: &Trace, file: usize, ordinal: u32) -> Option<DevicePeak> {
-    let name = trace.files().get(file)?;
-    let name = name.fact(&format!("device.{ordinal}.name"));
-    let device = name.map(ToString::to_string).unwrap_or_default();
-    if let Some(teraflops) = recorded(trace, file, ordinal, "peak_teraflops_per_second") {
-        return Some(DevicePeak {
-            device,
-            flops_per_second: teraflops * 1e12,
-            source: PeakSource::File,
-        });
-    }
-    let (_, peak) = PEAKS.iter().find(|(known, _)| is_called(&device, known))?;
-    Some(DevicePeak {
-        device,
-        flops_per_second: *peak,
-        source: PeakSource::DataSheet,
-    })
+/// Peak rates from outside the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PeakRates {
+    /// Floating-point operations per second, by class.
+    pub flops: BTreeMap<Precision, u64>,
+    /// Floating-point operations per second of the classes without an entry in `flops`.
+    pub other_flops: Option<u64>,
+    /// Bytes per second of the main memory.
+    pub bytes: Option<u64>,
 }
 
-/// Returns the peak rate of a device's main memory, bytes per second, which TPU and GPU planes state.
-pub fn memory(trace: &Trace, file: usize, ordinal: u32) -> Option<f64> {
-    let tpu = recorded(trace, file, ordinal, "peak_hbm_bw_gigabytes_per_second");
-    tpu.map(|gigabytes| gigabytes * 1e9)
-        .or_else(|| recorded(trace, file, ordinal, "memory_bandwidth"))
+impl PeakRates {
+    /// Returns the peak of a class.
+    pub fn flops_of(&self, precision: Precision) -> Option<u64> {
+        self.flops.get(&precision).copied().or(self.other_flops)
+    }
+
+    /// Returns whether it has no peak.
+    pub fn is_empty(&self) -> bool {
+        self.flops.is_empty() && self.other_flops.is_none() && self.bytes.is_none()
+    }
+}
+
+/// Peak rates that complete or replace those of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PeakOverrides {
+    /// Given by the user: they count before all others, for every device.
+    pub given: PeakRates,
+    /// Measured on the processor of the hosts: for operations that no device ran.
+    pub measured: PeakRates,
+}
+
+/// The peak rates of a device, or of the processor of a host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DevicePeaks {
+    /// Name of the device, or model of the processor; empty if unknown.
+    pub device: String,
+    flops: BTreeMap<Precision, Peak>,
+    bytes: BTreeMap<Level, Peak>,
+}
+
+impl DevicePeaks {
+    /// Finds the peaks of a device of a file; of the host's processor without an ordinal.
+    pub fn new(
+        trace: &Trace,
+        file: usize,
+        ordinal: Option<u32>,
+        overrides: &PeakOverrides,
+    ) -> Self {
+        let mut found = match ordinal {
+            Some(ordinal) => Self::from_plane(trace, file, ordinal),
+            None => Self {
+                device: text(trace, file, PROCESSOR),
+                ..Self::default()
+            },
+        };
+        if ordinal.is_none() {
+            found.replace(&overrides.measured, PeakSource::Measured);
+        }
+        found.replace(&overrides.given, PeakSource::Given);
+        found
+    }
+
+    /// Returns the peaks that a user gives.
+    pub fn given(rates: &PeakRates) -> Self {
+        let mut found = Self::default();
+        found.replace(rates, PeakSource::Given);
+        found
+    }
+
+    /// Finds what the file and the tables know.
+    fn from_plane(trace: &Trace, file: usize, ordinal: u32) -> Self {
+        let mut found = Self {
+            device: text(trace, file, &format!("device.{ordinal}.name")),
+            ..Self::default()
+        };
+        let fact = |key: &str| recorded(trace, file, ordinal, key);
+        if let Some(teraflops) = fact("peak_teraflops_per_second") {
+            // XProf's rule: the peak is that of 16 bits, and wider types run as such. Work in 8 bits counts half,
+            // in 4 bits a quarter.
+            let scales = [1.0, 1.0, 1.0, 2.0, 4.0];
+            let rates = scales.map(|scale| Some(teraflops * 1e12 * scale));
+            found.set_flops(rates, PeakSource::File);
+        } else if let Some(rates) = data_sheets::find(&found.device) {
+            found.set_flops(rates, PeakSource::DataSheet);
+        } else if let Some(rates) = per_clock::find(trace, file, ordinal, &found.device) {
+            found.set_flops(rates, PeakSource::CoresAndClock);
+        }
+        let mut set = |level: Level, rate: Option<f64>| {
+            if let Some(per_second) = rate {
+                let source = PeakSource::File;
+                found.bytes.insert(level, Peak { per_second, source });
+            }
+        };
+        let gigabytes = |memory: &str| {
+            let rate = fact(&format!("peak_{memory}_bw_gigabytes_per_second"));
+            rate.map(|gigabytes| gigabytes * 1e9)
+        };
+        set(
+            Level::Main,
+            gigabytes("hbm").or_else(|| fact("memory_bandwidth")),
+        );
+        set(Level::CmemRead, gigabytes("cmem_rd"));
+        set(Level::CmemWrite, gigabytes("cmem_wr"));
+        // As in XProf: elsewhere the vector memory is no roof.
+        if fact("has_merged_vmem").is_some() {
+            set(Level::VmemRead, gigabytes("vmem_rd"));
+            set(Level::VmemWrite, gigabytes("vmem_wr"));
+        }
+        found
+    }
+
+    fn set_flops(&mut self, rates: [Option<f64>; Precision::ALL.len()], source: PeakSource) {
+        for (precision, rate) in Precision::ALL.into_iter().zip(rates) {
+            if let Some(per_second) = rate {
+                self.flops.insert(precision, Peak { per_second, source });
+            }
+        }
+    }
+
+    fn replace(&mut self, rates: &PeakRates, source: PeakSource) {
+        for precision in Precision::ALL {
+            if let Some(rate) = rates.flops_of(precision) {
+                let per_second = rate as f64;
+                self.flops.insert(precision, Peak { per_second, source });
+            }
+        }
+        if let Some(rate) = rates.bytes {
+            let per_second = rate as f64;
+            self.bytes.insert(Level::Main, Peak { per_second, source });
+        }
+    }
+
+    /// Returns the peak arithmetic rate of a class, operations per second.
+    pub fn flops(&self, precision: Precision) -> Option<Peak> {
+        self.flops.get(&precision).copied()
+    }
+
+    /// Returns the peak rate of a level of memory, bytes per second.
+    pub fn bytes(&self, level: Level) -> Option<Peak> {
+        self.bytes.get(&level).copied()
+    }
+}
+
+/// Key of the fact that names the processor of a host.
+pub const PROCESSOR: &str = "processor";
+/// Key of the fact with the number of processors that the program could use.
+pub const PROCESSORS: &str = "processors";
+
+fn text(trace: &Trace, file: usize, key: &str) -> String {
+    let value = trace.files().get(file).and_then(|file| file.fact(key));
+    value.map(ToString::to_string).unwrap_or_default()
 }
 
 /// Returns a positive number that the file states of a device.
@@ -114,30 +221,4 @@ pub(crate) fn is_called(name: &str, known: &str) -> bool {
     let words: Vec<&str> = name.split([' ', '-', '_']).collect();
     let known: Vec<&str> = known.split(' ').collect();
     words.windows(known.len()).any(|window| window == known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn similar_device_names_are_distinguished() {
-        let first = |name: &str| {
-            PEAKS
-                .iter()
-                .find(|(known, _)| is_called(name, known))
-                .map(|(known, _)| *known)
-        };
-        assert_eq!(first("NVIDIA H100 80GB HBM3"), Some("H100"));
-        assert_eq!(first("NVIDIA H100 PCIe"), Some("H100 PCIe"));
-        assert_eq!(first("NVIDIA A100-SXM4-40GB"), Some("A100"));
-        assert_eq!(first("AMD Instinct MI300X"), Some("MI300X"));
-        assert_eq!(first("NVIDIA L40S"), Some("L40S"));
-        assert_eq!(first("NVIDIA L4"), Some("L4"));
-        assert_eq!(first("NVIDIA H200 NVL"), Some("H200 NVL"));
-        assert_eq!(first("Tesla V100-PCIE-16GB"), Some("V100 PCIE"));
-        assert_eq!(first("Tesla V100-SXM2-16GB"), Some("V100"));
-        assert_eq!(first("NVIDIA GH200 480GB"), Some("GH200"));
-        assert_eq!(first("NVIDIA GeForce RTX 4090"), None);
-    }
 }

@@ -94,7 +94,7 @@ pub struct OpCost {
     /// Bytes that it moves at least.
     pub bytes: u64,
     /// Type of the elements that it computes with.
-    pub precision: DataType,
+    pub data_type: DataType,
 }
 
 /// Formulas of an operator.
@@ -215,7 +215,7 @@ impl Model {
         Some(OpCost {
             flops: self.flops(&inputs, Pairs::Unmasked)?,
             bytes: self.bytes(name, &inputs)?,
-            precision: inputs.tensor(self.first())?.data_type,
+            data_type: inputs.tensor(self.first())?.data_type,
         })
     }
 }

@@ -68,6 +68,8 @@ pub enum Command {
     Capture(Capture),
     /// Recover the recordings of killed programs
     Recover(Recover),
+    /// Measure the peak rates of this machine, for the roofline
+    Peaks(Peaks),
 }
 
 /// `stepscope view`.
@@ -134,6 +136,7 @@ pub struct Info {
         stepscope report LOGDIR all --format html > report.html\n  \
         stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
         stepscope report LOGDIR critical-path --what-if 'kernel:*gemm*=x0.5'\n  \
+        stepscope report LOGDIR roofline --peak-flops 989e12:f32=67e12 --peak-bandwidth 3.35e12\n  \
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
         Of a directory with several runs, the newest is used, or the one of --run.")]
@@ -187,6 +190,15 @@ pub struct Report {
     /// Show predictions although the replay error is above 15 %; for 'critical-path'
     #[arg(long)]
     pub force: bool,
+    /// Peak FLOP/s of a device, for all element types or by type: 989e12:f32=67e12; for 'mfu', 'op-profile', 'roofline'
+    #[arg(long, value_name = "RATE[:TYPE=RATE,...]")]
+    pub peak_flops: Option<String>,
+    /// Peak bytes per second of a device's main memory, such as 3.35e12; for 'op-profile', 'roofline'
+    #[arg(long, value_name = "RATE")]
+    pub peak_bandwidth: Option<String>,
+    /// Use the peaks that 'stepscope peaks' measured on this machine, also for runs that do not name their processor
+    #[arg(long)]
+    pub measured_peaks: bool,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,
@@ -435,6 +447,31 @@ pub struct Recover {
     pub logdir: PathBuf,
 }
 
+/// `stepscope peaks`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  stepscope peaks\n\n\
+        Measures matrix products and a copy of main memory on all cores, for a few seconds, and stores the\n\
+        rates under the processor's model. 'stepscope report RUN roofline' uses them for runs of this processor;\n\
+        with --measured-peaks, also for runs that do not name theirs. The peaks of GPUs and TPUs come from the\n\
+        trace file and from a table: docs/reference/peaks.md.")]
+pub struct Peaks {
+    /// Device to measure
+    #[arg(long, value_enum, default_value_t = PeakDevice::Cpu)]
+    pub device: PeakDevice,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Device whose peaks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PeakDevice {
+    /// The processor of this machine.
+    Cpu,
+    /// A GPU: its peaks are not measured.
+    Gpu,
+}
+
 /// Options of all commands that read traces.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Reading {
@@ -473,7 +510,7 @@ impl Reading {
 
 /// Commands of this version.
 const COMMANDS: &[&str] = &[
-    "view", "info", "report", "compare", "baseline", "convert", "capture", "recover",
+    "view", "info", "report", "compare", "baseline", "convert", "capture", "recover", "peaks",
 ];
 /// Names of planned commands in the documentation.
 const NOT_BUILT: &[&str] = &["query", "run", "doctor"];

@@ -5,7 +5,7 @@
 //!                                                      -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
-//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`].
+//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error.
@@ -18,6 +18,7 @@ pub mod error;
 mod heaps;
 pub mod info;
 pub mod interrupt;
+pub mod peaks;
 pub mod progress;
 pub mod recover;
 pub mod report;
@@ -67,6 +68,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Convert(convert)) => convert::run(&convert, out),
         Some(Command::Capture(capture)) => capture::run(&capture, out),
         Some(Command::Recover(recover)) => recover::run(&recover, out),
+        Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         // Help or version: already printed.
         None => Ok(()),
     }

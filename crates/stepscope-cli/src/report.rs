@@ -9,9 +9,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::measured_peaks::PeakStore;
+use stepscope_engine::report::peak_options::given_peaks;
 use stepscope_engine::report::report::{Report, Sentence, run_start};
-use stepscope_engine::report::reports::{self, Options, ReportError};
+use stepscope_engine::report::reports::{self, Options, PEAKS, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 
@@ -52,6 +55,11 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         what_if: asked.what_if.clone(),
         presets: asked.preset.clone(),
         force: asked.force,
+        peaks: PeakOverrides {
+            given: given_peaks(asked.peak_flops.as_deref(), asked.peak_bandwidth.as_deref())
+                .map_err(|error| CliError::usage(error.to_string()))?,
+            ..PeakOverrides::default()
+        },
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
@@ -63,6 +71,11 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         None if !asked.what_if.is_empty() || !asked.preset.is_empty() || asked.force => {
             return Err(CliError::usage(
                 "cannot apply scenarios to all reports: --what-if, --preset and --force belong to 'critical-path'\nhelp: name this kind",
+            ));
+        }
+        None if !options.peaks.given.is_empty() => {
+            return Err(CliError::usage(
+                "cannot use peaks in all reports: --peak-flops and --peak-bandwidth belong to reports of rates\nhelp: name a kind: mfu, op-profile or roofline",
             ));
         }
         None if asked.by.is_some() => {
@@ -83,6 +96,12 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let opened = crate::progress::with_engine_progress(&engine, || engine.open(&chosen.id))?;
     let opened = ManuallyDrop::new(opened);
     options.range = range(&opened, asked)?;
+    if kind.is_some_and(|kind| PEAKS.contains(&kind.name)) {
+        let store = PeakStore::user();
+        options.peaks.measured = store
+            .rates_for(&opened.trace, asked.measured_peaks)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+    }
     for problem in &opened.problems {
         notes.push(format!("Not whole: {}: {}", problem.file, problem.reason));
     }

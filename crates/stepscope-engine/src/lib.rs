@@ -22,6 +22,7 @@ mod files;
 mod found_run;
 mod group;
 mod hash;
+pub mod measured_peaks;
 mod names;
 mod open;
 mod open_path;

@@ -13,10 +13,12 @@ mod gpu;
 mod opcodes;
 mod properties;
 mod rules;
+mod work;
 
 use stepscope_formats::hlo::{Computation, Instruction, InstructionAt, Module, Shape};
 
 pub use properties::Properties;
+pub use work::{Level, LevelBytes, Precision, PrecisionFlops, Work};
 
 use crate::order::post_order;
 use fusion::Graph;
@@ -58,35 +60,10 @@ pub struct Cost {
     pub is_unknown: bool,
     /// What it does with each loop inside counted as often as it runs, where that is known.
     pub with_loops: Work,
+    /// Class of its floating-point operations: the peak of that class bounds them.
+    pub precision: Option<Precision>,
     /// Custom calls without a model inside.
     pub unknown_calls: u64,
-}
-
-/// An amount of work.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Work {
-    /// Floating-point operations.
-    pub flops: f64,
-    /// Transcendental functions.
-    pub transcendentals: f64,
-    /// Bytes read and written.
-    pub bytes: f64,
-}
-
-impl Work {
-    fn from_properties(properties: &Properties) -> Self {
-        Self {
-            flops: f64::from(properties.flops),
-            transcendentals: f64::from(properties.transcendentals),
-            bytes: f64::from(properties.bytes),
-        }
-    }
-
-    fn add(&mut self, other: Self, times: f64) {
-        self.flops += other.flops * times;
-        self.transcendentals += other.transcendentals * times;
-        self.bytes += other.bytes * times;
-    }
 }
 
 /// A loop.
@@ -143,7 +120,7 @@ impl Analysis {
         for at in post_order(module, computation) {
             let cost = self.instruction(module, graph, at);
             sum.properties.add(&cost.properties);
-            sum.with_loops.add(cost.with_loops, 1.0);
+            sum.with_loops.add(&cost.with_loops, 1.0);
             sum.unknown_calls += cost.unknown_calls;
             self.instructions[at as usize] = cost;
         }

@@ -12,6 +12,7 @@ pub mod availability;
 pub mod compare;
 pub mod demangle;
 pub mod hints;
+pub mod peak_options;
 pub mod report;
 pub mod reports;
 mod step_notes;

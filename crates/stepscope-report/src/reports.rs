@@ -4,8 +4,8 @@
 //! convert its result to a [`Report`] in a file of this folder, and add an entry to [`KINDS`].
 
 mod collectives;
-mod critical_path;
 mod cprofile;
+mod critical_path;
 mod environment;
 mod findings;
 mod hlo;
@@ -31,6 +31,7 @@ use stepscope_store::Trace;
 use crate::hints::{Lack, hint};
 use crate::report::{Report, Sentence, sentence};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::peaks::PeakOverrides;
 use stepscope_analysis::programs;
 use stepscope_analysis::run_profile::AnalysisScope;
 
@@ -57,6 +58,8 @@ pub struct Options {
     pub presets: Vec<String>,
     /// Show predictions although the replay error is large. For `critical-path`.
     pub force: bool,
+    /// Peak rates of devices from outside the trace. For reports of rates.
+    pub peaks: PeakOverrides,
 }
 
 /// The reports whose rows are of compiled programs: they take [`Options::module`].
@@ -65,6 +68,8 @@ const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost", "op-profile", "roofline"];
 const SPACES: &[&str] = &["hlo-memory"];
 /// The reports that take [`Options::what_if`], [`Options::presets`] and [`Options::force`].
 const SCENARIOS: &[&str] = &["critical-path"];
+/// The reports that take [`Options::peaks`].
+pub const PEAKS: &[&str] = &["mfu", "op-profile", "roofline"];
 
 impl Options {
     /// Returns the scope of the analysis.
@@ -89,6 +94,7 @@ impl Default for Options {
             what_if: Vec::new(),
             presets: Vec::new(),
             force: false,
+            peaks: PeakOverrides::default(),
         }
     }
 }
@@ -123,6 +129,7 @@ impl Kind {
             ("what-if", !options.what_if.is_empty(), SCENARIOS),
             ("preset", !options.presets.is_empty(), SCENARIOS),
             ("force", options.force, SCENARIOS),
+            ("peaks", !options.peaks.given.is_empty(), PEAKS),
         ];
         for (option, is_given, kinds) in given {
             if is_given && !kinds.contains(&self.name) {

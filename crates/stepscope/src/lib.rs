@@ -68,6 +68,7 @@ pub use export::merge_external::{
     ExternalContent, ExternalProfile, ExternalProfiles, MergedProfile, advice,
 };
 pub use mirror::{MirrorError, Mirrors};
+pub use platform::processor::processor_model;
 pub use ring::names::StaticName;
 pub use ring::steps::{StepTimes, StepWatch};
 pub use session::mirrors::set_mirrors;

@@ -398,6 +398,9 @@ class Run:
         what_if: str | Sequence[str] = (),
         preset: str | Sequence[str] = (),
         force: bool = False,
+        peak_flops: str | float | None = None,
+        peak_bandwidth: float | None = None,
+        measured_peaks: bool = False,
         steps: int | tuple[int, int] | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
@@ -426,6 +429,14 @@ class Run:
             Prepared scenarios, such as ``host-free``; for ``critical-path``.
         force
             Show predictions although the replay error is above 15 %; for ``critical-path``.
+        peak_flops
+            Peak FLOP/s of a device, a number or by element type, as ``"989e12:f32=67e12"``; for ``mfu``,
+            ``op-profile`` and ``roofline``. Default: what the file and the table of data sheets have.
+        peak_bandwidth
+            Peak bytes per second of a device's main memory; for ``op-profile`` and ``roofline``.
+        measured_peaks
+            Use the peaks that ``stepscope peaks`` measured on this machine, also for runs that do not name
+            their processor.
         steps
             Only this step, or those from the first to the last of two, by the numbers that the program
             gave them. Default: everything.
@@ -462,6 +473,9 @@ class Run:
             what_if=[what_if] if isinstance(what_if, str) else list(what_if),
             presets=[preset] if isinstance(preset, str) else list(preset),
             force=force,
+            peak_flops=None if peak_flops is None else str(peak_flops),
+            peak_bandwidth=peak_bandwidth,
+            measured_peaks=measured_peaks,
             steps=(steps, steps) if isinstance(steps, int) else steps,
             start_ps=_ps(start_ns),
             end_ps=_ps(end_ns),

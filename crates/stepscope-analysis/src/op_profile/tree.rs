@@ -138,11 +138,7 @@ impl OpProfile {
                 let times = op.row.executions as f64;
                 Some(Node {
                     executions: op.row.executions,
-                    work: Work {
-                        flops: once.flops * times,
-                        transcendentals: once.transcendentals * times,
-                        bytes: once.bytes * times,
-                    },
+                    work: once.scaled(times),
                     ..Node::new(NodeKind::Instruction(at), &instruction.name)
                 })
             })
@@ -216,9 +212,7 @@ impl Builder {
             node.time_ps += child.time_ps;
             node.unknown_ps += child.unknown_ps;
             node.executions += child.executions;
-            node.work.flops += child.work.flops;
-            node.work.transcendentals += child.work.transcendentals;
-            node.work.bytes += child.work.bytes;
+            node.work.add(&child.work, 1.0);
         }
         node.sort();
         node

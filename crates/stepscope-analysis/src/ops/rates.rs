@@ -1,13 +1,13 @@
 //! Device utilisation of an operation, where the file has the counts of each execution.
 //!
 //! XLA writes the floating-point operations and the bytes of each instruction to the events of TPU lines
-//! (arguments `model_flops`, else `flops`, and `bytes_accessed`), and the peaks of each device to its plane. With
-//! `time` by the device's own clock where that is recorded:
+//! (arguments `model_flops`, else `flops`, `bytes_accessed`, and `memory_access_breakdown` with the bytes of each
+//! memory), and the peaks of each device to its plane. With `time` by the device's own clock where that is recorded:
 //!
 //! ```text
 //! flop rate   = sum over occurrences of their operations / time
 //! byte rate   = sum over occurrences of their bytes / time
-//! utilisation = max(flop rate / peak of the device, byte rate / peak of its memory), at most 1
+//! utilisation = max(flop rate / peak of the device, byte rate of its main memory / peak of that), at most 1
 //! bound by    = compute when the first is larger, else memory
 //! wasted      = self time * (1 - utilisation)
 //! ```
@@ -15,6 +15,8 @@
 //! The counts of an instruction are read from its longest occurrence: the file stores them once for all. There
 //! are no rates for a range, whose borders cut occurrences, nor for devices without peaks.
 
+use stepscope_formats::xspace::{Memory, memory_accesses};
+use stepscope_hlo::cost::{Level, LevelBytes};
 use stepscope_model::{ArgKeys, ArgValue};
 use stepscope_store::{EventId, Trace};
 
@@ -25,6 +27,8 @@ pub struct Done {
     pub flops: f64,
     /// Bytes read and written.
     pub bytes: f64,
+    /// The bytes by memory level: all in the main memory where the file does not say it.
+    pub levels: LevelBytes,
 }
 
 impl Done {
@@ -36,14 +40,20 @@ impl Done {
     pub(super) fn add(&mut self, other: Self) {
         self.flops += other.flops;
         self.bytes += other.bytes;
+        self.levels.add(&other.levels, 1.0);
     }
 }
 
-const DONE: ArgKeys = ArgKeys::new(&["model_flops", "flops", "bytes_accessed"]);
+const DONE: ArgKeys = ArgKeys::new(&[
+    "model_flops",
+    "flops",
+    "bytes_accessed",
+    "memory_access_breakdown",
+]);
 
 /// Returns the counts of `count` executions, from the arguments of one; `None` if it has none.
 pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
-    let (mut model, mut flops, mut bytes) = (None, None, None);
+    let (mut model, mut flops, mut bytes, mut levels) = (None, None, None, None);
     let number = |value: ArgValue<'_>| match value {
         ArgValue::Int(value) => Some(value as f64),
         ArgValue::Uint(value) => Some(value as f64),
@@ -55,13 +65,42 @@ pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
         "model_flops" => model = number(value),
         "flops" => flops = number(value),
         "bytes_accessed" => bytes = number(value),
+        "memory_access_breakdown" => levels = by_level(value),
         _ => {}
     });
     let flops = model.or(flops);
-    (flops.is_some() || bytes.is_some()).then(|| Done {
-        flops: flops.unwrap_or(0.0) * count as f64,
-        bytes: bytes.unwrap_or(0.0) * count as f64,
+    let times = count as f64;
+    (flops.is_some() || bytes.is_some()).then(|| {
+        let bytes = bytes.unwrap_or(0.0);
+        let mut found = Done {
+            flops: flops.unwrap_or(0.0) * times,
+            bytes: bytes * times,
+            levels: LevelBytes::default(),
+        };
+        let once = levels.unwrap_or_else(|| LevelBytes::main_only(bytes));
+        found.levels.add(&once, times);
+        found
     })
+}
+
+/// Adds up the bytes of one execution by memory level.
+fn by_level(value: ArgValue<'_>) -> Option<LevelBytes> {
+    let ArgValue::Bytes(breakdown) = value else {
+        return None;
+    };
+    let mut found = LevelBytes::default();
+    memory_accesses(breakdown, &mut |access| {
+        let level = match (access.memory, access.is_write) {
+            (Memory::Hbm, _) => Level::Main,
+            (Memory::Cmem, false) => Level::CmemRead,
+            (Memory::Cmem, true) => Level::CmemWrite,
+            (Memory::Vmem, false) => Level::VmemRead,
+            (Memory::Vmem, true) => Level::VmemWrite,
+            (Memory::Other, _) => return,
+        };
+        found.add_at(level, access.bytes as f64);
+    });
+    Some(found)
 }
 
 /// Resource that limits an operation.
@@ -108,15 +147,16 @@ pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Opti
         return None;
     }
     let (flops, bytes) = (done.flops / seconds, done.bytes / seconds);
+    let main_bytes = done.levels.at(Level::Main) / seconds;
     let peaks = peaks(trace, event);
     let exceeds = |(most_flops, most_bytes): (f64, f64)| {
-        flops > most_flops * ROUNDING || bytes > most_bytes * ROUNDING
+        flops > most_flops * ROUNDING || main_bytes > most_bytes * ROUNDING
     };
     let exceeds_peak = peaks.is_some_and(exceeds);
     let parts = peaks.map(|(most_flops, most_bytes)| {
         (
             (flops / most_flops).clamp(0.0, 1.0),
-            (bytes / most_bytes).clamp(0.0, 1.0),
+            (main_bytes / most_bytes).clamp(0.0, 1.0),
         )
     });
     let bound = |(compute, memory): (f64, f64)| {

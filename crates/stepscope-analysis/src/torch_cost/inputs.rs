@@ -1,5 +1,7 @@
 //! The recorded inputs of a call: shapes, types, strides and values, as kineto writes them.
 
+use stepscope_hlo::cost::Precision;
+
 use crate::torch_args::{elements, integers, numbers};
 
 /// The arguments of one call as they are in the file.
@@ -108,6 +110,18 @@ impl DataType {
     /// Returns its short name: `bf16`, `fp32`, `int64`.
     pub const fn as_str(self) -> &'static str {
         self.name
+    }
+
+    /// Returns the class of its peak rate.
+    pub fn precision(self) -> Precision {
+        match (self.kind, self.bytes) {
+            // An element packs two numbers.
+            _ if self.name == "fp4" => Precision::F4,
+            (_, ..=1) => Precision::F8,
+            (Kind::Float, 2) | (Kind::Complex, 4) => Precision::F16,
+            (Kind::Float, 8) | (Kind::Complex, 16) => Precision::F64,
+            _ => Precision::F32,
+        }
     }
 
     /// Returns whether its elements are integers or truth values.

@@ -13,6 +13,7 @@
 //! without decoding, and [`raw`] gives access to the unprocessed file.
 
 mod count_events;
+mod memory_access;
 mod merge_planes;
 #[cfg(feature = "neuron")]
 pub mod neuron_archive;
@@ -26,6 +27,7 @@ mod write;
 use std::sync::Arc;
 
 pub use count_events::{EventCounts, count_events, messages};
+pub use memory_access::{Memory, MemoryAccess, memory_accesses};
 pub use merge_planes::{MergedPlane, MergedPlanes, write_planes};
 pub use read::read;
 pub use record::TrackRecord;

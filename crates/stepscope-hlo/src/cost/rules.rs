@@ -7,6 +7,7 @@ use super::convolution::convolution_flops;
 use super::fusion::Graph;
 use super::gpu::library_call;
 use super::opcodes::{ELEMENTWISE, FMA_FLOPS, TRANSCENDENTAL, operand_size};
+use super::work::own_precision;
 use super::{Analysis, Cost, Loop, Properties, Rules, Sum, Work, size, size_of_leaves};
 
 /// Opcodes that move nothing.
@@ -63,6 +64,8 @@ impl Analysis {
             }
             "fusion" => {
                 let sum = self.called(instruction, 0);
+                // Most of its operations: its products, if it has any.
+                cost.precision = sum.with_loops.precisions.most();
                 cost.properties = sum.properties;
                 cost.unknown_calls = sum.unknown_calls;
                 self.fusion(module, graph, instruction, &mut cost.properties);
@@ -72,11 +75,8 @@ impl Analysis {
                 if self.rules == Rules::Gpu
                     && let Some(found) = library_call(module, instruction, known)
                 {
-                    return Cost {
-                        with_loops: Work::from_properties(&found),
-                        properties: found,
-                        ..cost
-                    };
+                    cost.properties = found;
+                    return cost.with_work(module, instruction, self.rules);
                 }
                 cost.is_unknown = true;
                 cost.unknown_calls = 1;
@@ -85,8 +85,7 @@ impl Analysis {
             }
             opcode => self.simple(module, instruction, opcode, &mut cost.properties),
         }
-        cost.with_loops = Work::from_properties(&cost.properties);
-        cost
+        cost.with_work(module, instruction, self.rules)
     }
 
     fn while_loop(&mut self, instruction: &Instruction, at: InstructionAt) -> Cost {
@@ -96,18 +95,18 @@ impl Analysis {
         sum.properties.add(&condition.properties);
         sum.unknown_calls += condition.unknown_calls;
         let mut once = body.with_loops;
-        once.add(condition.with_loops, 1.0);
+        once.add(&condition.with_loops, 1.0);
         let trip_count = trip_count(instruction);
         let times = trip_count.map_or(1.0, |count| count as f64);
         let mut with_loops = Work::default();
-        with_loops.add(body.with_loops, times);
+        with_loops.add(&body.with_loops, times);
         // The condition is asked once more, unless nobody knows how often.
         let asked = if trip_count.is_some() {
             times + 1.0
         } else {
             1.0
         };
-        with_loops.add(condition.with_loops, asked);
+        with_loops.add(&condition.with_loops, asked);
         self.loops.push(Loop {
             instruction: at,
             trip_count,
@@ -266,10 +265,23 @@ impl Analysis {
     }
 }
 
+impl Cost {
+    /// Adds the class and the work of one execution, from the figures.
+    fn with_work(mut self, module: &Module, instruction: &Instruction, rules: Rules) -> Self {
+        self.precision = self
+            .precision
+            .or_else(|| own_precision(module, instruction));
+        self.with_loops =
+            Work::from_properties(module, instruction, &self.properties, self.precision, rules);
+        self
+    }
+}
+
 fn from_sum(sum: Sum) -> Cost {
     Cost {
         properties: sum.properties,
         is_unknown: false,
+        precision: sum.with_loops.precisions.most(),
         with_loops: sum.with_loops,
         unknown_calls: sum.unknown_calls,
     }

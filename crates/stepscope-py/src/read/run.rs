@@ -6,7 +6,10 @@ use std::sync::{Arc, OnceLock};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use stepscope_engine::report::reports::Options;
+use stepscope_engine::analysis::peaks::PeakOverrides;
+use stepscope_engine::measured_peaks::PeakStore;
+use stepscope_engine::report::peak_options::given_peaks;
+use stepscope_engine::report::reports::{Options, PEAKS};
 use stepscope_engine::{Run, RunProblem, analysis};
 use stepscope_model::{NameId, SliceFlags, TrackId};
 use stepscope_store::EventId;
@@ -273,7 +276,7 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, steps, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, peak_flops, peak_bandwidth, measured_peaks, steps, start_ps, end_ps))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the keywords of one Python method"
@@ -290,6 +293,9 @@ impl RunData {
         what_if: Vec<String>,
         presets: Vec<String>,
         force: bool,
+        peak_flops: Option<String>,
+        peak_bandwidth: Option<f64>,
+        measured_peaks: bool,
         steps: Option<(i64, i64)>,
         start_ps: Option<i64>,
         end_ps: Option<i64>,
@@ -298,7 +304,21 @@ impl RunData {
             Some((first, last)) => query::ReportRange::Steps(first..=last),
             None => query::ReportRange::Window((start_ps, end_ps)),
         };
+        let bandwidth = peak_bandwidth.map(|rate| rate.to_string());
+        let given = given_peaks(peak_flops.as_deref(), bandwidth.as_deref());
+        let query_error =
+            |error: &dyn std::fmt::Display| exception(py, "QueryError", &error.to_string());
+        let mut peaks = PeakOverrides {
+            given: given.map_err(|error| query_error(&error))?,
+            ..PeakOverrides::default()
+        };
+        if PEAKS.contains(&kind) {
+            peaks.measured = PeakStore::user()
+                .rates_for(&self.run.trace, measured_peaks)
+                .map_err(|error| query_error(&error))?;
+        }
         let options = Options {
+            peaks,
             by,
             module,
             space,

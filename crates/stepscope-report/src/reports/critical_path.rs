@@ -63,7 +63,10 @@ pub(super) fn mistake(text: &str, error: SpecError) -> String {
             "use op:, host:, kernel:, class:, module:, rank:N, ranks, device, host, communication, copy, input, \
              compile, launch, launch_latency, kernel_gap, event_wait, handover, sync or sync_return",
         ),
-        SpecCause::Number => ("the number cannot be read", "write a whole number, such as rank:3"),
+        SpecCause::Number => (
+            "the number cannot be read",
+            "write a whole number, such as rank:3",
+        ),
         SpecCause::Phase => (
             "the phase is unknown",
             "use forward, backward, optimizer, input or other",
@@ -74,7 +77,9 @@ pub(super) fn mistake(text: &str, error: SpecError) -> String {
         ),
         SpecCause::Preset => {
             let names = PRESETS.join(", ");
-            return format!("cannot apply preset '{text}': it is unknown\nhelp: use one of {names}");
+            return format!(
+                "cannot apply preset '{text}': it is unknown\nhelp: use one of {names}"
+            );
         }
     };
     format!(
@@ -126,7 +131,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let scenarios = scenarios(options).unwrap_or_default();
     if !scenarios.is_empty() || wants_faster {
         let faster = wants_faster.then_some(operations.as_slice());
-        what_if(&mut report, &path, &scenarios, faster, (options.force, replay_error), cancel)?;
+        what_if(
+            &mut report,
+            &path,
+            &scenarios,
+            faster,
+            (options.force, replay_error),
+            cancel,
+        )?;
     }
     notes(&mut report, &path, replay_error);
     Ok(report)
@@ -147,7 +159,11 @@ fn ns(ps: i64) -> f64 {
 
 fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
     let length = path.length();
-    let sum = path.path.iter().map(|row| row.length()).fold(0, i64::saturating_add);
+    let sum = path
+        .path
+        .iter()
+        .map(|row| row.length())
+        .fold(0, i64::saturating_add);
     report.scalar("window_ns", "Window", Unit::Ns, ns(length));
     report.scalar("steps", "Steps", Unit::Count, path.steps.len());
     report.scalar("path_ns", "Path", Unit::Ns, ns(sum));
@@ -159,23 +175,49 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
         ("input_ns", "Input", ns(fine.input)),
         ("compile_ns", "Compilation", ns(fine.compile)),
         ("device_compute_ns", "Device computation", ns(fine.compute)),
-        ("communication_ns", "Communication", of(PathKind::Communication)),
+        (
+            "communication_ns",
+            "Communication",
+            of(PathKind::Communication),
+        ),
         ("copy_ns", "Copies", ns(fine.copy)),
-        ("launch_latency_ns", "Launch latency", of(PathKind::LaunchLatency)),
+        (
+            "launch_latency_ns",
+            "Launch latency",
+            of(PathKind::LaunchLatency),
+        ),
         ("kernel_gap_ns", "Kernel gaps", of(PathKind::KernelGap)),
         ("event_wait_ns", "Event waits", of(PathKind::EventWait)),
-        ("sync_return_ns", "Returns of waits", of(PathKind::SyncReturn)),
-        ("handover_ns", "Hand-overs between threads", of(PathKind::Handover)),
+        (
+            "sync_return_ns",
+            "Returns of waits",
+            of(PathKind::SyncReturn),
+        ),
+        (
+            "handover_ns",
+            "Hand-overs between threads",
+            of(PathKind::Handover),
+        ),
         ("unknown_ns", "Unknown", of(PathKind::Unknown)),
     ];
     for (key, title, value) in figures {
         report.scalar(key, title, Unit::Ns, value);
     }
-    let inferred = path.path.iter().filter(|row| row.edge == Confidence::Inferred);
-    let inferred = inferred.map(|row| row.length()).fold(0, i64::saturating_add);
+    let inferred = path
+        .path
+        .iter()
+        .filter(|row| row.edge == Confidence::Inferred);
+    let inferred = inferred
+        .map(|row| row.length())
+        .fold(0, i64::saturating_add);
     let part = (length > 0).then(|| inferred as f64 / length as f64);
     report.scalar("inferred_share", "On inferred edges", Unit::Share, part);
-    report.scalar("replay_error_share", "Replay error", Unit::Share, replay_error);
+    report.scalar(
+        "replay_error_share",
+        "Replay error",
+        Unit::Share,
+        replay_error,
+    );
     let error = path.clock_error.map(|error| error.as_ns_f64());
     report.scalar("clock_error_ns", "Clock error", Unit::Ns, error);
     report.scalar(
@@ -184,7 +226,12 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
         Unit::Count,
         path.graph().contradictions,
     );
-    report.scalar("ranks_crossed", "Changes of rank", Unit::Count, changes_of_rank(path));
+    report.scalar(
+        "ranks_crossed",
+        "Changes of rank",
+        Unit::Count,
+        changes_of_rank(path),
+    );
     report.scalar("segments", "Segments", Unit::Count, path.graph().len());
 }
 
@@ -203,7 +250,9 @@ fn sentence_of(path: &CriticalPath<'_>, operations: &[PathGroup]) -> crate::repo
     let of = |kind: PathKind| ns(kinds[kind as usize]);
     let device = of(PathKind::Device) + of(PathKind::Communication);
     let window = duration(ns(path.length())).link(Link::scalar("window_ns"));
-    let longest = operations.iter().find(|row| row.kind.is_some_and(PathKind::is_segment));
+    let longest = operations
+        .iter()
+        .find(|row| row.kind.is_some_and(PathKind::is_segment));
     match longest {
         Some(row) => sentence!(
             "Of {}, {} on the critical path are on devices and {} on the host; the largest part is {} ({}).",
@@ -213,7 +262,10 @@ fn sentence_of(path: &CriticalPath<'_>, operations: &[PathGroup]) -> crate::repo
             SentencePart::text(in_sentence(&key_text(path, row))).link(row.event.map(Link::Event)),
             duration(ns(row.path_ps))
         ),
-        None => sentence!("The window lasts {}, and none of its time is recorded.", window),
+        None => sentence!(
+            "The window lasts {}, and none of its time is recorded.",
+            window
+        ),
     }
 }
 
@@ -299,7 +351,9 @@ fn groups(
                 savings_left -= 1;
                 let selected = segments_named(path, name, kind);
                 [0.5, 0.0].map(|factor| {
-                    Some(ns(length.saturating_sub(path.what_if_selected(&selected, factor))))
+                    Some(ns(
+                        length.saturating_sub(path.what_if_selected(&selected, factor))
+                    ))
                 })
             }
             _ => [None, None],
@@ -313,10 +367,14 @@ fn groups(
             name.into(),
             row.kind.map(PathKind::as_str).into(),
             ns(row.path_ps).into(),
-            (length > 0).then(|| row.path_ps as f64 / length as f64).into(),
+            (length > 0)
+                .then(|| row.path_ps as f64 / length as f64)
+                .into(),
             (ns(row.path_ps) / steps).into(),
             row.count.into(),
-            (has_total && row.total_ps > 0).then(|| ns(row.total_ps)).into(),
+            (has_total && row.total_ps > 0)
+                .then(|| ns(row.total_ps))
+                .into(),
             ns(row.inferred_ps).into(),
             savings[0].into(),
             savings[1].into(),
@@ -342,7 +400,9 @@ fn segments(path: &CriticalPath<'_>, top: usize) -> Table {
     for row in path.path.iter().take(top) {
         let segment = row.segment as usize;
         let queue = path.graph().queue[segment];
-        let name = path.name(segment).map_or(NOTHING, |name| path.trace.name(name));
+        let name = path
+            .name(segment)
+            .map_or(NOTHING, |name| path.trace.name(name));
         table.push([
             row.kind.as_str().into(),
             name.into(),
@@ -370,7 +430,11 @@ fn edges(path: &CriticalPath<'_>) -> Table {
             let same = all().filter(|edge| edge.kind == kind && edge.confidence == confidence);
             let count = same.count();
             if count > 0 {
-                table.push([kind.as_str().into(), confidence.as_str().into(), count.into()]);
+                table.push([
+                    kind.as_str().into(),
+                    confidence.as_str().into(),
+                    count.into(),
+                ]);
             }
         }
     }
@@ -416,7 +480,11 @@ fn what_if(
             text.into(),
             shown(ns(window)),
             shown(ns(saved)),
-            shown(if length > 0 { saved as f64 / length as f64 } else { 0.0 }),
+            shown(if length > 0 {
+                saved as f64 / length as f64
+            } else {
+                0.0
+            }),
             on_path.map(ns).into(),
             selected.into(),
             replay_error.into(),
@@ -441,7 +509,12 @@ fn what_if(
         for (change, factor) in [("x0.5", 0.5), ("0", 0.0)] {
             cancel.check()?;
             let text = format!("{}={change}", path.trace.name(name));
-            push(&text, path.what_if_selected(&selected, factor), Some(row.path_ps), None);
+            push(
+                &text,
+                path.what_if_selected(&selected, factor),
+                Some(row.path_ps),
+                None,
+            );
         }
     }
     report.section("what_if", "What if", table);
@@ -479,7 +552,8 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
     if contradictions > 0 {
         report.note(sentence!(
             "{} edges contradict the times in the files; they were shortened or left out.",
-            count(usize::try_from(contradictions).unwrap_or(usize::MAX)).link(Link::scalar("contradictions"))
+            count(usize::try_from(contradictions).unwrap_or(usize::MAX))
+                .link(Link::scalar("contradictions"))
         ));
     }
     if !path.unmatched.is_empty() {

@@ -5,10 +5,11 @@ mod memory;
 mod profile;
 mod roofline;
 
-use stepscope_analysis::op_profile::{self, OpProfile};
+use stepscope_analysis::op_profile::{Op, OpProfiler};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::programs::{self, Program};
 use stepscope_formats::hlo::Losses;
+use stepscope_hlo::cost::{Precision, Work};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
@@ -27,21 +28,43 @@ pub(crate) const NO_PROGRAMS: &str = "the run holds no compiled programs (HLO)";
 const NO_OPERATIONS: &str = "the run holds no times of operations of compiled programs (HLO)";
 
 /// Joins the operations that the options choose with their programs.
-fn measured(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<OpProfile, Cancelled> {
-    let mut found = op_profile::op_profile(trace, options.range.clone(), cancel)?;
-    if let Some(asked) = &options.module {
-        let is_asked = |program: &str| {
-            program == asked
-                || program
-                    .rsplit_once('(')
-                    .is_some_and(|(name, id)| name == asked || id.strip_suffix(')') == Some(asked))
-        };
-        found
-            .ops
-            .retain(|op| op.row.program.as_deref().is_some_and(is_asked));
-        found.idle_ps = None;
+fn measured<'a>(
+    trace: &'a Trace,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<OpProfiler<'a>, Cancelled> {
+    let mut found = OpProfiler::new(trace, options.range.clone(), cancel)?;
+    if options.module.is_some() {
+        keep_asked(&mut found.profile.ops, options);
+        found.profile.idle_ps = None;
     }
     Ok(found)
+}
+
+/// Removes the operations of programs that the options do not choose.
+fn keep_asked(ops: &mut Vec<Op>, options: &Options) {
+    let Some(asked) = &options.module else {
+        return;
+    };
+    let is_asked = |program: &str| {
+        program == asked
+            || program
+                .rsplit_once('(')
+                .is_some_and(|(name, id)| name == asked || id.strip_suffix(')') == Some(asked))
+    };
+    ops.retain(|op| op.row.program.as_deref().is_some_and(is_asked));
+}
+
+/// Returns the class of the floating-point operations, `mixed` for several; empty without any.
+fn precision(work: &Work) -> &'static str {
+    let mut used = Precision::ALL
+        .into_iter()
+        .filter(|precision| work.precisions.at(*precision) > 0.0);
+    match (used.next(), used.next()) {
+        (None, _) => "",
+        (Some(only), None) => only.as_str(),
+        (Some(_), Some(_)) => "mixed",
+    }
 }
 
 /// Reads the programs that the options choose.

@@ -8,7 +8,7 @@ use crate::report::{
     with_thousands,
 };
 use crate::reports::{Options, steps as steps_report};
-use stepscope_analysis::mfu::{Counted, Mfu, mfu};
+use stepscope_analysis::mfu::{Counted, Mfu, mfu_with_peaks};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::peaks::PeakSource;
 use stepscope_analysis::run_profile::RunProfile;
@@ -17,7 +17,7 @@ const KIND: &str = "mfu";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let run_profile = RunProfile::compute(trace, &options.scope(), cancel)?;
-    let found = mfu(&run_profile, cancel)?;
+    let found = mfu_with_peaks(&run_profile, &options.peaks, cancel)?;
     let Some(counted) = found.counted else {
         return Ok(Report::missing(
             KIND,
@@ -96,12 +96,20 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             with_thousands(found.uncounted).link(Link::scalar("uncounted_calls"))
         ));
     }
-    report.notes.extend(found.peaks.iter().map(|peak| {
-        let (device, teraflops) = (&peak.device, peak.flops_per_second / 1e12);
+    report.notes.extend(found.peaks.iter().map(|(device, peak)| {
+        let device = if device.is_empty() { "Devices" } else { device };
+        let teraflops = peak.per_second / 1e12;
         Sentence::from(match peak.source {
+            PeakSource::Given => format!("{device}: {teraflops} TFLOP/s, as given"),
             PeakSource::File => format!("{device}: {teraflops} TFLOP/s, as the file says"),
             PeakSource::DataSheet => format!(
                 "{device}: {teraflops} TFLOP/s, as its maker states for dense products in 16 bits"
+            ),
+            PeakSource::CoresAndClock => format!(
+                "{device}: {teraflops} TFLOP/s, cores times clock times operations of a core and cycle"
+            ),
+            PeakSource::Measured => format!(
+                "{device}: {teraflops} TFLOP/s, as 'stepscope peaks' measured for products in 32 bits"
             ),
         })
     }));

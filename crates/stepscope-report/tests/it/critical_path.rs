@@ -36,13 +36,24 @@ impl Kineto {
             ]
         };
         Self {
-            events: process(50, "CPU").into_iter().chain(process(0, "GPU 0")).collect(),
+            events: process(50, "CPU")
+                .into_iter()
+                .chain(process(0, "GPU 0"))
+                .collect(),
             correlation: 0,
             rank,
         }
     }
 
-    fn slice(&mut self, category: &str, name: &str, (begin, end): (i64, i64), pid: i64, tid: i64, args: Value) {
+    fn slice(
+        &mut self,
+        category: &str,
+        name: &str,
+        (begin, end): (i64, i64),
+        pid: i64,
+        tid: i64,
+        args: Value,
+    ) {
         self.events.push(json!({
             "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": 5_000 + begin,
             "dur": end - begin, "args": args,
@@ -70,7 +81,15 @@ impl Kineto {
         self.work("kernel", name, range, stream, call, json!({}));
     }
 
-    fn work(&mut self, category: &str, name: &str, range: (i64, i64), stream: i64, call: i64, more: Value) {
+    fn work(
+        &mut self,
+        category: &str,
+        name: &str,
+        range: (i64, i64),
+        stream: i64,
+        call: i64,
+        more: Value,
+    ) {
         let mut args = json!({"device": 0, "context": 1, "stream": stream, "correlation": call});
         if let (Some(args), Some(more)) = (args.as_object_mut(), more.as_object()) {
             args.extend(more.clone());
@@ -78,7 +97,14 @@ impl Kineto {
         self.slice(category, name, range, 0, stream, args);
     }
 
-    fn sync(&mut self, kind: &str, range: (i64, i64), call: i64, stream: i64, event: Option<(i64, i64)>) {
+    fn sync(
+        &mut self,
+        kind: &str,
+        range: (i64, i64),
+        call: i64,
+        stream: i64,
+        event: Option<(i64, i64)>,
+    ) {
         let mut args = json!({"cuda_sync_kind": kind, "stream": stream, "correlation": call, "device": 0, "context": 1});
         if let Some((on, record)) = event {
             args["wait_on_stream"] = on.into();
@@ -125,15 +151,21 @@ fn rows(report: &Value) -> Vec<(String, String, f64)> {
 /// Windows after each scenario, microseconds.
 fn predictions(report: &Value) -> Vec<f64> {
     let sections = report["sections"].as_array().unwrap();
-    let section = sections.iter().find(|section| section["name"] == "what_if").unwrap();
+    let section = sections
+        .iter()
+        .find(|section| section["name"] == "what_if")
+        .unwrap();
     let rows = section["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["step_ns"].as_f64().unwrap_or(f64::NAN) / 1e3).collect()
+    rows.map(|row| row["step_ns"].as_f64().unwrap_or(f64::NAN) / 1e3)
+        .collect()
 }
 
 fn assert_path(trace: &Trace, expected: &[(&str, &str, f64)]) {
     let found = rows(&report(trace, "segment", &[]));
-    let found: Vec<(&str, &str, f64)> =
-        found.iter().map(|(kind, name, us)| (kind.as_str(), name.as_str(), *us)).collect();
+    let found: Vec<(&str, &str, f64)> = found
+        .iter()
+        .map(|(kind, name, us)| (kind.as_str(), name.as_str(), *us))
+        .collect();
     assert_eq!(found, expected);
 }
 
@@ -155,7 +187,11 @@ fn host_time_without_operations_is_on_the_path() {
             ("host", "ProfilerStep#4", 350.0),
         ],
     );
-    let found = report(&run.trace, "op", &["kernel:*=0", "host=x0.5", "host:aten::a=x0.5"]);
+    let found = report(
+        &run.trace,
+        "op",
+        &["kernel:*=0", "host=x0.5", "host:aten::a=x0.5"],
+    );
     assert_eq!(predictions(&found), [600.0, 300.0, 515.0]);
     assert_eq!(found["summary"]["replay_error_share"], 0.0);
 }
@@ -223,7 +259,10 @@ fn events_order_two_streams() {
         ],
     );
     // q begins after its launch at the earliest: 30 + 10.
-    assert_eq!(predictions(&report(&run.trace, "op", &["kernel:p=0", "kernel:q=0"])), [316.0, 250.0]);
+    assert_eq!(
+        predictions(&report(&run.trace, "op", &["kernel:p=0", "kernel:q=0"])),
+        [316.0, 250.0]
+    );
 }
 
 #[test]
@@ -238,7 +277,12 @@ fn events_without_records_are_inferred() {
     file.call("hipDeviceSynchronize", (40, 480));
     let (_folder, run) = run_of(&file);
     let found = report(&run.trace, "kind", &[]);
-    let time = |kind: &str| rows(&found).iter().find(|row| row.0 == kind).map(|row| row.2);
+    let time = |kind: &str| {
+        rows(&found)
+            .iter()
+            .find(|row| row.0 == kind)
+            .map(|row| row.2)
+    };
     assert_eq!(time("event_wait"), Some(4.0));
     assert_eq!(time("sync_return"), Some(6.0));
     assert!(found["summary"]["inferred_share"].as_f64().unwrap() > 0.0);
@@ -256,7 +300,10 @@ fn graph_launches_bind_the_first_kernel() {
     file.sync("Stream Sync", (25, 280), wait, 7, None);
     let (_folder, run) = run_of(&file);
     let found = report(&run.trace, "kind", &["kernel:g1=0", "launch_latency=0"]);
-    let kernel_gaps = rows(&found).iter().find(|row| row.0 == "kernel_gap").map(|row| row.2);
+    let kernel_gaps = rows(&found)
+        .iter()
+        .find(|row| row.0 == "kernel_gap")
+        .map(|row| row.2);
     assert_eq!(kernel_gaps, Some(4.0));
     assert_eq!(predictions(&found), [220.0, 290.0]);
 }
@@ -268,11 +315,29 @@ fn blocking_copies_wait_for_earlier_work() {
     let launch = file.call("cudaLaunchKernel", (0, 10));
     file.kernel("k", (25, 325), 7, launch);
     let copy = file.call("cudaMemcpy", (50, 380));
-    file.work("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", (330, 370), 7, copy, json!({"bytes": 64}));
+    file.work(
+        "gpu_memcpy",
+        "Memcpy DtoH (Device -> Pageable)",
+        (330, 370),
+        7,
+        copy,
+        json!({"bytes": 64}),
+    );
     let (_folder, run) = run_of(&file);
     let found = report(&run.trace, "segment", &["copy=0", "kernel:k=x0.5"]);
     let kinds: Vec<String> = rows(&found).into_iter().map(|row| row.0).collect();
-    assert_eq!(kinds, ["host", "launch_latency", "device", "kernel_gap", "device", "sync_return", "host"]);
+    assert_eq!(
+        kinds,
+        [
+            "host",
+            "launch_latency",
+            "device",
+            "kernel_gap",
+            "device",
+            "sync_return",
+            "host"
+        ]
+    );
     assert_eq!(predictions(&found), [360.0, 250.0]);
 }
 
@@ -289,7 +354,14 @@ fn the_last_rank_to_arrive_releases_a_collective() {
             "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 2,
             "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
         });
-        file.work("kernel", "ncclDevKernel_AllReduce", (10 + compute, 200), 7, launch, args);
+        file.work(
+            "kernel",
+            "ncclDevKernel_AllReduce",
+            (10 + compute, 200),
+            7,
+            launch,
+            args,
+        );
         let wait = file.call("cudaStreamSynchronize", (20, 220));
         file.sync("Stream Sync", (20, 220), wait, 7, None);
         file.write(folder.path(), &format!("rank{rank}.pt.trace.json"));
@@ -298,11 +370,19 @@ fn the_last_rank_to_arrive_releases_a_collective() {
     let found = report(
         &run.trace,
         "kind",
-        &["communication=0", "rank:1=median", "ranks=median", "kernel:compute@rank:0=0"],
+        &[
+            "communication=0",
+            "rank:1=median",
+            "ranks=median",
+            "kernel:compute@rank:0=0",
+        ],
     );
     let all = rows(&found);
     let time = |kind: &str| all.iter().find(|row| row.0 == kind).map(|row| row.2);
-    assert_eq!((time("communication"), time("device")), (Some(40.0), Some(150.0)));
+    assert_eq!(
+        (time("communication"), time("device")),
+        (Some(40.0), Some(150.0))
+    );
     assert_eq!(found["summary"]["ranks_crossed"], 1);
     assert_eq!(predictions(&found), [180.0, 130.0, 175.0, 220.0]);
 }
@@ -312,12 +392,29 @@ fn backward_waits_for_the_thread_of_autograd() {
     let mut file = Kineto::new(None);
     file.step(0, (0, 500));
     file.op("aten::mm", (0, 100), 1);
-    file.slice("python_function", "torch/autograd/__init__.py(243): backward", (100, 400), 50, 1, json!({}));
-    file.op("autograd::engine::evaluate_function: MmBackward0", (120, 380), 2);
+    file.slice(
+        "python_function",
+        "torch/autograd/__init__.py(243): backward",
+        (100, 400),
+        50,
+        1,
+        json!({}),
+    );
+    file.op(
+        "autograd::engine::evaluate_function: MmBackward0",
+        (120, 380),
+        2,
+    );
     let (_folder, run) = run_of(&file);
     let found = report(&run.trace, "segment", &["op:autograd*=x0.5"]);
     let kinds: Vec<(String, f64)> = rows(&found).into_iter().map(|row| (row.0, row.2)).collect();
-    let expected = [("host", 100.0), ("handover", 20.0), ("host", 260.0), ("sync_return", 20.0), ("host", 100.0)];
+    let expected = [
+        ("host", 100.0),
+        ("handover", 20.0),
+        ("host", 260.0),
+        ("sync_return", 20.0),
+        ("host", 100.0),
+    ];
     assert_eq!(kinds, expected.map(|(kind, us)| (kind.to_owned(), us)));
     assert_eq!(predictions(&found), [370.0]);
     assert_eq!(found["summary"]["inferred_share"], json!(0.6));
@@ -329,20 +426,45 @@ fn scenarios_with_mistakes_are_errors() {
     file.step(0, (0, 10));
     let (_folder, run) = run_of(&file);
     let options = |what_if: &str, preset: &str| Options {
-        what_if: [what_if].into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect(),
-        presets: [preset].into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect(),
+        what_if: [what_if]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        presets: [preset]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+            .collect(),
         ..Options::default()
     };
     for (what_if, preset, expected) in [
-        ("host=0,kernels=0", "", "at position 7: the selector is unknown"),
+        (
+            "host=0,kernels=0",
+            "",
+            "at position 7: the selector is unknown",
+        ),
         ("host", "", "at position 0: no change follows"),
         ("", "fast", "cannot apply preset 'fast'"),
     ] {
-        let error = reports::make(&run.trace, "critical-path", &options(what_if, preset), &Cancel::default());
+        let error = reports::make(
+            &run.trace,
+            "critical-path",
+            &options(what_if, preset),
+            &Cancel::default(),
+        );
         let error = error.unwrap_err().to_string();
-        assert!(error.contains(expected) && error.contains("\nhelp: "), "{error}");
+        assert!(
+            error.contains(expected) && error.contains("\nhelp: "),
+            "{error}"
+        );
     }
-    let error = reports::make(&run.trace, "idle", &options("host=0", ""), &Cancel::default());
+    let error = reports::make(
+        &run.trace,
+        "idle",
+        &options("host=0", ""),
+        &Cancel::default(),
+    );
     assert!(error.is_err());
 }
 
@@ -354,7 +476,10 @@ fn path_covers_the_window(corpus: &Corpus) {
             check_partition(&run.trace, &file, &mut with_steps);
         }
     }
-    assert!(with_steps >= corpus.either(3, 40), "{with_steps} runs with steps");
+    assert!(
+        with_steps >= corpus.either(3, 40),
+        "{with_steps} runs with steps"
+    );
 }
 
 fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
@@ -377,20 +502,42 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
         time = Some(start + number(&row["duration_ns"]));
     }
     let kinds = [
-        "host", "input", "compile", "device_compute", "communication", "copy", "launch_latency", "kernel_gap",
-        "event_wait", "sync_return", "handover", "unknown",
+        "host",
+        "input",
+        "compile",
+        "device_compute",
+        "communication",
+        "copy",
+        "launch_latency",
+        "kernel_gap",
+        "event_wait",
+        "sync_return",
+        "handover",
+        "unknown",
     ];
-    let sum: f64 = kinds.iter().map(|kind| number(&summary[format!("{kind}_ns")])).sum();
-    assert!((sum - window).abs() <= 1e-6 * window.max(1.0), "{context}: {sum} {window}");
+    let sum: f64 = kinds
+        .iter()
+        .map(|kind| number(&summary[format!("{kind}_ns")]))
+        .sum();
+    assert!(
+        (sum - window).abs() <= 1e-6 * window.max(1.0),
+        "{context}: {sum} {window}"
+    );
     for note in found["notes"].as_array().unwrap() {
         let note = runs::plain(note);
-        assert!(!note.starts_with("The unchanged replay"), "{context}: {note}");
+        assert!(
+            !note.starts_with("The unchanged replay"),
+            "{context}: {note}"
+        );
     }
     for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
         let grouped = report(trace, by, &[]);
         let rows = grouped["rows"].as_array().unwrap().iter();
         let sum: f64 = rows.map(|row| number(&row["duration_ns"])).sum();
-        assert!((sum - window).abs() <= 1e-6 * window.max(1.0), "{context} {by}: {sum} {window}");
+        assert!(
+            (sum - window).abs() <= 1e-6 * window.max(1.0),
+            "{context} {by}: {sum} {window}"
+        );
     }
 }
 
@@ -399,7 +546,12 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
 #[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn known_answers() {
     let folder = Corpus::collected().path("../reference/critical_path_ref/cases");
-    let mut cases: Vec<PathBuf> = folder.read_dir().unwrap().flatten().map(|entry| entry.path()).collect();
+    let mut cases: Vec<PathBuf> = folder
+        .read_dir()
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     cases.sort();
     let mut wrong = Vec::new();
     let mut checked = 0;
@@ -417,7 +569,10 @@ fn known_answers() {
             _ => open(&case),
         };
         let what_if = expected["what_if"].as_array().unwrap();
-        let specs: Vec<&str> = what_if.iter().map(|row| row["what_if"].as_str().unwrap()).collect();
+        let specs: Vec<&str> = what_if
+            .iter()
+            .map(|row| row["what_if"].as_str().unwrap())
+            .collect();
         let found = report(&run.trace, "segment", &specs);
         let expected_rows: Vec<(String, String, f64)> = path
             .iter()
@@ -428,12 +583,21 @@ fn known_answers() {
             .collect();
         let found_rows = rows(&found);
         if found_rows != expected_rows {
-            wrong.push(format!("{}: path\n  {found_rows:?}\n  {expected_rows:?}", case.display()));
+            wrong.push(format!(
+                "{}: path\n  {found_rows:?}\n  {expected_rows:?}",
+                case.display()
+            ));
         }
-        let answers: Vec<f64> = what_if.iter().map(|row| row["step_us"].as_f64().unwrap()).collect();
+        let answers: Vec<f64> = what_if
+            .iter()
+            .map(|row| row["step_us"].as_f64().unwrap())
+            .collect();
         let predicted = predictions(&found);
         if predicted != answers {
-            wrong.push(format!("{}: {specs:?}\n  {predicted:?}\n  {answers:?}", case.display()));
+            wrong.push(format!(
+                "{}: {specs:?}\n  {predicted:?}\n  {answers:?}",
+                case.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::peaks::PeakOverrides;
+use stepscope_engine::report::peak_options::given_peaks;
 use stepscope_engine::report::reports::Options;
 use stepscope_test_data::{Corpus, corpus_tests, runs};
 
@@ -127,7 +129,7 @@ fn xprof_operations<'a>(node: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
 #[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn operations_are_those_of_xprof() {
     let corpus = Corpus::collected();
-    let (mut compared, mut wrong) = (0, Vec::new());
+    let (mut compared, mut moving, mut wrong) = (0, 0, Vec::new());
     for set in [
         "gpu_amd_jax_te_attn",
         "gpu_mi300_jax_attention",
@@ -173,18 +175,30 @@ fn operations_are_those_of_xprof() {
                 wrong.push(format!("{set} {name}{id}: {own} ns, not {expected} ps"));
             }
             // Asynchronous pairs count once here; XProf has no figures of some library calls.
+            let times = number(&metrics["occurrences"]) / number(&row["executions"]);
+            let keys = ["main_bytes", "chip_read_bytes", "chip_write_bytes"];
+            let is_pair = name.contains("-start") || name.contains("-done");
+            let moved = metrics["rawBytesAccessedArray"].as_array();
+            for (key, expected) in keys.iter().zip(moved.into_iter().flatten()) {
+                let (found, expected) = (number(&row[key]) * times, number(expected));
+                if expected > 0.0 && !is_pair && row["work_source"] != "unknown" {
+                    moving += 1;
+                    if (found - expected).abs() > expected * 1e-6 {
+                        wrong.push(format!("{set} {name}{id}: {key} {found}, not {expected}"));
+                    }
+                }
+            }
             let flops = number(&metrics["rawFlops"]);
             if name.contains("-start") || name.contains("-done") || flops == 0.0 {
                 return;
             }
-            let times = number(&metrics["occurrences"]) / number(&row["executions"]);
             let found = number(&row["flops"]) * times;
             if (found - flops).abs() > flops * 1e-6 {
                 wrong.push(format!("{set} {name}{id}: {found} operations, not {flops}"));
             }
         });
     }
-    assert!(compared > 40, "{compared}");
+    assert!(compared > 40 && moving > 20, "{compared} {moving}");
     assert!(
         wrong.is_empty(),
         "{} of {compared}:\n{}",
@@ -344,4 +358,167 @@ fn a_file_with_one_program_is_a_run() {
     let cut = open("cut.hlo_proto.pb", &bytes[..bytes.len() / 2]);
     let report = runs::report(&cut, "hlo-cost", Some("module"));
     assert!(report["notes"].to_string().contains("damaged"), "{report}");
+}
+
+/// The peaks that XProf shows for GPUs by cores and clock, and for a TPU by its file, and the fractions of them that
+/// operations of 16 bits reach.
+#[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
+fn roofs_are_those_of_xprof() {
+    let corpus = Corpus::collected();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for set in [
+        "gpu_amd_jax_te_attn",
+        "gpu_mi300_jax_attention",
+        "gpu_mi300_jax_conv_legacy",
+        "tpu_v6e_inference",
+    ] {
+        let opened = runs::open(&corpus.path(&format!("xplane_real/{set}")));
+        let report = runs::report(&opened[0], "roofline", Some("op"));
+        let roofs = report["sections"]["roofs"]["rows"].as_array();
+        let roofs = roofs.unwrap_or_else(|| panic!("{set}: {}", report["sections"]));
+        let path = format!("../reference/xprof_hlo_ref/xplane_real.{set}/roofline_model.json.gz");
+        let expected = runs::figures(&corpus.path(&path));
+        let expected = &expected[0];
+        let gibi = 1.073_741_824;
+        for (key, column, kind, scale) in [
+            (
+                "peak_flop_rate",
+                "peak_flops_per_second",
+                ("precision", "f16"),
+                1e9,
+            ),
+            (
+                "peak_hbm_bw",
+                "peak_bytes_per_second",
+                ("level", "main memory"),
+                1e9 * gibi,
+            ),
+            (
+                "peak_vmem_read_bw",
+                "peak_bytes_per_second",
+                ("level", "VMEM read"),
+                1e9 * gibi,
+            ),
+        ] {
+            let Some(stated) = expected["p"][key].as_str() else {
+                continue;
+            };
+            let stated = stated.parse::<f64>().unwrap() * scale;
+            let own = roofs
+                .iter()
+                .find(|roof| roof[kind.0] == kind.1 && roof["source"] != "");
+            let own = own.and_then(|roof| roof[column].as_f64()).unwrap_or(0.0);
+            compared += 1;
+            // XProf prints six digits.
+            if (own - stated).abs() > stated * 1e-5 {
+                wrong.push(format!("{set} {key}: {own}, not {stated}"));
+            }
+        }
+        let columns = expected["cols"].as_array().unwrap();
+        let at = |id: &str| {
+            columns
+                .iter()
+                .position(|column| column["id"] == id)
+                .unwrap()
+        };
+        let rows = report["rows"].as_array().unwrap();
+        for theirs in expected["rows"].as_array().unwrap() {
+            let cell = |id: &str| &theirs["c"][at(id)]["v"];
+            let name = cell("operation").as_str().unwrap();
+            let id = format!("({})", cell("hlo_module_id").as_str().unwrap_or("none"));
+            let is_pair = name.contains("-start") || name.contains("-done");
+            if cell("step") != "Total" || is_pair {
+                continue;
+            }
+            let own = rows
+                .iter()
+                .find(|row| row["op"] == name && row["program"].as_str().unwrap().ends_with(&id));
+            let Some(own) = own else { continue };
+            let once = own["executions"].as_f64() == cell("occurrences").as_f64();
+            let intensity = cell("hbm_operational_intensity").as_f64().unwrap_or(0.0);
+            if intensity > 0.0 && own["work_source"] != "unknown" {
+                compared += 1;
+                let found = own["main_intensity"].as_f64().unwrap_or(0.0);
+                if (found - intensity).abs() > intensity * 1e-6 {
+                    wrong.push(format!(
+                        "{set} {name}{id}: intensity {found}, not {intensity}"
+                    ));
+                }
+            }
+            let share = cell("compute_efficiency").as_f64().unwrap_or(0.0);
+            if share > 0.0 && once && own["precision"] == "f16" {
+                compared += 1;
+                let found = own["flops_utilisation"].as_f64().unwrap_or(0.0);
+                if (found - share).abs() > share * 1e-4 {
+                    wrong.push(format!(
+                        "{set} {name}{id}: utilisation {found}, not {share}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(compared > 30, "{compared}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Peaks that a user gives make the roofline of a processor, and its steps add up.
+#[test]
+fn given_peaks_bound_operations_of_processors() {
+    let corpus = Corpus::committed();
+    let run = runs::open(&corpus.path("hlo/mlp_train")).remove(0);
+    let given = given_peaks(Some("1e12:f32=1e11"), Some("2e10")).unwrap();
+    let report = |kind: &str, by: Option<&str>| {
+        let options = Options {
+            by: by.map(str::to_owned),
+            peaks: PeakOverrides {
+                given: given.clone(),
+                ..PeakOverrides::default()
+            },
+            ..Options::default()
+        };
+        let report = run.report(kind, &options, &Cancel::default());
+        report.map(|report| serde_json::to_value(&*report).unwrap())
+    };
+    let roofline = report("roofline", None).unwrap();
+    let rows = roofline["rows"].as_array().unwrap();
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or(0.0);
+    let mut bound = 0;
+    for row in rows.iter().filter(|row| row["precision"] == "f32") {
+        assert_eq!(row["peak_flops_per_second"], 1e11, "{row}");
+        let compute = number(row, "flops_per_second") / 1e11;
+        let memory = number(row, "main_bytes_per_second") / 2e10;
+        assert!(
+            (number(row, "efficiency") - compute.max(memory)).abs() < 1e-9,
+            "{row}"
+        );
+        let expected = if memory > compute {
+            "memory"
+        } else {
+            "compute"
+        };
+        assert_eq!(row["bound"], expected, "{row}");
+        bound += 1;
+    }
+    assert!(bound > 3, "{bound}");
+    let roofs = roofline["sections"]["roofs"]["rows"].as_array().unwrap();
+    assert!(roofs.iter().all(|roof| roof["source"] == "given"));
+    let of_kind = |kind: &str| roofs.iter().filter(|roof| roof["kind"] == kind).count();
+    assert_eq!((of_kind("compute"), of_kind("memory")), (5, 1));
+    let steps = report("roofline", Some("step")).unwrap();
+    let steps = steps["rows"].as_array().unwrap();
+    assert!(steps.len() > 1);
+    let time = |rows: &[Value]| rows.iter().map(|row| number(row, "time_ns")).sum::<f64>();
+    assert!(time(steps) > 0.0 && time(steps) <= time(rows) * 1.000_001);
+    let numbers: Vec<f64> = steps.iter().map(|row| number(row, "step")).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    assert_eq!(
+        report("steps", None).unwrap_err().to_string(),
+        "cannot limit report 'steps' by peaks: only these take it: mfu, op-profile, roofline"
+    );
 }

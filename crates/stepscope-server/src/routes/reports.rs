@@ -6,8 +6,11 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use stepscope_engine::analysis::peaks::PeakOverrides;
+use stepscope_engine::measured_peaks::PeakStore;
+use stepscope_report::peak_options::{given_peaks, peak_flops};
 use stepscope_report::report::Report;
-use stepscope_report::reports::{KINDS, Options, ReportError};
+use stepscope_report::reports::{KINDS, Options, PEAKS, ReportError};
 
 use crate::params::Params;
 use crate::problem::Problem;
@@ -63,7 +66,7 @@ pub(super) async fn named(
 
 async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Response {
     about_run(state, request, move |view, params, cancel| {
-        let options = options(view, params)?;
+        let options = options(view, params, &kind)?;
         match view.run.report(&kind, &options, cancel) {
             Ok(report) => Ok(Json(ReportAnswer(report))),
             Err(ReportError::Cancelled) => Err(stepscope_model::Cancelled.into()),
@@ -95,7 +98,7 @@ impl Serialize for ReportAnswer {
     }
 }
 
-fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
+fn options(view: &RunView, params: &Params, kind: &str) -> Result<Options, Problem> {
     let ranged = params.text("t0").is_some() || params.text("t1").is_some();
     Ok(Options {
         by: params.text("by").map(str::to_owned),
@@ -107,6 +110,31 @@ fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
         what_if: params.texts("what_if"),
         presets: params.texts("preset"),
         force: params.choice("force", &[("false", false), ("true", true)])?,
+        peaks: peaks(view, params, kind)?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })
+}
+
+/// Returns the peaks that the request gives, and those measured on the processor of the run.
+fn peaks(view: &RunView, params: &Params, kind: &str) -> Result<PeakOverrides, Problem> {
+    let flops = params.text("peak_flops");
+    let given = given_peaks(flops, params.text("peak_bandwidth")).map_err(|error| {
+        let option = if flops.is_some_and(|flops| peak_flops(flops).is_err()) {
+            "peak_flops"
+        } else {
+            "peak_bandwidth"
+        };
+        Problem::bad_request(option, error.to_string())
+    })?;
+    let mut found = PeakOverrides {
+        given,
+        ..PeakOverrides::default()
+    };
+    if PEAKS.contains(&kind) {
+        let is_asked = params.choice("peaks", &[("any", false), ("measured", true)])?;
+        found.measured = PeakStore::user()
+            .rates_for(&view.run.trace, is_asked)
+            .map_err(|error| Problem::bad_request("peaks", error.to_string()))?;
+    }
+    Ok(found)
 }

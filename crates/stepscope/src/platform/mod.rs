@@ -2,3 +2,4 @@
 
 pub(crate) mod clock;
 pub(crate) mod os;
+pub(crate) mod processor;

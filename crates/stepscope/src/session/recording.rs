@@ -23,6 +23,7 @@ use crate::journal::files::{JournalFiles, remove_journal};
 use crate::mirror::{self, Mirrors};
 use crate::platform::clock::{self, Pair};
 use crate::platform::os;
+use crate::platform::processor::processor_model;
 use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
 use crate::ring::memory::ATTACH;
 use crate::ring::name_table;
@@ -303,8 +304,14 @@ fn meta(host: &str, options: &SessionOptions) -> String {
         format!("host={host}"),
         format!("host_tracer_level={}", options.host_tracer_level as u32),
     ];
+    let clean = |text: &str| text.replace(['\n', '='], " ");
+    if let Some(model) = processor_model() {
+        lines.push(format!("processor={}", clean(&model)));
+    }
+    if let Ok(processors) = std::thread::available_parallelism() {
+        lines.push(format!("processors={processors}"));
+    }
     for (key, value) in &options.facts {
-        let clean = |text: &str| text.replace(['\n', '='], " ");
         lines.push(format!("fact.{}={}", clean(key), clean(value)));
     }
     lines.join("\n")

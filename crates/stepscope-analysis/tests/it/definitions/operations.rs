@@ -8,6 +8,7 @@ use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::rates::Bound;
 use stepscope_analysis::ops::{By, OpReport, OpsQuery, Split, ops, trend};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_formats::xspace::{Memory, memory_accesses};
 use stepscope_model::{ArgValue, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue};
 
@@ -428,9 +429,26 @@ pub(super) fn done(
     (model, flops, bytes, clock)
 }
 
-/// Operations, bytes, time (by the device's clock where it is recorded), device, file, and number of occurrences
-/// without that clock.
-type Done = (f64, f64, i64, u32, usize, usize);
+/// Returns the bytes of the main memory in one execution; all bytes where the file does not split them.
+fn main_bytes(case: &Case<'_>, event: EventId, all: f64) -> f64 {
+    let mut found = None;
+    let _ = case.trace.args(event, &mut |key, value| {
+        if let ("memory_access_breakdown", ArgValue::Bytes(breakdown)) = (key, value) {
+            let mut sum = 0.0;
+            memory_accesses(breakdown, &mut |access| {
+                if access.memory == Memory::Hbm {
+                    sum += access.bytes as f64;
+                }
+            });
+            found = Some(sum);
+        }
+    });
+    found.unwrap_or(all)
+}
+
+/// Operations, bytes, time (by the device's clock where it is recorded), device, file, number of occurrences
+/// without that clock, and bytes of the main memory.
+type Done = (f64, f64, i64, u32, usize, usize, f64);
 
 /// Checks operations and bytes per second, and their fraction of the device's peak.
 fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
@@ -458,6 +476,7 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             sum.3 = track.device.unwrap_or(0);
             sum.4 = track.file;
             sum.5 += usize::from(clock.is_none());
+            sum.6 += main_bytes(case, slices.id(index), bytes.unwrap_or(0.0));
         }
     }
     for row in report.rows.iter().filter(|row| row.on_device) {
@@ -470,7 +489,8 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             continue;
         };
         let context = || format!("{} {}", case.context, row.name);
-        let Some((flops, bytes, clock, device, file, unclocked)) = plainly.get(row.name.as_str())
+        let Some((flops, bytes, clock, device, file, unclocked, main)) =
+            plainly.get(row.name.as_str())
         else {
             found.holds("rates require counts", false, context);
             continue;
@@ -497,7 +517,8 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
                 _ => None,
             };
         let peaks = fact("peak_teraflops_per_second").zip(fact("peak_hbm_bw_gigabytes_per_second"));
-        let parts = peaks.map(|(tera, giga)| (flops / (tera * 1e12), bytes / (giga * 1e9)));
+        let main = main / seconds;
+        let parts = peaks.map(|(tera, giga)| (flops / (tera * 1e12), main / (giga * 1e9)));
         let share = parts.map(|(compute, memory)| compute.max(memory).min(1.0));
         let wasted = share.map(|share| row.self_ps as f64 * (1.0 - share) / 1e3);
         let ours = row.wasted_ps.map(|ps| ps as f64 / 1e3);

@@ -2,12 +2,15 @@
 
 use stepscope_analysis::op_profile::{Grouping, Node, NodeKind, OpProfile};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::roofline::{DeviceRoofs, Point, Roofs};
+use stepscope_analysis::peaks::DevicePeaks;
+use stepscope_analysis::roofline::{DeviceRoofs, Point};
+use stepscope_hlo::cost::Level;
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use super::NO_OPERATIONS;
 use super::cost::whole;
+use super::precision;
 use crate::report::{
     Cell, Column, Link, Report, Table, Unit, duration, in_sentence, sentence, share,
 };
@@ -22,7 +25,7 @@ pub(in crate::reports) fn make(
     options: &Options,
     cancel: &Cancel,
 ) -> Result<Report, Cancelled> {
-    let profile = super::measured(trace, options, cancel)?;
+    let profile = super::measured(trace, options, cancel)?.profile;
     if profile.ops.is_empty() {
         return Ok(Report::missing(KIND, NO_OPERATIONS));
     }
@@ -32,7 +35,7 @@ pub(in crate::reports) fn make(
         _ => Grouping::Program,
     };
     let tree = profile.tree(grouping);
-    let mut roofs = DeviceRoofs::default();
+    let mut roofs = DeviceRoofs::new(options.peaks.clone());
     for op in &profile.ops {
         roofs.device(trace, op.row.longest);
     }
@@ -108,6 +111,10 @@ fn table() -> Table {
         Column::new("memory_utilisation", "Memory utilisation", Unit::Share),
         Column::new("wasted_ns", "Wasted", Unit::Ns),
         Column::new("work_source", "Work from", Unit::Text),
+        Column::new("precision", "Precision", Unit::Text),
+        Column::new("main_bytes", "Main memory bytes", Unit::Bytes),
+        Column::new("chip_read_bytes", "On-chip bytes read", Unit::Bytes),
+        Column::new("chip_write_bytes", "On-chip bytes written", Unit::Bytes),
     ])
 }
 
@@ -116,7 +123,7 @@ struct Rows<'a> {
     profile: &'a OpProfile,
     roofs: DeviceRoofs,
     /// The peaks of all devices, if they are the same.
-    common: Option<Roofs>,
+    common: Option<DevicePeaks>,
     root_ps: i128,
     table: Table,
 }
@@ -141,7 +148,7 @@ impl Rows<'_> {
         };
         let has_rates = has_work && op.is_none_or(|op| !op.row.is_async);
         let point = has_rates
-            .then(|| Point::new(node.work, node.time_ps - node.unknown_ps, roofs.as_ref()))
+            .then(|| Point::new(&node.work, node.time_ps - node.unknown_ps, roofs.as_ref()))
             .flatten();
         let is_known = op.is_none_or(|op| op.work.is_some());
         let known = |figure: f64| -> Cell {
@@ -151,6 +158,8 @@ impl Rows<'_> {
                 Cell::Empty
             }
         };
+        let at =
+            |levels: &[Level]| known(levels.iter().map(|level| node.work.levels.at(*level)).sum());
         // A node whose operations are all unknown wastes nothing that is known.
         let wasted = point
             .and_then(|point| point.efficiency())
@@ -180,9 +189,13 @@ impl Rows<'_> {
             point.map(|point| point.flops_per_second).into(),
             point.map(|point| point.bytes_per_second).into(),
             point.and_then(|point| point.compute).into(),
-            point.and_then(|point| point.memory).into(),
+            point.and_then(|point| point.memory()).into(),
             wasted.into(),
             op.map_or("", |op| op.source.as_str()).into(),
+            precision(&node.work).into(),
+            at(&[Level::Main]),
+            at(&[Level::CmemRead, Level::VmemRead]),
+            at(&[Level::CmemWrite, Level::VmemWrite]),
         ]);
         for child in &node.children {
             self.add(child, depth + 1, program);

@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 
 use stepscope_analysis::ops::has_torch_operators;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::roofline::{DeviceRoofs, Point, Roofs};
-use stepscope_analysis::torch_cost::OpClass;
+use stepscope_analysis::peaks::DevicePeaks;
+use stepscope_analysis::roofline::{DeviceRoofs, Point};
+use stepscope_analysis::torch_cost::{OpClass, OpCost};
 use stepscope_analysis::torch_op_profile::{TorchOp, TorchOpQuery, torch_op_profile};
-use stepscope_hlo::cost::Work;
+use stepscope_hlo::cost::{Level, LevelBytes, PrecisionFlops, Work};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use super::{KIND, NO_OPERATIONS, ROUNDING, ns, roofs_table, whole};
+use super::{KIND, NO_OPERATIONS, ROUNDING, note_peaks, ns, precision, roofs_table, whole};
 use crate::report::{
     Cell, Column, Report, Sentence, Table, Unit, count, duration, in_sentence, sentence, share,
 };
 use crate::reports::Options;
 
-/// Row types that only runs of PyTorch have.
-pub(super) const BY: [&str; 2] = ["shape", "step"];
+/// The row type that only runs of PyTorch have.
+pub(super) const SHAPE: &str = "shape";
 
 /// Calls of one operator, or a group of operators.
 #[derive(Clone)]
@@ -27,19 +28,17 @@ struct Row {
     shapes: String,
     types: String,
     class: &'static str,
-    /// Type of the elements that the operations have in common; empty where they differ.
-    precision: &'static str,
     step: Option<i64>,
     time_ps: i128,
     unknown_ps: i128,
     calls: u64,
     work: Work,
-    roofs: Option<Roofs>,
+    /// The peaks of its device; `None` for a group over devices with different peaks.
+    peaks: Option<DevicePeaks>,
 }
 
 impl Row {
-    fn new(op: &TorchOp, roofs: Option<Roofs>) -> Self {
-        let calls = op.calls as f64;
+    fn new(op: &TorchOp, peaks: Option<DevicePeaks>) -> Self {
         Self {
             name: if op.name.is_empty() {
                 "(no operator)".to_owned()
@@ -49,17 +48,14 @@ impl Row {
             shapes: op.shapes.clone(),
             types: op.types.clone(),
             class: op.class.map_or("unknown", OpClass::as_str),
-            precision: op.cost.map_or("", |cost| cost.precision.as_str()),
             step: op.step,
             time_ps: op.time_ps,
             unknown_ps: if op.cost.is_none() { op.time_ps } else { 0 },
             calls: op.calls,
-            work: op.cost.map_or_else(Work::default, |cost| Work {
-                flops: cost.flops as f64 * calls,
-                transcendentals: 0.0,
-                bytes: cost.bytes as f64 * calls,
-            }),
-            roofs,
+            work: op
+                .cost
+                .map_or_else(Work::default, |cost| work(cost, op.calls)),
+            peaks,
         }
     }
 
@@ -69,7 +65,7 @@ impl Row {
 
     fn point(&self) -> Option<Point> {
         let known_ps = self.time_ps - self.unknown_ps;
-        Point::new(self.work, known_ps, self.roofs.as_ref())
+        Point::new(&self.work, known_ps, self.peaks.as_ref())
     }
 
     /// Adds another row to a group. A group over devices with different peaks has none.
@@ -85,24 +81,30 @@ impl Row {
         if self.class != other.class {
             self.class = "";
         }
-        // Rows of unknown work have no precision to differ in.
-        if !self.is_known() {
-            self.precision = other.precision;
-        } else if other.is_known() && self.precision != other.precision {
-            self.precision = "";
-        }
         if self.step != other.step {
             self.step = None;
         }
-        if self.roofs != other.roofs {
-            self.roofs = None;
+        if self.peaks != other.peaks {
+            self.peaks = None;
         }
         self.time_ps += other.time_ps;
         self.unknown_ps += other.unknown_ps;
         self.calls += other.calls;
-        self.work.flops += other.work.flops;
-        self.work.bytes += other.work.bytes;
+        self.work.add(&other.work, 1.0);
     }
+}
+
+/// Returns the work of all calls; operators of PyTorch work in the main memory.
+fn work(cost: OpCost, calls: u64) -> Work {
+    let (flops, bytes) = (cost.flops as f64, cost.bytes as f64);
+    let one = Work {
+        flops,
+        transcendentals: 0.0,
+        bytes,
+        levels: LevelBytes::main_only(bytes),
+        precisions: PrecisionFlops::only(cost.data_type.precision(), flops),
+    };
+    one.scaled(calls as f64)
 }
 
 /// Adds up the rows of one key, in the order of their time.
@@ -125,8 +127,8 @@ fn grouped<K: Ord>(rows: &[Row], key: impl Fn(&Row) -> K) -> Vec<Row> {
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let by = options.by.as_deref().unwrap_or("op");
     if !has_torch_operators(trace) || by == "program" {
-        let reason = if BY.contains(&by) {
-            "the run has no operators of PyTorch: other operations have no rows by shape or step"
+        let reason = if by == SHAPE {
+            "the run has no operators of PyTorch: other operations have no rows by shape"
         } else {
             NO_OPERATIONS
         };
@@ -138,7 +140,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         marked_only: options.marked_only,
     };
     let profile = torch_op_profile(trace, &query, cancel)?;
-    let mut roofs = DeviceRoofs::default();
+    let mut roofs = DeviceRoofs::new(options.peaks.clone());
     let ops: Vec<Row> = profile
         .ops
         .iter()
@@ -199,12 +201,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.note("No device worked in this run: times are those of the operators on the host.");
     }
     let list = roofs.list();
-    let is_unlimited = |roofs: &&Roofs| roofs.compute.is_none() || roofs.memory.is_none();
-    if list.iter().all(is_unlimited) {
-        report.note(
-            "The peaks of the device are not all known: what limits an operation is unknown.",
-        );
-    }
+    note_peaks(&mut report, &list);
     let roofs = roofs_table(&list);
     let mut rows = match by {
         "shape" => grouped(&ops, |row| {
@@ -296,10 +293,13 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
         Column::new("bound", "Bound by", Unit::Text),
         Column::new("efficiency", "Efficiency", Unit::Share),
         Column::new("work_source", "Work from", Unit::Text),
+        Column::new("roof", "Nearest roof", Unit::Text),
+        Column::new("step", "Step", Unit::Number),
     ]);
     for row in rows {
         let point = row.point().filter(|_| row.is_known());
-        let roofs = row.roofs.as_ref();
+        let peaks = row.peaks.as_ref();
+        let roof = point.and_then(|point| point.bound());
         let known = |figure: f64| -> Cell {
             if row.is_known() {
                 whole(figure)
@@ -313,7 +313,7 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
             row.class.into(),
             row.shapes.as_str().into(),
             row.types.as_str().into(),
-            row.precision.into(),
+            precision(&row.work).into(),
             ns(row.time_ps).into(),
             (row.time_ps as f64 / all_ps.max(1) as f64).into(),
             ns(row.unknown_ps).into(),
@@ -323,17 +323,14 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
             point.and_then(|point| point.intensity).into(),
             point.map(|point| point.flops_per_second).into(),
             point.map(|point| point.bytes_per_second).into(),
-            roofs
-                .and_then(|roofs| roofs.compute)
-                .map(|(peak, _)| peak)
+            point.and_then(|point| point.peak_flops_per_second).into(),
+            peaks
+                .and_then(|peaks| peaks.bytes(Level::Main))
+                .map(|peak| peak.per_second)
                 .into(),
-            roofs.and_then(|roofs| roofs.memory).into(),
             point.and_then(|point| point.compute).into(),
-            point.and_then(|point| point.memory).into(),
-            point
-                .and_then(|point| point.bound())
-                .map_or("", |bound| bound.as_str())
-                .into(),
+            point.and_then(|point| point.memory()).into(),
+            roof.map_or("", |roof| roof.bound().as_str()).into(),
             point.and_then(|point| point.efficiency()).into(),
             if row.is_known() {
                 "recorded shapes"
@@ -341,6 +338,8 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
                 "unknown"
             }
             .into(),
+            roof.map_or("", |roof| roof.as_str()).into(),
+            row.step.into(),
         ]);
     }
     table
