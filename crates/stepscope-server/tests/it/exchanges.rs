@@ -247,7 +247,12 @@ async fn what_is_not_there_says_so() {
         ("GET", "/api/v1/sql/schema", 501, "coming"),
         ("POST", "/api/v1/compare", 405, "method-not-allowed"),
         ("GET", "/api/v1/compare", 400, "bad-request"),
-        ("GET", "/api/v1/compare?base=demo.json&new=nope", 404, "no-such-run"),
+        (
+            "GET",
+            "/api/v1/compare?base=demo.json&new=nope",
+            404,
+            "no-such-run",
+        ),
         (
             "GET",
             "/api/v1/compare?base=demo.json&new=demo.json&by=x",
