@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Vec<TomlTable>, String> {
         }
         let (key, value) = line
             .split_once('=')
-            .map(|(key, value)| (key.trim(), value.to_owned()))
+            .map(|(key, value)| (key.trim(), without_comment(value).to_owned()))
             .filter(|(key, _)| is_key(key))
             .ok_or_else(|| format!("line {number}: expected key = value"))?;
         let mut value = value;
@@ -82,9 +82,14 @@ fn is_key(text: &str) -> bool {
 
 /// Returns a line up to a comment outside of strings.
 fn without_comment(line: &str) -> &str {
-    let mut in_string = false;
+    let (mut in_string, mut is_escaped) = (false, false);
     for (at, letter) in line.char_indices() {
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
         match letter {
+            '\\' => is_escaped = in_string,
             '"' => in_string = !in_string,
             '#' if !in_string => return &line[..at],
             _ => {}

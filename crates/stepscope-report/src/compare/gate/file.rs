@@ -472,7 +472,7 @@ mod tests {
         let allow = format!("{rule}[[allow]]\nrule = \"step\"\nmax_increase = \"8%\"");
         assert_eq!(
             Gate::read(&allow).unwrap_err(),
-            "unknown rule 'step'; known: step_ns"
+            "unknown rule 'step', did you mean 'step_ns'?"
         );
     }
 
