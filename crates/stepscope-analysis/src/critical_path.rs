@@ -119,11 +119,16 @@ pub fn critical_path<'a>(
     let Some(chosen) = Chosen::find(trace, scope, &steps, &shift) else {
         return Ok(None);
     };
-    let crosses_files = matched.collectives.iter().any(|collective| collective.parts.len() > 1)
+    let crosses_files = matched
+        .collectives
+        .iter()
+        .any(|collective| collective.parts.len() > 1)
         && trace.files().len() > 1;
     let has_file = |file: usize| crosses_files || file == chosen.file;
     let threads = step_threads(trace, &steps, chosen.thread);
-    let queues = segments::queues(trace, devices, has_file, shift, |track| threads.contains(&track));
+    let queues = segments::queues(trace, devices, has_file, shift, |track| {
+        threads.contains(&track)
+    });
     let segments = segments::flatten(trace, devices, queues, &chosen.window, cancel)?;
     let mut found = CriticalPath {
         trace,
@@ -167,7 +172,10 @@ impl Chosen {
         // The rank whose last step ends last; the first of several.
         let last = finished.iter().max_by_key(|step| {
             let end = step.start.saturating_add(step.dur).ps();
-            (end.saturating_add(shift(step.file)), std::cmp::Reverse(step.rank()))
+            (
+                end.saturating_add(shift(step.file)),
+                std::cmp::Reverse(step.rank()),
+            )
         });
         if let Some(last) = last {
             let shift = shift(last.file);
@@ -214,7 +222,12 @@ fn step_threads(trace: &Trace, steps: &StepReport, thread: Option<TrackId>) -> V
         .iter()
         .filter_map(|step| trace.place_of_slice(step.event))
         .map(|(track, _)| track)
-        .filter(|track| trace.tracks().get(track.index()).is_some_and(|track| track.kind == TrackKind::Thread))
+        .filter(|track| {
+            trace
+                .tracks()
+                .get(track.index())
+                .is_some_and(|track| track.kind == TrackKind::Thread)
+        })
         .chain(thread)
         .collect();
     threads.sort_unstable();
@@ -274,8 +287,13 @@ impl CriticalPath<'_> {
     fn connect(&mut self, matched: &Collectives, cancel: &Cancel) -> Result<(), Cancelled> {
         let kinds = CallKinds::new(self.trace);
         let modules = self.module_lines();
-        let mut on_devices =
-            DeviceEdges::new(self.trace, self.devices, self.launches, &kinds, &self.segments);
+        let mut on_devices = DeviceEdges::new(
+            self.trace,
+            self.devices,
+            self.launches,
+            &kinds,
+            &self.segments,
+        );
         on_devices.find(cancel)?;
         let last_operation = on_devices.programs(&modules);
         on_devices.transfers();
@@ -283,7 +301,9 @@ impl CriticalPath<'_> {
         on_hosts.handovers(self.trace, &self.segments, &last_operation, cancel)?;
         on_hosts.awaits(self.trace, &self.segments, &kinds);
         on_hosts.backward(self.trace, &self.segments);
-        let mut contradictions = on_devices.contradictions.saturating_add(on_hosts.contradictions);
+        let mut contradictions = on_devices
+            .contradictions
+            .saturating_add(on_hosts.contradictions);
         let mut dependencies: Vec<Dependency> = on_devices.dependencies;
         let mut syncs = on_devices.syncs;
         dependencies.append(&mut on_hosts.dependencies);
@@ -314,8 +334,13 @@ impl CriticalPath<'_> {
             let mut members = Vec::new();
             for part in &collective.parts {
                 let call = &matched.parts[*part];
-                let queue = self.trace.track_of(call.event).and_then(|track| self.segments.queue_of(track));
-                let Some(segment) = queue.and_then(|queue| self.segments.ending_at(queue, call.end)) else {
+                let queue = self
+                    .trace
+                    .track_of(call.event)
+                    .and_then(|track| self.segments.queue_of(track));
+                let Some(segment) =
+                    queue.and_then(|queue| self.segments.ending_at(queue, call.end))
+                else {
                     continue;
                 };
                 // A collective that something interrupts is more than one segment.
@@ -334,7 +359,10 @@ impl CriticalPath<'_> {
                 graph.group = vec![NONE; graph.len()];
             }
             let number = graph::index(graph.groups.len());
-            if members.iter().any(|member| graph.group[*member as usize] != NONE) {
+            if members
+                .iter()
+                .any(|member| graph.group[*member as usize] != NONE)
+            {
                 continue;
             }
             for member in &members {
@@ -351,7 +379,9 @@ impl CriticalPath<'_> {
         let own = queues.filter(|(queue, range)| {
             queue.device.is_some() && queue.file == self.file && range.first < range.end
         });
-        let last = own.map(|(_, range)| graph.end[range.end as usize - 1]).max();
+        let last = own
+            .map(|(_, range)| graph.end[range.end as usize - 1])
+            .max();
         last.filter(|end| *end > self.window.end)
     }
 
@@ -370,7 +400,13 @@ impl CriticalPath<'_> {
         let first = matched.participants.first().map(|who| who.file);
         let others = files.into_iter().filter(|file| Some(*file) != first);
         let errors: Option<Vec<Dur>> = others
-            .map(|file| matched.clocks.iter().find(|clock| clock.file == file)?.arrival_error())
+            .map(|file| {
+                matched
+                    .clocks
+                    .iter()
+                    .find(|clock| clock.file == file)?
+                    .arrival_error()
+            })
             .collect();
         errors?.into_iter().max()
     }

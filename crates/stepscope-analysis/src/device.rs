@@ -339,7 +339,11 @@ impl<'a> Devices<'a> {
         };
         let slices = self.trace.slices(track);
         let class = |name: &NameId| self.classes.class(row, slices.category.get(index), *name);
-        slices.name.get(index).map(class).is_some_and(|class| matches!(class, Class::Await(_)))
+        slices
+            .name
+            .get(index)
+            .map(class)
+            .is_some_and(|class| matches!(class, Class::Await(_)))
     }
 
     /// Computes the times of the device in each of the ranges, which may touch or overlap: one parallel pass over

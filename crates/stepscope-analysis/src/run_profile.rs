@@ -207,7 +207,10 @@ pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
 
 /// Returns each file's recording as one window: from the first slice to the last end on threads and device
 /// queues.
-pub(crate) fn whole_file_windows(trace: &Trace, range: Option<&Range<Time>>) -> Vec<AnalysisWindow> {
+pub(crate) fn whole_file_windows(
+    trace: &Trace,
+    range: Option<&Range<Time>>,
+) -> Vec<AnalysisWindow> {
     let mut found = Vec::new();
     for file in 0..trace.files().len() {
         let tracks = || {

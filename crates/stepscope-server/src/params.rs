@@ -46,7 +46,10 @@ impl Params {
 
     /// Returns the texts of a parameter that may be repeated; empty ones count as absent.
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
-        let named = self.0.iter().filter(|(known, value)| known == name && !value.is_empty());
+        let named = self
+            .0
+            .iter()
+            .filter(|(known, value)| known == name && !value.is_empty());
         named.map(|(_, value)| value.clone()).collect()
     }
 

@@ -60,7 +60,11 @@ pub(super) fn call_kind(name: &str) -> CallKind {
             if !(has("Memcpy") || has("memcpy")) {
                 return CallKind::Launch;
             }
-            return if has("Async") { CallKind::Copy } else { CallKind::BlockingCopy };
+            return if has("Async") {
+                CallKind::Copy
+            } else {
+                CallKind::BlockingCopy
+            };
         }
     }
     let awaits = [
@@ -74,7 +78,11 @@ pub(super) fn call_kind(name: &str) -> CallKind {
     if awaits.iter().any(|part| has(part)) {
         return CallKind::Await;
     }
-    if launches_work(name) { CallKind::Launch } else { CallKind::Other }
+    if launches_work(name) {
+        CallKind::Launch
+    } else {
+        CallKind::Other
+    }
 }
 
 /// Kinds of the names of a trace.
@@ -141,10 +149,12 @@ pub(super) fn correlation(trace: &Trace, call: EventId) -> Option<i64> {
 
 /// Reads the `cuda_sync` records of a trace by file and correlation.
 pub(super) fn sync_records(trace: &Trace) -> BTreeMap<usize, FxHashMap<i64, SyncRecord>> {
-    let is_sync = |category: NameId| {
-        Category::from_name(trace.name(category)) == Some(Category::DeviceSync)
-    };
-    let categories = trace.by_category().into_iter().map(|(category, _)| category);
+    let is_sync =
+        |category: NameId| Category::from_name(trace.name(category)) == Some(Category::DeviceSync);
+    let categories = trace
+        .by_category()
+        .into_iter()
+        .map(|(category, _)| category);
     let categories: Vec<NameId> = categories.filter(|category| is_sync(*category)).collect();
     let mut found: BTreeMap<usize, FxHashMap<i64, SyncRecord>> = BTreeMap::new();
     if categories.is_empty() {
@@ -164,23 +174,28 @@ pub(super) fn sync_records(trace: &Trace) -> BTreeMap<usize, FxHashMap<i64, Sync
                 ..SyncRecord::default()
             };
             let mut call = None;
-            let read = trace.args_of_slice(track.id, slice, SYNC_ARGS, &mut |key, value| match key {
-                "correlation" => call = whole(value),
-                "cuda_sync_kind" => {
-                    if let ArgValue::Str(text) = value {
-                        record.whole_device = text.starts_with("Context");
+            let read =
+                trace.args_of_slice(track.id, slice, SYNC_ARGS, &mut |key, value| match key {
+                    "correlation" => call = whole(value),
+                    "cuda_sync_kind" => {
+                        if let ArgValue::Str(text) = value {
+                            record.whole_device = text.starts_with("Context");
+                        }
                     }
-                }
-                "stream" => record.stream = whole(value).and_then(named),
-                "device" => {
-                    let device = whole(value).and_then(|device| u32::try_from(device).ok());
-                    record.device = device.unwrap_or(record.device);
-                }
-                "wait_on_stream" => record.on_stream = whole(value).and_then(named),
-                _ => record.record = whole(value).and_then(named),
-            });
+                    "stream" => record.stream = whole(value).and_then(named),
+                    "device" => {
+                        let device = whole(value).and_then(|device| u32::try_from(device).ok());
+                        record.device = device.unwrap_or(record.device);
+                    }
+                    "wait_on_stream" => record.on_stream = whole(value).and_then(named),
+                    _ => record.record = whole(value).and_then(named),
+                });
             if let (Ok(()), Some(call)) = (read, call) {
-                found.entry(track.file).or_default().entry(call).or_insert(record);
+                found
+                    .entry(track.file)
+                    .or_default()
+                    .entry(call)
+                    .or_insert(record);
             }
         }
     }

@@ -10,29 +10,118 @@ use crate::slice_class::is_input;
 
 /// Words of names by class; the first class with a matching word counts.
 const WORDS: &[(&str, &[&str])] = &[
-    ("optimizer", &["multi_tensor_apply", "adam", "optimizer.step", "apply_updates"]),
+    (
+        "optimizer",
+        &[
+            "multi_tensor_apply",
+            "adam",
+            "optimizer.step",
+            "apply_updates",
+        ],
+    ),
     ("attention", &["attention", "flash_", "fmha", "attn"]),
     (
         "convolution",
-        &["conv", "implicit_gemm", "winograd", "wgrad", "dgrad", "igemm", "miopensp3"],
+        &[
+            "conv",
+            "implicit_gemm",
+            "winograd",
+            "wgrad",
+            "dgrad",
+            "igemm",
+            "miopensp3",
+        ],
     ),
     (
         "matmul",
         &[
-            "gemm", "gemv", "xmma", "cutlass", "nvjet", "cijk_", "wgmma", "matmul", "aten::mm",
-            "addmm", "aten::bmm", "baddbmm", "aten::linear", "einsum", "dot_general", "cublas",
+            "gemm",
+            "gemv",
+            "xmma",
+            "cutlass",
+            "nvjet",
+            "cijk_",
+            "wgmma",
+            "matmul",
+            "aten::mm",
+            "addmm",
+            "aten::bmm",
+            "baddbmm",
+            "aten::linear",
+            "einsum",
+            "dot_general",
+            "cublas",
         ],
     ),
-    ("softmax", &["softmax", "nll_loss", "cross_entropy", "logsumexp", "nll"]),
-    ("normalisation", &["_norm", "layernorm", "layer_norm", "batchnorm", "bn_fw", "bn_bw"]),
-    ("sort, random", &["sort", "topk", "philox", "distribution", "normal_", "dropout", "rng-"]),
-    ("embedding", &["embedding", "gather", "scatter", "index_", "indexing"]),
+    (
+        "softmax",
+        &["softmax", "nll_loss", "cross_entropy", "logsumexp", "nll"],
+    ),
+    (
+        "normalisation",
+        &[
+            "_norm",
+            "layernorm",
+            "layer_norm",
+            "batchnorm",
+            "bn_fw",
+            "bn_bw",
+        ],
+    ),
+    (
+        "sort, random",
+        &[
+            "sort",
+            "topk",
+            "philox",
+            "distribution",
+            "normal_",
+            "dropout",
+            "rng-",
+        ],
+    ),
+    (
+        "embedding",
+        &["embedding", "gather", "scatter", "index_", "indexing"],
+    ),
     (
         "copy, layout",
-        &["memcpy", "memset", "catarray", "copy", "transpose", "aten::cat", "aten::to", "clone", "concatenate"],
+        &[
+            "memcpy",
+            "memset",
+            "catarray",
+            "copy",
+            "transpose",
+            "aten::cat",
+            "aten::to",
+            "clone",
+            "concatenate",
+        ],
     ),
-    ("reduction", &["reduce", "triton_red", "triton_per", "argmax", "cumsum", "aten::sum", "aten::mean"]),
-    ("element-wise", &["elementwise", "triton_poi", "aten::add", "aten::mul", "relu", "gelu", "fusion"]),
+    (
+        "reduction",
+        &[
+            "reduce",
+            "triton_red",
+            "triton_per",
+            "argmax",
+            "cumsum",
+            "aten::sum",
+            "aten::mean",
+        ],
+    ),
+    (
+        "element-wise",
+        &[
+            "elementwise",
+            "triton_poi",
+            "aten::add",
+            "aten::mul",
+            "relu",
+            "gelu",
+            "fusion",
+        ],
+    ),
 ];
 
 /// Names of all classes, in the order of tables.
@@ -58,7 +147,10 @@ pub const CLASSES: [&str; 16] = [
 fn by_words(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    WORDS.iter().find(|(_, words)| has(words)).map(|(class, _)| *class)
+    WORDS
+        .iter()
+        .find(|(_, words)| has(words))
+        .map(|(class, _)| *class)
 }
 
 /// Returns the class of each segment: an index into [`CLASSES`]. One look at each name.
@@ -95,7 +187,11 @@ pub(super) fn classes(path: &CriticalPath<'_>) -> Vec<u8> {
                 }
                 let is_operator =
                     Category::from_name(path.trace.name(category)) == Some(Category::Operator);
-                if is_operator && named != u8::MAX { named } else { host }
+                if is_operator && named != u8::MAX {
+                    named
+                } else {
+                    host
+                }
             }
         }
     };
@@ -104,7 +200,9 @@ pub(super) fn classes(path: &CriticalPath<'_>) -> Vec<u8> {
 
 fn by_name(trace: &Trace, class: impl Fn(&str) -> u8) -> Vec<u8> {
     let id = |name: usize| stepscope_model::NameId(u32::try_from(name).unwrap_or(u32::MAX));
-    (0..trace.name_count()).map(|name| class(trace.name(id(name)))).collect()
+    (0..trace.name_count())
+        .map(|name| class(trace.name(id(name))))
+        .collect()
 }
 
 #[cfg(test)]

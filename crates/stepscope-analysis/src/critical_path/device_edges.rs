@@ -70,7 +70,9 @@ impl<'a> DeviceEdges<'a> {
             let track = trace.tracks().get(queue.track.index());
             let device = queue.device.and_then(|device| devices.list.get(device));
             if let (Some(device), Some(stream)) = (device, track.and_then(|track| track.stream)) {
-                streams.entry((device.file, device.ordinal, stream)).or_insert(number);
+                streams
+                    .entry((device.file, device.ordinal, stream))
+                    .or_insert(number);
             }
         }
         Self {
@@ -153,14 +155,18 @@ impl<'a> DeviceEdges<'a> {
         let end = segments.graph.end[segment as usize];
         // Only the first piece of a slice is launched.
         let queue = segments.graph.queue[segment as usize] as usize;
-        let is_first = segments.slice_of(segment as usize).is_some_and(|(track, slice)| {
-            let start = self.trace.slices(track).start.get(slice);
-            start.is_some_and(|start| self.shifted(queue, *start) == begin)
-        });
+        let is_first = segments
+            .slice_of(segment as usize)
+            .is_some_and(|(track, slice)| {
+                let start = self.trace.slices(track).start.get(slice);
+                start.is_some_and(|start| self.shifted(queue, *start) == begin)
+            });
         let kind = self.kinds.get(slices.name[slice]);
         let mut anchor = returned.min(begin);
         let is_awaited = match kind {
-            CallKind::BlockingCopy => end > called && end <= returned.saturating_add(LONGEST_RETURN),
+            CallKind::BlockingCopy => {
+                end > called && end <= returned.saturating_add(LONGEST_RETURN)
+            }
             CallKind::Copy => end <= returned && returned.saturating_sub(end) <= LONGEST_RETURN,
             _ => false,
         };
@@ -224,7 +230,10 @@ impl<'a> DeviceEdges<'a> {
         records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
     ) -> FxHashMap<(usize, i64), i64> {
         let mut found = FxHashMap::default();
-        for call in calls.iter().filter(|call| call.kind == CallKind::EventRecord) {
+        for call in calls
+            .iter()
+            .filter(|call| call.kind == CallKind::EventRecord)
+        {
             let file = self.segments.queues[call.queue].file;
             if records.contains_key(&file)
                 && let Some(number) = self.correlation(call)
@@ -270,7 +279,8 @@ impl<'a> DeviceEdges<'a> {
                 }
             }
             CallKind::QueueWait => {
-                let known = record(self).is_some_and(|record| self.queue_wait(call, file, &record, recorded));
+                let known = record(self)
+                    .is_some_and(|record| self.queue_wait(call, file, &record, recorded));
                 if !known {
                     unknown_waits.push((call.queue, call.begin));
                 }
@@ -283,9 +293,13 @@ impl<'a> DeviceEdges<'a> {
     fn queues_of(&self, file: usize, ordinal: Option<u32>) -> Vec<usize> {
         let queues = self.segments.queues.iter().enumerate();
         let of_device = queues.filter(|(_, queue)| {
-            let device = queue.device.and_then(|device| self.devices.list.get(device));
+            let device = queue
+                .device
+                .and_then(|device| self.devices.list.get(device));
             device.is_some_and(|device| {
-                !queue.in_flight && device.file == file && ordinal.is_none_or(|ordinal| device.ordinal == ordinal)
+                !queue.in_flight
+                    && device.file == file
+                    && ordinal.is_none_or(|ordinal| device.ordinal == ordinal)
             })
         });
         of_device.map(|(number, _)| number).collect()
@@ -330,7 +344,8 @@ impl<'a> DeviceEdges<'a> {
             };
             let end = self.segments.graph.end[work as usize];
             all.push(work);
-            let is_close = end > call.begin && (call.end.saturating_sub(end)).abs() <= LONGEST_RETURN;
+            let is_close =
+                end > call.begin && call.end.saturating_sub(end).saturating_abs() <= LONGEST_RETURN;
             if is_close && last.is_none_or(|(latest, _)| end > latest) {
                 last = Some((end, work));
             }
@@ -350,7 +365,10 @@ impl<'a> DeviceEdges<'a> {
     /// Adds the edge to the end of a call from the end of work.
     fn add_sync(&mut self, call: &Call, work: u32, confidence: Confidence) {
         let slices = self.trace.slices(self.segments.queues[call.queue].track);
-        let Some(to) = self.segments.ending_at(call.queue, slices.end(call.slice as usize)) else {
+        let Some(to) = self
+            .segments
+            .ending_at(call.queue, slices.end(call.slice as usize))
+        else {
             return;
         };
         let end = self.segments.graph.end[work as usize];
@@ -383,7 +401,10 @@ impl<'a> DeviceEdges<'a> {
         let (Some(waiting), Some(on)) = (queue(record.stream), queue(record.on_stream)) else {
             return false;
         };
-        let Some(called) = record.record.and_then(|number| recorded.get(&(file, number)).copied()) else {
+        let Some(called) = record
+            .record
+            .and_then(|number| recorded.get(&(file, number)).copied())
+        else {
             return false;
         };
         let range = self.segments.graph.queues[waiting];
@@ -435,7 +456,10 @@ impl<'a> DeviceEdges<'a> {
                 waited |= queue == call.queue;
                 waits.next();
             }
-            let launches = matches!(call.kind, CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy);
+            let launches = matches!(
+                call.kind,
+                CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy
+            );
             if launches && waited {
                 after_wait.insert((call.queue, call.slice), ());
                 waited = false;
@@ -452,7 +476,9 @@ impl<'a> DeviceEdges<'a> {
                 continue;
             }
             let of_device = ends.entry(device).or_default();
-            of_device.extend((range.first..range.end).map(|segment| (graph.end[segment as usize], segment)));
+            of_device.extend(
+                (range.first..range.end).map(|segment| (graph.end[segment as usize], segment)),
+            );
         }
         ends.values_mut().for_each(|ends| ends.sort_unstable());
         let mut found = Vec::new();
@@ -507,7 +533,10 @@ impl<'a> DeviceEdges<'a> {
             let slices = self.trace.slices(*track);
             let mut near = 0;
             for module in 0..slices.len() {
-                let calls: Vec<_> = self.trace.flow_sources(slices.id(module), &mut near).collect();
+                let calls: Vec<_> = self
+                    .trace
+                    .flow_sources(slices.id(module), &mut near)
+                    .collect();
                 for call in calls {
                     let Some((host, slice)) = self.trace.place_of_slice(call) else {
                         continue;
@@ -544,7 +573,9 @@ impl<'a> DeviceEdges<'a> {
     pub(super) fn transfers(&mut self) {
         let graph = &self.segments.graph;
         for (number, queue) in self.segments.queues.iter().enumerate() {
-            let device = queue.device.and_then(|device| self.devices.list.get(device));
+            let device = queue
+                .device
+                .and_then(|device| self.devices.list.get(device));
             let (Some(device), true) = (device, queue.in_flight) else {
                 continue;
             };
@@ -554,7 +585,9 @@ impl<'a> DeviceEdges<'a> {
             for transfer in range.first..range.end {
                 let begin = graph.begin[transfer as usize];
                 ends.push((graph.end[transfer as usize], transfer));
-                let around = others.iter().filter_map(|other| graph.locate(*other, begin));
+                let around = others
+                    .iter()
+                    .filter_map(|other| graph.locate(*other, begin));
                 if let Some((from, anchor)) = around.max_by_key(|(from, anchor)| (*anchor, *from)) {
                     self.dependencies.push(Dependency {
                         to: transfer,

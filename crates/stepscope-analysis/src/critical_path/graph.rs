@@ -265,7 +265,8 @@ impl Graph {
         let segments = self.len();
         let (mut dependencies, mut syncs) = (dependencies, syncs);
         let before = dependencies.len() + syncs.len();
-        dependencies.retain(|edge| edge.from != edge.to && edge.anchor <= self.begin[edge.to as usize]);
+        dependencies
+            .retain(|edge| edge.from != edge.to && edge.anchor <= self.begin[edge.to as usize]);
         syncs.retain(|edge| edge.from != edge.to && edge.anchor <= self.end[edge.to as usize]);
         self.contradictions += (before - dependencies.len() - syncs.len()) as u64;
         self.dissolve_contradictory_groups();
@@ -294,7 +295,11 @@ impl Graph {
                     self.leave_group(*segment as usize);
                 }
             }
-            let edges = if ends { &mut self.syncs } else { &mut self.dependencies };
+            let edges = if ends {
+                &mut self.syncs
+            } else {
+                &mut self.dependencies
+            };
             let mut list = std::mem::take(&mut edges.list);
             let before = list.len();
             list.retain(|edge| targets.binary_search(&edge.to).is_err());
@@ -329,8 +334,14 @@ impl Graph {
     fn dissolve_contradictory_groups(&mut self) {
         for group in 0..self.groups.len() {
             let members = &self.groups[group];
-            let release = members.iter().map(|member| self.begin[*member as usize]).max();
-            let first_end = members.iter().map(|member| self.end[*member as usize]).min();
+            let release = members
+                .iter()
+                .map(|member| self.begin[*member as usize])
+                .max();
+            let first_end = members
+                .iter()
+                .map(|member| self.end[*member as usize])
+                .min();
             if let Some(member) = members.first().copied()
                 && (first_end < release || members.len() < 2)
             {
@@ -342,7 +353,10 @@ impl Graph {
     /// Finds the binding dependencies, and the launch floor of each device.
     fn bind(&mut self) {
         let devices = self.queues.iter().filter(|queue| queue.device != NONE);
-        let devices = devices.map(|queue| queue.device as usize + 1).max().unwrap_or(0);
+        let devices = devices
+            .map(|queue| queue.device as usize + 1)
+            .max()
+            .unwrap_or(0);
         self.floor = vec![0; devices];
         self.bind_starts();
         let mut floor = vec![i64::MAX; devices];
@@ -358,7 +372,10 @@ impl Graph {
             }
         }
         if floor.iter().any(|floor| *floor != i64::MAX && *floor > 0) {
-            self.floor = floor.iter().map(|floor| if *floor == i64::MAX { 0 } else { *floor }).collect();
+            self.floor = floor
+                .iter()
+                .map(|floor| if *floor == i64::MAX { 0 } else { *floor })
+                .collect();
             self.bind_starts();
         }
         self.wait = vec![NONE; self.len()];
@@ -388,8 +405,11 @@ impl Graph {
             }
             for number in self.dependencies.at(segment) {
                 let edge = &self.dependencies.list[number];
-                let ready = edge.anchor.saturating_add(self.floor_of(segment, edge.kind));
-                if best.is_none_or(|(time, kind)| ready > time || ready == time && edge.kind < kind) {
+                let ready = edge
+                    .anchor
+                    .saturating_add(self.floor_of(segment, edge.kind));
+                if best.is_none_or(|(time, kind)| ready > time || ready == time && edge.kind < kind)
+                {
                     best = Some((ready, edge.kind));
                     bound = index(number);
                 }

@@ -84,18 +84,27 @@ impl Keys<'_, '_> {
     /// Returns key and kind of a segment's own time.
     fn of_segment(&self, kind: PathKind, segment: usize) -> (PathKey, Option<PathKind>) {
         let path = self.path;
-        let name = || path.name(segment).map_or(PathKey::NothingRecorded, PathKey::Name);
+        let name = || {
+            path.name(segment)
+                .map_or(PathKey::NothingRecorded, PathKey::Name)
+        };
         match self.by {
             PathGrouping::Op => (name(), Some(kind)),
             PathGrouping::Kernel if kind != PathKind::Host => (name(), Some(kind)),
             PathGrouping::Kind | PathGrouping::Kernel => (PathKey::Kind(kind), Some(kind)),
             PathGrouping::Module => {
-                let module = self.modules.as_ref().and_then(|modules| modules.id(path, segment));
+                let module = self
+                    .modules
+                    .as_ref()
+                    .and_then(|modules| modules.id(path, segment));
                 (module.map_or(PathKey::None, PathKey::Name), None)
             }
             PathGrouping::Class => {
                 let class = self.classes.get(segment).copied().map_or(0, usize::from);
-                (PathKey::Class(CLASSES.get(class).copied().unwrap_or("other")), Some(kind))
+                (
+                    PathKey::Class(CLASSES.get(class).copied().unwrap_or("other")),
+                    Some(kind),
+                )
             }
             PathGrouping::Rank | PathGrouping::Thread | PathGrouping::Step => {
                 (self.position(segment), None)
@@ -118,7 +127,9 @@ impl Keys<'_, '_> {
             return self.of_segment(row.kind, row.segment as usize);
         }
         match self.by {
-            PathGrouping::Rank | PathGrouping::Thread => (self.position(row.segment as usize), None),
+            PathGrouping::Rank | PathGrouping::Thread => {
+                (self.position(row.segment as usize), None)
+            }
             PathGrouping::Module => {
                 let (key, _) = self.of_segment(row.kind, row.segment as usize);
                 (key, None)
@@ -134,7 +145,11 @@ pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
         path,
         by,
         modules: (by == PathGrouping::Module).then(|| Modules::new(path)),
-        classes: if by == PathGrouping::Class { classes(path) } else { Vec::new() },
+        classes: if by == PathGrouping::Class {
+            classes(path)
+        } else {
+            Vec::new()
+        },
     };
     let mut positions: FxHashMap<(PathKey, Option<PathKind>), usize> = FxHashMap::default();
     let mut found: Vec<PathGroup> = Vec::new();
@@ -247,7 +262,9 @@ pub fn fine_times(path: &CriticalPath<'_>) -> FineTimes {
     for row in &path.path {
         let segment = row.segment as usize;
         let sum = match row.kind {
-            PathKind::Host if !input.is_empty() && input.get(path, segment).is_some() => &mut sums.input,
+            PathKind::Host if !input.is_empty() && input.get(path, segment).is_some() => {
+                &mut sums.input
+            }
             PathKind::Host if !compile.is_empty() && compile.get(path, segment).is_some() => {
                 &mut sums.compile
             }

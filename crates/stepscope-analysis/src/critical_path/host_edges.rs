@@ -154,7 +154,9 @@ impl HostEdges {
         };
         let mut reports: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
         for segment in &self.completions {
-            let of_process = reports.entry(process(graph.queue[*segment as usize] as usize)).or_default();
+            let of_process = reports
+                .entry(process(graph.queue[*segment as usize] as usize))
+                .or_default();
             of_process.push((graph.end[*segment as usize], *segment));
         }
         let mut others: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
@@ -162,7 +164,8 @@ impl HostEdges {
         for (number, queue) in segments.queues.iter().enumerate() {
             if queue.device.is_none() && needs_others {
                 let range = graph.queues[number];
-                let ends = (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
+                let ends =
+                    (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
                 others.entry(process(number)).or_default().extend(ends);
             }
         }
@@ -174,10 +177,15 @@ impl HostEdges {
             let last = |ends: Option<&Vec<(i64, u32)>>, earliest: i64| {
                 let ends = ends?;
                 let before = ends.partition_point(|(at, _)| *at <= end);
-                let inside = ends[..before].iter().rev().take_while(|(at, _)| *at > earliest);
+                let inside = ends[..before]
+                    .iter()
+                    .rev()
+                    .take_while(|(at, _)| *at > earliest);
                 // The thread's own segments end there too.
                 let mut inside = inside.take(64);
-                inside.find(|(_, segment)| graph.queue[*segment as usize] as usize != queue).copied()
+                inside
+                    .find(|(_, segment)| graph.queue[*segment as usize] as usize != queue)
+                    .copied()
             };
             let key = process(queue);
             let earliest = begin.max(end.saturating_sub(LONGEST_RETURN));
@@ -272,5 +280,8 @@ fn may_wait(trace: &Trace, segments: &Segments, segment: u32) -> bool {
     let name = slices.name.get(slice).map_or("", |name| trace.name(*name));
     let category = Category::from_name(trace.name(slices.category.get(slice)));
     is_python_function(name)
-        || matches!(category, Some(Category::PythonFunction | Category::Annotation))
+        || matches!(
+            category,
+            Some(Category::PythonFunction | Category::Annotation)
+        )
 }

@@ -23,7 +23,11 @@ impl Nearest {
             for (slice, parent) in slices.parent.iter().enumerate() {
                 // Parents come before their children.
                 let around = nearest.get(*parent as usize).copied().unwrap_or(NONE);
-                nearest.push(if is_kind(queue.track, slice) { index(slice) } else { around });
+                nearest.push(if is_kind(queue.track, slice) {
+                    index(slice)
+                } else {
+                    around
+                });
             }
             if nearest.iter().all(|slice| *slice == NONE) {
                 nearest.clear();
@@ -39,7 +43,8 @@ impl Nearest {
     pub(super) fn get(&self, path: &CriticalPath<'_>, segment: usize) -> Option<(TrackId, usize)> {
         let (track, slice) = path.segments.slice_of(segment)?;
         let (track, slice) = if path.graph().on_device(segment) {
-            path.trace.place_of_slice(path.launches.get(track, slice)?)?
+            path.trace
+                .place_of_slice(path.launches.get(track, slice)?)?
         } else {
             (track, slice)
         };

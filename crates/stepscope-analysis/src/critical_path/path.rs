@@ -134,7 +134,11 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
                 segment = last;
             }
         }
-        walk.charge(PathKind::of_segment(graph.kind[segment]), segment, graph.begin[segment]);
+        walk.charge(
+            PathKind::of_segment(graph.kind[segment]),
+            segment,
+            graph.begin[segment],
+        );
         let Some(bound) = graph.bound(segment) else {
             walk.edge = Confidence::Ordered;
             walk.charge(PathKind::Unknown, segment, walk.start);

@@ -56,7 +56,8 @@ const MAX_CYCLES: usize = 1_000;
 
 /// Finds the starts (`false`) and ends (`true`) whose edges close a cycle. `None`: there are too many.
 pub(crate) fn find_cycles(graph: &Graph) -> Option<Vec<(u32, bool)>> {
-    if graph.dependencies.list.is_empty() && graph.syncs.list.is_empty() && graph.groups.is_empty() {
+    if graph.dependencies.list.is_empty() && graph.syncs.list.is_empty() && graph.groups.is_empty()
+    {
         return Some(Vec::new());
     }
     let mut run = Run::new(graph, &Unchanged);
@@ -179,8 +180,14 @@ impl<'a, C: Changes> Run<'a, C> {
         if let Some(previous) = graph.previous(segment) {
             let anchor = graph.end[previous];
             let binds = binding == PREVIOUS;
-            let lag = if binds { measured.saturating_sub(anchor) } else { 0 };
-            let lag = self.changes.lag(segment, graph.gap_kind(segment), lag, binds);
+            let lag = if binds {
+                measured.saturating_sub(anchor)
+            } else {
+                0
+            };
+            let lag = self
+                .changes
+                .lag(segment, graph.gap_kind(segment), lag, binds);
             // Segments of a queue are visited in order.
             latest = self.times.end[previous].saturating_add(lag);
         }
@@ -195,7 +202,11 @@ impl<'a, C: Changes> Run<'a, C> {
             };
             let lag = measured.saturating_sub(edge.anchor);
             let binds = binding == index(number);
-            let lag = if binds { lag } else { lag.min(graph.floor_of(segment, edge.kind)) };
+            let lag = if binds {
+                lag
+            } else {
+                lag.min(graph.floor_of(segment, edge.kind))
+            };
             let lag = self.changes.lag(segment, edge.kind, lag, binds);
             latest = latest.max(at.saturating_add(lag));
         }
@@ -223,7 +234,11 @@ impl<'a, C: Changes> Run<'a, C> {
                     return Err(from);
                 };
                 let binds = wait == index(number);
-                let lag = if binds { graph.end[segment].saturating_sub(edge.anchor) } else { 0 };
+                let lag = if binds {
+                    graph.end[segment].saturating_sub(edge.anchor)
+                } else {
+                    0
+                };
                 let lag = self.changes.lag(segment, LagKind::SyncReturn, lag, binds);
                 latest = latest.max(at.saturating_add(lag));
             }
@@ -255,7 +270,8 @@ impl<'a, C: Changes> Run<'a, C> {
     /// is one: a cycle of edges stopped all of them.
     fn force(&mut self) -> bool {
         let graph = self.graph;
-        let blocked = (0..graph.queues.len()).filter(|queue| self.next[*queue] < graph.queues[*queue].end);
+        let blocked =
+            (0..graph.queues.len()).filter(|queue| self.next[*queue] < graph.queues[*queue].end);
         let time = |queue: &usize| {
             let segment = self.next[*queue] as usize;
             if self.times.begin[segment] == OPEN {
@@ -307,4 +323,3 @@ fn scaled(offset: i64, length: i64, measured: i64) -> i64 {
     let exact = i128::from(offset) * i128::from(length) / i128::from(measured);
     i64::try_from(exact).unwrap_or(i64::MAX)
 }
-

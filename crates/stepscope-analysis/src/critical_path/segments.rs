@@ -104,7 +104,10 @@ pub(super) fn flatten(
     window: &Range<i64>,
     cancel: &Cancel,
 ) -> Result<Segments, Cancelled> {
-    let size = queues.iter().map(|queue| trace.slices(queue.track).len()).sum();
+    let size = queues
+        .iter()
+        .map(|queue| trace.slices(queue.track).len())
+        .sum();
     let jobs: Vec<usize> = (0..queues.len()).collect();
     let parts = parallel::scan_items(&jobs, size, cancel, Vec::new, |out, job| {
         out.push((*job, columns(trace, devices, &queues[*job], window)));
@@ -232,7 +235,10 @@ impl Segments {
         let shift = self.queues.get(queue)?.shift;
         let start = start.ps().saturating_add(shift);
         let range = self.graph.queues.get(queue)?;
-        let begin = self.graph.begin.get(range.first as usize..range.end as usize)?;
+        let begin = self
+            .graph
+            .begin
+            .get(range.first as usize..range.end as usize)?;
         let position = begin.partition_point(|begin| *begin < start);
         (begin.get(position) == Some(&start)).then(|| range.first + index(position))
     }

@@ -205,7 +205,11 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
         };
         let number = |cause| value.parse::<i64>().map_err(|_| error(position, cause));
         let scope = match kind {
-            "rank" => Scope::Rank(value.parse().map_err(|_| error(position, SpecCause::Number))?),
+            "rank" => Scope::Rank(
+                value
+                    .parse()
+                    .map_err(|_| error(position, SpecCause::Number))?,
+            ),
             "step" => Scope::Step(number(SpecCause::Number)?),
             "stream" => Scope::Stream(number(SpecCause::Number)?),
             "phase" => Scope::Phase(phase(value).ok_or_else(|| error(position, SpecCause::Phase))?),
@@ -296,14 +300,21 @@ fn parse_change(word: &str) -> Option<Change> {
         .iter()
         .find_map(|(unit, scale)| Some((word.strip_suffix(unit)?, scale)))?;
     let ps = decimal(number)? * scale;
-    #[allow(clippy::cast_possible_truncation, reason = "checked to be at most a day")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked to be at most a day"
+    )]
     (ps <= 86_400e12).then(|| Change::Fixed(ps.round() as i64))
 }
 
 /// Reads digits with an optional point: no sign, no exponent, no infinity.
 fn decimal(text: &str) -> Option<f64> {
-    let is_number = text.bytes().all(|letter| letter.is_ascii_digit() || letter == b'.');
-    (is_number && !text.is_empty()).then(|| text.parse().ok()).flatten()
+    let is_number = text
+        .bytes()
+        .all(|letter| letter.is_ascii_digit() || letter == b'.');
+    (is_number && !text.is_empty())
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 /// Names of the presets, `N` and `F` for numbers.
@@ -357,7 +368,8 @@ mod tests {
 
     #[test]
     fn scenarios_have_selectors_scopes_and_changes() {
-        let found = parse("kernel:a<b=c, d>@x@rank:0@step:7=x0.5,launch_latency=0,op:f=120us").unwrap();
+        let found =
+            parse("kernel:a<b=c, d>@x@rank:0@step:7=x0.5,launch_latency=0,op:f=120us").unwrap();
         assert_eq!(
             found.specs,
             [
@@ -409,16 +421,29 @@ mod tests {
             ("a*b*c", "aXbbY", false),
             ("", "", true),
         ] {
-            assert_eq!(Glob(glob.to_owned()).matches(name), expected, "{glob} {name}");
+            assert_eq!(
+                Glob(glob.to_owned()).matches(name),
+                expected,
+                "{glob} {name}"
+            );
         }
     }
 
     #[test]
     fn presets_are_scenarios() {
-        for name in ["free-communication", "no-stragglers", "as-rank:3", "host-free", "no-syncs"] {
+        for name in [
+            "free-communication",
+            "no-stragglers",
+            "as-rank:3",
+            "host-free",
+            "no-syncs",
+        ] {
             assert!(preset(name).unwrap().is_some(), "{name}");
         }
-        assert_eq!(preset("device:x0.5").unwrap().unwrap().specs[0].change, Change::Factor(0.5));
+        assert_eq!(
+            preset("device:x0.5").unwrap().unwrap().specs[0].change,
+            Change::Factor(0.5)
+        );
         assert_eq!(preset("faster-ops"), Ok(None));
         assert!(preset("faster").is_err() && preset("as-rank:two").is_err());
     }

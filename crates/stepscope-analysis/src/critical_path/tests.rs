@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::graph::{Confidence, Dependency, Graph, LagKind, NONE, QueueSegments, SegmentKind, index};
+use super::graph::{
+    Confidence, Dependency, Graph, LagKind, NONE, QueueSegments, SegmentKind, index,
+};
 use super::path::walk;
 use super::replay::{Changes, Unchanged, replay};
 
@@ -44,7 +46,11 @@ fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
             if graph.queue[from] == graph.queue[to] {
                 continue;
             }
-            let kinds = [LagKind::EventWait, LagKind::LaunchLatency, LagKind::Handover];
+            let kinds = [
+                LagKind::EventWait,
+                LagKind::LaunchLatency,
+                LagKind::Handover,
+            ];
             let mut edge = Dependency {
                 to: index(to),
                 kind: kinds[*kind as usize % 3],
@@ -123,7 +129,11 @@ impl Model<'_> {
         if let Some(time) = self.known.get(&(segment, end)) {
             return *time;
         }
-        let time = if end { self.end(segment) } else { self.begin(segment) };
+        let time = if end {
+            self.end(segment)
+        } else {
+            self.begin(segment)
+        };
         self.known.insert((segment, end), time);
         time
     }
@@ -132,7 +142,11 @@ impl Model<'_> {
         let graph = self.graph;
         let start = graph.begin[segment];
         let binding = graph.bound(segment);
-        let mut all: Vec<Dependency> = graph.dependencies.at(segment).map(|edge| graph.dependencies.list[edge]).collect();
+        let mut all: Vec<Dependency> = graph
+            .dependencies
+            .at(segment)
+            .map(|edge| graph.dependencies.list[edge])
+            .collect();
         if let Some(previous) = graph.previous(segment) {
             all.push(Dependency {
                 to: index(segment),
@@ -146,7 +160,11 @@ impl Model<'_> {
             .iter()
             .map(|edge| {
                 let lag = start - edge.anchor;
-                let lag = if Some(*edge) == binding { lag } else { lag.min(graph.floor_of(segment, edge.kind)) };
+                let lag = if Some(*edge) == binding {
+                    lag
+                } else {
+                    lag.min(graph.floor_of(segment, edge.kind))
+                };
                 self.at(edge.from as usize, edge.anchor) + lag * self.factors.lags
             })
             .collect();
@@ -157,16 +175,32 @@ impl Model<'_> {
         let graph = self.graph;
         let begin = self.time(segment, false);
         if let Some(bound) = graph.bound_wait(segment) {
-            let syncs: Vec<Dependency> = graph.syncs.at(segment).map(|edge| graph.syncs.list[edge]).collect();
+            let syncs: Vec<Dependency> = graph
+                .syncs
+                .at(segment)
+                .map(|edge| graph.syncs.list[edge])
+                .collect();
             let ends = syncs.into_iter().map(|edge| {
-                let lag = if edge == bound { graph.end[segment] - edge.anchor } else { 0 };
+                let lag = if edge == bound {
+                    graph.end[segment] - edge.anchor
+                } else {
+                    0
+                };
                 self.at(edge.from as usize, edge.anchor) + lag * self.factors.lags
             });
             return ends.collect::<Vec<_>>().into_iter().fold(begin, i64::max);
         }
         if let Some(group) = graph.group(segment) {
-            let measured = group.iter().map(|member| graph.begin[*member as usize]).max().unwrap_or(0);
-            let release = group.to_vec().into_iter().map(|member| self.time(member as usize, false)).max();
+            let measured = group
+                .iter()
+                .map(|member| graph.begin[*member as usize])
+                .max()
+                .unwrap_or(0);
+            let release = group
+                .to_vec()
+                .into_iter()
+                .map(|member| self.time(member as usize, false))
+                .max();
             let transfer = (graph.end[segment] - measured) * self.factors.lengths[segment];
             return release.unwrap_or(begin) + transfer;
         }
@@ -269,8 +303,18 @@ fn edges_that_close_a_cycle_are_left_out() {
         kind: vec![SegmentKind::Host; 2],
         queue: vec![0, 1],
         queues: vec![
-            QueueSegments { first: 0, end: 1, device: NONE, is_ordered: true },
-            QueueSegments { first: 1, end: 2, device: NONE, is_ordered: true },
+            QueueSegments {
+                first: 0,
+                end: 1,
+                device: NONE,
+                is_ordered: true,
+            },
+            QueueSegments {
+                first: 1,
+                end: 2,
+                device: NONE,
+                is_ordered: true,
+            },
         ],
         ..Graph::default()
     };

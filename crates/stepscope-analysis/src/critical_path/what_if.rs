@@ -118,7 +118,11 @@ impl CriticalPath<'_> {
     fn replayed<C: Changes>(&self, changes: &C) -> i64 {
         let times = replay(self.graph(), changes);
         // Time after the last segment has no cause, and stays.
-        let tail = self.window.end.saturating_sub(self.graph().end[self.last]).max(0);
+        let tail = self
+            .window
+            .end
+            .saturating_sub(self.graph().end[self.last])
+            .max(0);
         let end = times.end[self.last].saturating_add(tail);
         end.saturating_sub(self.window.start)
     }
@@ -152,11 +156,18 @@ impl CriticalPath<'_> {
         }
         let medians = lags.map(|mut lags| {
             let middle = lags.len() / 2;
-            if lags.is_empty() { 0 } else { *lags.select_nth_unstable(middle).1 }
+            if lags.is_empty() {
+                0
+            } else {
+                *lags.select_nth_unstable(middle).1
+            }
         });
         self.replayed(&Structural {
             path: self,
-            gaps: gaps.into_iter().map(|gap| if gap == i64::MAX { 0 } else { gap }).collect(),
+            gaps: gaps
+                .into_iter()
+                .map(|gap| if gap == i64::MAX { 0 } else { gap })
+                .collect(),
             medians,
         })
     }
@@ -164,7 +175,9 @@ impl CriticalPath<'_> {
     /// Predicts the length of the window after a scenario.
     pub fn what_if(&self, scenario: &Scenario, cancel: &Cancel) -> Result<Prediction, Cancelled> {
         let graph = self.graph();
-        let mut length: Vec<i64> = (0..graph.len()).map(|segment| self.own_length(segment)).collect();
+        let mut length: Vec<i64> = (0..graph.len())
+            .map(|segment| self.own_length(segment))
+            .collect();
         let mut changed = Changed {
             length: Vec::new(),
             lags: Vec::new(),
@@ -194,7 +207,10 @@ impl CriticalPath<'_> {
             }
             match spec.change {
                 Change::Factor(_) | Change::Fixed(_) => {
-                    let selected = length.iter_mut().zip(&mask).filter(|(_, selected)| **selected);
+                    let selected = length
+                        .iter_mut()
+                        .zip(&mask)
+                        .filter(|(_, selected)| **selected);
                     for (length, _) in selected {
                         *length = changed_length(*length, spec.change);
                     }
@@ -217,7 +233,9 @@ impl CriticalPath<'_> {
             })
         });
         Ok(Prediction {
-            on_path_ps: on_path.map(path::PathSegment::length).fold(0, i64::saturating_add),
+            on_path_ps: on_path
+                .map(path::PathSegment::length)
+                .fold(0, i64::saturating_add),
             selected: any.iter().filter(|selected| **selected).count() as u64,
             window_ps: self.replayed(&changed),
         })
@@ -227,7 +245,11 @@ impl CriticalPath<'_> {
     pub fn what_if_selected(&self, mask: &[bool], factor: f64) -> i64 {
         let lengths = mask.iter().enumerate().map(|(segment, selected)| {
             let length = self.own_length(segment);
-            if *selected { scaled(length, factor) } else { length }
+            if *selected {
+                scaled(length, factor)
+            } else {
+                length
+            }
         });
         self.replayed(&Changed {
             length: lengths.collect(),
@@ -240,7 +262,9 @@ impl CriticalPath<'_> {
     pub fn own_length(&self, segment: usize) -> i64 {
         let graph = self.graph();
         match graph.group(segment) {
-            Some(group) => graph.end[segment].saturating_sub(graph.begin[graph.last_arriver(group)]),
+            Some(group) => {
+                graph.end[segment].saturating_sub(graph.begin[graph.last_arriver(group)])
+            }
             None => graph.length(segment),
         }
     }
@@ -274,7 +298,8 @@ impl CriticalPath<'_> {
                         .iter()
                         .map(|queue| {
                             let track = self.trace.tracks().get(queue.track.index());
-                            queue.device.is_some() && track.and_then(|track| track.stream) == Some(*stream)
+                            queue.device.is_some()
+                                && track.and_then(|track| track.stream) == Some(*stream)
                         })
                         .collect();
                     retain(mask, |segment| streams[graph.queue[segment] as usize]);
@@ -282,7 +307,9 @@ impl CriticalPath<'_> {
                 Scope::Step(number) => {
                     let range = self.steps.iter().find(|step| step.number == *number);
                     retain(mask, |segment| {
-                        range.is_some_and(|step| (step.begin..step.end).contains(&graph.begin[segment]))
+                        range.is_some_and(|step| {
+                            (step.begin..step.end).contains(&graph.begin[segment])
+                        })
                     });
                 }
                 Scope::Phase(phase) => {
@@ -325,10 +352,16 @@ impl CriticalPath<'_> {
         let outer = Nearest::new(self, |track, slice| {
             of_slice(track, slice).is_some_and(|phase| phase != Phase::Forward)
         });
-        let operators = Nearest::new(self, |track, slice| of_slice(track, slice) == Some(Phase::Forward));
+        let operators = Nearest::new(self, |track, slice| {
+            of_slice(track, slice) == Some(Phase::Forward)
+        });
         let phase = |segment: usize| {
-            let found = outer.get(self, segment).or_else(|| operators.get(self, segment));
-            found.and_then(|(track, slice)| of_slice(track, slice)).unwrap_or(Phase::Other)
+            let found = outer
+                .get(self, segment)
+                .or_else(|| operators.get(self, segment));
+            found
+                .and_then(|(track, slice)| of_slice(track, slice))
+                .unwrap_or(Phase::Other)
         };
         (0..self.graph().len()).map(phase).collect()
     }
@@ -337,7 +370,9 @@ impl CriticalPath<'_> {
     fn keep_last_wait(&self, mask: &mut [bool]) {
         let graph = self.graph();
         let queue = graph.queues[graph.queue[self.last] as usize];
-        let last = (queue.first..queue.end).rev().find(|segment| graph.wait[*segment as usize] != NONE);
+        let last = (queue.first..queue.end)
+            .rev()
+            .find(|segment| graph.wait[*segment as usize] != NONE);
         if let Some(last) = last {
             mask[last as usize] = false;
         }
@@ -350,10 +385,13 @@ impl CriticalPath<'_> {
         let own = |glob: &Glob| {
             let names = by_text(self.trace, |name| glob.matches(name));
             move |segment: usize| {
-                self.name(segment).is_some_and(|name| names.get(name.index()) == Some(&true))
+                self.name(segment)
+                    .is_some_and(|name| names.get(name.index()) == Some(&true))
             }
         };
-        let kind = |kinds: &'static [SegmentKind]| move |segment: usize| kinds.contains(&graph.kind[segment]);
+        let kind = |kinds: &'static [SegmentKind]| {
+            move |segment: usize| kinds.contains(&graph.kind[segment])
+        };
         match &spec.selector {
             Selector::Op(glob) => {
                 let own = own(glob);
@@ -365,25 +403,32 @@ impl CriticalPath<'_> {
             }
             Selector::HostName(glob) => {
                 let own = own(glob);
-                all.map(|segment| !graph.on_device(segment) && own(segment)).collect()
+                all.map(|segment| !graph.on_device(segment) && own(segment))
+                    .collect()
             }
             Selector::Kernel(glob) => {
                 let own = own(glob);
-                all.map(|segment| graph.on_device(segment) && own(segment)).collect()
+                all.map(|segment| graph.on_device(segment) && own(segment))
+                    .collect()
             }
             Selector::Module(glob) => {
                 let modules = Modules::new(self);
                 all.map(|segment| {
-                    modules.name(self, segment).is_some_and(|name| glob.matches(name))
+                    modules
+                        .name(self, segment)
+                        .is_some_and(|name| glob.matches(name))
                 })
                 .collect()
             }
             Selector::Class(class) => {
                 let number = CLASSES.iter().position(|known| known == class);
                 let classes = classes(self);
-                all.map(|segment| number == Some(usize::from(classes[segment]))).collect()
+                all.map(|segment| number == Some(usize::from(classes[segment])))
+                    .collect()
             }
-            Selector::Device => all.map(kind(&[SegmentKind::Compute, SegmentKind::Copy])).collect(),
+            Selector::Device => all
+                .map(kind(&[SegmentKind::Compute, SegmentKind::Copy]))
+                .collect(),
             Selector::Host => all.map(kind(&[SegmentKind::Host])).collect(),
             Selector::Communication => all.map(kind(&[SegmentKind::Communication])).collect(),
             Selector::Copy => all.map(kind(&[SegmentKind::Copy])).collect(),
@@ -402,7 +447,9 @@ impl CriticalPath<'_> {
                 .collect()
             }
             Selector::Sync => all.map(|segment| graph.wait[segment] != NONE).collect(),
-            Selector::Rank(rank) => all.map(|segment| self.segment_rank(segment) == *rank).collect(),
+            Selector::Rank(rank) => all
+                .map(|segment| self.segment_rank(segment) == *rank)
+                .collect(),
             Selector::Ranks => vec![true; graph.len()],
             Selector::Lag(_) => vec![false; graph.len()],
         }
@@ -454,7 +501,10 @@ impl CriticalPath<'_> {
             } else {
                 0
             };
-            groups.entry((kind, name, occurrence)).or_default().push((rank, segment));
+            groups
+                .entry((kind, name, occurrence))
+                .or_default()
+                .push((rank, segment));
         }
         let measured = length.to_vec();
         for members in groups.into_values() {
@@ -498,7 +548,9 @@ fn retain(mask: &mut [bool], holds: impl Fn(usize) -> bool) {
 /// Returns a statistic of lengths; `None` without any.
 fn statistic(mut values: Vec<i64>, change: Change) -> Option<i64> {
     values.sort_unstable();
-    let count = i128::try_from(values.len()).ok().filter(|count| *count > 0)?;
+    let count = i128::try_from(values.len())
+        .ok()
+        .filter(|count| *count > 0)?;
     let mean = |values: &[i64], count: i128| {
         let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
         i64::try_from(sum / count).ok()

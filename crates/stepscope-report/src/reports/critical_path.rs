@@ -566,12 +566,12 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
     if exact != path.length() {
         report.note(sentence!(
             "The unchanged replay differs from the measurement by {}.",
-            duration(ns(exact.saturating_sub(path.length()).abs()))
+            duration(ns(exact.saturating_sub(path.length()).saturating_abs()))
         ));
     }
     if replay_error.abs() > MAX_ERROR {
         report.note(sentence!(
-            "Lags explain {} of the window: with the smallest ones it would last that much less.",
+            "With the smallest lags of its devices, the window would differ by {}: lags decide much of it.",
             share(replay_error.abs())
         ));
     }
