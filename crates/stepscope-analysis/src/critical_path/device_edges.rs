@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, Time, TrackId};
 use stepscope_store::Trace;
 
@@ -443,7 +443,7 @@ impl<'a> DeviceEdges<'a> {
         if unknown_waits.is_empty() {
             return;
         }
-        let mut after_wait: FxHashMap<(usize, u32), ()> = FxHashMap::default();
+        let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
         let mut last: Option<(usize, bool)> = None;
         let mut waits = unknown_waits.iter().peekable();
         for call in calls {
@@ -461,7 +461,7 @@ impl<'a> DeviceEdges<'a> {
                 CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy
             );
             if launches && waited {
-                after_wait.insert((call.queue, call.slice), ());
+                after_wait.insert((call.queue, call.slice));
                 waited = false;
             }
             last = Some((call.queue, waited));
@@ -491,7 +491,7 @@ impl<'a> DeviceEdges<'a> {
                 let Some((thread, slice)) = self.call_of(to as usize) else {
                     continue;
                 };
-                if after_wait.contains_key(&(thread, index(slice)))
+                if after_wait.contains(&(thread, index(slice)))
                     && let Some(work) = self.ended_before(number, to, ends)
                     && self.returned(thread, slice) < graph.end[work as usize]
                 {
