@@ -163,9 +163,8 @@ impl Model {
             Formula::Norm(_) => OpClass::Normalization,
             Formula::Reduction(reduction) if reduction.is_softmax() => OpClass::Softmax,
             Formula::Reduction(_) => OpClass::Reduction,
-            Formula::ElementWise(_) => OpClass::ElementWise,
             Formula::Movement(movement) if movement.is_copy() => OpClass::Copy,
-            Formula::Movement(_) => OpClass::ElementWise,
+            Formula::ElementWise(_) | Formula::Movement(_) => OpClass::ElementWise,
             Formula::Indexing(_) => OpClass::Indexing,
         }
     }

@@ -16,6 +16,8 @@
 //!
 //! Cost: a pass over the device's slices, a sort, and the arguments of each call that counts.
 
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -180,7 +180,7 @@ pub struct Report {
     /// What is alive at this position of program order, in place of the peak; for 'hlo-memory'
     #[arg(long, value_name = "N")]
     pub position: Option<u32>,
-    /// Predict the step after changes, such as kernel:*gemm*=x0.5,launch_latency=0; repeatable; for 'critical-path'
+    /// Predict the step after changes, such as kernel:*gemm*=`x0.5,launch_latency=0`; repeatable; for 'critical-path'
     #[arg(long, value_name = "SPEC")]
     pub what_if: Vec<String>,
     /// Predict a prepared scenario: faster-ops, free-communication, no-stragglers, as-rank:N, host-free, no-syncs,

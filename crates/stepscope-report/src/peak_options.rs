@@ -47,18 +47,15 @@ pub fn peak_flops(text: &str) -> Result<PeakRates, BadPeak> {
     };
     let mut found = PeakRates::default();
     for part in text.split([':', ',']) {
-        let is_second = match part.split_once('=') {
-            Some((name, value)) => {
-                let precision = Precision::from_name(name.trim()).ok_or_else(|| {
-                    bad("the types are f64, f32 (also tf32), f16 (also bf16), f8 (also int8) and f4 (also int4)")
-                })?;
-                let value = rate(value).map_err(bad)?;
-                found.flops.insert(precision, value).is_some()
-            }
-            None => {
-                let value = rate(part).map_err(bad)?;
-                found.other_flops.replace(value).is_some()
-            }
+        let is_second = if let Some((name, value)) = part.split_once('=') {
+            let precision = Precision::from_name(name.trim()).ok_or_else(|| {
+                bad("the types are f64, f32 (also tf32), f16 (also bf16), f8 (also int8) and f4 (also int4)")
+            })?;
+            let value = rate(value).map_err(bad)?;
+            found.flops.insert(precision, value).is_some()
+        } else {
+            let value = rate(part).map_err(bad)?;
+            found.other_flops.replace(value).is_some()
         };
         if is_second {
             return Err(bad("a type has two rates"));
@@ -98,7 +95,7 @@ pub fn given_peaks(flops: Option<&str>, bandwidth: Option<&str>) -> Result<PeakR
     reason = "between 1 and 1e19, to the whole operation"
 )]
 fn rate(text: &str) -> Result<u64, &'static str> {
-    let number: f64 = text.trim().parse().map_err(|_| "it is not a number")?;
+    let number: f64 = text.trim().parse().ok().ok_or("it is not a number")?;
     if (1.0..=MAX_RATE).contains(&number) {
         Ok(number as u64)
     } else {

@@ -141,7 +141,7 @@ impl Kind {
             }
         }
         if let Err((text, error)) = critical_path::scenarios(options) {
-            return Err(ReportError::WhatIf(critical_path::mistake(&text, error)));
+            return Err(ReportError::WhatIf(critical_path::mistake(&text, &error)));
         }
         match &options.by {
             Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {

@@ -261,6 +261,10 @@ mod tests {
 
     #[test]
     fn names_of_xprof_tools_lead_to_one_page_each() {
+        #[allow(
+            clippy::type_complexity,
+            reason = "name, page, and the view's parameters"
+        )]
         let cases: &[(&str, &str, &[(&str, &str)])] = &[
             ("overview_page", "overview", &[]),
             ("trace_viewer", "timeline", &[]),

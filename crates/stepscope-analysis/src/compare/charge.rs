@@ -10,6 +10,8 @@
 //!
 //! Cost: `n log n` in the slices of the windows.
 
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
 use std::ops::Range;
 use std::sync::OnceLock;
 

@@ -58,7 +58,9 @@ pub(super) fn student_two_sided(t: f64, freedom: f64) -> f64 {
 }
 
 /// Regularized incomplete beta function, by its continued fraction.
+#[allow(clippy::many_single_char_names, reason = "the names of the formula")]
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    const TINY: f64 = 1e-300;
     if x <= 0.0 {
         return 0.0;
     }
@@ -71,7 +73,6 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     let front = (a * x.ln() + b * (1.0 - x).ln() + log_gamma(a + b) - log_gamma(a) - log_gamma(b))
         .exp()
         / a;
-    const TINY: f64 = 1e-300;
     let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
     let (mut c, mut d) = (1.0, 1.0 / whole(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;

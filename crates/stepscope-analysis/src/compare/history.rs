@@ -12,6 +12,8 @@
 //! Changes below the tolerance are dropped. The shuffles start from the content of the series: the same series gives
 //! the same points. Cost: quadratic in the length of the series, of which the newest [`MOST`] values are read.
 
+use std::ops::Range;
+
 use crate::compare::statistics::{Random, median};
 
 /// Most values of a series that are read.
@@ -44,7 +46,10 @@ pub fn change_points(values: &[f64], tolerance: f64) -> Vec<ChangePoint> {
         return Vec::new();
     }
     let mut cuts: Vec<(usize, f64)> = Vec::new();
-    let mut open = vec![0..values.len()];
+    let mut open = vec![Range {
+        start: 0,
+        end: values.len(),
+    }];
     while let Some(range) = open.pop() {
         let part = &values[range.clone()];
         let Some((at, q)) = best_split(part) else {

@@ -1,5 +1,7 @@
 //! Owners of time: who a moment of a step belongs to, with names that do not change from run to run.
 
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
 use std::borrow::Cow;
 
 use stepscope_model::{NameId, SliceKind, TrackId};

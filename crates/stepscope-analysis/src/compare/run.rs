@@ -171,7 +171,7 @@ impl ComparedRun {
                 charge(&profile, &windows, &shapes, cancel)?
             }
         };
-        run.add_owners(trace, &windows, charged, detail);
+        run.add_owners(trace, &windows, &charged, detail);
         let diagnosis = diagnose(&profile, &memory, cancel)?;
         run.findings = diagnosis
             .findings
@@ -288,7 +288,7 @@ impl ComparedRun {
         &mut self,
         trace: &Trace,
         windows: &[AnalysisWindow],
-        charged: Vec<WindowOwners>,
+        charged: &[WindowOwners],
         detail: OwnerDetail,
     ) {
         if windows.is_empty() {
@@ -300,12 +300,12 @@ impl ComparedRun {
             detail,
         };
         let mut devices = vec![0_i128; windows.len()];
-        for owners in &charged {
+        for owners in charged {
             devices[owners.window] += 1;
         }
         let mut known: BTreeMap<TraceOwner, Owner> = BTreeMap::new();
         let mut sums: BTreeMap<Owner, RunSums> = BTreeMap::new();
-        for owners in &charged {
+        for owners in charged {
             let parts = devices[owners.window].max(1);
             for (owner, found) in &owners.owners {
                 let owner = known

@@ -204,7 +204,7 @@ pub fn mann_whitney(base: &[f64], new: &[f64], widening: f64) -> Option<f64> {
     all.extend(new.iter().map(|value| (*value, false)));
     all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let (mut rank_sum, mut ties, mut seen) = (0.0, 0.0, 0.0);
-    for group in all.chunk_by(|a, b| a.0 == b.0) {
+    for group in all.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
         let size = group.len() as f64;
         let of_base = group.iter().filter(|(_, is_base)| *is_base).count() as f64;
         rank_sum += of_base * (seen + f64::midpoint(size, 1.0));

@@ -480,7 +480,9 @@ impl<'a> DeviceEdges<'a> {
                 (range.first..range.end).map(|segment| (graph.end[segment as usize], segment)),
             );
         }
-        ends.values_mut().for_each(|ends| ends.sort_unstable());
+        for ends in ends.values_mut() {
+            ends.sort_unstable();
+        }
         let mut found = Vec::new();
         for (number, queue) in self.segments.queues.iter().enumerate() {
             let Some(ends) = queue.device.and_then(|device| ends.get(&device)) else {

@@ -203,12 +203,18 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
         let Some((kind, value)) = word.split_once(':') else {
             break;
         };
-        let number = |cause| value.parse::<i64>().map_err(|_| error(position, cause));
+        let number = |cause| {
+            value
+                .parse::<i64>()
+                .ok()
+                .ok_or_else(|| error(position, cause))
+        };
         let scope = match kind {
             "rank" => Scope::Rank(
                 value
                     .parse()
-                    .map_err(|_| error(position, SpecCause::Number))?,
+                    .ok()
+                    .ok_or_else(|| error(position, SpecCause::Number))?,
             ),
             "step" => Scope::Step(number(SpecCause::Number)?),
             "stream" => Scope::Stream(number(SpecCause::Number)?),
@@ -259,7 +265,7 @@ fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
             "kernel" => Selector::Kernel(glob()),
             "class" => Selector::Class(value.to_owned()),
             "module" => Selector::Module(glob()),
-            "rank" => Selector::Rank(value.parse().map_err(|_| SpecCause::Number)?),
+            "rank" => Selector::Rank(value.parse().ok().ok_or(SpecCause::Number)?),
             _ => return Err(SpecCause::Selector),
         });
     }
@@ -355,7 +361,7 @@ pub fn preset(name: &str) -> Result<Option<Scenario>, SpecError> {
             _ => return Err(unknown()),
         },
     };
-    let scenario = parse(&text).map_err(|_| unknown())?;
+    let scenario = parse(&text).ok().ok_or_else(unknown)?;
     Ok(Some(Scenario {
         text: name.to_owned(),
         ..scenario

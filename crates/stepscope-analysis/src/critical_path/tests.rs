@@ -197,8 +197,8 @@ impl Model<'_> {
                 .max()
                 .unwrap_or(0);
             let release = group
-                .to_vec()
-                .into_iter()
+                .iter()
+                .copied()
                 .map(|member| self.time(member as usize, false))
                 .max();
             let transfer = (graph.end[segment] - measured) * self.factors.lengths[segment];

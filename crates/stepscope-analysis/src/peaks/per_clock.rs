@@ -83,6 +83,10 @@ fn per_cycle(vendor: &str, name: &str, capability: (u32, u32)) -> Option<Row> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::float_cmp,
+    reason = "figures that both round to the same number"
+)]
 mod tests {
     use super::*;
 

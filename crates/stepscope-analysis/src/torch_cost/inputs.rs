@@ -275,9 +275,9 @@ impl<'a> Inputs<'a> {
     /// [`UnknownInput`] where the file does not say enough.
     pub(super) fn optional(&self, index: usize) -> Result<Option<Tensor>, UnknownInput> {
         match self.kineto_type(index) {
-            "" | "Scalar" | "ScalarList" | "None" => Ok(None),
-            // Files of 2021 name the kind of a value.
-            "Bool" | "Int" | "Double" | "String" | "GenericList" => Ok(None),
+            // Files of 2021 name the kind of a value, such as `Int`.
+            "" | "Scalar" | "ScalarList" | "None" | "Bool" | "Int" | "Double" | "String"
+            | "GenericList" => Ok(None),
             _ => self.tensor(index).map(Some).ok_or(UnknownInput),
         }
     }

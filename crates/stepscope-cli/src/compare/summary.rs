@@ -43,6 +43,10 @@ pub(super) fn read_if_summary(path: &Path) -> Result<Option<ComparedRun>, CliErr
     let failed = |error: &dyn std::fmt::Display| {
         CliError::failed(format!("cannot read {}: {error}", path.display()))
     };
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a summary is small, and its size was checked"
+    )]
     let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
     let head = &bytes[..bytes.len().min(4_096)];
     if !head

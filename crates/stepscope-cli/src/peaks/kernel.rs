@@ -311,6 +311,7 @@ mod x86 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
 mod tests {
     use super::*;
 

@@ -1,5 +1,11 @@
 //! `stepscope compare` from outside: figures, formats, gate, baselines.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::float_cmp,
+    reason = "whole picoseconds, printed exactly"
+)]
+
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

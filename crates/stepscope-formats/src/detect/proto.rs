@@ -204,12 +204,11 @@ fn is_pprof(prefix: &[u8]) -> bool {
     for _ in 0..ENTRIES_SEEN {
         let field = match fields.next() {
             Ok(Some(field)) => field,
-            Ok(None) => break,
+            Ok(None) | Err(Fault::Ends) => break,
             Err(Fault::Cut { number, .. }) => {
                 others += u32::from((2..=6).contains(&number));
                 break;
             }
-            Err(Fault::Ends) => break,
             Err(_) => return false,
         };
         let is_other = match (field.number, field.value) {
@@ -218,9 +217,8 @@ fn is_pprof(prefix: &[u8]) -> bool {
             (3, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[]),
             (4, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 5], &[4]),
             (5, Value::Bytes(message)) => has_only(message, &[1, 2, 3, 4, 5], &[]),
-            (6 | 13, Value::Bytes(_)) => true,
             (11, Value::Bytes(message)) => has_only(message, &[1, 2], &[]),
-            (7..=10 | 12..=15, Value::Varint(_)) => true,
+            (6 | 13, Value::Bytes(_)) | (7..=10 | 12..=15, Value::Varint(_)) => true,
             _ => false,
         };
         if !is_other {

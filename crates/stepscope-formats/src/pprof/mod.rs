@@ -263,14 +263,13 @@ fn read_sample(
     for message in label_messages {
         labels.push(read_label(message, tables, losses));
     }
-    let labels = match label_sets.get(&labels) {
-        Some(known) => *known,
-        None => {
-            let fresh = u32::try_from(samples.label_sets.len()).unwrap_or(u32::MAX);
-            samples.label_sets.push(labels.clone());
-            label_sets.insert(labels, fresh);
-            fresh
-        }
+    let labels = if let Some(known) = label_sets.get(&labels) {
+        *known
+    } else {
+        let fresh = u32::try_from(samples.label_sets.len()).unwrap_or(u32::MAX);
+        samples.label_sets.push(labels.clone());
+        label_sets.insert(labels, fresh);
+        fresh
     };
     StackSample {
         stack: stack.into(),

@@ -45,7 +45,9 @@ fn message(field: u32, parts: &[Vec<u8>]) -> Vec<u8> {
 
 fn packed(field: u32, values: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    values.iter().for_each(|value| varint(*value, &mut bytes));
+    for value in values {
+        varint(*value, &mut bytes);
+    }
     message(field, &[bytes])
 }
 

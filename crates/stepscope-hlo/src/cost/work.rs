@@ -209,6 +209,7 @@ impl Work {
     }
 
     /// Returns `times` as much work.
+    #[must_use]
     pub fn scaled(&self, times: f64) -> Self {
         let mut found = Self::default();
         found.add(self, times);

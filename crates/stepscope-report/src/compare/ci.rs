@@ -1,6 +1,8 @@
-//! A comparison for continuous integration: JUnit, annotations of GitHub, a comment on a pull request.
+//! A comparison for continuous integration: `JUnit`, annotations of GitHub, a comment on a pull request.
 
 use std::fmt::Write as _;
+
+use stepscope_analysis::compare::statistics::Verdict;
 
 use super::ComparisonView;
 use super::gate::{GateOutcome, GateResult};
@@ -16,7 +18,7 @@ const MOST_ROWS: usize = 50;
 const MOST_COMMENT_BYTES: usize = 60_000;
 
 impl ComparisonView<'_> {
-    /// Returns the rules as JUnit XML. Without a gate, the verdict on the step is the only test case.
+    /// Returns the rules as `JUnit` XML. Without a gate, the verdict on the step is the only test case.
     pub fn junit(&self) -> String {
         let outcome = self.outcome();
         let rules = &outcome.rules;
@@ -191,7 +193,6 @@ impl ComparisonView<'_> {
         if let Some(gate) = self.gate {
             return gate.clone();
         }
-        use stepscope_analysis::compare::statistics::Verdict;
         let step = self.comparison.step();
         let result = match step.and_then(|step| step.verdict) {
             Some(Verdict::Regressed) => GateResult::Fail,
@@ -259,7 +260,7 @@ fn xml(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\n' | '\t' | '\r' => out.push(letter),
             letter if letter.is_control() || matches!(letter, '\u{FFFE}' | '\u{FFFF}') => {
-                out.push('\u{FFFD}')
+                out.push('\u{FFFD}');
             }
             letter => out.push(letter),
         }

@@ -52,7 +52,9 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
             row.base.device_ns.into(),
             row.new.device_ns.into(),
             key.bucket.map(Bucket::as_str).into(),
-            key.class.map(|class| class.as_str()).into(),
+            key.class
+                .map(stepscope_analysis::compare::op_class::OpClass::as_str)
+                .into(),
             key.operation.as_deref().into(),
             key.phase.map(Phase::as_str).into(),
             key.kernel.as_deref().into(),
@@ -84,11 +86,11 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
         (None, None, Some(module)) => module.clone(),
         (None, None, None) => return bucket.unwrap_or_default().replace('_', " "),
     };
-    if let Some(kernel) = key.kernel.as_deref().filter(|kernel| !kernel.is_empty()) {
-        if name != kernel {
-            name.push_str(": ");
-            name.push_str(kernel);
-        }
+    if let Some(kernel) = key.kernel.as_deref().filter(|kernel| !kernel.is_empty())
+        && name != kernel
+    {
+        name.push_str(": ");
+        name.push_str(kernel);
     }
     for more in [&key.shapes, &key.module].into_iter().flatten() {
         if key.operation.is_some() && !more.is_empty() {
@@ -105,7 +107,7 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
     let bucket = bucket.map(|bucket| bucket.as_str().replace('_', " "));
     let details: Vec<&str> = phase.into_iter().chain(bucket.as_deref()).collect();
     if !details.is_empty() {
-        name.push_str(&format!(" ({})", details.join(", ")));
+        name = format!("{name} ({})", details.join(", "));
     }
     name
 }

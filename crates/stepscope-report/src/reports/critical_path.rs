@@ -52,7 +52,7 @@ pub(super) fn scenarios(options: &Options) -> Result<Vec<Scenario>, (String, Spe
 }
 
 /// Describes a mistake in a scenario: the cause, and a line of help.
-pub(super) fn mistake(text: &str, error: SpecError) -> String {
+pub(super) fn mistake(text: &str, error: &SpecError) -> String {
     let (cause, help) = match error.cause {
         SpecCause::NoChange => (
             "no change follows",
@@ -162,7 +162,7 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
     let sum = path
         .path
         .iter()
-        .map(|row| row.length())
+        .map(stepscope_analysis::critical_path::path::PathSegment::length)
         .fold(0, i64::saturating_add);
     report.scalar("window_ns", "Window", Unit::Ns, ns(length));
     report.scalar("steps", "Steps", Unit::Count, path.steps.len());
@@ -208,7 +208,7 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
         .iter()
         .filter(|row| row.edge == Confidence::Inferred);
     let inferred = inferred
-        .map(|row| row.length())
+        .map(stepscope_analysis::critical_path::path::PathSegment::length)
         .fold(0, i64::saturating_add);
     let part = (length > 0).then(|| inferred as f64 / length as f64);
     report.scalar("inferred_share", "On inferred edges", Unit::Share, part);
@@ -218,7 +218,7 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
         Unit::Share,
         replay_error,
     );
-    let error = path.clock_error.map(|error| error.as_ns_f64());
+    let error = path.clock_error.map(stepscope_model::Dur::as_ns_f64);
     report.scalar("clock_error_ns", "Clock error", Unit::Ns, error);
     report.scalar(
         "contradictions",
@@ -253,19 +253,20 @@ fn sentence_of(path: &CriticalPath<'_>, operations: &[PathGroup]) -> crate::repo
     let longest = operations
         .iter()
         .find(|row| row.kind.is_some_and(PathKind::is_segment));
-    match longest {
-        Some(row) => sentence!(
+    if let Some(row) = longest {
+        sentence!(
             "Of {}, {} on the critical path are on devices and {} on the host; the largest part is {} ({}).",
             window,
             duration(device),
             duration(of(PathKind::Host)).link(Link::scalar("host_ns")),
             SentencePart::text(in_sentence(&key_text(path, row))).link(row.event.map(Link::Event)),
             duration(ns(row.path_ps))
-        ),
-        None => sentence!(
+        )
+    } else {
+        sentence!(
             "The window lasts {}, and none of its time is recorded.",
             window
-        ),
+        )
     }
 }
 

@@ -1,5 +1,11 @@
 //! The report `critical-path`: small traces with known paths and predictions, and every trace of the corpus.
 
+#![allow(
+    clippy::float_cmp,
+    clippy::needless_pass_by_value,
+    reason = "times are printed exactly; `json!` makes values"
+)]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};

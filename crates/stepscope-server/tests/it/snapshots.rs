@@ -189,7 +189,7 @@ async fn requests_beyond_the_history_are_refused() {
     assert_eq!(answer.problem(), "bad-request");
 }
 
-/// The peak of a profile that PyTorch converted, by the method of its memory_viz.
+/// The peak of a profile that PyTorch converted, by the method of its `memory_viz`.
 #[tokio::test]
 #[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 async fn collected_profile_has_the_peak_of_memory_viz() {

@@ -1,5 +1,7 @@
 //! Known answers, and the rate of false claims over samples of one distribution.
 
+#![allow(clippy::float_cmp, reason = "the same numbers in another order")]
+
 use proptest::prelude::*;
 
 use super::*;

@@ -178,7 +178,9 @@ fn with_ports(
     let mut sizes = sizes.to_vec();
     let mut ranks = ranks(sizes.len(), &edges);
     if ports.entries.iter().any(|node| ranks[*node] == 0) {
-        ranks.iter_mut().for_each(|rank| *rank += 1);
+        for rank in &mut ranks {
+            *rank += 1;
+        }
     }
     let after = ports.exits.iter().map(|node| ranks[*node] + 1).max();
     let last = ranks.iter().copied().max().max(after).unwrap_or(0);
@@ -484,6 +486,7 @@ fn spread(slots: &[Slot], rank: &[usize], wanted: &[f64], centres: &mut [f64]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "positions are copied, not computed")]
 mod tests {
     use super::{Level, Ports, Size};
 

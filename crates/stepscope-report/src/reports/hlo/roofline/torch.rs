@@ -253,13 +253,16 @@ fn lead(first: &Row, noun: &'static str, all_ps: i128) -> Sentence {
     );
     let point = first.point();
     text.push(
-        match point.and_then(|point| point.bound().zip(point.efficiency())) {
-            Some((bound, efficiency)) => sentence!(
+        if let Some((bound, efficiency)) =
+            point.and_then(|point| point.bound().zip(point.efficiency()))
+        {
+            sentence!(
                 "{} limits it, and it reaches {} of that peak.",
                 bound.as_str(),
                 share(efficiency)
-            ),
-            None => sentence!("what limits it is unknown."),
+            )
+        } else {
+            sentence!("what limits it is unknown.")
         },
     );
     text
