@@ -25,7 +25,7 @@ pub(crate) use file::arg_source;
 pub use file::read;
 pub use module::{
     Alias, Computation, ComputationAt, Instruction, InstructionAt, Losses, Module, Origin,
-    SourceLine, StackFrames,
+    SharedText, SourceLine, StackFrames,
 };
 pub use read::{ModuleHeader, module_header};
 pub use shape::{ElementType, Layout, Shape};

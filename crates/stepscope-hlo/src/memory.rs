@@ -82,10 +82,11 @@ impl<'a> Buffers<'a> {
             .zip(&module.instructions)
             .map(|(at, instruction)| (instruction.id, at))
             .collect();
-        let by_name: FxHashMap<&str, InstructionAt> = (0..)
-            .zip(&module.instructions)
-            .map(|(at, instruction)| (&*instruction.name, at))
-            .collect();
+        let mut by_name: FxHashMap<&str, InstructionAt> = FxHashMap::default();
+        if plan.buffers.iter().any(|one| one.instruction_id.is_none()) {
+            let names = module.instructions.iter().map(|one| &*one.name);
+            by_name.extend(names.zip(0..));
+        }
         let mut places = FxHashMap::default();
         for (at, allocation) in plan.allocations.iter().enumerate() {
             for assigned in &allocation.assigned {

@@ -80,7 +80,7 @@ pub struct DotDimensions {
 }
 
 impl WindowDimension {
-    pub(super) fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    pub(super) fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |_messages, number, value| match number {
             1 => found.size = int(value),
@@ -96,7 +96,7 @@ impl WindowDimension {
 }
 
 impl ConvolutionDimensions {
-    pub(super) fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    pub(super) fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match number {
             7 => found.input_batch = int(value),
@@ -115,7 +115,7 @@ impl ConvolutionDimensions {
 }
 
 impl DotDimensions {
-    pub(super) fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    pub(super) fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match number {
             1 => messages.numbers(value, &mut found.lhs_contracting),
@@ -130,7 +130,7 @@ impl DotDimensions {
 
 impl Attributes {
     /// Reads `xla.RaggedDotDimensionNumbers`.
-    pub(super) fn read_ragged(&mut self, messages: &mut Messages, message: &[u8]) {
+    pub(super) fn read_ragged(&mut self, messages: &mut Messages<'_>, message: &[u8]) {
         messages.each(message, |messages, number, value| match (number, value) {
             (1, Value::Bytes(dot)) => self.dot = Some(DotDimensions::read(messages, dot)),
             (3, value) => {
@@ -143,7 +143,7 @@ impl Attributes {
     }
 
     /// Reads one `xla.ReplicaGroup`.
-    pub(super) fn read_replica_group(&mut self, messages: &mut Messages, message: &[u8]) {
+    pub(super) fn read_replica_group(&mut self, messages: &mut Messages<'_>, message: &[u8]) {
         let mut ranks = Vec::new();
         messages.each(message, |messages, number, value| {
             if number == 1 {

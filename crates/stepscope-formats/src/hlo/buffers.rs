@@ -1,6 +1,7 @@
 //! The memory plan of a compiled program (`xla.BufferAssignmentProto`).
 
-use super::message::{Messages, int, text_of};
+use super::message::{Messages, Repeated, int, text_of};
+use super::module::SharedText;
 use crate::protobuf::wire::Value;
 
 /// The memory plan of a compiled program.
@@ -90,7 +91,7 @@ pub struct HeapEvent {
     /// Number of the logical buffer.
     pub buffer_id: i64,
     /// Name of the instruction that causes it.
-    pub instruction: Box<str>,
+    pub instruction: SharedText,
     /// The buffer whose memory is shared.
     pub shared_with: i64,
 }
@@ -116,7 +117,7 @@ fn flag(value: Value<'_>) -> bool {
 }
 
 impl BufferAssignment {
-    pub(super) fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    pub(super) fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match (number, value) {
             (1, Value::Bytes(message)) => {
@@ -133,7 +134,7 @@ impl BufferAssignment {
 }
 
 impl LogicalBuffer {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match (number, value) {
             (1, value) => found.id = int(value),
@@ -154,7 +155,7 @@ impl LogicalBuffer {
 }
 
 impl Allocation {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match (number, value) {
             (1, value) => found.index = int(value),
@@ -191,8 +192,9 @@ impl Allocation {
 }
 
 impl HeapTrace {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
+        let mut instruction = Repeated::default();
         messages.each(message, |messages, number, value| {
             let (1, Value::Bytes(message)) = (number, value) else {
                 return;
@@ -208,7 +210,7 @@ impl HeapTrace {
                     }
                 }
                 2 => event.buffer_id = int(value),
-                4 => event.instruction = text_of(value),
+                4 => event.instruction = instruction.text_of(value),
                 5 => event.shared_with = int(value),
                 _ => {}
             });

@@ -1,6 +1,8 @@
 //! A compiled program with its instructions as a graph of positions.
 
-use std::ops::Range;
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use super::attributes::Attributes;
 use super::buffers::BufferAssignment;
@@ -10,6 +12,42 @@ use super::shape::Shape;
 pub type InstructionAt = u32;
 /// Position of a computation in [`Module::computations`].
 pub type ComputationAt = u32;
+
+/// A text that several instructions share.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedText {
+    /// `None` is the empty text.
+    text: Option<Arc<str>>,
+}
+
+impl Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+}
+
+impl<T: Into<Box<str>>> From<T> for SharedText {
+    fn from(text: T) -> Self {
+        let text: Box<str> = text.into();
+        Self {
+            text: (!text.is_empty()).then(|| text.into()),
+        }
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, out)
+    }
+}
+
+impl fmt::Display for SharedText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self)
+    }
+}
 
 /// A compiled program (`xla.HloProto`).
 #[derive(Clone, Debug, Default)]
@@ -68,9 +106,9 @@ pub struct Instruction {
     /// Number, unique in the module.
     pub id: u64,
     /// Operation code, e.g. `dot`.
-    pub opcode: Box<str>,
+    pub opcode: SharedText,
     /// Shape of the result.
-    pub shape: Shape,
+    pub shape: Arc<Shape>,
     /// The computation that holds it.
     pub computation: ComputationAt,
     /// Instructions whose values it takes.
@@ -102,13 +140,13 @@ pub struct Instruction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Type of the framework's operation, if the path does not have it.
-    pub op_type: Box<str>,
+    pub op_type: SharedText,
     /// Path of the framework's operation, e.g. `jit(step)/jvp(mlp)/dot_general`.
-    pub op_name: Box<str>,
+    pub op_name: SharedText,
     /// The instruction that this one is a copy of, as the compiler named it; empty for others.
     pub deduplicated_name: Box<str>,
     /// Source file; empty in newer files, which have `frame`.
-    pub file: Box<str>,
+    pub file: SharedText,
     /// Line in that file; 0 if unknown.
     pub line: u32,
     /// Innermost stack frame, counted from 1; 0 if unknown.

@@ -1,12 +1,17 @@
 //! Reading of a compiled program.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::attributes::{Attributes, ConvolutionDimensions, DotDimensions, WindowDimension};
 use super::buffers::BufferAssignment;
 use super::literal;
-use super::message::{Messages, int, text_of};
-use super::module::{Alias, Computation, Instruction, Location, Module, Origin, StackFrames};
+use super::message::{Messages, Repeated, int, text_of};
+use super::module::{
+    Alias, Computation, ComputationAt, Instruction, Location, Module, Origin, SharedText,
+    StackFrames,
+};
 use super::shape::Shape;
 use crate::protobuf::wire::{Fields, Value};
 
@@ -72,20 +77,25 @@ mod metadata {
     pub(super) const STACK_FRAME: u32 = 15;
 }
 
-/// References by number, until all instructions are known.
+/// References by number, until all instructions are known: those of one instruction after those of the one
+/// before.
 #[derive(Default)]
 struct References {
     operands: Vec<i64>,
     control_predecessors: Vec<i64>,
     called: Vec<i64>,
-    /// Position of the backend configuration in the module's payloads.
-    payload: Option<i64>,
+    /// Where the references of each instruction end in these lists.
+    ends: Vec<[usize; 3]>,
+    /// Instructions whose backend configuration is in the module's payloads, and its position there.
+    payloads: Vec<(usize, i64)>,
+    /// The framework's operation of the last instruction.
+    op_name: Repeated,
 }
 
 /// What is read before references can be resolved.
 #[derive(Default)]
 struct Unresolved<'a> {
-    references: Vec<References>,
+    references: References,
     roots: Vec<u64>,
     schedules: Vec<(u64, Vec<i64>)>,
     payloads: Vec<&'a [u8]>,
@@ -163,9 +173,12 @@ impl Module {
         Some(found)
     }
 
-    fn read_module(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read_module<'a>(messages: &mut Messages<'a>, message: &'a [u8]) -> Self {
         let mut found = Self::default();
         let mut unresolved = Unresolved::default();
+        let count = count_instructions(message);
+        found.instructions.reserve_exact(count);
+        unresolved.references.ends.reserve_exact(count);
         messages.each(message, |messages, number, value| match (number, value) {
             (module::NAME, value) => found.name = text_of(value),
             (module::COMPUTATIONS, Value::Bytes(message)) => {
@@ -195,7 +208,7 @@ impl Module {
 
     fn read_computation<'a>(
         &mut self,
-        messages: &mut Messages,
+        messages: &mut Messages<'a>,
         message: &'a [u8],
         unresolved: &mut Unresolved<'a>,
     ) {
@@ -208,10 +221,10 @@ impl Module {
         messages.each(message, |messages, field, value| match (field, value) {
             (computation::NAME, value) => found.name = text_of(value),
             (computation::INSTRUCTIONS, Value::Bytes(message)) => {
-                let (mut instruction, references) = Instruction::read(messages, message);
-                instruction.computation = number;
-                self.instructions.push(instruction);
-                unresolved.references.push(references);
+                // Filled where it is: instructions are large.
+                let empty = Instruction::empty(number, &messages.no_shape);
+                let instruction = self.instructions.push_mut(empty);
+                instruction.read(messages, message, &mut unresolved.references);
             }
             (computation::ID, value) => found.id = value.uint().unwrap_or(0),
             (computation::ROOT_ID, value) => root = value.uint().unwrap_or(0),
@@ -235,6 +248,9 @@ impl Module {
             .collect();
         let mut unknown = 0;
         let mut find = |ids: &[i64], known: &FxHashMap<u64, u32>| -> Box<[u32]> {
+            if ids.is_empty() {
+                return Box::default();
+            }
             let found: Box<[u32]> = ids
                 .iter()
                 .filter_map(|id| known.get(&(*id as u64)).copied())
@@ -242,14 +258,19 @@ impl Module {
             unknown += ids.len() - found.len();
             found
         };
-        for (instruction, references) in self.instructions.iter_mut().zip(&unresolved.references) {
-            instruction.operands = find(&references.operands, &instructions);
-            instruction.control_predecessors =
-                find(&references.control_predecessors, &instructions);
-            instruction.called = find(&references.called, &computations);
-            let payload = references
-                .payload
-                .and_then(|at| unresolved.payloads.get(usize::try_from(at).ok()?));
+        let references = &unresolved.references;
+        let mut begin = [0; 3];
+        for (instruction, end) in self.instructions.iter_mut().zip(&references.ends) {
+            instruction.operands = find(&references.operands[begin[0]..end[0]], &instructions);
+            let before = &references.control_predecessors[begin[1]..end[1]];
+            instruction.control_predecessors = find(before, &instructions);
+            instruction.called = find(&references.called[begin[2]..end[2]], &computations);
+            begin = *end;
+        }
+        for (at, payload) in &references.payloads {
+            let payload = usize::try_from(*payload).ok();
+            let payload = payload.and_then(|at| unresolved.payloads.get(at));
+            let instruction = &mut self.instructions[*at];
             if let Some(payload) = payload
                 && instruction.backend_config.is_empty()
             {
@@ -274,7 +295,23 @@ impl Module {
     }
 }
 
-fn read_schedule(messages: &mut Messages, message: &[u8], into: &mut Vec<(u64, Vec<i64>)>) {
+/// Counts the instructions of a module's message by the frames of its messages alone.
+fn count_instructions(module: &[u8]) -> usize {
+    let mut count = 0;
+    let mut fields = Fields::new(module);
+    while let Some(field) = fields.next_lenient() {
+        let (module::COMPUTATIONS, Value::Bytes(computation)) = (field.number, field.value) else {
+            continue;
+        };
+        let mut fields = Fields::new(computation);
+        while let Some(field) = fields.next_lenient() {
+            count += usize::from(field.number == computation::INSTRUCTIONS);
+        }
+    }
+    count
+}
+
+fn read_schedule(messages: &mut Messages<'_>, message: &[u8], into: &mut Vec<(u64, Vec<i64>)>) {
     messages.each(message, |messages, number, value| {
         let (1, Value::Bytes(entry)) = (number, value) else {
             return;
@@ -294,7 +331,7 @@ fn read_schedule(messages: &mut Messages, message: &[u8], into: &mut Vec<(u64, V
 }
 
 impl Alias {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match number {
             1 => messages.numbers(value, &mut found.output_index),
@@ -307,7 +344,7 @@ impl Alias {
 }
 
 impl StackFrames {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let number = |value: Value<'_>| u32::try_from(int(value)).unwrap_or(0);
         let mut found = Self::default();
         messages.each(message, |messages, field, value| match (field, value) {
@@ -340,56 +377,90 @@ impl StackFrames {
 }
 
 impl Instruction {
-    fn read(messages: &mut Messages, message: &[u8]) -> (Self, References) {
-        let mut found = Self::default();
-        let mut references = References::default();
+    /// Returns an instruction without a name.
+    fn empty(computation: ComputationAt, shape: &Arc<Shape>) -> Self {
+        Self {
+            name: Box::default(),
+            id: 0,
+            opcode: SharedText::default(),
+            shape: Arc::clone(shape),
+            computation,
+            operands: Box::default(),
+            control_predecessors: Box::default(),
+            called: Box::default(),
+            fusion_kind: Box::default(),
+            custom_call_target: Box::default(),
+            parameter_number: 0,
+            tuple_index: 0,
+            dimensions: Box::default(),
+            attributes: None,
+            backend_config: Box::default(),
+            origin: Origin::default(),
+        }
+    }
+
+    /// Reads an instruction; its references go to the end of the lists.
+    fn read<'a>(
+        &mut self,
+        messages: &mut Messages<'a>,
+        message: &'a [u8],
+        references: &mut References,
+    ) {
         let mut dimensions = Vec::new();
         let mut literal = None;
+        let at = references.ends.len();
         messages.each(message, |messages, number, value| match (number, value) {
-            (instruction::NAME, value) => found.name = text_of(value),
-            (instruction::OPCODE, value) => found.opcode = text_of(value),
-            (instruction::SHAPE, Value::Bytes(shape)) => found.shape = Shape::read(messages, shape),
+            (instruction::NAME, value) => self.name = text_of(value),
+            (instruction::OPCODE, value) => self.opcode = messages.shared_text(value),
+            (instruction::SHAPE, Value::Bytes(shape)) => self.shape = messages.shared_shape(shape),
             (instruction::METADATA, Value::Bytes(message)) => {
-                found.origin = Origin::read(messages, message);
+                self.origin = Origin::read(messages, message, &mut references.op_name);
             }
             (instruction::LITERAL, Value::Bytes(message)) => literal = Some(message),
-            (instruction::PARAMETER_NUMBER, value) => found.parameter_number = int(value),
-            (instruction::FUSION_KIND, value) => found.fusion_kind = text_of(value),
-            (instruction::TUPLE_INDEX, value) => found.tuple_index = int(value),
+            (instruction::PARAMETER_NUMBER, value) => self.parameter_number = int(value),
+            (instruction::FUSION_KIND, value) => self.fusion_kind = text_of(value),
+            (instruction::TUPLE_INDEX, value) => self.tuple_index = int(value),
             (instruction::DIMENSIONS, value) => messages.numbers(value, &mut dimensions),
-            (instruction::CUSTOM_CALL_TARGET, value) => found.custom_call_target = text_of(value),
-            (instruction::ID, value) => found.id = value.uint().unwrap_or(0),
+            (instruction::CUSTOM_CALL_TARGET, value) => self.custom_call_target = text_of(value),
+            (instruction::ID, value) => self.id = value.uint().unwrap_or(0),
             (instruction::OPERANDS, value) => messages.numbers(value, &mut references.operands),
             (instruction::CONTROL_PREDECESSORS, value) => {
                 messages.numbers(value, &mut references.control_predecessors);
             }
             (instruction::CALLED, value) => messages.numbers(value, &mut references.called),
             (instruction::BACKEND_CONFIG, Value::Bytes(config)) => {
-                found.backend_config = config.into();
+                self.backend_config = config.into();
             }
             (instruction::BACKEND_PAYLOAD, Value::Bytes(payload)) => {
                 messages.each(payload, |_messages, number, value| match (number, value) {
-                    (1, Value::Bytes(config)) => found.backend_config = config.into(),
-                    (2, value) => references.payload = value.int(),
+                    (1, Value::Bytes(config)) => self.backend_config = config.into(),
+                    (2, value) => references
+                        .payloads
+                        .extend(value.int().map(|payload| (at, payload))),
                     _ => {}
                 });
             }
-            (number, value) => found.read_attribute(messages, number, value),
+            (number, value) => self.read_attribute(messages, number, value),
         });
+        references.ends.push([
+            references.operands.len(),
+            references.control_predecessors.len(),
+            references.called.len(),
+        ]);
         if let Some(literal) = literal
-            && found.shape.elements() == 1
+            && self.shape.elements() == 1
         {
-            found.attributes().literal = literal::scalar(found.shape.element, literal);
+            let element = self.shape.element;
+            self.attributes().literal = literal::scalar(element, literal);
         }
-        found.dimensions = dimensions.into();
-        (found, references)
+        self.dimensions = dimensions.into();
     }
 
     fn attributes(&mut self) -> &mut Attributes {
         self.attributes.get_or_insert_default()
     }
 
-    fn read_attribute(&mut self, messages: &mut Messages, number: u32, value: Value<'_>) {
+    fn read_attribute(&mut self, messages: &mut Messages<'_>, number: u32, value: Value<'_>) {
         match (number, value) {
             (instruction::WINDOW, Value::Bytes(message)) => {
                 let mut window = Vec::new();
@@ -435,13 +506,13 @@ impl Instruction {
 }
 
 impl Origin {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read<'a>(messages: &mut Messages<'a>, message: &'a [u8], op_name: &mut Repeated) -> Self {
         let number = |value: Value<'_>| u32::try_from(int(value)).unwrap_or(0);
         let mut found = Self::default();
-        messages.each(message, |_messages, field, value| match field {
-            metadata::OP_TYPE => found.op_type = text_of(value),
-            metadata::OP_NAME => found.op_name = text_of(value),
-            metadata::SOURCE_FILE => found.file = text_of(value),
+        messages.each(message, |messages, field, value| match field {
+            metadata::OP_TYPE => found.op_type = messages.shared_text(value),
+            metadata::OP_NAME => found.op_name = op_name.text_of(value),
+            metadata::SOURCE_FILE => found.file = messages.shared_text(value),
             metadata::SOURCE_LINE => found.line = number(value),
             metadata::DEDUPLICATED_NAME => found.deduplicated_name = text_of(value),
             metadata::STACK_FRAME => found.frame = number(value),

@@ -251,11 +251,11 @@ impl Shape {
     }
 
     /// Reads a message.
-    pub(super) fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    pub(super) fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         Self::read_at(messages, message, 0)
     }
 
-    fn read_at(messages: &mut Messages, message: &[u8], depth: usize) -> Self {
+    fn read_at(messages: &mut Messages<'_>, message: &[u8], depth: usize) -> Self {
         let mut found = Self::default();
         let mut dimensions = Vec::new();
         let mut dynamic = Vec::new();
@@ -285,7 +285,7 @@ impl Shape {
 }
 
 impl Layout {
-    fn read(messages: &mut Messages, message: &[u8]) -> Self {
+    fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         let mut minor_to_major = Vec::new();
         let mut tiles = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use stepscope_formats::hlo::{HeapEventKind, HeapTrace, Module};
+use stepscope_formats::hlo::{HeapEventKind, HeapTrace, Module, SharedText};
 
 use super::Buffers;
 
@@ -20,7 +20,7 @@ pub struct HeapUse {
     /// The same without padding.
     pub unpadded_points: Vec<u64>,
     /// Instruction of each event; empty for the last point.
-    pub instructions: Vec<Box<str>>,
+    pub instructions: Vec<SharedText>,
     /// Largest number of bytes of the heap.
     pub heap_peak: u64,
     /// The same moment without padding.
@@ -165,7 +165,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         )
     }
 
-    fn point(&mut self, instruction: Box<str>) {
+    fn point(&mut self, instruction: SharedText) {
         self.found.points.push(self.size);
         self.found.unpadded_points.push(self.unpadded);
         self.found.instructions.push(instruction);
@@ -173,7 +173,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     fn run(mut self, trace: &HeapTrace) {
         self.events(trace, trace.events.len());
-        self.point("".into());
+        self.point(SharedText::default());
         let mut spans: Vec<(i64, usize, usize)> = self
             .spans
             .iter()

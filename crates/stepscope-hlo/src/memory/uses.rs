@@ -45,6 +45,10 @@ impl<'a> Uses<'a> {
             steps: STEPS_PER_BUFFER.saturating_mul(buffers as u64),
         };
         for (at, instruction) in (0..).zip(&module.instructions) {
+            // Inside of a fusion or a reduction values have no memory.
+            if positions[at as usize].is_none() {
+                continue;
+            }
             for (number, operand) in (0..).zip(&instruction.operands) {
                 if &*instruction.opcode == "get-tuple-element" {
                     let part = (*operand, instruction.tuple_index);
