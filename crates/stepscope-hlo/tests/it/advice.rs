@@ -33,7 +33,7 @@ impl Builder {
             name: format!("{opcode}.{at}").into(),
             id: u64::from(at) + 1,
             opcode: opcode.into(),
-            shape: vector(kib),
+            shape: vector(kib).into(),
             operands: operands.into(),
             ..Instruction::default()
         });
@@ -310,7 +310,8 @@ fn values_that_fill_no_whole_tiles_waste_padding() {
             ..Layout::default()
         })),
         ..vector(1)
-    };
+    }
+    .into();
     let padded = 104 * 128;
     let plan = module.buffers.as_mut().unwrap();
     plan.buffers[1].size = padded;
