@@ -11,6 +11,9 @@
 //! their shapes ([`product_flops`]). Kernels that no such operator launched (of Triton, of compiled graphs) are
 //! not counted, so that figure is a lower bound.
 //!
+//! Where the trace has neither, operations of compiled programs count as XLA's cost analysis of the program in the
+//! file counts them ([`op_profile`](crate::op_profile)).
+//!
 //! A figure from shapes is reported as MFU only while the counted products take [`COVERAGE`] of the device time
 //! of all products ([`Mfu::covered`]); else MFU is unknown.
 //!
@@ -18,6 +21,7 @@
 //! devices of its own counts as one device: the processor of its host, with the peak of 32 bits.
 
 mod coverage;
+mod model;
 
 use std::collections::BTreeMap;
 
@@ -42,6 +46,8 @@ pub enum Counted {
     ByXla,
     /// stepscope, from the shapes of operators.
     FromShapes,
+    /// stepscope, by XLA's cost analysis of the compiled programs.
+    FromModel,
 }
 
 impl Counted {
@@ -50,6 +56,7 @@ impl Counted {
         match self {
             Self::ByXla => "counted by XLA",
             Self::FromShapes => "computed from shapes",
+            Self::FromModel => "by the cost model of the compiled programs",
         }
     }
 }
@@ -73,7 +80,8 @@ pub struct Mfu {
     /// Number of calls of operators that count: matrix products, convolutions, attention.
     pub products: u64,
     /// Fraction of the time of all products that the counted ones take: device time, or the calls' own where
-    /// no device worked. 1 where XLA counts.
+    /// no device worked. 1 where XLA counts. By the cost model: the fraction of the time of compiled operations, and
+    /// of all computation of devices, with known work.
     pub covered: f64,
     /// Number of calls of such operators whose arguments do not determine their operations: convolutions
     /// without strides, products without shapes.
@@ -129,6 +137,9 @@ pub fn mfu_with_peaks(
         found.products = calls.products;
         found.uncounted = calls.unknown.len() as u64;
         found.covered = coverage::covered(run_profile, &calls, cancel)?;
+    } else if let Some(modelled) = model::from_model(run_profile, cancel)? {
+        (found.flops, found.counted) = (modelled.flops, Some(Counted::FromModel));
+        found.covered = modelled.covered;
     }
     let mut seconds: BTreeMap<StepRank, f64> = BTreeMap::new();
     for analysis_window in &run_profile.analysis_windows {

@@ -95,6 +95,12 @@ pub fn op_profile(
     OpProfiler::new(trace, range, cancel).map(|profiler| profiler.profile)
 }
 
+/// Joins rows by HLO operation with their programs: an operation for each row, in the order of the rows.
+pub fn join(trace: &Trace, rows: Vec<OpRow>, cancel: &Cancel) -> Result<OpProfile, Cancelled> {
+    let catalogue = Catalogue::from_trace(trace);
+    OpProfiler::with_rows(trace, catalogue, rows, cancel).map(|profiler| profiler.profile)
+}
+
 /// Joins the operations of a run, and of parts of it, with their programs, which it reads once.
 pub struct OpProfiler<'a> {
     trace: &'a Trace,
@@ -114,6 +120,19 @@ impl<'a> OpProfiler<'a> {
         let catalogue = Catalogue::from_trace(trace);
         let is_whole = range.is_none();
         let rows = rows(trace, &catalogue, range, cancel)?;
+        let idle_ps = is_whole.then(|| idle(trace, &rows)).flatten();
+        let mut profiler = Self::with_rows(trace, catalogue, rows, cancel)?;
+        profiler.profile.idle_ps = idle_ps;
+        Ok(profiler)
+    }
+
+    /// Joins these rows, in their order.
+    fn with_rows(
+        trace: &'a Trace,
+        catalogue: Catalogue,
+        rows: Vec<OpRow>,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
         let wanted: FxHashSet<&str> = rows
             .iter()
             .filter_map(|row| row.program.as_deref())
@@ -126,7 +145,6 @@ impl<'a> OpProfiler<'a> {
             catalogue,
             index: Index::new(&programs, &rows),
             profile: OpProfile {
-                idle_ps: is_whole.then(|| idle(trace, &rows)).flatten(),
                 programs,
                 ..OpProfile::default()
             },

@@ -304,6 +304,12 @@ pub(crate) fn compute_rows(
     ))
 }
 
+/// Returns the program and the HLO operation that a slice's arguments name.
+pub(crate) fn operation_of_slice(trace: &Trace, event: EventId) -> Option<(String, String)> {
+    let (tag, _) = collect::read_tag(trace, event);
+    tag.program.zip(tag.hlo_op)
+}
+
 /// Returns whether this is a line of a device that does not run HLO operations one after the other, but kernels:
 /// a stream of a GPU.
 pub(crate) fn is_stream(track: &Track) -> bool {

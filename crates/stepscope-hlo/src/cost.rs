@@ -8,6 +8,7 @@
 //! run, which XLA counts once ([`Analysis::loops`]).
 
 mod convolution;
+mod executions;
 mod fusion;
 mod gpu;
 mod opcodes;
@@ -17,6 +18,7 @@ mod work;
 
 use stepscope_formats::hlo::{Computation, Instruction, InstructionAt, Module, Shape};
 
+pub use executions::{Executions, Role, counts_by_parts, executions};
 pub use properties::Properties;
 pub use work::{Level, LevelBytes, Precision, PrecisionFlops, Work};
 

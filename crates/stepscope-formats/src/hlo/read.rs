@@ -1,5 +1,6 @@
 //! Reading of a compiled program.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -238,33 +239,31 @@ impl Module {
 
     /// Replaces numbers by positions; counts those that the module does not have.
     fn resolve(&mut self, unresolved: &Unresolved<'_>) {
-        let instructions: FxHashMap<u64, u32> = (0..)
-            .zip(&self.instructions)
-            .map(|(at, instruction)| (instruction.id, at))
-            .collect();
+        let instructions = Positions::new(&self.instructions);
         let computations: FxHashMap<u64, u32> = (0..)
             .zip(&self.computations)
             .map(|(at, computation)| (computation.id, at))
             .collect();
         let mut unknown = 0;
-        let mut find = |ids: &[i64], known: &FxHashMap<u64, u32>| -> Box<[u32]> {
+        let mut find = |ids: &[i64], known: &dyn Fn(u64) -> Option<u32>| -> Box<[u32]> {
             if ids.is_empty() {
                 return Box::default();
             }
-            let found: Box<[u32]> = ids
-                .iter()
-                .filter_map(|id| known.get(&(*id as u64)).copied())
-                .collect();
+            let mut found = Vec::with_capacity(ids.len());
+            found.extend(ids.iter().filter_map(|id| known(*id as u64)));
             unknown += ids.len() - found.len();
-            found
+            found.into()
         };
+        let called = |id| computations.get(&id).copied();
         let references = &unresolved.references;
         let mut begin = [0; 3];
-        for (instruction, end) in self.instructions.iter_mut().zip(&references.ends) {
-            instruction.operands = find(&references.operands[begin[0]..end[0]], &instructions);
+        let each = self.instructions.iter_mut().zip(&references.ends);
+        for (at, (instruction, end)) in each.enumerate() {
+            let near = |id| instructions.find(id, at);
+            instruction.operands = find(&references.operands[begin[0]..end[0]], &near);
             let before = &references.control_predecessors[begin[1]..end[1]];
-            instruction.control_predecessors = find(before, &instructions);
-            instruction.called = find(&references.called[begin[2]..end[2]], &computations);
+            instruction.control_predecessors = find(before, &near);
+            instruction.called = find(&references.called[begin[2]..end[2]], &called);
             begin = *end;
         }
         for (at, payload) in &references.payloads {
@@ -278,20 +277,54 @@ impl Module {
             }
         }
         for (id, order) in &unresolved.schedules {
-            let order = find(order, &instructions);
-            if let Some(at) = computations.get(id) {
-                self.computations[*at as usize].schedule = order.into();
+            let computation = called(*id).and_then(|at| self.computations.get_mut(at as usize));
+            let first = computation.as_ref().map_or(0, |one| one.instructions.start);
+            let order = find(order, &|id| instructions.find(id, first as usize));
+            if let Some(computation) = computation {
+                computation.schedule = order.into();
             }
         }
         for (computation, root) in self.computations.iter_mut().zip(&unresolved.roots) {
             let of_computation = |at: &u32| computation.instructions.contains(at);
-            computation.root = instructions.get(root).copied().filter(of_computation);
+            let root = instructions.find(*root, computation.instructions.start as usize);
+            computation.root = root.filter(of_computation);
             unknown += usize::from(computation.root.is_none());
         }
         self.entry = unresolved
             .entry
             .and_then(|id| computations.get(&id).copied());
         self.losses.unknown_references = unknown;
+    }
+}
+
+/// Positions of instructions by their numbers.
+struct Positions {
+    ids: Vec<u64>,
+    /// Made where numbers do not follow one another.
+    by_id: OnceCell<FxHashMap<u64, u32>>,
+}
+
+impl Positions {
+    fn new(instructions: &[Instruction]) -> Self {
+        Self {
+            ids: instructions.iter().map(|one| one.id).collect(),
+            by_id: OnceCell::new(),
+        }
+    }
+
+    /// Returns the position of an instruction, which is fast where it is in the computation of the one at `near`.
+    fn find(&self, id: u64, near: usize) -> Option<u32> {
+        let first = self.ids.get(near).copied().unwrap_or(0);
+        let distance = id.wrapping_sub(first);
+        let at = (near as u64).wrapping_add(distance);
+        let known = usize::try_from(at).ok().and_then(|at| self.ids.get(at));
+        if known == Some(&id) {
+            return u32::try_from(at).ok();
+        }
+        let by_id = self
+            .by_id
+            .get_or_init(|| self.ids.iter().copied().zip(0..).collect());
+        by_id.get(&id).copied()
     }
 }
 

@@ -407,7 +407,7 @@ fn scatter(
 }
 
 /// Returns how often a loop runs, from the compiler's note.
-fn trip_count(instruction: &Instruction) -> Option<u64> {
+pub(super) fn trip_count(instruction: &Instruction) -> Option<u64> {
     let config: Value = serde_json::from_slice(&instruction.backend_config).ok()?;
     let count = &config["known_trip_count"]["n"];
     count.as_u64().or_else(|| count.as_str()?.parse().ok())

@@ -6,7 +6,7 @@ mod graph;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stepscope_hlo::cost::Analysis;
+use stepscope_hlo::cost::{Analysis, Work, counts_by_parts, executions};
 use stepscope_hlo::memory::{MAIN_SPACE, Plan};
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -185,6 +185,55 @@ fn compare_heaps(programs: &[Program], truth: &Value) -> usize {
 }
 
 corpus_tests!(heaps_are_those_of_xprof);
+
+/// The figures of the instructions add up to those of the module, with loops once and as often as they run.
+fn costs_add_up(corpus: &Corpus) {
+    let mut modules = 0;
+    for set in SETS {
+        for program in programs(&corpus.path(&format!("hlo/{set}"))) {
+            let module = &program.module;
+            let analysis = Analysis::new(module);
+            let executions = executions(module);
+            let (mut once, mut with_loops, mut unknown) = (Work::default(), Work::default(), 0);
+            for (instruction, cost) in module.instructions.iter().zip(&analysis.instructions) {
+                let runs = executions[instruction.computation as usize];
+                if counts_by_parts(&instruction.opcode) {
+                    continue;
+                }
+                with_loops.flops += cost.with_loops.flops * runs.with_loops;
+                with_loops.bytes += cost.with_loops.bytes * runs.with_loops;
+                if cost.is_unknown {
+                    unknown += runs.once;
+                    continue;
+                }
+                once.flops += f64::from(cost.properties.flops) * runs.once as f64;
+                once.bytes += f64::from(cost.properties.bytes) * runs.once as f64;
+            }
+            // XLA adds in f32, and -1 for a custom call.
+            let near = |sum: f64, figure: f32| {
+                let figure = f64::from(figure) + unknown as f64;
+                (sum - figure).abs() <= figure.abs() * 1e-5
+            };
+            assert!(near(once.flops, analysis.total.flops), "{}", program.key);
+            assert!(near(once.bytes, analysis.total.bytes), "{}", program.key);
+            let near = |sum: f64, figure: f64| (sum - figure).abs() <= figure.abs() * 1e-9;
+            assert!(
+                near(with_loops.flops, analysis.with_loops.flops),
+                "{}",
+                program.key
+            );
+            assert!(
+                near(with_loops.bytes, analysis.with_loops.bytes),
+                "{}",
+                program.key
+            );
+            modules += 1;
+        }
+    }
+    assert!(modules > 40, "{modules}");
+}
+
+corpus_tests!(costs_add_up);
 
 /// Programs of real devices, with several memory spaces, and of other compilers.
 #[test]

@@ -16,7 +16,7 @@ use stepscope_store::Trace;
 use super::Options;
 use crate::report::{Report, count, sentence};
 
-pub(super) use cost::{BY as COST_BY, make as cost};
+pub(super) use cost::{BY as COST_BY, make as cost, whole};
 pub(super) use memory::{BY as MEMORY_BY, make as memory};
 pub(super) use profile::{BY as PROFILE_BY, make as profile};
 pub(super) use roofline::{BY as ROOFLINE_BY, make as roofline};
@@ -73,6 +73,11 @@ fn chosen(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Vec<Progr
         let asked = options.module.as_deref();
         asked.is_none_or(|asked| key.is_named(asked))
     })
+}
+
+/// Returns the path of an operation of the framework without its last part: the named scopes around it.
+fn scope(op_name: &str) -> &str {
+    op_name.rsplit_once('/').map_or("", |(scope, _)| scope)
 }
 
 /// Says what damaged programs lost.

@@ -120,6 +120,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
              graphs) are not counted.",
         );
     }
+    if counted == Counted::FromModel {
+        report.note(
+            "The trace states no FLOPs: those of compiled programs are from XLA's cost analysis of the programs in \
+             the file. Custom calls without a model are not counted.",
+        );
+    }
     if found.possible.is_none() {
         report.note(
             "The peak of the devices is not in the files, and their names are not among those that are known.",
@@ -155,6 +161,12 @@ fn utilisation(found: &Mfu) -> Sentence {
 /// Returns the reason why there is no figure.
 fn unknown(found: &Mfu) -> Sentence {
     let covered = share(found.covered).link(Link::scalar("covered_share"));
+    if found.counted == Some(Counted::FromModel) {
+        return sentence!(
+            "MFU is unknown: the cost model knows the work of operations that take {} of the time.",
+            covered
+        );
+    }
     if found.uncounted > 0 {
         sentence!(
             "MFU is unknown: {} of {} products have no shapes; those with shapes hold {} of the \

@@ -1,16 +1,20 @@
 //! [`ops`](stepscope_analysis::ops) as a report.
 
+use rustc_hash::FxHashMap;
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
+use super::hlo::whole;
 use crate::report::{
     Cell, Column, Link, Report, Sentence, Table, Unit, duration, in_sentence, sentence, share,
     with_thousands,
 };
 use crate::reports::Options;
+use stepscope_analysis::op_profile::{self, Op};
 use stepscope_analysis::ops::rates::Bound;
 use stepscope_analysis::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::roofline::{DeviceRoofs, Point};
 
 const KIND: &str = "ops";
 
@@ -54,8 +58,15 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.scalar("self_ns", "Self time", Unit::Ns, ns(found.self_ps));
     report.table = if word == "tree" {
         tree(&found)
+    } else if by == By::Hlo && split == Split::None {
+        let works = Works::new(trace, &found, options.range.is_none(), cancel)?;
+        rows(costliest(&found).into_iter(), &works, options.top)
     } else {
-        rows(costliest(&found).into_iter(), options.top)
+        rows(
+            costliest(&found).into_iter(),
+            &Works::default(),
+            options.top,
+        )
     };
     if word == "tree" {
         report.table.cut(options.top);
@@ -66,6 +77,41 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         );
     }
     Ok(report)
+}
+
+/// Work of compiled operations, and their place under the roofs of their devices.
+#[derive(Default)]
+pub(super) struct Works<'a> {
+    /// By name and program, and whether a device ran it.
+    known: FxHashMap<(&'a str, Option<&'a str>, bool), (Op, Option<Point>)>,
+}
+
+impl<'a> Works<'a> {
+    /// Joins the rows with their programs. A range cuts operations: they have no place then.
+    fn new(
+        trace: &Trace,
+        found: &'a OpReport,
+        has_rates: bool,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let profile = op_profile::join(trace, found.rows.clone(), cancel)?;
+        let mut roofs = DeviceRoofs::default();
+        let known = found.rows.iter().zip(profile.ops).map(|(row, op)| {
+            let roofs = roofs.device(trace, row.longest);
+            let work = op.work.filter(|_| has_rates && !row.is_async);
+            let point = work.and_then(|work| Point::new(&work, row.self_ps, roofs));
+            let key = (row.name.as_str(), row.program.as_deref(), row.on_device);
+            (key, (op, point))
+        });
+        Ok(Self {
+            known: known.collect(),
+        })
+    }
+
+    fn of_row<'s>(&'s self, row: &'s OpRow) -> Option<&'s (Op, Option<Point>)> {
+        let key = (row.name.as_str(), row.program.as_deref(), row.on_device);
+        self.known.get(&key)
+    }
 }
 
 /// Returns the rows with the highest cost: device time that they launched if known, else self time.
@@ -146,14 +192,28 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("kind", "Kind", Unit::Text),
         Column::new("event_names", "Names in the timeline", Unit::Text),
         Column::new("event", "Longest occurrence", Unit::Event),
+        Column::new("flops", "FLOPs", Unit::Count),
+        Column::new("bytes_accessed", "Bytes accessed", Unit::Bytes),
+        Column::new("intensity", "FLOPs per byte", Unit::Number),
+        Column::new("efficiency", "Efficiency", Unit::Share),
+        Column::new("work_source", "Work from", Unit::Text),
     ]
 }
 
 /// Returns the first `top` rows and counts the others.
-pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usize) -> Table {
+pub(super) fn rows<'a>(
+    found: impl ExactSizeIterator<Item = &'a OpRow>,
+    works: &Works<'_>,
+    top: usize,
+) -> Table {
     let mut table = Table::new(columns());
     let all = found.len();
     for row in found.take(top) {
+        let op = works.of_row(row).map(|(op, _)| op);
+        let point = works.of_row(row).and_then(|(_, point)| *point);
+        let work = op.and_then(|op| op.work);
+        let recorded = row.rates.and_then(|rates| rates.bound);
+        let bound = recorded.or_else(|| Some(point?.bound()?.bound()));
         table.push([
             row.name.as_str().into(),
             row.program.clone().into(),
@@ -172,10 +232,7 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.wasted_ps.map(ns).into(),
             row.rates.map(|rates| rates.bytes_per_second).into(),
             row.rates.map(|rates| rates.flops_per_second / 1e9).into(),
-            row.rates
-                .and_then(|rates| rates.bound)
-                .map(Bound::as_str)
-                .into(),
+            bound.map(Bound::as_str).into(),
             rate_note(row).into(),
             row.max_ns.into(),
             row.device_ps.map(ns).into(),
@@ -188,6 +245,11 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.kind.label().into(),
             list(&row.event_names),
             row.longest.into(),
+            work.map(|work| whole(work.flops)).into(),
+            work.map(|work| whole(work.bytes)).into(),
+            point.and_then(|point| point.intensity).into(),
+            point.and_then(|point| point.efficiency()).into(),
+            op.map(|op| op.source.as_str()).into(),
         ]);
     }
     table.left_out = all.saturating_sub(top) as u64;
@@ -316,7 +378,7 @@ fn push_branch(
 /// Groups rows by key. Groups are sorted by self time; rows keep their order.
 fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String, Vec<&'a OpRow>)> {
     let mut found: Vec<(String, Vec<&OpRow>)> = Vec::new();
-    let mut places = rustc_hash::FxHashMap::<String, usize>::default();
+    let mut places = FxHashMap::<String, usize>::default();
     for row in rows {
         let key = key(row);
         let place = *places.entry(key.clone()).or_insert_with(|| {

@@ -130,7 +130,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.section("time", "Where the time goes", time(&run_profile, &sum));
     let costliest = ops_report::costliest(&operations);
-    let top = ops_report::rows(costliest.into_iter(), options.top.min(TOP_OPS));
+    let works = ops_report::Works::default();
+    let top = ops_report::rows(costliest.into_iter(), &works, options.top.min(TOP_OPS));
     report.section("ops", format!("Top {}", by.title()), top);
     report.section("environment", "Environment", environment::table(trace));
     report.notes = step_notes(trace, &run_profile.steps.notes);

@@ -60,6 +60,137 @@ fn module_rows_have_the_figures_of_xla(corpus: &Corpus) {
 
 corpus_tests!(module_rows_have_the_figures_of_xla);
 
+/// The rows of each grouping add up to the figures of the module: XLA's sums, in `f32` and with -1 for each custom
+/// call, and the sums with loops.
+fn cost_groups_add_up_to_the_modules(corpus: &Corpus) {
+    let mut compared = 0;
+    for set in ["mlp_train", "convnet", "sharded8", "zoo"] {
+        let opened = runs::open(&corpus.path(&format!("hlo/{set}")));
+        let sums = |by: &str| {
+            let report = runs::report(&opened[0], "hlo-cost", Some(by));
+            let mut sums: BTreeMap<(String, String), [f64; 6]> = BTreeMap::new();
+            for row in report["rows"].as_array().unwrap() {
+                let text = |key: &str| row[key].as_str().unwrap().to_owned();
+                let figure = |key: &str| row[key].as_f64().unwrap_or(0.0);
+                // A row of an operation is one execution.
+                let counted = if by == "op" { figure("counted") } else { 1.0 };
+                let is_counted = f64::from(u8::from(counted > 0.0));
+                let is_unknown = by == "op" && row["flops"].is_null();
+                let unknown = if is_unknown {
+                    counted
+                } else {
+                    figure("unknown_calls")
+                };
+                let sum = sums
+                    .entry((text("module"), text("program_id")))
+                    .or_default();
+                let figures = [
+                    figure("flops") * counted,
+                    figure("transcendentals") * counted,
+                    figure("bytes_accessed") * counted,
+                    figure("flops_with_loops") * is_counted,
+                    figure("bytes_accessed_with_loops") * is_counted,
+                    unknown,
+                ];
+                for (sum, figure) in sum.iter_mut().zip(figures) {
+                    *sum += figure;
+                }
+            }
+            sums
+        };
+        let modules = sums("module");
+        for by in ["op", "computation", "scope", "category", "loop"] {
+            let parts = sums(by);
+            assert_eq!(parts.len(), modules.len(), "{set} by {by}");
+            for (key, module) in &modules {
+                let part = parts[key];
+                assert_eq!(part[5], module[5], "{key:?} by {by}");
+                for (at, (sum, figure)) in part.iter().zip(module).enumerate().take(5) {
+                    let unknown = if at == 0 || at == 2 { module[5] } else { 0.0 };
+                    let figure = figure + unknown;
+                    let near = (sum - figure).abs() <= figure.abs() * 1e-5;
+                    assert!(near, "{key:?} by {by}, figure {at}: {sum}, not {figure}");
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+corpus_tests!(cost_groups_add_up_to_the_modules);
+
+/// A loop has its trips and its own work; the program around it a row without a name.
+#[test]
+fn loops_are_named_and_multiplied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.xplane.pb");
+    let program = stepscope_test_data::hlo::program(1_000);
+    std::fs::write(&path, stepscope_test_data::hlo::xspace(&program)).unwrap();
+    let run = runs::open(&path).remove(0);
+    let report = runs::report(&run, "hlo-cost", Some("loop"));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    let inside = rows.iter().find(|row| row["loop"] != "").unwrap();
+    assert!(inside["loop"].as_str().unwrap().starts_with("while."));
+    assert_eq!(
+        (&inside["trip_count"], &inside["outer_loop"]),
+        (&Value::from(10), &Value::from(""))
+    );
+    // A product of each element, an addition and a comparison of the counter.
+    assert_eq!(inside["flops"], 256 * 256 + 1 + 1);
+    assert_eq!(inside["flops_with_loops"], 10 * (256 * 256 + 1) + 11);
+    let report = runs::report(&run, "hlo-cost", Some("computation"));
+    let roles: Vec<&str> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["entry", "loop body", "loop condition"]);
+}
+
+/// Operations of a processor have the work of the cost model, and MFU adds it up.
+#[test]
+fn operations_and_mfu_take_their_work_from_the_cost_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.xplane.pb");
+    let program = stepscope_test_data::hlo::program(1_000);
+    std::fs::write(&path, stepscope_test_data::hlo::xspace(&program)).unwrap();
+    let run = runs::open(&path).remove(0);
+    let report = runs::report(&run, "ops", Some("hlo"));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), program.executed.len());
+    let product = rows.iter().find(|row| row["category"] == "dot").unwrap();
+    let (flops, bytes) = (2_u64 * 256 * 256 * 256, 3_u64 * 256 * 256 * 4);
+    assert_eq!(product["flops"], flops);
+    assert_eq!(product["bytes_accessed"], bytes);
+    assert_eq!(product["intensity"], flops as f64 / bytes as f64);
+    assert_eq!(product["work_source"], "cost model");
+    // No file states the peaks of processors.
+    assert_eq!(
+        (&product["efficiency"], &product["bound_by"]),
+        (&Value::Null, &Value::Null)
+    );
+    let sum: f64 = rows.iter().map(|row| row["flops"].as_f64().unwrap()).sum();
+    let mfu = runs::report(&run, "mfu", None);
+    let figures = &mfu["summary"];
+    let counted = "by the cost model of the compiled programs";
+    assert_eq!(figures["counted"], counted, "{mfu}");
+    assert_eq!(
+        (&figures["covered_share"], &figures["mfu_share"]),
+        (&Value::from(1.0), &Value::Null)
+    );
+    let span = run.trace.span();
+    let seconds = span.end.since(span.start).as_ns_f64() * 1e-9;
+    let rate = figures["teraflops_per_second"].as_f64().unwrap() * 1e12;
+    assert!(
+        (rate * seconds / sum - 1.0).abs() < 1e-6,
+        "{rate} {seconds} {sum}"
+    );
+    assert!(mfu["notes"].to_string().contains("cost analysis"), "{mfu}");
+}
+
 /// Programs are chosen by name, by number, or by both; a wrong name is an error that names the nearest.
 #[test]
 fn reports_of_programs_are_limited_to_a_module_and_a_space() {

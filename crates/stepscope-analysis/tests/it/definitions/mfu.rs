@@ -1,6 +1,9 @@
 //! Section "MFU".
 
+use std::collections::BTreeMap;
+
 use stepscope_analysis::mfu::{Counted, mfu};
+use stepscope_analysis::op_profile::{WorkSource, op_profile};
 use stepscope_analysis::torch_cost::{ProductFlops, product_flops};
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{EventId, FactValue};
@@ -19,7 +22,10 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let (flops, counted) = match (counted_flops > 0.0, shapes > 0.0) {
         (true, _) => (counted_flops, Some(Counted::ByXla)),
         (_, true) => (shapes, Some(Counted::FromShapes)),
-        _ => (0.0, None),
+        _ => match from_model(case) {
+            0.0 => (0.0, None),
+            flops => (flops, Some(Counted::FromModel)),
+        },
     };
     found.same("who counts", ours.counted, counted, context);
     found.near(
@@ -221,6 +227,49 @@ fn from_shapes(case: &Case<'_>) -> (f64, u64) {
         }
     }
     (sum, unknown)
+}
+
+/// Sums the work of the compiled operations that slices name, an equal part of it for each slice of an operation.
+fn from_model(case: &Case<'_>) -> f64 {
+    let profile = op_profile(case.trace, None, &case.cancel).unwrap();
+    let mut each: BTreeMap<(String, String, bool), f64> = BTreeMap::new();
+    for op in &profile.ops {
+        if let (Some(program), Some(work), WorkSource::Model) =
+            (&op.row.program, op.work, op.source)
+        {
+            let key = (program.clone(), op.row.name.clone(), op.row.on_device);
+            each.insert(key, work.flops / op.row.count as f64);
+        }
+    }
+    let mut sum = 0.0;
+    for track in case.trace.tracks() {
+        let on_device = track.kind == TrackKind::DeviceQueue;
+        if track.derived || !(on_device || track.kind == TrackKind::Thread) || each.is_empty() {
+            continue;
+        }
+        let slices = case.trace.slices(track.id);
+        for index in 0..slices.len() {
+            if !in_steps(case, track.file, plain::span(&slices, index).0) {
+                continue;
+            }
+            let (mut operation, mut module, mut id) = (None, None, None);
+            let _ = case
+                .trace
+                .args(slices.id(index), &mut |key, value| match (key, value) {
+                    ("hlo_op", ArgValue::Str(text)) => operation = Some(text.to_owned()),
+                    ("hlo_module", ArgValue::Str(text)) => module = Some(text.to_owned()),
+                    ("program_id", ArgValue::Int(number)) => id = Some(number.cast_unsigned()),
+                    ("program_id", ArgValue::Uint(number)) => id = Some(number),
+                    ("program_id", ArgValue::Str(text)) => id = text.parse().ok(),
+                    _ => {}
+                });
+            if let Some((operation, module)) = operation.zip(module) {
+                let program = id.map_or(module.clone(), |id| format!("{module}({id})"));
+                sum += each.get(&(program, operation, on_device)).unwrap_or(&0.0);
+            }
+        }
+    }
+    sum
 }
 
 corpus_tests!(mfu_is_operations_over_peak_operations);

@@ -1,7 +1,8 @@
 //! The costs of the compiled programs of a run.
 
-use stepscope_formats::hlo::Instruction;
-use stepscope_hlo::cost::{Analysis, Cost};
+mod parts;
+
+use stepscope_hlo::cost::Analysis;
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
@@ -15,7 +16,8 @@ use stepscope_analysis::parallel::Cancel;
 
 const KIND: &str = "hlo-cost";
 
-pub(in crate::reports) const BY: &[&str] = &["module", "op"];
+pub(in crate::reports) const BY: &[&str] =
+    &["module", "op", "computation", "scope", "category", "loop"];
 
 pub(in crate::reports) fn make(
     trace: &Trace,
@@ -72,10 +74,10 @@ pub(in crate::reports) fn make(
         ));
     }
     note_losses(&mut report, &programs);
-    let mut table = if options.by.as_deref() == Some("op") {
-        operations(&costs)
-    } else {
-        modules(&costs)
+    let mut table = match options.by.as_deref() {
+        None | Some("module") => modules(&costs),
+        Some("op") => parts::operations(&costs),
+        Some(by) => parts::groups(&costs, by),
     };
     table.cut(options.top);
     report.table = table;
@@ -83,7 +85,7 @@ pub(in crate::reports) fn make(
 }
 
 /// Returns a figure, which is a whole number wherever it is not too large for that.
-pub(super) fn whole(figure: f64) -> Cell {
+pub(in crate::reports) fn whole(figure: f64) -> Cell {
     const LARGEST: f64 = (1_u64 << 53) as f64;
     if figure.fract() == 0.0 && figure.abs() < LARGEST {
         #[allow(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
@@ -123,64 +125,6 @@ fn modules(costs: &[(&Program, Analysis)]) -> Table {
             analysis.loops.len().into(),
             analysis.unknown_calls.into(),
             program.module.instructions.len().into(),
-        ]);
-    }
-    table
-}
-
-/// The instructions that run: those inside of fusions and of reductions are part of them.
-fn operations(costs: &[(&Program, Analysis)]) -> Table {
-    let mut table = Table::new(vec![
-        Column::new("module", "Module", Unit::Text),
-        Column::new("program_id", "Program", Unit::Text),
-        Column::new("op", "Operation", Unit::Text),
-        Column::new("opcode", "Opcode", Unit::Text),
-        Column::new("op_name", "Name in the program", Unit::Text),
-        Column::new("shape", "Shape", Unit::Text),
-        Column::new("flops", "FLOPs", Unit::Count),
-        Column::new("transcendentals", "Transcendentals", Unit::Count),
-        Column::new("bytes_accessed", "Bytes accessed", Unit::Bytes),
-        Column::new("intensity", "FLOPs per byte", Unit::Number),
-    ]);
-    let mut rows: Vec<(&Program, &Instruction, &Cost)> = Vec::new();
-    for (program, analysis) in costs {
-        let runs = stepscope_hlo::memory::program_order(&program.module);
-        rows.extend(runs.into_iter().map(|at| {
-            let instruction = program.module.instruction(at);
-            (*program, instruction, &analysis.instructions[at as usize])
-        }));
-    }
-    rows.sort_by(|(a, one, left), (b, other, right)| {
-        let flops = right.properties.flops.total_cmp(&left.properties.flops);
-        let bytes = right.properties.bytes.total_cmp(&left.properties.bytes);
-        let names = (&a.key, &one.name).cmp(&(&b.key, &other.name));
-        flops.then(bytes).then(names)
-    });
-    for (program, instruction, cost) in rows {
-        let known = |figure: f32| -> Cell {
-            if cost.is_unknown {
-                Cell::Empty
-            } else {
-                whole(figure.into())
-            }
-        };
-        let properties = &cost.properties;
-        table.push([
-            (&*program.module.name).into(),
-            program.key.id.to_string().into(),
-            (&*instruction.name).into(),
-            (&*instruction.opcode).into(),
-            (&*instruction.origin.op_name).into(),
-            instruction.shape.without_layout().to_string().into(),
-            known(properties.flops),
-            known(properties.transcendentals),
-            known(properties.bytes),
-            // Not finite, and so empty, where nothing is accessed.
-            if cost.is_unknown {
-                Cell::Empty
-            } else {
-                f64::from(properties.flops / properties.bytes).into()
-            },
         ]);
     }
     table

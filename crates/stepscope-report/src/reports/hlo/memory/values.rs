@@ -7,6 +7,7 @@ use stepscope_formats::hlo::Instruction;
 use stepscope_hlo::memory::{Lifetime, Space};
 
 use crate::report::{Column, Table, Unit};
+use crate::reports::hlo::scope;
 
 /// A value in memory with the program that defines it.
 pub(super) struct Value<'a> {
@@ -52,9 +53,7 @@ impl Value<'_> {
 
     /// Returns the path of the operation without its last part: the named scopes around it.
     pub(super) fn scope(&self) -> &str {
-        self.op_name()
-            .rsplit_once('/')
-            .map_or("", |(scope, _)| scope)
+        scope(self.op_name())
     }
 
     pub(super) fn source(&self) -> Option<String> {
