@@ -79,11 +79,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
+/// Name and program of an operation, and whether a device ran it.
+type OpKey<'a> = (&'a str, Option<&'a str>, bool);
+
 /// Work of compiled operations, and their place under the roofs of their devices.
 #[derive(Default)]
 pub(super) struct Works<'a> {
-    /// By name and program, and whether a device ran it.
-    known: FxHashMap<(&'a str, Option<&'a str>, bool), (Op, Option<Point>)>,
+    known: FxHashMap<OpKey<'a>, (Op, Option<Point>)>,
 }
 
 impl<'a> Works<'a> {

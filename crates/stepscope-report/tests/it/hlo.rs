@@ -104,7 +104,7 @@ fn cost_groups_add_up_to_the_modules(corpus: &Corpus) {
             assert_eq!(parts.len(), modules.len(), "{set} by {by}");
             for (key, module) in &modules {
                 let part = parts[key];
-                assert_eq!(part[5], module[5], "{key:?} by {by}");
+                assert!((part[5] - module[5]).abs() < 0.5, "{key:?} by {by}");
                 for (at, (sum, figure)) in part.iter().zip(module).enumerate().take(5) {
                     let unknown = if at == 0 || at == 2 { module[5] } else { 0.0 };
                     let figure = figure + unknown;

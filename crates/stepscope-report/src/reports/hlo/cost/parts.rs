@@ -131,9 +131,11 @@ pub(super) fn operations(costs: &[(&Program, Analysis)]) -> Table {
             } else {
                 f64::from(properties.flops / properties.bytes).into()
             },
-            has_operands
-                .then(|| whole(properties.output_bytes.into()))
-                .unwrap_or_default(),
+            if has_operands {
+                whole(properties.output_bytes.into())
+            } else {
+                Cell::Empty
+            },
             if has_operands {
                 Cell::List(operands.map(|bytes| whole((*bytes).into())).collect())
             } else {
