@@ -74,6 +74,22 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "critical-path",
+        "Critical path",
+        "What decides how long a step takes, and what would a change gain?",
+        (
+            "op",
+            "kind",
+            "kernel",
+            "module",
+            "class",
+            "rank",
+            "thread",
+            "segment",
+            "step",
+        ),
+    ),
+    (
         "overlap",
         "Overlap",
         "How much communication overlaps with computation?",
@@ -144,6 +160,10 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         (
             "module",
             "op",
+            "computation",
+            "scope",
+            "category",
+            "loop",
         ),
     ),
     (
