@@ -76,7 +76,7 @@ export const programs = [
         (row) => row.module !== 'jit_train_step',
       );
       const name = `${other.module}(${other.program_id})`;
-      await page.getByLabel('Compare with', { exact: true }).selectOption(name);
+      await page.getByLabel(/^Compare with(?! run)/).selectOption(name);
       await page.locator('.ss-key').getByText(name).waitFor({ timeout: PATIENCE_MS });
       assert.deepEqual(faults, []);
     },

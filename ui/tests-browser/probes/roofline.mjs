@@ -88,7 +88,7 @@ export const roofline = [
         ),
       );
       await page.waitForURL(/row=/);
-      await page.getByTestId('roofline-details').getByText('FLOPs per byte').waitFor();
+      await page.getByTestId('roofline-details').getByText('FLOPs per byte', { exact: true }).waitFor();
       // The reverse: a row chooses its dot.
       await page.getByRole('group', { name: /under the roofs, scrollable/ }).evaluate((box) => {
         box.scrollTop = 0;

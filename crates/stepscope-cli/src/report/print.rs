@@ -362,11 +362,11 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert!(
-            list.contains("  steps        How long do steps take"),
+            list.contains("  steps          How long do steps take"),
             "{list}"
         );
         assert!(
-            list.contains("\n               --by label, step\n"),
+            list.contains("\n                 --by label, step\n"),
             "{list}"
         );
     }

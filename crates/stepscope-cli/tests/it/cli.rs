@@ -65,7 +65,9 @@ fn every_command_has_help_with_an_example() {
     let help = run(home.path(), &["--help"]);
     assert!(help.status.success());
     let listed = text(&help.stdout);
-    for command in ["view", "info", "report", "convert", "capture", "recover"] {
+    for command in [
+        "view", "info", "report", "compare", "baseline", "convert", "capture", "recover", "peaks",
+    ] {
         assert!(
             listed.contains(&format!("\n  {command} ")),
             "{command} is listed"
@@ -78,7 +80,7 @@ fn every_command_has_help_with_an_example() {
             "{command}: {one}"
         );
     }
-    for later in ["query", "compare", "doctor"] {
+    for later in ["query", "run", "doctor"] {
         assert!(
             !listed.contains(&format!("\n  {later} ")),
             "{later} is not listed"

@@ -234,7 +234,7 @@ fn bytes_definition(row: &Row, ours: f64, whole: f64, theirs: f64) -> Option<&'s
         ),
         (
             "bytes of the parameters of a normalization",
-            row.is_normalization() && (0.6..1.7).contains(&(ours / theirs)),
+            row.is_normalization() && (0.5..1.7).contains(&(ours / theirs)),
         ),
     ];
     explained.into_iter().find(|one| one.1).map(|one| one.0)

@@ -143,7 +143,7 @@ it('begins with the summary, or with the text of a run without times', () => {
     reports: names.map((id) => ({ id, state: 'unavailable' as const, reason: 'not recorded: x', hint: undefined })),
   });
   const drawn = entriesOf(unavailable('kernels'));
-  const texts = ['summary', 'html', 'torch-table', 'lightning', 'cprofile', 'overview'];
+  const texts = ['summary', 'html', 'torch-table', 'lightning', 'cprofile', 'pprof'];
   expect(drawn.map((entry) => entry.id).slice(0, 6)).toEqual(texts);
   expect(drawn.filter((entry) => entry.missing !== undefined).map((entry) => entry.id)).toEqual(['kernels']);
   expect(drawn.map((entry) => entry.title)).toContain('PyTorch key_averages');

@@ -218,6 +218,7 @@ proptest! {
         for (k, expected) in (1..).zip(&list) {
             prop_assert_eq!(pairs.kth(k), *expected);
         }
-        prop_assert_eq!(pairs.median(), median(&list).unwrap());
+        // The mean of the two middle ones may round differently.
+        prop_assert!((pairs.median() - median(&list).unwrap()).abs() < 1e-12);
     }
 }

@@ -62,7 +62,8 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 Some(FactValue::Double(tera)) => Some(tera * 1e12),
                 Some(FactValue::Int(tera)) => Some(*tera as f64 * 1e12),
                 Some(FactValue::Uint(tera)) => Some(*tera as f64 * 1e12),
-                _ => by_name(case, analysis_window.file, ordinal),
+                _ => by_name(case, analysis_window.file, ordinal)
+                    .or_else(|| by_clock(case, analysis_window.file, ordinal)),
             };
             possible = possible.zip(peak).map(|(sum, peak)| sum + peak * length);
         }
@@ -87,6 +88,33 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         headline,
         context,
     );
+}
+
+/// Peaks of GPUs without a known name: cores, clock in kHz, and operations of a core and cycle, as XProf has them.
+fn by_clock(case: &Case<'_>, file: usize, ordinal: u32) -> Option<f64> {
+    let text = |key: &str| {
+        let fact = case.trace.files()[file].fact(&format!("device.{ordinal}.{key}"));
+        fact.map(ToString::to_string)
+    };
+    let number = |key: &str| text(key)?.parse::<f64>().ok();
+    let capability = (
+        number("compute_cap_major")?,
+        number("compute_cap_minor").unwrap_or(0.0),
+    );
+    let is_amd = text("device_vendor").is_some_and(|vendor| vendor == "AMD");
+    let known: &[((f64, f64), f64)] = if is_amd {
+        &[((9.0, 5.0), 4096.0), ((9.0, 4.0), 2048.0)]
+    } else {
+        &[
+            ((10.0, 0.0), 8192.0),
+            ((9.0, 0.0), 4096.0),
+            ((8.0, 6.0), 1024.0),
+            ((8.0, 0.0), 2048.0),
+            ((7.0, 0.0), 1024.0),
+        ]
+    };
+    let (_, per_cycle) = known.iter().find(|(from, _)| capability >= *from)?;
+    Some(number("core_count")? * number("clock_rate")? * 1e3 * per_cycle)
 }
 
 /// Peaks from the makers' data sheets for the devices of the folder.

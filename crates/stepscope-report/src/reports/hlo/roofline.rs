@@ -96,14 +96,14 @@ pub(in crate::reports) fn make(
             _ => "operation",
         };
         report.sentence = lead(longest, noun, all_ps);
+    } else {
+        report.sentence = "No step of this range has operations of compiled programs.".into();
     }
     if by == Some("step") {
-        report.note(if rows.is_empty() {
-            "No whole step lies in this range."
-        } else {
+        report.note(
             "A step has the operations that run between its start and its end, on all ranks. An operation that \
-             crosses an end counts with its time inside and with all of its work."
-        });
+             crosses an end counts with its time inside and with all of its work.",
+        );
     }
     if unknown > 0 {
         report.note(sentence!(
