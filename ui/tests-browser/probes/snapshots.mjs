@@ -53,6 +53,7 @@ export const snapshots = [
         await page.getByTestId('allocation-details').getByText(name, { exact: true }).first().waitFor();
       }
       // The address leads back to the same cursor and the same allocation.
+      await holds(async () => assert.match(page.url(), new RegExp(`row=a${chosen}&at=${first.events - 1}`)));
       const link = page.url();
       await page.goto('about:blank');
       await page.goto(link);
