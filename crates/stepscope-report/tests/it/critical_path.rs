@@ -537,7 +537,8 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
     for note in found["notes"].as_array().unwrap() {
         let note = runs::plain(note);
         assert!(
-            !note.starts_with("The unchanged replay") || INEXACT.iter().any(|name| file.ends_with(name)),
+            !note.starts_with("The unchanged replay")
+                || INEXACT.iter().any(|name| file.ends_with(name)),
             "{context}: {note}"
         );
     }

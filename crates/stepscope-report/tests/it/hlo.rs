@@ -316,7 +316,11 @@ fn operations_are_those_of_xprof() {
             let moved = metrics["rawBytesAccessedArray"].as_array();
             for (key, expected) in keys.iter().zip(moved.into_iter().flatten()) {
                 let (found, expected) = (number(&row[key]) * times, number(expected));
-                if expected > 0.0 && !is_pair && row["work_source"] != "unknown" && name != UNEXPLAINED {
+                if expected > 0.0
+                    && !is_pair
+                    && row["work_source"] != "unknown"
+                    && name != UNEXPLAINED
+                {
                     moving += 1;
                     if (found - expected).abs() > expected * 1e-6 {
                         wrong.push(format!("{set} {name}{id}: {key} {found}, not {expected}"));
