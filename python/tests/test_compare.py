@@ -17,7 +17,15 @@ def write_run(folder: Path, name: str, extra_us: int) -> Path:
     for number in range(12):
         length = 500 + extra_us + number % 4
         place = {"ph": "X", "pid": 1, "tid": 1}
-        events.append({**place, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": now, "dur": length + 20})
+        events.append(
+            {
+                **place,
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{number}",
+                "ts": now,
+                "dur": length + 20,
+            }
+        )
         events.append({**place, "cat": "cpu_op", "name": "aten::mm", "ts": now + 10, "dur": length})
         now += length + 30
     path = folder / name

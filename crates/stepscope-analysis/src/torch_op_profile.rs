@@ -79,7 +79,7 @@ pub struct TorchOpQuery {
 
 /// Time that belongs to a call.
 #[derive(Clone, Copy)]
-struct Piece {
+struct OwnedInterval {
     owner: Owner,
     start: Time,
     end: Time,
@@ -123,7 +123,7 @@ pub fn torch_op_profile(
         .filter(|piece| piece.owner.modelled.is_some())
         .filter_map(|piece| piece.owner.composite)
         .collect();
-    let owner = |piece: &Piece| {
+    let owner = |piece: &OwnedInterval| {
         let Owner {
             modelled,
             composite,
@@ -251,7 +251,7 @@ fn device_pieces(
     devices: &Devices<'_>,
     operators: &Operators,
     cancel: &Cancel,
-) -> Result<Vec<Piece>, Cancelled> {
+) -> Result<Vec<OwnedInterval>, Cancelled> {
     let launches = Launches::from_trace(trace, devices, cancel)?;
     let queues = devices.list.iter().flat_map(|device| &device.queues);
     let chunks = parallel::track_chunks(
@@ -268,7 +268,7 @@ fn device_pieces(
             }
             let launch = launches.get(chunk.track, index);
             let place = launch.and_then(|launch| trace.place_of_slice(launch));
-            pieces.push(Piece {
+            pieces.push(OwnedInterval {
                 owner: place.map_or_else(Owner::default, |(track, index)| {
                     operators.around(trace, track, index)
                 }),
@@ -286,7 +286,7 @@ fn host_pieces(
     trace: &Trace,
     operators: &Operators,
     cancel: &Cancel,
-) -> Result<Vec<Piece>, Cancelled> {
+) -> Result<Vec<OwnedInterval>, Cancelled> {
     let threads = trace
         .tracks()
         .iter()
@@ -307,7 +307,7 @@ fn host_pieces(
             }
             nearest[index] = pieces.len();
             let (start, dur) = (slices.start[index], slices.dur[index]);
-            pieces.push(Piece {
+            pieces.push(OwnedInterval {
                 owner: operators.around(trace, track.id, index),
                 start,
                 end: start.saturating_add(dur),
@@ -335,7 +335,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(event: Option<EventId>, piece: &Piece) -> Self {
+    fn new(event: Option<EventId>, piece: &OwnedInterval) -> Self {
         Self {
             event,
             time_ps: piece.end.since(piece.start).ps(),
@@ -345,7 +345,7 @@ impl Call {
     }
 
     /// Adds a piece; pieces come in the order of their starts. Work of a device that overlaps counts once.
-    fn add(&mut self, piece: &Piece, is_union: bool) {
+    fn add(&mut self, piece: &OwnedInterval, is_union: bool) {
         let start = if is_union {
             piece.start.max(self.end)
         } else {

@@ -14,6 +14,8 @@ mod message;
 mod module;
 mod read;
 mod shape;
+mod shape_message;
+mod shared_text;
 
 use std::fmt::Write as _;
 
@@ -25,10 +27,11 @@ pub(crate) use file::arg_source;
 pub use file::read;
 pub use module::{
     Alias, Computation, ComputationAt, Instruction, InstructionAt, Losses, Module, Origin,
-    SharedText, SourceLine, StackFrames,
+    SourceLine, StackFrames,
 };
 pub use read::{ModuleHeader, module_header};
 pub use shape::{ElementType, Layout, Shape};
+pub use shared_text::SharedText;
 
 /// Maximum length of a shape that [`instructions`] prints, bytes.
 const MAX_SHAPE: usize = 512;

@@ -45,7 +45,7 @@ impl Params {
     }
 
     /// Returns the texts of a parameter that may be repeated; empty ones count as absent.
-    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+    pub(crate) fn all_texts(&self, name: &str) -> Vec<String> {
         let named = self
             .0
             .iter()

@@ -102,7 +102,7 @@ struct Scan<'a> {
 
 /// A stretch of time that belongs to an owner, by its number.
 #[derive(Clone, Copy)]
-struct Piece {
+struct WorkInterval {
     start: Time,
     end: Time,
     owner: u32,
@@ -143,7 +143,13 @@ impl Charging {
     }
 
     /// Charges the moments of a set to the pieces, and those without a piece to nothing.
-    fn share(&mut self, bucket: Bucket, set: &IntervalSet, window: &Range<Time>, pieces: &[Piece]) {
+    fn share(
+        &mut self,
+        bucket: Bucket,
+        set: &IntervalSet,
+        window: &Range<Time>,
+        pieces: &[WorkInterval],
+    ) {
         let all = set.within(window).ps();
         if all <= 0 {
             return;
@@ -249,7 +255,7 @@ impl Scan<'_> {
     fn charge_window(&self, charged: &ChargedWindows<'_>, window: usize) -> WindowOwners {
         let range = &self.windows[window].range;
         let mut charging = Charging::default();
-        let mut work: [Vec<Piece>; 3] = Default::default();
+        let mut work: [Vec<WorkInterval>; 3] = Default::default();
         match charged.device {
             Some(device) => self.device_pieces(device, range, &mut charging, &mut work),
             None => self.host_work(charged, range, &mut charging, &mut work),
@@ -333,7 +339,7 @@ impl Scan<'_> {
         device: usize,
         range: &Range<Time>,
         charging: &mut Charging,
-        work: &mut [Vec<Piece>; 3],
+        work: &mut [Vec<WorkInterval>; 3],
     ) {
         for queue in &self.devices.list[device].queues {
             let track = queue.track;
@@ -361,7 +367,7 @@ impl Scan<'_> {
                     sums.executions += 1;
                     sums.calls += u64::from(is_new);
                 }
-                work[bucket as usize].push(Piece {
+                work[bucket as usize].push(WorkInterval {
                     start: begin.max(range.start),
                     end: end.min(range.end),
                     owner: number,
@@ -404,7 +410,7 @@ impl Scan<'_> {
         charged: &ChargedWindows<'_>,
         range: &Range<Time>,
         charging: &mut Charging,
-        work: &mut [Vec<Piece>; 3],
+        work: &mut [Vec<WorkInterval>; 3],
     ) {
         for track in self.profile.ranks.threads(charged.rank) {
             let Some(facts) = self.trace.tracks().get(track.index()) else {
@@ -439,7 +445,7 @@ impl Scan<'_> {
                         sums.calls += u64::from(segment.begins);
                         sums.executions += u64::from(segment.begins);
                     }
-                    pieces.push(Piece {
+                    pieces.push(WorkInterval {
                         start: segment.start,
                         end: segment.end,
                         owner: number,

@@ -4,8 +4,6 @@
 //! on its queue and on further [`Dependency`]s; the end of a waiting segment depends on what it waits for. All
 //! columns are arrays with one entry per segment or per edge; indexes are `u32`.
 
-use super::replay::find_cycles;
-
 /// No segment, no dependency.
 pub(crate) const NONE: u32 = u32::MAX;
 /// The binding dependency of a segment is the one before it on its queue.
@@ -112,7 +110,7 @@ pub struct QueueSegments {
     pub first: u32,
     /// One after the last segment.
     pub end: u32,
-    /// Number of the device whose launch floor applies; [`NONE`] for a thread.
+    /// Number of the device whose launch floor applies; `NONE` for a thread.
     pub device: u32,
     /// Whether each segment begins after the end of the one before it; transfers in flight overlap.
     pub is_ordered: bool,
@@ -131,7 +129,7 @@ pub struct Graph {
     pub queue: Vec<u32>,
     /// All queues.
     pub queues: Vec<QueueSegments>,
-    /// Collective of each segment, or [`NONE`]; empty without collectives of several participants.
+    /// Collective of each segment, or `NONE`; empty without collectives of several participants.
     pub group: Vec<u32>,
     /// Participants of each collective.
     pub groups: Vec<Vec<u32>>,
@@ -139,9 +137,9 @@ pub struct Graph {
     pub dependencies: Edges,
     /// Edges to ends of waits, in order of their target.
     pub syncs: Edges,
-    /// Binding dependency of each segment's start: a number of `dependencies`, [`PREVIOUS`] or [`NONE`].
+    /// Binding dependency of each segment's start: a number of `dependencies`, `PREVIOUS` or `NONE`.
     pub binding: Vec<u32>,
-    /// Edge that ends each wait: a number of `syncs`, or [`NONE`].
+    /// Edge that ends each wait: a number of `syncs`, or `NONE`.
     pub wait: Vec<u32>,
     /// Smallest launch latency of each device, picoseconds.
     pub floor: Vec<i64>,
@@ -159,7 +157,7 @@ pub struct Edges {
 }
 
 impl Edges {
-    fn new(mut list: Vec<Dependency>, segments: usize) -> Self {
+    pub(super) fn new(mut list: Vec<Dependency>, segments: usize) -> Self {
         list.sort_unstable();
         list.dedup();
         if list.is_empty() {
@@ -260,28 +258,8 @@ impl Graph {
         Some((index(segment), at.min(self.end[segment])))
     }
 
-    /// Sets the edges, removes those that contradict each other, and finds the binding ones.
-    pub fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
-        let segments = self.len();
-        let (mut dependencies, mut syncs) = (dependencies, syncs);
-        let before = dependencies.len() + syncs.len();
-        dependencies
-            .retain(|edge| edge.from != edge.to && edge.anchor <= self.begin[edge.to as usize]);
-        syncs.retain(|edge| edge.from != edge.to && edge.anchor <= self.end[edge.to as usize]);
-        self.contradictions += (before - dependencies.len() - syncs.len()) as u64;
-        self.dissolve_contradictory_groups();
-        self.dependencies = Edges::new(dependencies, segments);
-        self.syncs = Edges::new(syncs, segments);
-        match find_cycles(self) {
-            Some(forced) if forced.is_empty() => {}
-            Some(forced) => self.remove(&forced),
-            None => self.remove_all(),
-        }
-        self.bind();
-    }
-
     /// Removes the edges to these starts (`false`) and ends (`true`): they close a cycle of equal times.
-    fn remove(&mut self, forced: &[(u32, bool)]) {
+    pub(super) fn remove(&mut self, forced: &[(u32, bool)]) {
         let segments = self.len();
         for ends in [false, true] {
             let mut targets: Vec<u32> = forced
@@ -309,7 +287,7 @@ impl Graph {
     }
 
     /// Removes all edges and collectives: what the file records contradicts itself.
-    fn remove_all(&mut self) {
+    pub(super) fn remove_all(&mut self) {
         let edges = self.dependencies.list.len() + self.syncs.list.len() + self.groups.len();
         self.contradictions += edges as u64;
         self.dependencies = Edges::default();
@@ -331,7 +309,7 @@ impl Graph {
     }
 
     /// Removes the collectives of which a participant ends before the last one begins.
-    fn dissolve_contradictory_groups(&mut self) {
+    pub(super) fn dissolve_contradictory_groups(&mut self) {
         for group in 0..self.groups.len() {
             let members = &self.groups[group];
             let release = members
@@ -351,7 +329,7 @@ impl Graph {
     }
 
     /// Finds the binding dependencies, and the launch floor of each device.
-    fn bind(&mut self) {
+    pub(super) fn bind(&mut self) {
         let devices = self.queues.iter().filter(|queue| queue.device != NONE);
         let devices = devices
             .map(|queue| queue.device as usize + 1)

@@ -63,7 +63,7 @@ impl HostEdges {
                 let mut at = slice as usize;
                 loop {
                     for from in trace.flow_sources(slices.id(at), &mut near) {
-                        self.handover(trace, segments, (number, segment), from, last_operation);
+                        self.hand_over(trace, segments, (number, segment), from, last_operation);
                     }
                     let Some(parent) = slices.parent.get(at).map(|parent| *parent as usize) else {
                         break;
@@ -80,7 +80,7 @@ impl HostEdges {
         Ok(())
     }
 
-    fn handover(
+    fn hand_over(
         &mut self,
         trace: &Trace,
         segments: &Segments,

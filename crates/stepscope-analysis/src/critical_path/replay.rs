@@ -3,7 +3,7 @@
 //! The order on each queue is kept. Every start is the maximum over its dependencies, so one visit of each segment
 //! is sufficient: queues advance in turn, and a queue that needs a segment of another one waits for it.
 
-use super::graph::{Graph, LagKind, NONE, PREVIOUS, index};
+use super::graph::{Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
 
 /// Start or end that is not computed yet.
 const OPEN: i64 = i64::MIN;
@@ -53,6 +53,28 @@ pub(crate) fn replay<C: Changes>(graph: &Graph, changes: &C) -> Times {
 
 /// Maximum number of cycles that are resolved one by one.
 const MAX_CYCLES: usize = 1_000;
+
+impl Graph {
+    /// Sets the edges, removes those that contradict each other, and finds the binding ones.
+    pub fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
+        let segments = self.len();
+        let (mut dependencies, mut syncs) = (dependencies, syncs);
+        let before = dependencies.len() + syncs.len();
+        dependencies
+            .retain(|edge| edge.from != edge.to && edge.anchor <= self.begin[edge.to as usize]);
+        syncs.retain(|edge| edge.from != edge.to && edge.anchor <= self.end[edge.to as usize]);
+        self.contradictions += (before - dependencies.len() - syncs.len()) as u64;
+        self.dissolve_contradictory_groups();
+        self.dependencies = Edges::new(dependencies, segments);
+        self.syncs = Edges::new(syncs, segments);
+        match find_cycles(self) {
+            Some(forced) if forced.is_empty() => {}
+            Some(forced) => self.remove(&forced),
+            None => self.remove_all(),
+        }
+        self.bind();
+    }
+}
 
 /// Finds the starts (`false`) and ends (`true`) whose edges close a cycle. `None`: there are too many.
 pub(crate) fn find_cycles(graph: &Graph) -> Option<Vec<(u32, bool)>> {

@@ -39,9 +39,9 @@ pub struct Segments {
     pub graph: Graph,
     /// Queues in the order of the graph's.
     pub queues: Vec<PathQueue>,
-    /// Index of the slice of each segment on its track; [`NONE`] where nothing is recorded.
+    /// Index of the slice of each segment on its track; `NONE` where nothing is recorded.
     pub slice: Vec<u32>,
-    /// Queue of each track, or [`NONE`].
+    /// Queue of each track, or `NONE`.
     by_track: Vec<u32>,
 }
 

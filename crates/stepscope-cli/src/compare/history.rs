@@ -9,7 +9,7 @@ use stepscope_engine::analysis::compare::statistics::median;
 use stepscope_engine::report::report::{Column, Report, Table, Unit, duration, share};
 use stepscope_engine::report::reports::Options;
 
-use super::{baseline, summary};
+use super::summary;
 use crate::args;
 use crate::error::CliError;
 
@@ -22,7 +22,7 @@ pub(super) fn run(
 ) -> Result<(), CliError> {
     let mut names = Vec::new();
     let mut medians = Vec::new();
-    for path in baseline::summaries(folder)? {
+    for path in summary::summaries(folder)? {
         let Some(run) = summary::read_if_summary(&path)? else {
             continue;
         };

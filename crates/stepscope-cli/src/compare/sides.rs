@@ -9,7 +9,7 @@ use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::analysis::steps::range_of;
 use stepscope_engine::{Engine, EngineError, EngineOptions};
 
-use super::{baseline, summary};
+use super::summary;
 use crate::args;
 use crate::error::CliError;
 
@@ -92,7 +92,7 @@ pub(super) fn open(
         new_sides.push(Side::open(paths, steps, asked)?);
     }
     let mut base = match baseline {
-        Some(folder) => baseline::open(folder, asked.last, &new_sides[0].runs[0])?,
+        Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0])?,
         None => Side::open(&base_paths, steps, asked)?,
     };
     // Files of equal names are told apart by their folders.
@@ -200,6 +200,43 @@ fn open_run(
     }
     engine.flush_cache();
     Ok((opened.name.clone(), run))
+}
+
+/// Opens the newest runs of a folder whose devices, ranks and recording options are those of `new`.
+fn open_baseline(folder: &Path, last: usize, new: &ComparedRun) -> Result<Side, CliError> {
+    let mut side = Side {
+        label: folder.display().to_string(),
+        names: Vec::new(),
+        runs: Vec::new(),
+    };
+    for path in summary::summaries(folder)?.iter().rev() {
+        if side.runs.len() >= last.max(1) {
+            break;
+        }
+        let Some(run) = summary::read_if_summary(path)? else {
+            continue;
+        };
+        let key = |run: &ComparedRun| (run.devices.clone(), run.ranks, run.recording);
+        if key(&run) == key(new) {
+            side.names.push(
+                path.file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+            side.runs.push(run);
+        }
+    }
+    if side.runs.is_empty() {
+        return Err(CliError::failed(format!(
+            "cannot compare with {}: no accepted run has the devices, ranks and recording options of the new one\nhelp: accept one with 'stepscope baseline accept RUN --into {}'",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    side.names.reverse();
+    side.runs.reverse();
+    Ok(side)
 }
 
 #[cfg(test)]

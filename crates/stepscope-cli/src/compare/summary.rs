@@ -1,6 +1,6 @@
 //! Summaries of runs: everything that a comparison needs, without the trace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use stepscope_engine::analysis::compare::op_class::OpClass;
@@ -213,6 +213,25 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
         run.heaviest_shapes.insert(operation.clone(), text(shapes)?);
     }
     Some(run)
+}
+
+/// Lists the summaries of a folder, the oldest first.
+pub(super) fn summaries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let failed = |error: std::io::Error| {
+        CliError::failed(format!("cannot read {}: {error}", folder.display()))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 #[cfg(test)]

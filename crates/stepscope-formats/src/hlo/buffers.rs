@@ -1,7 +1,7 @@
 //! The memory plan of a compiled program (`xla.BufferAssignmentProto`).
 
 use super::message::{Messages, Repeated, int, text_of};
-use super::module::SharedText;
+use super::shared_text::SharedText;
 use crate::protobuf::wire::Value;
 
 /// The memory plan of a compiled program.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::module::SharedText;
 use super::shape::Shape;
+use super::shared_text::SharedText;
 use crate::protobuf::wire::{Fault, Fields, Value, varint};
 
 /// Reads messages and counts the damaged ones.

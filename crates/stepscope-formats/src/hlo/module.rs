@@ -1,53 +1,17 @@
 //! A compiled program with its instructions as a graph of positions.
 
-use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::attributes::Attributes;
 use super::buffers::BufferAssignment;
 use super::shape::Shape;
+use super::shared_text::SharedText;
 
 /// Position of an instruction in [`Module::instructions`].
 pub type InstructionAt = u32;
 /// Position of a computation in [`Module::computations`].
 pub type ComputationAt = u32;
-
-/// A text that several instructions share.
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SharedText {
-    /// `None` is the empty text.
-    text: Option<Arc<str>>,
-}
-
-impl Deref for SharedText {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.text.as_deref().unwrap_or_default()
-    }
-}
-
-impl<T: Into<Box<str>>> From<T> for SharedText {
-    fn from(text: T) -> Self {
-        let text: Box<str> = text.into();
-        Self {
-            text: (!text.is_empty()).then(|| text.into()),
-        }
-    }
-}
-
-impl fmt::Debug for SharedText {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, out)
-    }
-}
-
-impl fmt::Display for SharedText {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self)
-    }
-}
 
 /// A compiled program (`xla.HloProto`).
 #[derive(Clone, Debug, Default)]

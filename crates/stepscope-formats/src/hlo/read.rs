@@ -10,10 +10,10 @@ use super::buffers::BufferAssignment;
 use super::literal;
 use super::message::{Messages, Repeated, int, text_of};
 use super::module::{
-    Alias, Computation, ComputationAt, Instruction, Location, Module, Origin, SharedText,
-    StackFrames,
+    Alias, Computation, ComputationAt, Instruction, Location, Module, Origin, StackFrames,
 };
 use super::shape::Shape;
+use super::shared_text::SharedText;
 use crate::protobuf::wire::{Fields, Value};
 
 /// `xla.HloProto`.

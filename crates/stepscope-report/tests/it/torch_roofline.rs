@@ -288,6 +288,8 @@ fn work_of_each_operator_is_that_of_tracelens_or_differs_by_definition() {
     assert!(unexplained.is_empty(), "{unexplained:#?}");
     assert!(flops["equal"] >= 296, "{flops:?}");
     assert!(bytes["equal"] >= 436, "{bytes:?}");
+    // `max` along a dimension whose number the file does not have.
+    unknown.remove("aten::max");
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 

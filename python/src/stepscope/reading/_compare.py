@@ -145,7 +145,16 @@ def compare(
     """
     arguments = [f"--base={path}" for path in _paths(base)]
     arguments += [f"--new={path}" for path in _paths(new)]
-    arguments += ["--by", by, "--match", match, "--tolerance", str(tolerance), "--confidence", str(confidence)]
+    arguments += [
+        "--by",
+        by,
+        "--match",
+        match,
+        "--tolerance",
+        str(tolerance),
+        "--confidence",
+        str(confidence),
+    ]
     if steps is not None:
         first, last = steps if isinstance(steps, tuple) else (steps, steps)
         arguments.append(f"--steps={first}-{last}")
@@ -169,7 +178,7 @@ def _path(run: Any) -> str:
 def _run(arguments: list[str]) -> dict[str, Any]:
     """Run the command, and give its answer."""
     command = [sys.executable, "-m", "stepscope", "compare", *arguments, "--format", "json"]
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - our own command
+    done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode in {0, _RULE_FAILED, _CANNOT_DECIDE}:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer

@@ -1,3 +1,5 @@
+//! The state of an allocator after each event.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

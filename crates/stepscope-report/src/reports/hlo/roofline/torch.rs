@@ -108,7 +108,7 @@ fn work(cost: OpCost, calls: u64) -> Work {
 }
 
 /// Adds up the rows of one key, in the order of their time.
-fn grouped<K: Ord>(rows: &[Row], key: impl Fn(&Row) -> K) -> Vec<Row> {
+fn sums_by<K: Ord>(rows: &[Row], key: impl Fn(&Row) -> K) -> Vec<Row> {
     let mut groups: BTreeMap<K, Row> = BTreeMap::new();
     for row in rows {
         match groups.entry(key(row)) {
@@ -152,7 +152,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "no operators of PyTorch ran in this range",
         ));
     }
-    let by_name = grouped(&ops, |row| row.name.clone());
+    let by_name = sums_by(&ops, |row| row.name.clone());
     let all_ps: i128 = ops.iter().map(|row| row.time_ps).sum();
     let unknown_ps: i128 = ops.iter().map(|row| row.unknown_ps).sum();
     let unknown = by_name.iter().filter(|row| row.unknown_ps > 0).count();
@@ -204,11 +204,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     note_peaks(&mut report, &list);
     let roofs = roofs_table(&list);
     let mut rows = match by {
-        "shape" => grouped(&ops, |row| {
+        "shape" => sums_by(&ops, |row| {
             (row.name.clone(), row.shapes.clone(), row.types.clone())
         }),
-        "category" => grouped(&ops, |row| row.class),
-        "step" => grouped(&ops, |row| row.step),
+        "category" => sums_by(&ops, |row| row.class),
+        "step" => sums_by(&ops, |row| row.step),
         _ => by_name,
     };
     for row in &mut rows {
