@@ -171,8 +171,8 @@ def _path(run: Any) -> str:
     """Give the path of a run: its file, or the folder of its files."""
     paths = getattr(run, "paths", None)
     if paths is None:
-        return os.fspath(run)
-    return os.fspath(paths[0] if len(paths) == 1 else paths[0].parent)
+        return str(os.fspath(run))
+    return str(paths[0] if len(paths) == 1 else paths[0].parent)
 
 
 def _run(arguments: list[str]) -> dict[str, Any]:
