@@ -449,11 +449,13 @@ pub struct Recover {
 
 /// `stepscope peaks`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  stepscope peaks\n\n\
-        Measures matrix products and a copy of main memory on all cores, for a few seconds, and stores the\n\
-        rates under the processor's model. 'stepscope report RUN roofline' uses them for runs of this processor;\n\
-        with --measured-peaks, also for runs that do not name theirs. The peaks of GPUs and TPUs come from the\n\
-        trace file and from a table: docs/reference/peaks.md.")]
+#[command(after_help = "Examples:\n  \
+        stepscope peaks --device cpu    measure this machine's processor\n  \
+        stepscope peaks --json          the same, as JSON\n\n\
+        Measures matrix products and a copy of main memory on all cores, for a few seconds, and stores \
+        the rates under the processor's model. 'stepscope report RUN roofline' uses them for runs of this \
+        processor; with --measured-peaks, also for runs that do not name theirs. The peaks of GPUs and TPUs \
+        come from the trace file and from a table: docs/reference/peaks.md.")]
 pub struct Peaks {
     /// Device to measure
     #[arg(long, value_enum, default_value_t = PeakDevice::Cpu)]
