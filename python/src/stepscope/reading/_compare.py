@@ -142,6 +142,12 @@ def compare(
         An option is unknown.
     TraceReadError
         A side cannot be read.
+
+    Examples
+    --------
+    >>> found = stepscope.compare("logs/main", "logs/pull")
+    >>> found.verdict
+    'regressed'
     """
     arguments = [f"--base={path}" for path in _paths(base)]
     arguments += [f"--new={path}" for path in _paths(new)]
