@@ -1,16 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type Report, type ReportRow, reportOf } from './report.ts';
-import {
-  categoriesOf,
-  dotsOf,
-  NO_PEAKS as NONE,
-  ridges,
-  roofLabel,
-  roofLines,
-  roofsOf,
-  underPeaks,
-  unusedPeaks,
-} from './roofline.ts';
+import { type Report, reportOf } from './report.ts';
+import { categoriesOf, dotsOf, mainRoof, ridges, roofLabel, roofLines, roofsOf } from './roofline.ts';
 
 const COLUMNS = [
   ...['name', 'category', 'bound'].map((key) => ({ key, title: key, unit: 'text' })),
@@ -51,7 +41,7 @@ const ROOFS = [
 
 describe('roofs', () => {
   it('reads every roof, with its source', () => {
-    const roofs = roofsOf(report(ROOFS, []), NONE);
+    const roofs = roofsOf(report(ROOFS, []));
     expect(roofs.map((roof) => [roof.kind, roof.peak])).toEqual([
       ['compute', 1e15],
       ['compute', 1e14],
@@ -65,17 +55,16 @@ describe('roofs', () => {
     expect(ridges(roofs)).toEqual([1000, 100]);
   });
 
-  it('replaces the roofs of a kind by the entered peak', () => {
-    const roofs = roofsOf(report(ROOFS, []), { ...NONE, flopsPerSecond: 5e12 });
-    expect(roofs.map(({ peak, source }) => [peak, source])).toEqual([
-      [5e12, 'given'],
-      [1e12, 'trace file'],
-    ]);
+  it('names the roofs that data sheets mean', () => {
+    const found = report(ROOFS, []);
+    expect(mainRoof(found, 'compute')?.name).toBe('products in 16 bits');
+    expect(mainRoof(found, 'memory')?.name).toBe('main memory');
+    expect(mainRoof(report([], []), 'memory')).toBeUndefined();
+    const [, second] = ROOFS;
+    expect(mainRoof(report([second ?? {}], []), 'compute')?.name).toBe('products in 32 bits');
   });
 
-  it('leaves peaks to a server that takes them, and draws equal peaks as one line', () => {
-    const entered = { ...NONE, flopsPerSecond: 5e12 };
-    expect(unusedPeaks(report(ROOFS, []), entered)).toBe(entered);
+  it('draws equal peaks as one line', () => {
     const roof = (bits: number) => ({
       device: 'X',
       roof: `products in ${bits} bits`,
@@ -83,24 +72,23 @@ describe('roofs', () => {
       source: 'given',
     });
     const given = report([roof(64), roof(32), roof(16), ROOFS[2] ?? {}], []);
-    expect(unusedPeaks(given, entered)).toBe(NONE);
-    expect(roofsOf(given, NONE).map(({ name, peak }) => [name, peak])).toEqual([
+    expect(roofsOf(given).map(({ name, peak }) => [name, peak])).toEqual([
       ['3 types', 5e12],
       ['main memory', 1e12],
     ]);
-    const [first] = roofsOf(report([roof(32), roof(16)], []), NONE);
+    const [first] = roofsOf(report([roof(32), roof(16)], []));
     expect(first?.name).toBe('products in 32 bits and products in 16 bits');
   });
 
   it('draws memory up to the highest peak, and peaks from the fastest memory', () => {
-    const lines = roofLines(roofsOf(report(ROOFS, []), NONE), { from: 0.01, to: 1e5 }, { from: 1e11, to: 1e16 });
+    const lines = roofLines(roofsOf(report(ROOFS, [])), { from: 0.01, to: 1e5 }, { from: 1e11, to: 1e16 });
     expect(lines.map(({ from, to }) => [from.x, from.y, to.x, to.y])).toEqual([
       [1000, 1e15, 1e5, 1e15],
       [100, 1e14, 1e5, 1e14],
       [0.1, 1e11, 1000, 1e15],
     ]);
     // Without an arithmetic peak, memory rises to the end of the axes.
-    const memory = roofLines(roofsOf(report(ROOFS.slice(2), []), NONE), { from: 1, to: 10 }, { from: 1, to: 1e16 });
+    const memory = roofLines(roofsOf(report(ROOFS.slice(2), [])), { from: 1, to: 10 }, { from: 1, to: 1e16 });
     expect(memory.map(({ from, to }) => [from.x, to.x, to.y])).toEqual([[1, 10, 1e13]]);
   });
 });
@@ -138,24 +126,5 @@ describe('operations', () => {
       [['y', 'x'], 1e13, 6],
       [['z'], 2e13, 2],
     ]);
-  });
-
-  it('computes utilisations under entered peaks as the report does', () => {
-    const figures = (row: ReportRow) => [
-      row['flops_utilisation'],
-      row['memory_utilisation'],
-      row['bound'],
-      row['efficiency'],
-    ];
-    expect(underPeaks(table, NONE)).toBe(table);
-    const both = underPeaks(table, { flopsPerSecond: 2e13, bytesPerSecond: 4e12 });
-    expect(both.rows.map(figures)).toEqual([
-      [0.5, 0.25, 'compute', 0.5],
-      [0, 0.125, 'memory', 0.125],
-      [0.01, 0.025, 'memory', 0.025],
-      [undefined, undefined, '', undefined],
-    ]);
-    const one = underPeaks(table, { ...NONE, flopsPerSecond: 2e13 });
-    expect(one.rows.map(figures)[0]).toEqual([0.5, undefined, '', 0.5]);
   });
 });

@@ -1,6 +1,6 @@
 // roofline.ts: operations under the roofs of their device, from the rows of report roofline. Pure.
 import { formatFlopRate, formatPrefixed } from '../base/format.ts';
-import { numberAt, type Report, type ReportRow, type ReportTable, sectionOf, textAt } from './report.ts';
+import { numberAt, type Report, type ReportRow, sectionOf, textAt } from './report.ts';
 
 /** A peak of a device: a limit of every operation on it. */
 export interface Roof {
@@ -13,19 +13,6 @@ export interface Roof {
   /** Where the peak is from: `trace file`, `data sheet`, `given`. */
   readonly source: string;
 }
-
-/** Peaks that the user entered; they replace those of the report. */
-export interface EnteredPeaks {
-  readonly flopsPerSecond: number | undefined;
-  readonly bytesPerSecond: number | undefined;
-}
-
-const GIVEN = 'given';
-export const NO_PEAKS: EnteredPeaks = { flopsPerSecond: undefined, bytesPerSecond: undefined };
-
-/** Returns the entered peaks that the report does not take into account: an older server ignores them. */
-export const unusedPeaks = (report: Report, entered: EnteredPeaks): EnteredPeaks =>
-  (sectionOf(report, 'roofs')?.rows ?? []).some((row) => textAt(row, 'source') === GIVEN) ? NO_PEAKS : entered;
 
 /** Merges roofs that are one line: one peak for several types. */
 function merged(roofs: readonly Roof[]): readonly Roof[] {
@@ -42,10 +29,9 @@ function merged(roofs: readonly Roof[]): readonly Roof[] {
   }));
 }
 
-/** Returns the roofs of the report, highest first, each replaced by the entered peak of its kind. */
-export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] {
+/** Returns the roofs of the report as it lists them. */
+function listed(report: Report): readonly Roof[] {
   const found: Roof[] = [];
-  const { flopsPerSecond, bytesPerSecond } = entered;
   for (const row of sectionOf(report, 'roofs')?.rows ?? []) {
     const key: string = 'roof';
     const name = textAt(row, key) ?? '';
@@ -53,16 +39,24 @@ export function roofsOf(report: Report, entered: EnteredPeaks): readonly Roof[] 
     const source = textAt(row, 'source') ?? '';
     const flops = numberAt(row, 'peak_flops_per_second');
     const bytes = numberAt(row, 'peak_bytes_per_second');
-    if (flops !== undefined && flops > 0 && flopsPerSecond === undefined)
-      found.push({ kind: 'compute', name, device, peak: flops, source });
-    if (bytes !== undefined && bytes > 0 && bytesPerSecond === undefined)
-      found.push({ kind: 'memory', name, device, peak: bytes, source });
+    if (flops !== undefined && flops > 0) found.push({ kind: 'compute', name, device, peak: flops, source });
+    if (bytes !== undefined && bytes > 0) found.push({ kind: 'memory', name, device, peak: bytes, source });
   }
-  if (flopsPerSecond !== undefined)
-    found.push({ kind: 'compute', name: 'arithmetic', device: '', peak: flopsPerSecond, source: GIVEN });
-  if (bytesPerSecond !== undefined)
-    found.push({ kind: 'memory', name: 'main memory', device: '', peak: bytesPerSecond, source: GIVEN });
-  return [...merged(found)].sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
+  return found;
+}
+
+/** Returns the roofs of the report, highest first, equal ones as one line. */
+export const roofsOf = (report: Report): readonly Roof[] =>
+  [...merged(listed(report))].sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
+
+/** Names of the roofs that peaks of data sheets mean. */
+const MAIN = { compute: 'products in 16 bits', memory: 'main memory' } as const;
+
+/** Returns the highest roof of products in 16 bits or of main memory; of the others of a kind without these. */
+export function mainRoof(report: Report, kind: Roof['kind']): Roof | undefined {
+  const ofKind = listed(report).filter((roof) => roof.kind === kind);
+  const named = ofKind.filter(({ name }) => name === MAIN[kind]);
+  return [...(named.length > 0 ? named : ofKind)].sort((a, b) => b.peak - a.peak)[0];
 }
 
 export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>
@@ -71,33 +65,6 @@ export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>
 /** `main memory, 1.64 TB/s (trace file)` */
 export const roofLabel = (roof: Roof, withDevice: boolean): string =>
   `${withDevice && roof.device !== '' ? `${roof.device}, ` : ''}${roof.name}, ${roofRate(roof)}${roof.source === '' ? '' : ` (${roof.source})`}`;
-
-/** Returns the rows with utilisations, bound and efficiency under the entered peaks. */
-export function underPeaks(table: ReportTable, { flopsPerSecond, bytesPerSecond }: EnteredPeaks): ReportTable {
-  if (flopsPerSecond === undefined && bytesPerSecond === undefined) return table;
-  const rows = table.rows.map((row): ReportRow => {
-    const peakFlops = flopsPerSecond ?? numberAt(row, 'peak_flops_per_second');
-    const peakBytes = bytesPerSecond ?? numberAt(row, 'peak_bytes_per_second');
-    const part = (rate: number | undefined, peak: number | undefined) =>
-      rate === undefined || peak === undefined ? undefined : rate / peak;
-    const compute = part(numberAt(row, 'flops_per_second'), peakFlops);
-    const memory = part(numberAt(row, 'bytes_per_second'), peakBytes);
-    const most = Math.max(compute ?? 0, memory ?? 0);
-    const knowsBoth = compute !== undefined && memory !== undefined && most > 0;
-    return {
-      ...row,
-      peak_flops_per_second: peakFlops,
-      peak_bytes_per_second: peakBytes,
-      flops_utilisation: compute,
-      memory_utilisation: memory,
-      bound: knowsBoth ? (compute >= memory ? 'compute' : 'memory') : '',
-      efficiency: compute === undefined && memory === undefined ? undefined : most,
-      // The nearest of the replaced roofs.
-      roof: undefined,
-    };
-  });
-  return { ...table, rows };
-}
 
 /** A place in the chart, for all rows that are too close to be drawn apart. */
 export interface RooflineDot {

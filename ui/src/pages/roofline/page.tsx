@@ -3,10 +3,10 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportTable as ReportData, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
-import { categoriesOf, roofsOf, underPeaks, unusedPeaks } from '../../model/roofline.ts';
+import { categoriesOf, roofsOf } from '../../model/roofline.ts';
 import { filterRows, ReportTable } from '../../widgets/report-table.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { enteredOf, peakOptions } from '../shared/peaks.ts';
+import { peakOptions } from '../shared/peaks.ts';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
@@ -77,12 +77,8 @@ function Roofline({
 }): JSX.Element {
   const { store, run } = page;
   const { view } = store;
-  const entered = unusedPeaks(report, enteredOf(store));
-  const table = useMemo(
-    () => underPeaks(report.table, entered),
-    [report.table, entered.flopsPerSecond, entered.bytesPerSecond],
-  );
-  const roofs = useMemo(() => roofsOf(report, entered), [report, entered.flopsPerSecond, entered.bytesPerSecond]);
+  const { table } = report;
+  const roofs = useMemo(() => roofsOf(report), [report]);
   const keys = useMemo(() => rowKeys(table), [table]);
   const categories = useMemo(() => categoriesOf(table.rows), [table]);
   const category = by === 'op' ? view.category.value : undefined;
@@ -141,7 +137,7 @@ function Roofline({
           </label>
         )}
         <span class="ss-grow" />
-        <Peaks store={store} roofs={roofs} />
+        <Peaks store={store} report={report} />
       </div>
       <div class={chosen === undefined ? 'ss-alone' : 'ss-with-side'}>
         <div class="ss-roofline">

@@ -1,6 +1,7 @@
 // peaks.tsx: the peaks of the device with their source, and fields to enter others.
 import type { JSX } from 'preact';
-import type { Roof } from '../../model/roofline.ts';
+import type { Report } from '../../model/report.ts';
+import { mainRoof, type Roof } from '../../model/roofline.ts';
 import type { Store } from '../../state/store.ts';
 import { GIGA, TERA } from '../shared/peaks.ts';
 
@@ -10,12 +11,10 @@ export function peakOf(text: string): number | undefined {
   return text.trim() !== '' && Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-export function Peaks({ store, roofs }: { readonly store: Store; readonly roofs: readonly Roof[] }): JSX.Element {
+export function Peaks({ store, report }: { readonly store: Store; readonly report: Report }): JSX.Element {
   const { peak, bandwidth } = store.view;
-  const sourceOf = (kind: Roof['kind']): string => {
-    const found = [...new Set(roofs.filter((roof) => roof.kind === kind).map(({ source }) => source))];
-    return found.length === 0 ? 'unknown' : found.join(', ');
-  };
+  const compute = mainRoof(report, 'compute');
+  const memory = mainRoof(report, 'memory');
   const isEntered = peak.value !== undefined || bandwidth.value !== undefined;
   return (
     <fieldset class="ss-peaks" aria-label="Peaks of a device">
@@ -23,8 +22,8 @@ export function Peaks({ store, roofs }: { readonly store: Store; readonly roofs:
         label="Compute peak"
         unit="TFLOP/s"
         value={peak.value}
-        known={reported(roofs, 'compute', TERA)}
-        source={sourceOf('compute')}
+        roof={compute}
+        scale={TERA}
         onChange={(value) => {
           peak.value = value;
         }}
@@ -33,8 +32,8 @@ export function Peaks({ store, roofs }: { readonly store: Store; readonly roofs:
         label="Memory peak"
         unit="GB/s"
         value={bandwidth.value}
-        known={reported(roofs, 'memory', GIGA)}
-        source={sourceOf('memory')}
+        roof={memory}
+        scale={GIGA}
         onChange={(value) => {
           bandwidth.value = value;
         }}
@@ -55,23 +54,23 @@ export function Peaks({ store, roofs }: { readonly store: Store; readonly roofs:
   );
 }
 
-/** Returns the highest reported peak in a unit. */
-function reported(roofs: readonly Roof[], kind: Roof['kind'], unit: number): number | undefined {
-  const peaks = roofs.filter((roof) => roof.kind === kind).map((roof) => roof.peak);
-  return peaks.length === 0 ? undefined : Number((Math.max(...peaks) / unit).toPrecision(5));
-}
-
 function Field(props: {
   readonly label: string;
   readonly unit: string;
   readonly value: number | undefined;
-  readonly known: number | undefined;
-  readonly source: string;
+  readonly roof: Roof | undefined;
+  /** FLOP/s or bytes per second in one unit of the field. */
+  readonly scale: number;
   readonly onChange: (value: number | undefined) => void;
 }): JSX.Element {
-  const { label, unit, value, known, source } = props;
+  const { label, unit, value, roof, scale } = props;
+  const source = roof?.source ?? 'unknown';
+  const name = roof === undefined ? '' : `, ${roof.name}`;
   return (
-    <label class="ss-field" title={`${label}: ${source}. Type a number to replace it; clear the field to reset it.`}>
+    <label
+      class="ss-field"
+      title={`${label}${name}: ${source}. Type a number to replace it; clear the field to reset it.`}
+    >
       <span>{label}</span>
       <input
         type="number"
@@ -79,7 +78,7 @@ function Field(props: {
         step="any"
         class="ss-filter"
         aria-label={`${label}, ${unit}`}
-        placeholder={known === undefined ? 'enter' : String(known)}
+        placeholder={roof === undefined ? 'enter' : String(Number((roof.peak / scale).toPrecision(5)))}
         value={value ?? ''}
         onChange={(event) => props.onChange(peakOf(event.currentTarget.value))}
       />

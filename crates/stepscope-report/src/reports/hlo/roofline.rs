@@ -107,8 +107,7 @@ pub(in crate::reports) fn make(
     }
     if unknown > 0 {
         report.note(sentence!(
-            "The work of {} operations is unknown, such as custom calls: they take {} and have no place under the roofs.",
-            count(unknown),
+            "Operations whose work is unknown, such as custom calls, take {} and have no place under the roofs.",
             duration(ns(unknown_ps))
         ));
     }

@@ -185,8 +185,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         && unknown > 0
     {
         report.note(sentence!(
-            "The work of {} operations is unknown: they take {}, {} of the time, the longest is {}.",
-            count(unknown),
+            "Operations whose work is unknown take {}, {} of the time; the longest is {}.",
             duration(ns(unknown_ps)),
             share(unknown_ps as f64 / all_ps.max(1) as f64),
             in_sentence(&longest.name)
