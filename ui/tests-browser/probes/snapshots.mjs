@@ -137,6 +137,7 @@ export const snapshots = [
       assert.equal(Number(await summary.getAttribute('data-delta')), delta);
       assert.match(await summary.textContent(), /jit_train_step\(\d+\) of convnet/);
       // The address holds it.
+      await page.waitForURL(/[?&]overrun=/);
       const link = page.url();
       await page.goto('about:blank');
       await page.goto(link);

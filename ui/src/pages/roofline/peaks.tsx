@@ -1,5 +1,6 @@
 // peaks.tsx: the peaks of the device with their source, and fields to enter others.
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import type { Report } from '../../model/report.ts';
 import { mainRoof, type Roof } from '../../model/roofline.ts';
 import type { Store } from '../../state/store.ts';
@@ -64,6 +65,8 @@ function Field(props: {
   readonly onChange: (value: number | undefined) => void;
 }): JSX.Element {
   const { label, unit, value, roof, scale } = props;
+  // What is typed and not yet entered outlasts a report that arrives meanwhile.
+  const [draft, setDraft] = useState<string | undefined>(undefined);
   const source = roof?.source ?? 'unknown';
   const name = roof === undefined ? '' : `, ${roof.name}`;
   return (
@@ -79,8 +82,12 @@ function Field(props: {
         class="ss-filter"
         aria-label={`${label}, ${unit}`}
         placeholder={roof === undefined ? 'enter' : String(Number((roof.peak / scale).toPrecision(5)))}
-        value={value ?? ''}
-        onChange={(event) => props.onChange(peakOf(event.currentTarget.value))}
+        value={draft ?? value ?? ''}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+        onChange={(event) => {
+          setDraft(undefined);
+          props.onChange(peakOf(event.currentTarget.value));
+        }}
       />
       <span>
         {unit} <span class="ss-peak-source">({source})</span>
