@@ -19,7 +19,8 @@ use crate::export::file;
 use crate::export::metadata::{limit_warning, stats};
 use crate::export::xspace::{FileMetadata, Names};
 use crate::journal::files::{
-    EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, mark_written, remove_journal,
+    EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, is_worker_journal, mark_written,
+    remove_journal,
 };
 use crate::journal::index::{Index, Leftover, Thread};
 use crate::journal::mapped_file::MappedFile;
@@ -36,9 +37,6 @@ use crate::ring::names;
 const MAX_DEPTH: usize = 8;
 /// An incompletely created journal older than this is removed.
 const ABANDONED_AFTER: Duration = Duration::from_mins(10);
-
-/// Metadata key of a worker's recording with the program's process id.
-const WORKER_FACT: &str = "worker_of_process";
 
 /// Result of the recovery of one journal.
 #[derive(Debug)]
@@ -248,7 +246,8 @@ fn recover_locked(
         table.insert(id, text);
     });
     index.keep_last();
-    if is_worker(&index) && index.threads.is_empty() {
+    let is_worker = is_worker_journal(journal);
+    if is_worker && index.threads.is_empty() {
         // The journal of a worker that was killed before it recorded anything.
         let _ = remove_journal(journal);
         return Ok(PathBuf::new());
@@ -256,7 +255,7 @@ fn recover_locked(
     index.first_ticks = index.number("first_ticks");
     run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
     run.cut_at_limit = limit_warning_of(&index).is_some();
-    let facts = facts(&index, run.dropped);
+    let facts = facts(&index, run.dropped, is_worker);
     let names = Names::Table(table);
     let name = format!("{}.xplane.pb", facts.host);
     let output = run.session.join(&name);
@@ -289,11 +288,10 @@ fn recover_locked(
     Ok(path)
 }
 
-fn facts(index: &Index<'_>, dropped: u64) -> FileMetadata {
-    // Journals of workers are always recovered.
-    let worker = is_worker(index);
+fn facts(index: &Index<'_>, dropped: u64, is_worker: bool) -> FileMetadata {
     let mut warnings = match index.facts.get("keep_last_s") {
-        None if worker => Vec::new(),
+        // Journals of workers are always recovered.
+        None if is_worker => Vec::new(),
         None => vec![
             "the program ended without stop_trace; this run was recovered from its journal"
                 .to_owned(),
@@ -321,7 +319,7 @@ fn facts(index: &Index<'_>, dropped: u64) -> FileMetadata {
         host: host.trim_start_matches('.').to_owned(),
         stats: stats(index, dropped),
         warnings,
-        recovered: !worker,
+        recovered: !is_worker,
     }
 }
 
@@ -331,10 +329,6 @@ fn limit_warning_of(index: &Index<'_>) -> Option<String> {
         index.number("removed_events"),
         index.number("recording_stopped") == 1,
     )
-}
-
-fn is_worker(index: &Index<'_>) -> bool {
-    index.facts.contains_key(&format!("fact.{WORKER_FACT}"))
 }
 
 /// Returns the file name of a journal in the cache.

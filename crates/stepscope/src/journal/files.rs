@@ -16,6 +16,8 @@ use crate::ring::layout::{BLOCK_WRITTEN, BlockHead, NAMES_BYTES};
 
 /// Prefix of the names of journals. Trace readers skip hidden entries.
 pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
+/// Separates the name of a program's journal from the rest of its worker's.
+const WORKER_SEPARATOR: &str = ".worker-";
 /// The file whose lock marks the journal as in use.
 pub(crate) const LOCK_FILE: &str = "lock";
 /// The file whose lock marks the program as recording.
@@ -24,6 +26,12 @@ pub(crate) const WORKERS_FILE: &str = "workers";
 pub(crate) const EVENTS_FILE: &str = "events";
 /// Names, followed by the threads' regions.
 pub(crate) const RINGS_FILE: &str = "rings";
+
+/// Whether a worker process wrote this journal, even if it was killed before its first block.
+pub(crate) fn is_worker_journal(journal: &Path) -> bool {
+    let name = journal.file_name().unwrap_or_default();
+    name.to_string_lossy().contains(WORKER_SEPARATOR)
+}
 
 /// The files of a journal that this process writes.
 #[derive(Debug)]
@@ -55,6 +63,11 @@ impl JournalFiles {
     /// Returns the name prefix of this process's journal with this number.
     pub(crate) fn stem(number: u32) -> String {
         format!("{JOURNAL_PREFIX}{}-{number}", std::process::id())
+    }
+
+    /// Returns the name prefix of the journals of workers of the program with this journal.
+    pub(crate) fn worker_stem(program: &str) -> String {
+        format!("{program}{WORKER_SEPARATOR}")
     }
 
     /// Creates a journal whose lock is held before it becomes visible, with space for the names.

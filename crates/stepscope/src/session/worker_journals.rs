@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::journal::files::remove_journal;
+use crate::journal::files::{JournalFiles, remove_journal};
 use crate::recover;
 
 /// Maximum number of workers that one run records.
@@ -19,7 +19,7 @@ const WORKERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lists the journals of the workers of the program with this journal: those that are still being
 /// created, or all others.
 pub(super) fn journals(folder: &Path, program: &str, being_created: bool) -> Vec<PathBuf> {
-    let prefix = format!("{program}.worker-");
+    let prefix = JournalFiles::worker_stem(program);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .filter(|entry| {

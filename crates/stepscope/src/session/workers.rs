@@ -74,7 +74,8 @@ pub fn start_worker(
         }
         let host = recording::host(options)?;
         let number = recording::next_number();
-        let stem = format!("{}.worker-{}-{number}", run.journal, std::process::id());
+        let stem = JournalFiles::worker_stem(&run.journal);
+        let stem = format!("{stem}{}-{number}", std::process::id());
         let files = JournalFiles::create(&run.folder, &stem, false).map_err(|source| {
             SessionError::NotWritable {
                 path: run.folder.clone(),

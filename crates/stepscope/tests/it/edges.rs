@@ -93,6 +93,23 @@ fn fork_child_does_not_lock_an_unwritten_journal() {
     assert_eq!(names(&read(file)), ["finished", "open"]);
 }
 
+#[test]
+fn worker_killed_before_its_first_block_leaves_nothing() {
+    let dir = tempdir().unwrap();
+    for name in ["7-1", "7-1.worker-8-1"] {
+        let journal = dir.path().join(format!(".stepscope-journal-{name}"));
+        std::fs::create_dir(&journal).unwrap();
+        for file in ["lock", "workers", "rings", "events"] {
+            std::fs::write(journal.join(file), "").unwrap();
+        }
+    }
+    let runs = recover_dir(dir.path(), None);
+    // Only the program's own journal becomes a file.
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert!(runs[0].journal.ends_with(".stepscope-journal-7-1"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
 extern "C" fn late(_: *mut libc::c_void) {
     let _span = span!("late");
 }
