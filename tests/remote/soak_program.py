@@ -35,4 +35,7 @@ with stepscope.trace(sys.argv[1]) as recording:
             batch(1_000)
     for loader in loaders:
         loader.join()
-assert recording.report.spans >= STEPS * (THREADS + 2), recording.report
+report = recording.report
+# A fault may truncate the journal's events: what is lost must be named.
+is_truncated = any("bytes of the journal were removed" in warning for warning in report.warnings)
+assert report.spans >= STEPS * (THREADS + 2) or is_truncated, report
