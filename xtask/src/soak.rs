@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 
 use crate::part::Outcome;
-use crate::{browser, demo, package, peers, python, shell};
+use crate::{browser, demo, package, peers, python, shell, ui};
 
 /// `cargo xtask soak [--minutes N] [--seed N]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -26,12 +26,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     let interpreters = python::interpreters();
     let interpreter = interpreters.last().context("no Python 3.10 or newer")?;
+    // Before the release binary, which embeds it.
+    let chromium = match ui::build(false)? {
+        Outcome::Ok => browser::chromium(),
+        Outcome::NotRun(why) => Err(why),
+    };
     let mut soak = shell::program(&interpreter.path);
     soak.arg("tests/remote/soak.py")
         .args(options)
         .env("STEPSCOPE_BIN", demo::release_binary()?)
         .env("STEPSCOPE_SERVE", peers::serve_program()?);
-    match browser::chromium() {
+    match chromium {
         Ok(chromium) => soak.env("STEPSCOPE_CHROMIUM", chromium),
         Err(why) => soak.env("STEPSCOPE_NO_CHROMIUM", why),
     };
