@@ -17,10 +17,11 @@ mod tree;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_formats::hlo::{Computation, ComputationAt, Instruction, InstructionAt, Module};
-use stepscope_hlo::cost::{Analysis, Cost, Precision, PrecisionFlops, Rules, Work};
+use stepscope_hlo::cost::{Cost, Precision, PrecisionFlops, Rules, Work};
 use stepscope_model::vocabulary::xla;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Time, TrackKind};
 use stepscope_store::{Trace, Track};
@@ -79,11 +80,10 @@ pub struct OpProfile {
     /// The operations, by self time, the longest first.
     pub ops: Vec<Op>,
     /// The programs that they belong to.
-    pub programs: Vec<Program>,
+    pub programs: Vec<Arc<Program>>,
     /// Time in which devices ran no operation, summed over devices, picoseconds; `None` on machines whose
     /// operations run on threads of the host, and for a range.
     pub idle_ps: Option<i128>,
-    costs: FxHashMap<(usize, Rules), Analysis>,
 }
 
 /// Joins the operations of a run with their programs.
@@ -155,12 +155,12 @@ impl<'a> OpProfiler<'a> {
 
     /// Joins the operations of a part of the range, by self time, the longest first. One that crosses an end counts
     /// with the time inside and all of its work.
-    pub fn ops_in(&mut self, range: Range<Time>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
+    pub fn ops_in(&self, range: Range<Time>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
         let rows = rows(self.trace, &self.catalogue, Some(range), cancel)?;
         self.join(rows, cancel)
     }
 
-    fn join(&mut self, rows: Vec<OpRow>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
+    fn join(&self, rows: Vec<OpRow>, cancel: &Cancel) -> Result<Vec<Op>, Cancelled> {
         let join = |row| {
             cancel.check()?;
             Ok(self.profile.join(self.trace, row, &self.index))
@@ -191,7 +191,7 @@ struct Index {
 }
 
 impl Index {
-    fn new(programs: &[Program], rows: &[OpRow]) -> Self {
+    fn new(programs: &[Arc<Program>], rows: &[OpRow]) -> Self {
         let mut index = Self {
             programs: FxHashMap::default(),
             instructions: Vec::new(),
@@ -241,7 +241,7 @@ impl Index {
 }
 
 impl OpProfile {
-    fn join(&mut self, trace: &Trace, row: OpRow, index: &Index) -> Op {
+    fn join(&self, trace: &Trace, row: OpRow, index: &Index) -> Op {
         let rules = rules(trace, &row);
         let instruction = index.find(&row);
         let planned = instruction.map(|(program, at)| {
@@ -270,16 +270,9 @@ impl OpProfile {
             return op;
         }
         let cost = instruction.map(|(program, at)| {
-            let module = &self.programs[program].module;
-            let costs = self
-                .costs
-                .entry((program, rules))
-                .or_insert_with(|| Analysis::with_rules(module, rules));
-            (
-                program,
-                module.instruction(at),
-                &costs.instructions[at as usize],
-            )
+            let read = &self.programs[program];
+            let cost = &read.costs(rules).instructions[at as usize];
+            (program, read.module.instruction(at), cost)
         });
         op.precision = cost.and_then(|(_, _, cost)| cost.precision);
         if let Some(recorded) = op.row.recorded {
@@ -333,9 +326,9 @@ impl OpProfile {
     /// Returns what one instruction of the program of an operation does in one execution.
     fn once(&self, op: &Op, at: InstructionAt) -> Option<Work> {
         let (program, _) = op.instruction?;
-        let costs = self.costs.get(&(program, op.rules))?;
-        let cost = costs.instructions.get(at as usize)?;
-        let instruction = self.programs[program].module.instruction(at);
+        let program = &self.programs[program];
+        let cost = program.costs(op.rules).instructions.get(at as usize)?;
+        let instruction = program.module.instruction(at);
         (!cost.is_unknown).then(|| work(cost, instruction))
     }
 }

@@ -1,9 +1,15 @@
 //! The compiled programs (HLO modules) of a run: listed without reading them, and read one by one.
+//!
+//! Programs that were read are kept with the trace, up to [`MAX_KEPT_BYTES`], for its next reports and pages.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stepscope_formats::hlo::{Module, module_header};
+use stepscope_formats::hlo::{HeapEvent, Instruction, LogicalBuffer, Module, module_header};
+use stepscope_hlo::cost::{Analysis, Cost, Rules};
+use stepscope_hlo::graph::DataFlow;
+use stepscope_hlo::memory::{Lifetime, Plan};
 use stepscope_model::{Cancelled, Program as ProgramBytes};
 use stepscope_store::Trace;
 
@@ -46,13 +52,97 @@ impl fmt::Display for ProgramKey {
     }
 }
 
-/// A compiled program of a run.
-#[derive(Clone, Debug)]
+/// Estimated memory that the kept programs of a trace take at most, bytes.
+pub const MAX_KEPT_BYTES: usize = 256 << 20;
+
+/// A compiled program of a run. What follows from the module is computed on first use.
+#[derive(Debug)]
 pub struct Program {
     /// Its name and number.
     pub key: ProgramKey,
-    /// Its instructions and its memory plan.
+    /// Its instructions, and its memory plan as the file has it.
     pub module: Module,
+    bytes: usize,
+    plan: OnceLock<Option<Plan>>,
+    base_costs: OnceLock<Analysis>,
+    gpu_costs: OnceLock<Analysis>,
+    flow: OnceLock<DataFlow>,
+}
+
+impl Program {
+    fn new(key: ProgramKey, mut module: Module, message_bytes: usize) -> Self {
+        module.name.clone_from(&key.name);
+        Self {
+            bytes: message_bytes.saturating_add(memory_bytes(&module)),
+            key,
+            module,
+            plan: OnceLock::new(),
+            base_costs: OnceLock::new(),
+            gpu_costs: OnceLock::new(),
+            flow: OnceLock::new(),
+        }
+    }
+
+    /// Returns the memory plan; `None` if the file has none.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.get_or_init(|| Plan::new(&self.module)).as_ref()
+    }
+
+    /// Returns the costs.
+    pub fn costs(&self, rules: Rules) -> &Analysis {
+        let costs = match rules {
+            Rules::Base => &self.base_costs,
+            Rules::Gpu => &self.gpu_costs,
+        };
+        costs.get_or_init(|| Analysis::with_rules(&self.module, rules))
+    }
+
+    /// Returns users and callers.
+    pub fn flow(&self) -> &DataFlow {
+        self.flow.get_or_init(|| DataFlow::new(&self.module))
+    }
+}
+
+/// Estimates the memory of a module with its plan and its costs, bytes, without texts: they are in the message.
+fn memory_bytes(module: &Module) -> usize {
+    let instruction = size_of::<Instruction>() + 2 * size_of::<Cost>();
+    let mut sum = module.instructions.len() * instruction;
+    if let Some(plan) = &module.buffers {
+        let events: usize = plan.traces.iter().map(|trace| trace.events.len()).sum();
+        sum += plan.buffers.len() * (size_of::<LogicalBuffer>() + size_of::<Lifetime>());
+        sum += events * 2 * size_of::<HeapEvent>();
+    }
+    sum
+}
+
+/// The programs of a trace that were read last, those of the newest request first.
+#[derive(Default)]
+struct KeptPrograms {
+    programs: Mutex<Vec<Arc<Program>>>,
+}
+
+impl KeptPrograms {
+    fn get(&self) -> Vec<Arc<Program>> {
+        let programs = self.programs.lock();
+        programs.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the programs of a request, and those of earlier requests that fit beside them.
+    fn keep(&self, requested: &[Arc<Program>], most_bytes: usize) {
+        let programs = self.programs.lock();
+        let mut programs = programs.unwrap_or_else(PoisonError::into_inner);
+        let is_requested = |known: &Arc<Program>| requested.iter().any(|one| one.key == known.key);
+        programs.retain(|known| !is_requested(known));
+        programs.splice(..0, requested.iter().cloned());
+        let mut sum = 0_usize;
+        programs.retain(|known| {
+            let with = sum.saturating_add(known.bytes);
+            if with <= most_bytes {
+                sum = with;
+            }
+            with <= most_bytes
+        });
+    }
 }
 
 /// Lists the programs of a run by name and number, with the sizes of their messages in bytes. Reads no module.
@@ -66,27 +156,39 @@ pub fn list(trace: &Trace, cancel: &Cancel) -> Result<BTreeMap<ProgramKey, usize
     Ok(found)
 }
 
-/// Reads the programs of a run that `is_wanted` chooses, by name and number. What is not readable at all is
-/// left out.
+/// Returns the programs of a run that `is_wanted` chooses, by name and number. What is not readable at all is
+/// left out. Programs that are kept from an earlier request are not read again.
 pub fn read(
     trace: &Trace,
     cancel: &Cancel,
     is_wanted: impl Fn(&ProgramKey) -> bool,
-) -> Result<Vec<Program>, Cancelled> {
-    let mut found: BTreeMap<ProgramKey, Module> = BTreeMap::new();
-    visit(trace, cancel, |key, serialized| {
-        if is_wanted(&key)
-            && !found.contains_key(&key)
-            && let Some(mut module) = Module::read(serialized.bytes)
-        {
-            module.name.clone_from(&key.name);
-            found.insert(key, module);
-        }
-    })?;
-    let programs = found
+) -> Result<Vec<Arc<Program>>, Cancelled> {
+    let kept = trace.derived::<KeptPrograms>();
+    let known: BTreeMap<ProgramKey, Arc<Program>> = kept
+        .get()
         .into_iter()
-        .map(|(key, module)| Program { key, module });
-    Ok(programs.collect())
+        .map(|program| (program.key.clone(), program))
+        .collect();
+    let mut found: BTreeMap<ProgramKey, Arc<Program>> = BTreeMap::new();
+    visit(trace, cancel, |key, serialized| {
+        if !is_wanted(&key) || found.contains_key(&key) {
+            return;
+        }
+        let program = match known.get(&key) {
+            Some(program) => Arc::clone(program),
+            None => match Module::read(serialized.bytes) {
+                Some(module) => {
+                    let bytes = serialized.bytes.len();
+                    Arc::new(Program::new(key.clone(), module, bytes))
+                }
+                None => return,
+            },
+        };
+        found.insert(key, program);
+    })?;
+    let programs: Vec<Arc<Program>> = found.into_values().collect();
+    kept.keep(&programs, MAX_KEPT_BYTES);
+    Ok(programs)
 }
 
 fn visit(
@@ -106,4 +208,34 @@ fn visit(
         cancel.check()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(id: u64, bytes: usize) -> Arc<Program> {
+        let key = ProgramKey {
+            name: "f".into(),
+            id,
+        };
+        Arc::new(Program::new(key, Module::default(), bytes))
+    }
+
+    #[test]
+    fn programs_of_the_newest_requests_are_kept_up_to_a_bound() {
+        let kept = KeptPrograms::default();
+        let ids = |kept: &KeptPrograms| -> Vec<u64> {
+            kept.get().iter().map(|program| program.key.id).collect()
+        };
+        kept.keep(&[program(1, 40), program(2, 40), program(3, 40)], 100);
+        assert_eq!(ids(&kept), [1, 2]);
+        let first = kept.get()[0].clone();
+        kept.keep(&[first, program(4, 10)], 100);
+        assert_eq!(ids(&kept), [1, 4, 2]);
+        kept.keep(&[program(5, 90)], 100);
+        assert_eq!(ids(&kept), [5, 4]);
+        kept.keep(&[program(6, 101)], 100);
+        assert_eq!(ids(&kept), [5, 4]);
+    }
 }

@@ -8,8 +8,8 @@
 //! Reading order: [`ServerOptions`] and [`Server`], then `guard` (access checks), `routes` (handlers),
 //! `reply` (one request about a run), `opening` (imports that requests share), `view`, `params`, [`ns`]
 //! (exact times), [`wire`] (serialized types), `capture` (captures of running programs), `live` (events for
-//! all listeners), `state` (shared by all requests), [`Viewer`], `problem`, `programs`
-//! (compiled programs that were read), `perfetto_link`.
+//! all listeners), `state` (shared by all requests), [`Viewer`], `problem`, `op_times`
+//! (measured times of compiled operations), `perfetto_link`.
 //! `docs/reference/http.md` documents the interface by request and response; a test compares the two.
 //!
 //! Modules depend in one direction: data (`ns`, `view`, `capture`, `wire`, `live`), then `state`, then `reply`
@@ -32,12 +32,12 @@ mod guard;
 mod headers;
 mod live;
 pub mod ns;
+mod op_times;
 mod opening;
 mod options;
 mod params;
 mod perfetto_link;
 mod problem;
-mod programs;
 mod reply;
 mod routes;
 mod run_cache;

@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::capture::Captures;
 use crate::live::{self, LiveEvent};
+use crate::op_times::OpTimesCache;
 use crate::opening::Runs;
 use crate::options::ServerOptions;
-use crate::programs::ProgramCache;
 use crate::snapshots::SnapshotCache;
 use crate::viewer::Viewer;
 
@@ -22,7 +22,7 @@ const EVENT_BACKLOG: usize = 256;
 pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) runs: Arc<Runs>,
-    pub(crate) programs: Arc<ProgramCache>,
+    pub(crate) op_times: Arc<OpTimesCache>,
     pub(crate) snapshots: Arc<SnapshotCache>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
@@ -55,7 +55,7 @@ impl State {
             captures: Captures::new(&options.capture_to, of_this_server),
             options,
             runs,
-            programs: Arc::default(),
+            op_times: Arc::default(),
             snapshots: Arc::default(),
             viewer,
             session_token,

@@ -5,6 +5,8 @@ mod memory;
 mod profile;
 mod roofline;
 
+use std::sync::Arc;
+
 use stepscope_analysis::op_profile::{Op, OpProfiler};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::programs::{self, Program};
@@ -68,7 +70,11 @@ fn precision(work: &Work) -> &'static str {
 }
 
 /// Reads the programs that the options choose.
-fn chosen(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Vec<Program>, Cancelled> {
+fn chosen(
+    trace: &Trace,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Vec<Arc<Program>>, Cancelled> {
     programs::read(trace, cancel, |key| {
         let asked = options.module.as_deref();
         asked.is_none_or(|asked| key.is_named(asked))
@@ -81,7 +87,7 @@ fn scope(op_name: &str) -> &str {
 }
 
 /// Says what damaged programs lost.
-fn note_losses(report: &mut Report, programs: &[Program]) {
+fn note_losses(report: &mut Report, programs: &[Arc<Program>]) {
     let mut lost = Losses::default();
     for program in programs {
         lost.damaged_messages += program.module.losses.damaged_messages;

@@ -10,16 +10,18 @@ use axum::response::Response;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::programs::{self, ProgramKey};
+use stepscope_analysis::programs::{self, Program, ProgramKey};
 use stepscope_formats::hlo::{ComputationAt, InstructionAt};
+use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
     Drawing, NodeKind, OpClass, Selection, VisibleGraph, neighbourhood, path,
 };
+use stepscope_hlo::memory::MAIN_SPACE;
 
 use crate::ns::Ns;
+use crate::op_times::{OpTime, OpTimes, OpTimesCache};
 use crate::params::Params;
 use crate::problem::Problem;
-use crate::programs::{OpTime, OpTimes, ParsedProgram, ProgramCache};
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
@@ -80,15 +82,18 @@ const EXTENTS: [(&str, Extent); 2] = [
 
 /// A program of the run, with the measured times of its operations.
 pub(super) struct TimedProgram {
-    program: Arc<ParsedProgram>,
+    program: Arc<Program>,
+    name: String,
     times: Arc<OpTimes>,
+    /// Bytes alive at the peak of the default memory space, by the instruction that defines them.
+    peak_bytes: FxHashMap<InstructionAt, u64>,
 }
 
 impl TimedProgram {
     /// Returns the program that the parameter `module` names; without it, the one whose operations take most
     /// time, else the one with the largest message.
     fn new(
-        cache: &ProgramCache,
+        cache: &OpTimesCache,
         view: &RunView,
         params: &Params,
         cancel: &Cancel,
@@ -106,20 +111,25 @@ impl TimedProgram {
             }
             None => Problem::bad_request("module", "the run has no compiled programs"),
         })?;
-        let program = cache.program(&view.run, key, cancel)?;
-        let program = program.ok_or_else(|| {
+        let read = programs::read(&view.run.trace, cancel, |known| known == key)?;
+        let program = read.into_iter().next().ok_or_else(|| {
             Problem::bad_request("module", format!("the program {key} is not readable"))
         })?;
-        Ok(Self { program, times })
+        Ok(Self {
+            name: program.key.to_string(),
+            peak_bytes: peak_bytes(&program),
+            program,
+            times,
+        })
     }
 
-    fn name(&self) -> String {
-        self.program.key.to_string()
+    fn costs(&self) -> &Analysis {
+        self.program.costs(Rules::Base)
     }
 
     fn time(&self, at: InstructionAt) -> Option<OpTime> {
         let name = &self.program.module.instruction(at).name;
-        self.times.get(&self.name())?.get(&**name).copied()
+        self.times.get(&self.name)?.get(&**name).copied()
     }
 
     /// Returns the instruction that a parameter names.
@@ -130,7 +140,7 @@ impl TimedProgram {
         let found = (0..).zip(&self.program.module.instructions);
         let mut found = found.filter(|(_, instruction)| &*instruction.name == text);
         let at = found.next().map(|(at, _)| at).ok_or_else(|| {
-            let detail = format!("{} has no operation {text}", self.name());
+            let detail = format!("{} has no operation {text}", self.name);
             Problem::bad_request(name, detail)
         })?;
         Ok(Some(at))
@@ -140,7 +150,7 @@ impl TimedProgram {
     /// count as what is inside of them.
     fn costliest(&self) -> Option<InstructionAt> {
         let module = &self.program.module;
-        let times = self.times.get(&self.name());
+        let times = self.times.get(&self.name);
         let candidates = (0..).zip(&module.instructions).filter(|(_, instruction)| {
             !module.computation(instruction.computation).is_fusion
                 && !matches!(&*instruction.opcode, "while" | "conditional" | "call")
@@ -149,7 +159,7 @@ impl TimedProgram {
             let time = times
                 .and_then(|times| times.get(name))
                 .map(|time| time.self_ps);
-            let work = self.program.costs.instructions[at as usize].with_loops;
+            let work = self.costs().instructions[at as usize].with_loops;
             (time.unwrap_or(0), work.flops, work.bytes)
         };
         let best = candidates.min_by(|(left, one), (right, other)| {
@@ -161,6 +171,21 @@ impl TimedProgram {
         });
         best.map(|(at, _)| at)
     }
+}
+
+/// Returns the bytes that are alive at the peak of the default memory space, by the instruction that defines them.
+fn peak_bytes(program: &Program) -> FxHashMap<InstructionAt, u64> {
+    let mut found: FxHashMap<InstructionAt, u64> = FxHashMap::default();
+    let spaces = program.plan().into_iter().flat_map(|plan| &plan.spaces);
+    for space in spaces.filter(|space| space.number == MAIN_SPACE) {
+        for alive in space.live.alive_at(space.live.peak_position) {
+            if let Some(at) = alive.instruction {
+                let bytes = found.entry(at).or_default();
+                *bytes = bytes.saturating_add(alive.bytes);
+            }
+        }
+    }
+    found
 }
 
 fn costliest_program<'a>(
@@ -192,7 +217,7 @@ pub(super) struct DrawnGraph {
 
 impl DrawnGraph {
     fn new(timed: &TimedProgram, params: &Params) -> Result<Self, Problem> {
-        let (module, flow) = (&timed.program.module, &timed.program.flow);
+        let (module, flow) = (&timed.program.module, timed.program.flow());
         let limit = params.number("limit", MAX_NODES, 1..=MAX_NODES)?;
         let hops = params.number("hops", DEFAULT_HOPS, 0..=MAX_HOPS)?;
         let fusions = params.choice("fusions", &[("closed", false), ("open", true)])?;
@@ -219,7 +244,7 @@ impl DrawnGraph {
                 module.instruction(centre).computation
             }
             _ => module.entry.ok_or_else(|| {
-                Problem::bad_request("module", format!("{} has no operations", timed.name()))
+                Problem::bad_request("module", format!("{} has no operations", timed.name))
             })?,
         };
         let mut found = None;
@@ -315,7 +340,7 @@ fn fanned_out(timed: &TimedProgram, open: &[String]) -> Vec<InstructionAt> {
 
 /// Returns the innermost computation that runs all of some instructions.
 fn common_computation(timed: &TimedProgram, steps: &[InstructionAt]) -> ComputationAt {
-    let (module, flow) = (&timed.program.module, &timed.program.flow);
+    let (module, flow) = (&timed.program.module, timed.program.flow());
     let chain = |at: InstructionAt| {
         let mut found = vec![module.instruction(at).computation];
         while let Some(caller) = found.last().and_then(|at| flow.callers(*at).first()) {
@@ -401,7 +426,7 @@ struct NodeSums {
 
 /// `GET /runs/{run}/graph`
 pub(super) async fn graph(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let drawn = DrawnGraph::new(&timed, params)?;
@@ -417,12 +442,12 @@ fn sums(timed: &TimedProgram, graph: &VisibleGraph) -> FxHashMap<usize, NodeSums
         if let Some(time) = timed.time(at) {
             *sums.self_ps.get_or_insert(0) += time.self_ps;
         }
-        let cost = &timed.program.costs.instructions[at as usize];
+        let cost = &timed.costs().instructions[at as usize];
         if !cost.is_unknown {
             sums.flops += cost.with_loops.flops;
             sums.bytes += cost.with_loops.bytes;
         }
-        let bytes = timed.program.peak_bytes.get(&at).copied();
+        let bytes = timed.peak_bytes.get(&at).copied();
         sums.peak_bytes = sums.peak_bytes.saturating_add(bytes.unwrap_or(0));
     }
     found
@@ -475,7 +500,7 @@ fn answer(timed: &TimedProgram, drawn: DrawnGraph) -> GraphAnswer {
     let nodes = nodes.collect();
     let edges = graph.edges.iter().zip(drawing.edges);
     GraphAnswer {
-        module: timed.name(),
+        module: timed.name.clone(),
         program_id: timed.program.key.id.to_string(),
         extent: match drawn.extent {
             Extent::Around => "around",
@@ -486,8 +511,8 @@ fn answer(timed: &TimedProgram, drawn: DrawnGraph) -> GraphAnswer {
         computation: module.computation(drawn.computation).name.to_string(),
         hops: drawn.hops,
         instructions: module.instructions.len(),
-        has_times: timed.times.contains_key(&timed.name()),
-        has_memory: !timed.program.peak_bytes.is_empty(),
+        has_times: timed.times.contains_key(&timed.name),
+        has_memory: !timed.peak_bytes.is_empty(),
         truncated: graph.is_truncated,
         left_out: graph.left_out,
         path: drawn

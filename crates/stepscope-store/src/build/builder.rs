@@ -28,6 +28,7 @@ use crate::columns::level::Level;
 use crate::columns::table::TrackTable;
 use crate::columns::text_column::TextColumn;
 use crate::lod::levels;
+use crate::read::derived::DerivedValues;
 use crate::read::event::{EventId, StepMark};
 use crate::read::facts::{DiagnosticCount, FileFacts, FileSpec};
 use crate::read::flow_table::FlowTable;
@@ -623,6 +624,7 @@ impl Trace {
         let kinds = KindMemo::new(parts.names.len(), pairs);
         Self {
             kinds,
+            derived: DerivedValues::default(),
             sections: None,
             files: parts.files,
             epoch: parts.epoch,

@@ -2,6 +2,7 @@
 //! `query` (ranges), `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and
 //! `validate`.
 
+pub(crate) mod derived;
 pub(crate) mod event;
 pub(crate) mod facts;
 pub(crate) mod flow_table;

@@ -9,6 +9,7 @@ use crate::columns::column::Uniform;
 use crate::columns::sections::Sections;
 use crate::columns::table::TrackTable;
 use crate::columns::text_column::TextColumn;
+use crate::read::derived::DerivedValues;
 use crate::read::event::{EventId, StepMark};
 use crate::read::facts::{DiagnosticCount, FileFacts};
 use crate::read::flow_table::FlowTable;
@@ -183,6 +184,7 @@ pub struct Trace {
     pub(crate) core: Range<Time>,
     pub(crate) span: Range<Time>,
     pub(crate) kinds: KindMemo,
+    pub(crate) derived: DerivedValues,
     /// Verifies the columns of a large cache image.
     pub(crate) sections: Option<Arc<Sections>>,
 }

@@ -2,7 +2,7 @@
 
 mod parts;
 
-use stepscope_hlo::cost::Analysis;
+use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
@@ -28,10 +28,10 @@ pub(in crate::reports) fn make(
     if programs.is_empty() {
         return Ok(Report::missing(KIND, NO_PROGRAMS));
     }
-    let mut costs: Vec<(&Program, Analysis)> = Vec::new();
+    let mut costs: Vec<(&Program, &Analysis)> = Vec::new();
     for program in &programs {
         cancel.check()?;
-        costs.push((program, Analysis::new(&program.module)));
+        costs.push((program, program.costs(Rules::Base)));
     }
     costs.sort_by(|(a, left), (b, right)| {
         let flops = right.total.flops.total_cmp(&left.total.flops);
@@ -96,7 +96,7 @@ pub(in crate::reports) fn whole(figure: f64) -> Cell {
     }
 }
 
-fn modules(costs: &[(&Program, Analysis)]) -> Table {
+fn modules(costs: &[(&Program, &Analysis)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),

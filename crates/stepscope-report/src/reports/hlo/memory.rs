@@ -4,7 +4,7 @@ mod advice;
 mod values;
 
 use stepscope_formats::hlo::Instruction;
-use stepscope_hlo::memory::{HOST_SPACE, MAIN_SPACE, Plan, Space, program_order};
+use stepscope_hlo::memory::{HOST_SPACE, MAIN_SPACE, Space, program_order};
 use stepscope_model::Cancelled;
 use stepscope_store::{FactValue, Trace};
 
@@ -38,13 +38,15 @@ pub(in crate::reports) fn make(
     cancel: &Cancel,
 ) -> Result<Report, Cancelled> {
     let programs = chosen(trace, options, cancel)?;
-    let mut rows: Vec<(&Program, Space)> = Vec::new();
+    let mut rows: Vec<(&Program, &Space)> = Vec::new();
     for program in &programs {
         cancel.check()?;
-        let plan = Plan::new(&program.module);
+        let program: &Program = program;
         rows.extend(
-            plan.into_iter()
-                .flat_map(|plan| plan.spaces)
+            program
+                .plan()
+                .into_iter()
+                .flat_map(|plan| &plan.spaces)
                 .filter(|space| options.space.is_none_or(|number| space.number == number))
                 .map(|space| (program, space)),
         );
@@ -121,7 +123,7 @@ fn capacity(trace: &Trace) -> Option<i64> {
     sizes.all(|size| size == first).then_some(first)
 }
 
-fn memory_of_modules(rows: &[(&Program, Space)], capacity: Option<i64>) -> Table {
+fn memory_of_modules(rows: &[(&Program, &Space)], capacity: Option<i64>) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -178,7 +180,7 @@ fn memory_of_modules(rows: &[(&Program, Space)], capacity: Option<i64>) -> Table
 }
 
 /// The curve: each position of program order at which the live bytes change.
-fn positions(rows: &[(&Program, Space)]) -> Table {
+fn positions(rows: &[(&Program, &Space)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),

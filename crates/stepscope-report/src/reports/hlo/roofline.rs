@@ -46,14 +46,14 @@ pub(in crate::reports) fn make(
     options: &Options,
     cancel: &Cancel,
 ) -> Result<Report, Cancelled> {
-    let mut profiler = super::measured(trace, options, cancel)?;
+    let profiler = super::measured(trace, options, cancel)?;
     if profiler.profile.ops.is_empty() || options.by.as_deref() == Some(torch::SHAPE) {
         return torch::make(trace, options, cancel);
     }
     let mut roofs = DeviceRoofs::new(options.peaks.clone());
     let by = options.by.as_deref();
     let steps = match by {
-        Some("step") => by_step(trace, options, &mut profiler, &mut roofs, cancel)?,
+        Some("step") => by_step(trace, options, &profiler, &mut roofs, cancel)?,
         _ => Vec::new(),
     };
     let profile = &profiler.profile;
@@ -181,7 +181,7 @@ fn op_row<'a>(trace: &Trace, roofs: &mut DeviceRoofs, op: &'a Op) -> Row<'a> {
 fn by_step<'a>(
     trace: &Trace,
     options: &Options,
-    profiler: &mut OpProfiler<'_>,
+    profiler: &OpProfiler<'_>,
     roofs: &mut DeviceRoofs,
     cancel: &Cancel,
 ) -> Result<Vec<Row<'a>>, Cancelled> {

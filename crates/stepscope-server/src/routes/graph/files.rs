@@ -37,7 +37,7 @@ pub(in crate::routes) async fn text(
     Shared(state): Shared<Arc<State>>,
     request: RunRequest,
 ) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let mut text = String::new();
@@ -55,11 +55,11 @@ pub(in crate::routes) async fn dot(
     Shared(state): Shared<Arc<State>>,
     request: RunRequest,
 ) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let drawn = DrawnGraph::new(&timed, params)?;
-        let text = write_dot(&drawn.graph, &timed.name(), &drawn.details);
+        let text = write_dot(&drawn.graph, &timed.name, &drawn.details);
         Ok(TextFile(text))
     })
     .await
@@ -70,7 +70,7 @@ pub(in crate::routes) async fn svg(
     Shared(state): Shared<Arc<State>>,
     request: RunRequest,
 ) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let drawn = DrawnGraph::new(&timed, params)?;

@@ -60,7 +60,7 @@ pub(in crate::routes) async fn op(
     Shared(state): Shared<Arc<State>>,
     request: RunRequest,
 ) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let at = timed
@@ -76,7 +76,7 @@ fn line(source: SourceLine<'_>) -> String {
 }
 
 fn answer(timed: &TimedProgram, at: InstructionAt) -> OpAnswer {
-    let (module, flow) = (&timed.program.module, &timed.program.flow);
+    let (module, flow) = (&timed.program.module, timed.program.flow());
     let instruction = module.instruction(at);
     let names = |list: &[InstructionAt]| -> Vec<String> {
         let list = list.iter().take(MAX_NEIGHBOURS);
@@ -91,14 +91,14 @@ fn answer(timed: &TimedProgram, at: InstructionAt) -> OpAnswer {
     } else {
         module.source(instruction).map(line).into_iter().collect()
     };
-    let cost = &timed.program.costs.instructions[at as usize];
+    let cost = &timed.costs().instructions[at as usize];
     let work = (!cost.is_unknown).then_some(cost.with_loops);
     let time = timed.time(at);
-    let all = timed.times.get(&timed.name());
+    let all = timed.times.get(&timed.name);
     let sum: i128 = all.map_or(0, |times| times.values().map(|time| time.self_ps).sum());
     let computation = module.computation(instruction.computation);
     OpAnswer {
-        module: timed.name(),
+        module: timed.name.clone(),
         name: instruction.name.to_string(),
         opcode: instruction.opcode.to_string(),
         shape: instruction.shape.to_string(),
@@ -120,7 +120,7 @@ fn answer(timed: &TimedProgram, at: InstructionAt) -> OpAnswer {
         transcendentals: work.map(|work| work.transcendentals),
         bytes_accessed: work.map(|work| work.bytes),
         result_bytes: instruction.shape.bytes(),
-        peak_bytes: timed.program.peak_bytes.get(&at).copied().unwrap_or(0),
+        peak_bytes: timed.peak_bytes.get(&at).copied().unwrap_or(0),
         count: time.map(|time| time.count),
         self_ns: time.map(|time| Ns::from_ps(time.self_ps)),
         total_ns: time.map(|time| Ns::from_ps(time.total_ps)),
@@ -152,7 +152,7 @@ pub(in crate::routes) async fn search(
     Shared(state): Shared<Arc<State>>,
     request: RunRequest,
 ) -> Response {
-    let cache = Arc::clone(&state.programs);
+    let cache = Arc::clone(&state.op_times);
     about_run(&state, request, move |view, params, cancel| {
         let timed = TimedProgram::new(&cache, view, params, cancel)?;
         let text = params.required("q")?;
@@ -170,7 +170,7 @@ pub(in crate::routes) async fn search(
             }
         });
         Ok(Json(FoundAnswer {
-            module: timed.name(),
+            module: timed.name.clone(),
             total: found.len(),
             ops: ops.collect(),
         }))

@@ -36,7 +36,7 @@ impl Operation<'_> {
     }
 }
 
-fn operations_of<'a>(costs: &'a [(&'a Program, Analysis)]) -> Vec<Operation<'a>> {
+fn operations_of<'a>(costs: &'a [(&'a Program, &'a Analysis)]) -> Vec<Operation<'a>> {
     let mut found = Vec::new();
     for (program, analysis) in costs {
         let runs = executions(&program.module);
@@ -61,7 +61,7 @@ fn operations_of<'a>(costs: &'a [(&'a Program, Analysis)]) -> Vec<Operation<'a>>
     found
 }
 
-pub(super) fn operations(costs: &[(&Program, Analysis)]) -> Table {
+pub(super) fn operations(costs: &[(&Program, &Analysis)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -164,7 +164,7 @@ struct Group {
 
 /// Returns a row for each computation, scope, category or loop of each program: the operations are those that the
 /// module's figures have.
-pub(super) fn groups(costs: &[(&Program, Analysis)], by: &str) -> Table {
+pub(super) fn groups(costs: &[(&Program, &Analysis)], by: &str) -> Table {
     let programs: BTreeMap<_, usize> = costs
         .iter()
         .enumerate()

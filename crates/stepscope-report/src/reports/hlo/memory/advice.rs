@@ -3,7 +3,7 @@
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::programs::Program;
 use stepscope_formats::hlo::{InstructionAt, Module};
-use stepscope_hlo::cost::Analysis;
+use stepscope_hlo::cost::Rules;
 use stepscope_hlo::memory::{Advice, Change, Space, advice};
 use stepscope_model::Cancelled;
 
@@ -15,7 +15,7 @@ use crate::reports::mfu::operations as operations_in_words;
 const LEAST_SHARE: f64 = 0.001;
 
 /// Returns a row for each change that saves a noticeable share of the largest peak, the most effective first.
-pub(super) fn table(rows: &[(&Program, Space)], cancel: &Cancel) -> Result<Table, Cancelled> {
+pub(super) fn table(rows: &[(&Program, &Space)], cancel: &Cancel) -> Result<Table, Cancelled> {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -35,13 +35,12 @@ pub(super) fn table(rows: &[(&Program, Space)], cancel: &Cancel) -> Result<Table
     for (program, space) in rows {
         cancel.check()?;
         let advice = advice(&program.module, &space.live);
-        found.extend(advice.into_iter().map(|advice| (*program, space, advice)));
+        found.extend(advice.into_iter().map(|advice| (*program, *space, advice)));
     }
     let largest = rows.iter().map(|(_, space)| space.live.peak).max();
     let least = largest.unwrap_or(0) as f64 * LEAST_SHARE;
     found.retain(|(_, _, advice)| advice.saved as f64 >= least);
     found.sort_by_key(|(_, _, advice)| std::cmp::Reverse(advice.saved));
-    let mut costs = Costs::default();
     for (program, space, advice) in &found {
         let value = value(program, space, &advice.lifetime);
         table.push([
@@ -57,7 +56,7 @@ pub(super) fn table(rows: &[(&Program, Space)], cancel: &Cancel) -> Result<Table
             value.source().into(),
             i64::from(advice.lifetime.start).into(),
             i64::from(advice.lifetime.last).into(),
-            Cell::from(how(program, advice, &mut costs)),
+            Cell::from(how(program, advice)),
         ]);
     }
     Ok(table)
@@ -72,24 +71,7 @@ fn name(change: Change) -> &'static str {
     }
 }
 
-/// The costs of the program last asked for: rows of one program follow each other where it matters.
-#[derive(Default)]
-struct Costs<'a>(Option<(&'a Program, Analysis)>);
-
-impl<'a> Costs<'a> {
-    fn flops(&mut self, program: &'a Program, at: InstructionAt) -> f64 {
-        let is_same = |(known, _): &(&Program, Analysis)| known.key == program.key;
-        if !self.0.as_ref().is_some_and(is_same) {
-            self.0 = Some((program, Analysis::new(&program.module)));
-        }
-        let costs = self.0.as_ref().map(|(_, analysis)| &analysis.instructions);
-        costs
-            .and_then(|costs| costs.get(at as usize))
-            .map_or(0.0, |cost| f64::from(cost.properties.flops))
-    }
-}
-
-fn how<'a>(program: &'a Program, advice: &Advice, costs: &mut Costs<'a>) -> String {
+fn how(program: &Program, advice: &Advice) -> String {
     match advice.change {
         Change::Donate { argument } => format!(
             "Donate {}: it has this shape, and nothing reads it once the result is written. In JAX: donate_argnums of \
@@ -103,10 +85,10 @@ fn how<'a>(program: &'a Program, advice: &Advice, costs: &mut Costs<'a>) -> Stri
             "Nothing reads it before position {first_use}, and its operands are in memory until then: compute it there."
         ),
         Change::Recompute { next_use, .. } => {
-            let flops = advice
-                .lifetime
-                .instruction
-                .map_or(0.0, |at| costs.flops(program, at));
+            let at = advice.lifetime.instruction;
+            let costs = &program.costs(Rules::Base).instructions;
+            let cost = at.and_then(|at| costs.get(at as usize));
+            let flops = cost.map_or(0.0, |cost| f64::from(cost.properties.flops));
             format!(
                 "Compute it again at position {next_use}, for {}: its operands are in memory until then. In JAX: \
                  jax.checkpoint of the function that computes it.",

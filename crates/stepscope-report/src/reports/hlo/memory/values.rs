@@ -78,7 +78,7 @@ pub(super) fn value<'a>(
 
 /// Returns the values alive at a position of program order, or at the peak of each memory space.
 pub(super) fn alive<'a>(
-    rows: &'a [(&'a Program, Space)],
+    rows: &'a [(&'a Program, &'a Space)],
     position: Option<u32>,
 ) -> impl Iterator<Item = Value<'a>> {
     rows.iter().flat_map(move |(program, space)| {
@@ -89,7 +89,7 @@ pub(super) fn alive<'a>(
 }
 
 /// Returns every value.
-pub(super) fn all<'a>(rows: &'a [(&'a Program, Space)]) -> impl Iterator<Item = Value<'a>> {
+pub(super) fn all<'a>(rows: &'a [(&'a Program, &'a Space)]) -> impl Iterator<Item = Value<'a>> {
     rows.iter().flat_map(|(program, space)| {
         let lifetimes = space.live.lifetimes.iter();
         lifetimes.map(move |lifetime| value(program, space, lifetime))
@@ -144,7 +144,7 @@ struct Group {
 }
 
 /// Returns a row for each class, shape, opcode, scope or line of source of the values alive at a position.
-pub(super) fn groups(rows: &[(&Program, Space)], by: &str, position: Option<u32>) -> Table {
+pub(super) fn groups(rows: &[(&Program, &Space)], by: &str, position: Option<u32>) -> Table {
     let (key, title) = match by {
         "class" => ("class", "Class"),
         "shape" => ("shape", "Shape"),
