@@ -1,5 +1,5 @@
 //! Writes a seed corpus for every target, with stepscope's writers: `cargo run --manifest-path
-//! fuzz/Cargo.toml --example seeds`.
+//! fuzz/Cargo.toml --example seeds`. Fails if a target has no seed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -65,7 +65,18 @@ fn main() -> io::Result<()> {
         "detect",
         "chakra",
         b"\x0e\x12\x0c\x0a\x06schema\xea\x01\x011",
-    )
+    )?;
+    let every_byte: Vec<u8> = (0..=u8::MAX).collect();
+    put("structured", "every_byte", &every_byte)?;
+    for target in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_targets"))? {
+        let target = target?.path();
+        let name = target.file_stem().unwrap_or_default();
+        if !folder.join(name).exists() {
+            let name = name.display();
+            return Err(io::Error::other(format!("target {name} has no seed")));
+        }
+    }
+    Ok(())
 }
 
 const PROGRAMS: [(&str, &[u8]); 3] = [

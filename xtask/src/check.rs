@@ -41,6 +41,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         )?;
         Ok(Outcome::Ok)
     });
+    parts.run("fuzz targets", || {
+        // A workspace of its own, whose libFuzzer is C++.
+        if !shell::exists("c++") {
+            return Ok(Outcome::NotRun(
+                "a C++ compiler (c++) is missing".to_owned(),
+            ));
+        }
+        shell::run(shell::cargo().args([
+            "check",
+            "--quiet",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+            "--all-targets",
+        ]))?;
+        Ok(Outcome::Ok)
+    });
     parts.run("layers", laws::layers);
     parts.run("words", laws::words);
     parts.run("vocabulary", vocabulary::check);

@@ -21,6 +21,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         shell::run(shell::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
     }
     let mut parts = Parts::default();
+    parts.run("seeds", || {
+        shell::run(shell::cargo().args([
+            "run",
+            "--quiet",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+            "--example",
+            "seeds",
+        ]))?;
+        Ok(Outcome::Ok)
+    });
     for target in targets()? {
         if wanted.as_ref().is_some_and(|wanted| *wanted != target) {
             continue;
