@@ -20,6 +20,7 @@ struct Answer<'a> {
     processor: &'a str,
     #[serde(flatten)]
     peaks: MeasuredPeaks,
+    f64_instructions: &'static str,
     f32_instructions: &'static str,
     bf16: &'static str,
     duration_ns: u64,
@@ -37,7 +38,8 @@ pub fn run(asked: &args::Peaks, out: &mut dyn Write) -> Result<(), CliError> {
     let mut clock = || began.elapsed();
     let kernel = Kernel::detect();
     let bf16 = Bf16::detect();
-    let f32_rate = measure::products(kernel, processors, &mut clock);
+    let f64_rate = measure::products::<f64>(kernel, processors, &mut clock);
+    let f32_rate = measure::products::<f32>(kernel, processors, &mut clock);
     let bf16_rate = match bf16 {
         Bf16::Instructions => Some(measure::bf16_products(processors, &mut clock)),
         Bf16::Matrix | Bf16::Missing => None,
@@ -45,6 +47,7 @@ pub fn run(asked: &args::Peaks, out: &mut dyn Write) -> Result<(), CliError> {
     let copy_rate = measure::copy(processors, &mut clock);
     let peaks = MeasuredPeaks {
         processors: processors as u64,
+        f64_flops_per_second: Some(measure::whole(f64_rate)),
         f32_flops_per_second: measure::whole(f32_rate),
         bf16_flops_per_second: bf16_rate.map(measure::whole),
         copy_bytes_per_second: measure::whole(copy_rate),
@@ -57,6 +60,7 @@ pub fn run(asked: &args::Peaks, out: &mut dyn Write) -> Result<(), CliError> {
         let answer = Answer {
             processor: &processor,
             peaks,
+            f64_instructions: kernel.as_str(),
             f32_instructions: kernel.as_str(),
             bf16: bf16.as_str(),
             duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
@@ -67,6 +71,12 @@ pub fn run(asked: &args::Peaks, out: &mut dyn Write) -> Result<(), CliError> {
     } else {
         let cores = if processors == 1 { "core" } else { "cores" };
         writeln!(out, "Processor: {processor}, {processors} {cores}")?;
+        writeln!(
+            out,
+            "Products in f64:  {:>9.1} GFLOP/s ({})",
+            f64_rate / 1e9,
+            kernel.as_str()
+        )?;
         writeln!(
             out,
             "Products in f32:  {:>9.1} GFLOP/s ({})",

@@ -16,7 +16,11 @@ use crate::{atomic_file, cache};
 pub struct MeasuredPeaks {
     /// Number of processors that the program could use; all of them worked.
     pub processors: u64,
-    /// Floating-point operations per second of matrix products in `f32`.
+    /// Floating-point operations per second of matrix products in `f64`; `None` in files of versions that did not
+    /// measure it.
+    #[serde(default)]
+    pub f64_flops_per_second: Option<u64>,
+    /// The same in `f32`.
     pub f32_flops_per_second: u64,
     /// The same in `bf16`; `None` where it was not measured.
     pub bf16_flops_per_second: Option<u64>,
@@ -28,6 +32,7 @@ impl MeasuredPeaks {
     /// Returns the rates.
     pub fn rates(&self) -> PeakRates {
         let mut flops = BTreeMap::from([(Precision::F32, self.f32_flops_per_second)]);
+        flops.extend(self.f64_flops_per_second.map(|rate| (Precision::F64, rate)));
         flops.extend(
             self.bf16_flops_per_second
                 .map(|rate| (Precision::F16, rate)),
@@ -169,6 +174,7 @@ mod tests {
 
     const PEAKS: MeasuredPeaks = MeasuredPeaks {
         processors: 2,
+        f64_flops_per_second: Some(100_000_000_000),
         f32_flops_per_second: 200_000_000_000,
         bf16_flops_per_second: None,
         copy_bytes_per_second: 20_000_000_000,
@@ -194,6 +200,17 @@ mod tests {
             Some(800_000_000_000)
         );
         assert_eq!(PEAKS.rates().flops_of(Precision::F16), None);
+        assert_eq!(
+            PEAKS.rates().flops_of(Precision::F64),
+            Some(100_000_000_000)
+        );
+        // Written before products in f64 were measured.
+        let old = r#"{"C":{"processors":1,"f32_flops_per_second":2,"bf16_flops_per_second":null,"copy_bytes_per_second":3}}"#;
+        std::fs::write(store.path().unwrap(), old).unwrap();
+        assert_eq!(
+            store.find("C").map(|found| found.f64_flops_per_second),
+            Some(None)
+        );
         std::fs::write(store.path().unwrap(), "{damaged").unwrap();
         assert_eq!(store.find("A"), None);
         store.store("A", PEAKS).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
-use super::kernel::{Bf16Product, Kernel, Product};
+use super::kernel::{Bf16Product, FLOPS, Float, Kernel, Product};
 
 /// Measured intervals of each rate: the fastest counts, since other programs only slow it down.
 const INTERVALS: u32 = 5;
@@ -19,16 +19,15 @@ const MAX_REPETITIONS: u64 = 1 << 32;
 /// Returns time since some moment.
 pub(super) type Clock<'a> = dyn FnMut() -> Duration + 'a;
 
-/// Measures products in `f32`, operations per second.
-pub(super) fn products(kernel: Kernel, threads: usize, clock: &mut Clock<'_>) -> f64 {
-    let new = || Product::new(kernel);
-    per_second(threads, clock, Product::FLOPS, new, Product::run)
+/// Measures products in `f32` or `f64`, operations per second.
+pub(super) fn products<T: Float>(kernel: Kernel, threads: usize, clock: &mut Clock<'_>) -> f64 {
+    let new = || Product::<T>::new(kernel);
+    per_second(threads, clock, FLOPS, new, Product::run)
 }
 
 /// Measures products in `bf16`, operations per second. The processor has the instructions.
 pub(super) fn bf16_products(threads: usize, clock: &mut Clock<'_>) -> f64 {
-    let flops = Bf16Product::FLOPS;
-    per_second(threads, clock, flops, Bf16Product::new, Bf16Product::run)
+    per_second(threads, clock, FLOPS, Bf16Product::new, Bf16Product::run)
 }
 
 /// Measures a copy in main memory, bytes read and written per second.
