@@ -1,5 +1,6 @@
 //! The operating system and its clocks.
 
 pub(crate) mod clock;
+pub(crate) mod memory;
 pub(crate) mod os;
 pub(crate) mod processor;

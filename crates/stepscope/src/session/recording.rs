@@ -22,6 +22,7 @@ use crate::journal::disk_limit::DiskLimit;
 use crate::journal::files::{JournalFiles, remove_journal};
 use crate::mirror::{self, Mirrors};
 use crate::platform::clock::{self, Pair};
+use crate::platform::memory::memory_bytes;
 use crate::platform::os;
 use crate::platform::processor::processor_model;
 use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
@@ -310,6 +311,9 @@ fn meta(host: &str, options: &SessionOptions) -> String {
     }
     if let Ok(processors) = std::thread::available_parallelism() {
         lines.push(format!("processors={processors}"));
+    }
+    if let Some(bytes) = memory_bytes() {
+        lines.push(format!("host.memory_bytes={bytes}"));
     }
     for (key, value) in &options.facts {
         lines.push(format!("fact.{}={}", clean(key), clean(value)));

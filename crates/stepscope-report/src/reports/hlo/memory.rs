@@ -5,16 +5,20 @@ mod values;
 
 use stepscope_formats::hlo::Instruction;
 use stepscope_hlo::memory::{HOST_SPACE, MAIN_SPACE, Space, program_order};
-use stepscope_model::Cancelled;
-use stepscope_store::{FactValue, Trace};
+use stepscope_model::{Cancelled, TrackKind};
+use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
 use super::{NO_PROGRAMS, Program, chosen, note_losses};
 use crate::report::Cell;
 use crate::report::{Column, Link, Report, Table, Unit, bytes, count, sentence};
 use crate::reports::Options;
+use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
 
 const KIND: &str = "hlo-memory";
+
+/// Key of the fact with the size of a host's memory.
+const HOST_MEMORY: &str = "host.memory_bytes";
 
 const NO_PLAN: &str = "the compiled programs of this run hold no memory plan (buffer assignment)";
 
@@ -72,7 +76,7 @@ pub(in crate::reports) fn make(
         peaks.then_with(|| (&a.key, left.number).cmp(&(&b.key, right.number)))
     });
     let mut table = match options.by.as_deref() {
-        None | Some("module") => memory_of_modules(&rows, capacity(trace)),
+        None | Some("module") => memory_of_modules(&rows, capacity(trace, cancel)?),
         Some("position") => positions(&rows),
         Some("advice") => advice::table(&rows, cancel)?,
         Some("lifetime") => values::table(values::all(&rows)),
@@ -110,17 +114,40 @@ pub(in crate::reports) fn make(
     Ok(report)
 }
 
-/// Returns the memory of the device, if the file has it and all devices have as much.
-fn capacity(trace: &Trace) -> Option<i64> {
-    let facts = trace.files().iter().flat_map(|file| &file.facts);
-    let mut sizes = facts.filter_map(|(key, value)| match value {
-        FactValue::Int(bytes) if *bytes > 0 => {
-            (key.starts_with("device.") && key.ends_with(".memory_bytes")).then_some(*bytes)
-        }
-        _ => None,
-    });
-    let first = sizes.next()?;
-    sizes.all(|size| size == first).then_some(first)
+/// Returns the memory of the devices, if all have as much: as the files state it, else as their allocators do (TPUs). A
+/// run without devices has that of the host, which recordings of stepscope name.
+fn capacity(trace: &Trace, cancel: &Cancel) -> Result<Option<i64>, Cancelled> {
+    let common = |is_wanted: &dyn Fn(&str) -> bool| {
+        let facts = trace.files().iter().flat_map(|file| &file.facts);
+        let facts = facts.filter(|(key, _)| is_wanted(key));
+        let mut sizes = facts.filter_map(|(_, value)| match value {
+            FactValue::Int(bytes) => Some(*bytes),
+            FactValue::Uint(bytes) => i64::try_from(*bytes).ok(),
+            FactValue::Text(text) => text.parse().ok(),
+            FactValue::Double(_) | FactValue::Bool(_) => None,
+        });
+        let first = sizes.next().filter(|bytes| *bytes > 0)?;
+        sizes.all(|size| size == first).then_some(first)
+    };
+    let is_device = |key: &str| key.starts_with("device.");
+    let has_devices = trace
+        .files()
+        .iter()
+        .any(|file| file.facts.iter().any(|(key, _)| is_device(key)));
+    let is_queue = |track: &Track| track.kind == TrackKind::DeviceQueue;
+    if !has_devices && !trace.tracks().iter().any(is_queue) {
+        return Ok(common(&|key| key == HOST_MEMORY));
+    }
+    let is_stated = |key: &str| is_device(key) && key.ends_with(".memory_bytes");
+    let stated = |file: &FileFacts| file.facts.iter().any(|(key, _)| is_stated(key));
+    if trace.files().iter().any(stated) {
+        return Ok(common(&is_stated));
+    }
+    let memory = Memory::read(trace, cancel)?;
+    let of_devices = memory.allocators.iter().filter(|one| one.device.is_some());
+    let mut sizes = of_devices.map(|allocator| allocator.capacity);
+    let first = sizes.next().flatten();
+    Ok(first.filter(|first| sizes.all(|size| size == Some(*first))))
 }
 
 fn memory_of_modules(rows: &[(&Program, &Space)], capacity: Option<i64>) -> Table {
@@ -209,4 +236,44 @@ fn positions(rows: &[(&Program, &Space)]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{ArgValue, EventSink as _};
+    use stepscope_store::{FileSpec, TraceBuilder};
+
+    use super::*;
+
+    fn capacity_with(hosts: &[&[(&str, ArgValue<'_>)]]) -> Option<i64> {
+        let mut builder = TraceBuilder::new();
+        for facts in hosts {
+            let mut sink = builder.file(FileSpec::default());
+            for (key, value) in *facts {
+                sink.fact(key, *value);
+            }
+            builder.add(sink);
+        }
+        capacity(&builder.finish(), &Cancel::default()).unwrap()
+    }
+
+    #[test]
+    fn capacity_is_that_of_the_devices_else_of_the_host() {
+        let host = (HOST_MEMORY, ArgValue::Str("64"));
+        let device = ("device.0.memory_bytes", ArgValue::Uint(80));
+        assert_eq!(capacity_with(&[&[host]]), Some(64));
+        assert_eq!(capacity_with(&[&[host, device]]), Some(80));
+        let other = ("device.1.memory_bytes", ArgValue::Int(90));
+        assert_eq!(capacity_with(&[&[device, other]]), None);
+        // Devices of unknown size: the host's memory is not theirs.
+        assert_eq!(
+            capacity_with(&[&[host, ("device.0.name", ArgValue::Str("x"))]]),
+            None
+        );
+        assert_eq!(
+            capacity_with(&[&[host], &[(HOST_MEMORY, ArgValue::Str("32"))]]),
+            None
+        );
+        assert_eq!(capacity_with(&[]), None);
+    }
 }
