@@ -326,19 +326,9 @@ const ON_CHIP: [(Level, [(&str, &str); 3]); 4] = [
     ),
 ];
 
-fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
-    let is_used = |level: Level| rows.iter().any(|row| row.work.levels.at(level) > 0.0);
-    let on_chip = ON_CHIP.iter().filter(|(level, _)| is_used(*level));
-    let on_chip: Vec<_> = on_chip.collect();
-    let mut columns = vec![
-        Column::new("name", "Name", Unit::Text),
-        Column::new("op", "Operation", Unit::Text),
-        Column::new("program", "Program", Unit::Text),
-        Column::new("category", "Category", Unit::Text),
-        Column::new("op_name", "Name in the program", Unit::Text),
-        Column::new("time_ns", "Time", Unit::Ns),
-        Column::new("share", "Share", Unit::Share),
-        Column::new("executions", "Executions", Unit::Count),
+/// The columns of the work of a row and of its place under the roofs.
+fn place_columns() -> [Column; 11] {
+    [
         Column::new("flops", "FLOPs", Unit::Count),
         Column::new("bytes_accessed", "Bytes accessed", Unit::Bytes),
         Column::new("intensity", "FLOPs per byte", Unit::Number),
@@ -354,6 +344,50 @@ fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
         Column::new("memory_utilisation", "Memory utilisation", Unit::Share),
         Column::new("bound", "Bound by", Unit::Text),
         Column::new("efficiency", "Efficiency", Unit::Share),
+    ]
+}
+
+/// The cells of [`place_columns`].
+fn place_cells(
+    work: &Work,
+    is_known: bool,
+    point: Option<&Point>,
+    peaks: Option<&DevicePeaks>,
+) -> [Cell; 11] {
+    let known = |figure: f64| -> Cell { if is_known { whole(figure) } else { Cell::Empty } };
+    let peak_bytes = peaks.and_then(|peaks| peaks.bytes(Level::Main));
+    let roof = point.and_then(Point::bound);
+    [
+        known(work.flops),
+        known(work.bytes),
+        point.and_then(|point| point.intensity).into(),
+        point.map(|point| point.flops_per_second).into(),
+        point.map(|point| point.bytes_per_second).into(),
+        point.and_then(|point| point.peak_flops_per_second).into(),
+        peak_bytes.map(|peak| peak.per_second).into(),
+        point.and_then(|point| point.compute).into(),
+        point.and_then(Point::memory).into(),
+        roof.map_or("", |roof| roof.bound().as_str()).into(),
+        point.and_then(Point::efficiency).into(),
+    ]
+}
+
+fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
+    let is_used = |level: Level| rows.iter().any(|row| row.work.levels.at(level) > 0.0);
+    let on_chip = ON_CHIP.iter().filter(|(level, _)| is_used(*level));
+    let on_chip: Vec<_> = on_chip.collect();
+    let mut columns = vec![
+        Column::new("name", "Name", Unit::Text),
+        Column::new("op", "Operation", Unit::Text),
+        Column::new("program", "Program", Unit::Text),
+        Column::new("category", "Category", Unit::Text),
+        Column::new("op_name", "Name in the program", Unit::Text),
+        Column::new("time_ns", "Time", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("executions", "Executions", Unit::Count),
+    ];
+    columns.extend(place_columns());
+    columns.extend([
         Column::new("work_source", "Work from", Unit::Text),
         Column::new("precision", "Precision", Unit::Text),
         Column::new("main_bytes", "Main memory bytes", Unit::Bytes),
@@ -369,7 +403,7 @@ fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
         ),
         Column::new("roof", "Nearest roof", Unit::Text),
         Column::new("step", "Step", Unit::Number),
-    ];
+    ]);
     for (_, [bytes, intensity, utilisation]) in &on_chip {
         columns.push(Column::new(bytes.0, bytes.1, Unit::Bytes));
         columns.push(Column::new(intensity.0, intensity.1, Unit::Number));
@@ -382,10 +416,8 @@ fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
         let known = |figure: f64| -> Cell { if is_known { whole(figure) } else { Cell::Empty } };
         let op = row.op;
         let instruction = op.and_then(|op| profile.instruction(op));
-        let peaks = row.peaks.as_ref();
         let main = point.map(|point| *point.level(Level::Main));
         let roof = point.and_then(|point| point.bound());
-        let peak_flops = point.and_then(|point| point.peak_flops_per_second);
         let mut cells: Vec<Cell> = vec![
             (&*row.name).into(),
             op.map_or("", |op| &op.row.name).into(),
@@ -397,20 +429,14 @@ fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
             ns(row.time_ps).into(),
             (row.time_ps as f64 / all_ps.max(1) as f64).into(),
             row.executions.into(),
-            known(row.work.flops),
-            known(row.work.bytes),
-            point.and_then(|point| point.intensity).into(),
-            point.map(|point| point.flops_per_second).into(),
-            point.map(|point| point.bytes_per_second).into(),
-            peak_flops.into(),
-            peaks
-                .and_then(|peaks| peaks.bytes(Level::Main))
-                .map(|peak| peak.per_second)
-                .into(),
-            point.and_then(|point| point.compute).into(),
-            point.and_then(|point| point.memory()).into(),
-            roof.map_or("", |roof| roof.bound().as_str()).into(),
-            point.and_then(|point| point.efficiency()).into(),
+        ];
+        cells.extend(place_cells(
+            &row.work,
+            is_known,
+            point.as_ref(),
+            row.peaks.as_ref(),
+        ));
+        cells.extend([
             op.map_or("", |op| op.source.as_str()).into(),
             precision(&row.work).into(),
             known(row.work.levels.at(Level::Main)),
@@ -418,7 +444,7 @@ fn table(profile: &OpProfile, rows: &[Row<'_>], all_ps: i128) -> Table {
             main.map(|main| main.bytes_per_second).into(),
             roof.map_or("", |roof| roof.as_str()).into(),
             row.step.into(),
-        ];
+        ]);
         for (level, _) in &on_chip {
             let place = point.map(|point| *point.level(*level));
             cells.push(known(row.work.levels.at(*level)));

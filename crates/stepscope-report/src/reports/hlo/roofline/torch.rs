@@ -8,11 +8,14 @@ use stepscope_analysis::peaks::DevicePeaks;
 use stepscope_analysis::roofline::{DeviceRoofs, Point};
 use stepscope_analysis::torch_cost::{OpClass, OpCost};
 use stepscope_analysis::torch_op_profile::{TorchOp, TorchOpQuery, torch_op_profile};
-use stepscope_hlo::cost::{Level, LevelBytes, PrecisionFlops, Work};
+use stepscope_hlo::cost::{LevelBytes, PrecisionFlops, Work};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use super::{KIND, NO_OPERATIONS, ROUNDING, note_peaks, ns, precision, roofs_table, whole};
+use super::{
+    KIND, NO_OPERATIONS, ROUNDING, note_peaks, ns, place_cells, place_columns, precision,
+    roofs_table,
+};
 use crate::report::{
     Cell, Column, Report, Sentence, Table, Unit, count, duration, in_sentence, sentence, share,
 };
@@ -268,7 +271,7 @@ fn lead(first: &Row, noun: &'static str, all_ps: i128) -> Sentence {
 }
 
 fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
-    let mut table = Table::new(vec![
+    let mut columns = vec![
         Column::new("name", "Name", Unit::Text),
         Column::new("op", "Operation", Unit::Text),
         Column::new("category", "Category", Unit::Text),
@@ -279,37 +282,18 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
         Column::new("share", "Share", Unit::Share),
         Column::new("unknown_ns", "Time of unknown work", Unit::Ns),
         Column::new("executions", "Executions", Unit::Count),
-        Column::new("flops", "FLOPs", Unit::Count),
-        Column::new("bytes_accessed", "Bytes accessed", Unit::Bytes),
-        Column::new("intensity", "FLOPs per byte", Unit::Number),
-        Column::new("flops_per_second", "FLOP/s", Unit::Number),
-        Column::new("bytes_per_second", "Bytes per second", Unit::BytesPerSecond),
-        Column::new("peak_flops_per_second", "Peak FLOP/s", Unit::Number),
-        Column::new(
-            "peak_bytes_per_second",
-            "Peak bytes per second",
-            Unit::BytesPerSecond,
-        ),
-        Column::new("flops_utilisation", "FLOPs utilisation", Unit::Share),
-        Column::new("memory_utilisation", "Memory utilisation", Unit::Share),
-        Column::new("bound", "Bound by", Unit::Text),
-        Column::new("efficiency", "Efficiency", Unit::Share),
+    ];
+    columns.extend(place_columns());
+    columns.extend([
         Column::new("work_source", "Work from", Unit::Text),
         Column::new("roof", "Nearest roof", Unit::Text),
         Column::new("step", "Step", Unit::Number),
     ]);
+    let mut table = Table::new(columns);
     for row in rows {
         let point = row.point().filter(|_| row.is_known());
-        let peaks = row.peaks.as_ref();
         let roof = point.and_then(|point| point.bound());
-        let known = |figure: f64| -> Cell {
-            if row.is_known() {
-                whole(figure)
-            } else {
-                Cell::Empty
-            }
-        };
-        table.push([
+        let mut cells: Vec<Cell> = vec![
             row.name.as_str().into(),
             if are_ops { row.name.as_str() } else { "" }.into(),
             row.class.into(),
@@ -320,20 +304,14 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
             (row.time_ps as f64 / all_ps.max(1) as f64).into(),
             ns(row.unknown_ps).into(),
             row.calls.into(),
-            known(row.work.flops),
-            known(row.work.bytes),
-            point.and_then(|point| point.intensity).into(),
-            point.map(|point| point.flops_per_second).into(),
-            point.map(|point| point.bytes_per_second).into(),
-            point.and_then(|point| point.peak_flops_per_second).into(),
-            peaks
-                .and_then(|peaks| peaks.bytes(Level::Main))
-                .map(|peak| peak.per_second)
-                .into(),
-            point.and_then(|point| point.compute).into(),
-            point.and_then(|point| point.memory()).into(),
-            roof.map_or("", |roof| roof.bound().as_str()).into(),
-            point.and_then(|point| point.efficiency()).into(),
+        ];
+        cells.extend(place_cells(
+            &row.work,
+            row.is_known(),
+            point.as_ref(),
+            row.peaks.as_ref(),
+        ));
+        cells.extend([
             if row.is_known() {
                 "recorded shapes"
             } else {
@@ -343,6 +321,7 @@ fn table(rows: &[Row], all_ps: i128, are_ops: bool) -> Table {
             roof.map_or("", |roof| roof.as_str()).into(),
             row.step.into(),
         ]);
+        table.rows.push(cells);
     }
     table
 }
