@@ -5,9 +5,15 @@ import { categoriesOf, dotsOf, mainRoof, ridges, roofLabel, roofLines, roofsOf }
 const COLUMNS = [
   ...['name', 'category', 'bound'].map((key) => ({ key, title: key, unit: 'text' })),
   { key: 'time_ns', title: 'Time', unit: 'ns' },
-  ...['intensity', 'flops_per_second', 'bytes_per_second', 'flops_utilisation', 'memory_utilisation', 'efficiency'].map(
-    (key) => ({ key, title: key, unit: 'number' }),
-  ),
+  ...[
+    'intensity',
+    'main_intensity',
+    'flops_per_second',
+    'bytes_per_second',
+    'flops_utilisation',
+    'memory_utilisation',
+    'efficiency',
+  ].map((key) => ({ key, title: key, unit: 'number' })),
 ];
 
 const report = (roofs: readonly Record<string, string | number>[], rows: readonly Record<string, unknown>[]): Report =>
@@ -111,6 +117,15 @@ describe('operations', () => {
     ]);
     expect(others.map((row) => row['name'])).toEqual(['b', 'd']);
     expect(categoriesOf(table.rows)).toEqual(['copy', 'dot', 'custom-call']);
+  });
+
+  it('places rows by the bytes of the main memory, and by all bytes where none is of it', () => {
+    const row = { name: 'e', category: 'dot', time_ns: 1, intensity: 1, flops_per_second: 1e12 };
+    const rows = [
+      { ...row, main_intensity: 4 },
+      { ...row, main_intensity: null, flops_per_second: 5e12 },
+    ];
+    expect(dotsOf(report([], rows).table.rows).dots.map(({ intensity }) => intensity)).toEqual([4, 1]);
   });
 
   it('draws rows at one place as one dot, whose time is that of all', () => {

@@ -70,7 +70,7 @@ export const roofLabel = (roof: Roof, withDevice: boolean): string =>
 export interface RooflineDot {
   /** The longest first. */
   readonly rows: readonly ReportRow[];
-  /** FLOPs per byte of the longest row. */
+  /** FLOPs per byte of the longest row: see `intensityOf`. */
   readonly intensity: number;
   readonly flopsPerSecond: number;
   /** Time of all rows. */
@@ -79,6 +79,13 @@ export interface RooflineDot {
 
 /** Rows of one category whose figures have these digits in common share a dot. */
 const DIGITS = 2;
+
+/**
+ * Returns the FLOPs per byte of the main memory, whose roof is the lowest; of all memories where the row has none of the
+ * main memory.
+ */
+export const intensityOf = (row: ReportRow): number =>
+  numberAt(row, 'main_intensity') ?? numberAt(row, 'intensity') ?? 0;
 
 /** Returns the rows with a place on logarithmic axes, the longest dot first, and the other rows. */
 export function dotsOf(rows: readonly ReportRow[]): {
@@ -89,7 +96,7 @@ export function dotsOf(rows: readonly ReportRow[]): {
   const places = new Map<string, ReportRow[]>();
   const others: ReportRow[] = [];
   for (const row of rows) {
-    const intensity = numberAt(row, 'intensity') ?? 0;
+    const intensity = intensityOf(row);
     const flopsPerSecond = numberAt(row, 'flops_per_second') ?? 0;
     if (!(intensity > 0 && flopsPerSecond > 0)) {
       others.push(row);
@@ -106,7 +113,7 @@ export function dotsOf(rows: readonly ReportRow[]): {
     const [first] = members;
     return {
       rows: members,
-      intensity: (first === undefined ? undefined : numberAt(first, 'intensity')) ?? 1,
+      intensity: first === undefined ? 1 : intensityOf(first),
       flopsPerSecond: (first === undefined ? undefined : numberAt(first, 'flops_per_second')) ?? 1,
       timeNs: members.reduce((sum, row) => sum + timeOf(row), 0),
     };

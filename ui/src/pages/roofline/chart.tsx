@@ -33,6 +33,8 @@ const MOST_COLOURS = 8;
 const OTHERS = 'var(--ss-kind-0)';
 const LABEL_PX = 14;
 const LETTER_PX = 6.6;
+/** Distance between labels on one line. */
+const GAP_PX = 16;
 
 /** Returns the colour of a category. Pure. */
 export function colourOf(categories: readonly string[], category: string): string {
@@ -47,12 +49,16 @@ export function tipLines(row: ReportRow): readonly (readonly [string, string])[]
   const bound = textAt(row, 'bound') ?? '';
   const flops = numberAt(row, 'flops_utilisation');
   const memory = numberAt(row, 'memory_utilisation');
+  const ofMain = numberAt(row, 'main_intensity');
   const lines: (readonly [string, string])[] = [
     [
       'Time',
       `${formatDuration(numberAt(row, 'time_ns') ?? 0)} (${share(numberAt(row, 'share'))}), ${plural(numberAt(row, 'executions') ?? 0, 'execution')}`,
     ],
     ['FLOPs per byte', significant(numberAt(row, 'intensity') ?? 0)],
+    ...(ofMain === undefined || ofMain === numberAt(row, 'intensity')
+      ? []
+      : [['FLOPs per byte of main memory', significant(ofMain)] as const]),
     ['FLOP/s', formatFlopRate(numberAt(row, 'flops_per_second') ?? 0)],
   ];
   if (flops !== undefined) lines.push(['FLOPs utilisation', share(flops)]);
@@ -169,10 +175,10 @@ export function RooflineChart({
         <NoWork page={page} />
       ) : (
         <Scatter
-          label="Roofline: FLOP/s against FLOPs per byte"
+          label="Roofline: FLOP/s against FLOPs per byte of main memory"
           dots={drawn}
           heightPx={336}
-          xTitle="FLOPs per byte"
+          xTitle="FLOPs per byte of main memory"
           formatX={(value) =>
             value < 1e-3 || value >= 1e6 ? value.toExponential(0) : groupDigits(String(Number(value.toPrecision(3))))
           }
@@ -257,11 +263,51 @@ export function placeLabels(
         (other) => Math.abs(other.y - line.y) < LABEL_PX && other.from < x && x - width < other.x,
       );
       if (blocking === undefined) break;
-      x = blocking.from - 16;
+      x = blocking.from - GAP_PX;
     }
     placed.push({ key: line.key, text: line.text, x, y: line.y, from: x - width });
   }
   return placed.map(({ key, text, x, y }) => ({ key, text, x, y }));
+}
+
+/**
+ * Places the labels of memory roofs along their lines, which are parallel: close ones go further up. A label without a
+ * place on its line is left out. Pure.
+ */
+export function placeAlong(
+  lines: readonly {
+    readonly key: string;
+    readonly text: string;
+    readonly from: { readonly x: number; readonly y: number };
+    readonly to: { readonly x: number; readonly y: number };
+  }[],
+): readonly (Label & { readonly degrees: number })[] {
+  const placed: { readonly start: number; readonly end: number; readonly across: number }[] = [];
+  return lines.flatMap(({ key, text, from, to }) => {
+    const [dx, dy] = [to.x - from.x, to.y - from.y];
+    const length = Math.hypot(dx, dy);
+    const width = text.length * LETTER_PX;
+    if (length < width) return [];
+    // Positions along all lines and across them, in the directions of this one.
+    const origin = (from.x * dx + from.y * dy) / length;
+    const across = (from.x * dy - from.y * dx) / length;
+    let start = origin + Math.min(0.08 * length, length - width);
+    for (let tries = 0; tries <= placed.length; tries += 1) {
+      const blocking = placed.find(
+        (other) =>
+          Math.abs(other.across - across) < LABEL_PX &&
+          other.start - GAP_PX < start + width &&
+          start < other.end + GAP_PX,
+      );
+      if (blocking === undefined) break;
+      start = blocking.end + GAP_PX;
+    }
+    if (start + width > origin + length) return [];
+    placed.push({ start, end: start + width, across });
+    const share = (start - origin) / length;
+    const degrees = (Math.atan2(dy, dx) * 180) / Math.PI;
+    return [{ key, text, x: from.x + dx * share, y: from.y + dy * share, degrees }];
+  });
 }
 
 function Roofs({ roofs, scales }: { readonly roofs: readonly Roof[]; readonly scales: Scales }): ComponentChildren {
@@ -276,10 +322,19 @@ function Roofs({ roofs, scales }: { readonly roofs: readonly Roof[]; readonly sc
         key: keyOf(line),
         text: roofLabel(line.roof, devices > 1),
         endX: x(line.to.x) - 4,
-        y: y(line.to.y) - 5,
+        y: y(line.to.y) - 4,
       })),
   );
-  const memory = lines.filter(({ roof }) => roof.kind === 'memory');
+  const alongLines = placeAlong(
+    lines
+      .filter(({ roof }) => roof.kind === 'memory')
+      .map((line) => ({
+        key: keyOf(line),
+        text: roofLabel(line.roof, devices > 1),
+        from: { x: x(line.from.x), y: y(line.from.y) },
+        to: { x: x(line.to.x), y: y(line.to.y) },
+      })),
+  );
   return (
     <g data-testid="roofs" data-roofs={roofs.length}>
       {lines.map((line) => (
@@ -299,25 +354,15 @@ function Roofs({ roofs, scales }: { readonly roofs: readonly Roof[]; readonly sc
           {label.text}
         </text>
       ))}
-      {memory.map((line, at) => {
-        const [x1, y1, x2, y2] = [x(line.from.x), y(line.from.y), x(line.to.x), y(line.to.y)];
-        const length = Math.hypot(x2 - x1, y2 - y1);
-        const text = roofLabel(line.roof, devices > 1);
-        if (length < text.length * LETTER_PX) return undefined;
-        // Each further level begins a little higher, so that labels of close roofs stay apart.
-        const start = Math.min(0.08 + 0.22 * at, 1 - (text.length * LETTER_PX) / length);
-        const [fromX, fromY] = [x1 + (x2 - x1) * start, y1 + (y2 - y1) * start];
-        const degrees = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
-        return (
-          <text
-            key={keyOf(line)}
-            class="ss-roof-label"
-            transform={`translate(${fromX} ${fromY}) rotate(${degrees}) translate(0 -6)`}
-          >
-            {text}
-          </text>
-        );
-      })}
+      {alongLines.map(({ key, text, x: fromX, y: fromY, degrees }) => (
+        <text
+          key={key}
+          class="ss-roof-label"
+          transform={`translate(${fromX} ${fromY}) rotate(${degrees}) translate(0 -6)`}
+        >
+          {text}
+        </text>
+      ))}
     </g>
   );
 }

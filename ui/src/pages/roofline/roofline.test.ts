@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { isOf, opsView } from '../shared/op-links.tsx';
-import { colourOf, moreOf, placeLabels, tipLines } from './chart.tsx';
+import { colourOf, moreOf, placeAlong, placeLabels, tipLines } from './chart.tsx';
 import { peakOf } from './peaks.tsx';
 
 it('keeps labels of close peaks apart, and others at the end of their lines', () => {
@@ -10,6 +10,24 @@ it('keeps labels of close peaks apart, and others at the end of their lines', ()
   expect([at.get('a'), at.get('c')]).toEqual([1000, 1000]);
   expect(at.get('b')).toBeLessThan(1000 - 100);
   expect(labels.map(({ y }) => y)).toEqual([100, 108, 200]);
+});
+
+it('keeps labels of close memory roofs apart, and leaves out those without a place', () => {
+  const line = (key: string, up: number, length = 800) => ({
+    key,
+    text: 'main memory',
+    from: { x: 0, y: 1000 - up },
+    to: { x: length, y: 1000 - up - length / 2 },
+  });
+  const far = placeAlong([line('a', 0), line('b', 200)]);
+  expect(far.map(({ x }) => Math.round(x))).toEqual([64, 64]);
+  const close = placeAlong([line('a', 0), line('b', 6), line('c', 12)]);
+  expect(close.map(({ key }) => key)).toEqual(['a', 'b', 'c']);
+  const steps = close.map(({ x }, at) => x - (close[at - 1]?.x ?? 0));
+  // Longer than the text on the slope.
+  expect(steps.slice(1).every((step) => step > 70)).toBe(true);
+  expect(placeAlong([line('a', 0, 100), line('b', 6, 100)]).map(({ key }) => key)).toEqual(['a']);
+  expect(placeAlong([line('a', 0, 20)])).toEqual([]);
 });
 
 it('takes positive numbers for peaks alone', () => {
