@@ -40,6 +40,46 @@ pub fn sample_types<'a>(profiles: &[&'a Profile]) -> (Vec<&'a SampleType>, usize
     (types, first)
 }
 
+/// What the values of a type of sample are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleUnit {
+    /// Nanoseconds.
+    Ns,
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Anything else.
+    Number,
+}
+
+impl SampleUnit {
+    /// Returns the unit of a type of sample in pprof's words, and the factor from its values to this unit.
+    pub fn of(of: &SampleType) -> (Self, f64) {
+        match &*of.unit.to_ascii_lowercase() {
+            "nanoseconds" | "nanosecond" | "ns" => (Self::Ns, 1.0),
+            "microseconds" | "microsecond" | "us" => (Self::Ns, 1e3),
+            "milliseconds" | "millisecond" | "ms" => (Self::Ns, 1e6),
+            "seconds" | "second" | "s" => (Self::Ns, 1e9),
+            "bytes" | "byte" | "b" => (Self::Bytes, 1.0),
+            "kilobytes" | "kilobyte" | "kb" => (Self::Bytes, 1024.0),
+            "megabytes" | "megabyte" | "mb" => (Self::Bytes, 1024.0 * 1024.0),
+            "count" | "objects" | "samples" => (Self::Count, 1.0),
+            _ => (Self::Number, 1.0),
+        }
+    }
+
+    /// Returns the word of the HTTP interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ns => "ns",
+            Self::Bytes => "bytes",
+            Self::Count => "count",
+            Self::Number => "number",
+        }
+    }
+}
+
 /// Sums of one group of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleSums {
@@ -70,7 +110,7 @@ pub struct FunctionSums<'a> {
 }
 
 /// Visits the value of this type in every sample of the profiles, with the index of the profile.
-fn each_value<'a>(
+pub(crate) fn each_value<'a>(
     profiles: &[&'a Profile],
     of: &SampleType,
     cancel: &Cancel,
@@ -241,20 +281,25 @@ pub struct LiveMemory<'a> {
 impl<'a> LiveMemory<'a> {
     /// Returns the stack without the functions inside JAX, innermost first; the whole stack if nothing else is in it.
     pub fn user_frames(&self) -> Vec<SampleFrame> {
-        let frames = || self.profile.samples.frames(self.sample);
-        let outside: Vec<SampleFrame> = frames()
-            .filter(|frame| !is_inside_jax(self.file(*frame)))
-            .collect();
-        if outside.is_empty() {
-            return frames().collect();
-        }
-        outside
+        user_frames(self.profile, self.sample)
     }
+}
 
-    fn file(&self, frame: SampleFrame) -> &'a str {
-        let row = self.profile.rows.get(frame.row as usize);
+/// Returns the stack of a sample without the functions inside JAX, innermost first; the whole stack if nothing else is
+/// in it.
+pub(crate) fn user_frames(profile: &Profile, sample: &StackSample) -> Vec<SampleFrame> {
+    let frames = || profile.samples.frames(sample);
+    let file = |frame: SampleFrame| {
+        let row = profile.rows.get(frame.row as usize);
         row.map_or("", |row| &row.file)
+    };
+    let outside: Vec<SampleFrame> = frames()
+        .filter(|frame| !is_inside_jax(file(*frame)))
+        .collect();
+    if outside.is_empty() {
+        return frames().collect();
     }
+    outside
 }
 
 /// Returns whether a source file belongs to the inside of JAX, by its path.

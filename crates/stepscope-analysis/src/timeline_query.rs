@@ -3,5 +3,6 @@
 pub mod aggregate;
 pub mod flame;
 pub mod histogram;
+pub mod samples_tree;
 pub mod search;
 pub mod statistics_tree;

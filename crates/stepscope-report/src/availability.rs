@@ -231,10 +231,11 @@ impl Contents {
         match page {
             "reports" => Ok(None),
             "ops" if self.statistics => Ok(None),
-            "calls" if self.host || self.callers => Ok(None),
+            "calls" if self.host || self.callers || self.stack_samples => Ok(None),
             "calls" => Err(NO_CALLS),
             "graph" | "hlo-memory" if self.programs => Ok(None),
             "roofline" if self.programs || self.drawn && self.torch => Ok(None),
+            "memory" if self.live_arrays => Ok(None),
             _ if !self.drawn => Err(NO_TIMES),
             "graph" | "hlo-memory" => Err(NO_PROGRAMS),
             "roofline" => Err(NO_WORK),
@@ -394,6 +395,11 @@ mod tests {
         assert_eq!(unfilled(&advanced), all_but(&["lightning", "cprofile"]));
         let samples = statistics_of(ProfileKind::Samples, "pprof");
         assert_eq!(unfilled(&samples), all_but(&["pprof"]));
+        assert_eq!(tool(&samples, "calls"), Availability::Ready);
+        assert!(matches!(
+            tool(&samples, "memory"),
+            Availability::Unavailable { .. }
+        ));
         assert_eq!(unfilled(&TraceBuilder::new().finish()), all_but(&[]));
     }
 

@@ -1,12 +1,12 @@
 // calls.ts: the call tree of a range.
 import { asFlag, asText, asTexts } from '../base/json.ts';
-import { type CallTree, linkTree } from '../model/call-nodes.ts';
+import { type CallTree, type CallUnit, linkTree } from '../model/call-nodes.ts';
 import { idText, runPath } from './address.ts';
 import { getColumns, type RequestOptions } from './client.ts';
 import { column } from './columns.ts';
 
 /** Source of a call tree. */
-export type CallsBy = 'auto' | 'stack' | 'python' | 'sample' | 'label' | 'host' | 'statistics';
+export type CallsBy = 'auto' | 'stack' | 'python' | 'sample' | 'label' | 'host' | 'statistics' | 'samples';
 
 export interface CallsQuery {
   readonly by: CallsBy;
@@ -14,6 +14,8 @@ export interface CallsQuery {
   /** Track ids; `undefined`: all tracks. */
   readonly tracks: readonly number[] | undefined;
   readonly limit: number;
+  /** Type of sample, of `samples`; `undefined`: the one that the file shows first. */
+  readonly type?: string | undefined;
   readonly v: string;
 }
 
@@ -23,7 +25,12 @@ export interface CallsAnswer {
   /** Sources with data in the run, apart from `stack`. */
   readonly available: readonly string[];
   readonly truncated: boolean;
+  /** Type of sample, and all types of the run, of `samples`. */
+  readonly type: string | undefined;
+  readonly types: readonly string[];
 }
+
+const UNITS: readonly CallUnit[] = ['ns', 'bytes', 'count', 'number'];
 
 export const callsPath = (run: string, ask: CallsQuery): string =>
   runPath(run, '/flame', {
@@ -32,6 +39,7 @@ export const callsPath = (run: string, ask: CallsQuery): string =>
     t1: ask.range?.endNs,
     tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
     limit: ask.limit,
+    type: ask.type,
     v: ask.v,
   });
 
@@ -42,6 +50,7 @@ export async function fetchCalls(run: string, ask: CallsQuery, options?: Request
   return {
     tree: linkTree({
       rows: answer.rows,
+      unit: UNITS.find((unit) => unit === answer.header['unit']) ?? 'ns',
       names: answer.strings,
       labels: answer.labels,
       name: column(answer, 'name', Uint32Array),
@@ -57,5 +66,7 @@ export async function fetchCalls(run: string, ask: CallsQuery, options?: Request
     by: asText(answer.header['by']) ?? ask.by,
     available: asTexts(answer.header['available']),
     truncated: asFlag(answer.header['truncated']),
+    type: asText(answer.header['type']),
+    types: asTexts(answer.header['types']),
   };
 }

@@ -28,6 +28,7 @@ function treeOf(lines: readonly Line[]): CallTree {
   const depth: number[] = [];
   for (const [, parent] of lines) depth.push(parent < 0 ? 0 : (depth[parent] ?? 0) + 1);
   return linkTree({
+    unit: 'ns',
     rows: lines.length,
     names,
     labels: names,

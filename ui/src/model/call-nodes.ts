@@ -1,13 +1,19 @@
 // call-nodes.ts: a call tree as columns, and derived trees: filtered, focused, without recursion, inverted.
 //
-// Parents come before their children, siblings are sorted by width. Times are sums in nanoseconds. Pure.
+// Parents come before their children, siblings are sorted by width. Sums are nanoseconds, or values of samples. Pure.
+import { exactTime, formatBytes, formatCount, formatDuration, groupDigits } from '../base/format.ts';
 import { hashOf } from '../base/hash.ts';
 
 /** No event: statistics without a timeline. */
 export const NO_EVENT = 0xffffffff;
 
+/** What the widths of a tree are: time, or the values of samples. */
+export type CallUnit = 'ns' | 'bytes' | 'count' | 'number';
+
 export interface CallTree {
   readonly rows: number;
+  /** Unit of the sums; fields whose names end in `Ns` have it too. */
+  readonly unit: CallUnit;
   /** Names and their displayed labels, by number. */
   readonly names: readonly string[];
   readonly labels: readonly string[];
@@ -36,6 +42,7 @@ export interface CallTree {
 export type CallColumns = Pick<
   CallTree,
   | 'rows'
+  | 'unit'
   | 'names'
   | 'labels'
   | 'name'
@@ -80,6 +87,16 @@ export function linkTree(columns: CallColumns): CallTree {
   }
   return { ...columns, firstChild, nextSibling, roots, x0, wholeNs, deepest };
 }
+
+/** Formats a sum of a tree: `1.20 ms`, `3.40 MB`. */
+export function valueText({ unit }: Pick<CallTree, 'unit'>, value: number): string {
+  if (unit === 'ns') return formatDuration(value);
+  return unit === 'bytes' ? formatBytes(value) : formatCount(value);
+}
+
+/** Formats a sum of a tree with all digits. */
+export const exactText = ({ unit }: Pick<CallTree, 'unit'>, value: number): string =>
+  unit === 'ns' ? exactTime(value) : `${groupDigits(String(value))}${unit === 'bytes' ? ' bytes' : ''}`;
 
 export function childrenOf(tree: CallTree, row: number): readonly number[] {
   const out: number[] = [];
@@ -135,6 +152,7 @@ function finish(tree: CallTree, draft: Draft): CallTree {
   const pick = (values: readonly number[]) => order.map((row) => values[row] ?? 0);
   return linkTree({
     rows,
+    unit: tree.unit,
     names: tree.names,
     labels: tree.labels,
     name: pick(draft.name),

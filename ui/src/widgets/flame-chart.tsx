@@ -2,9 +2,9 @@
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { formatCount, formatDuration, formatShare } from '../base/format.ts';
+import { formatCount, formatShare } from '../base/format.ts';
 import { cssOf, mix, rgbOf, type Theme } from '../base/theme.ts';
-import { type CallTree, type FlameBar, flameBars, flameLines } from '../model/call-nodes.ts';
+import { type CallTree, type FlameBar, flameBars, flameLines, valueText } from '../model/call-nodes.ts';
 
 const LINE_PX = 20;
 const BAR_PX = 19;
@@ -98,7 +98,7 @@ function draw(
 export function barText(tree: CallTree, row: number): string {
   const total = tree.total[row] ?? 0;
   const share = tree.wholeNs > 0 ? formatShare(total / tree.wholeNs) : '';
-  return `${formatDuration(total)} (${share}), self ${formatDuration(tree.self[row] ?? 0)}, ${formatCount(tree.count[row] ?? 0)}×`;
+  return `${valueText(tree, total)} (${share}), self ${valueText(tree, tree.self[row] ?? 0)}, ${formatCount(tree.count[row] ?? 0)}×`;
 }
 
 export function FlameChart(props: FlameChartProps): JSX.Element {

@@ -118,6 +118,57 @@ export const snapshots = [
     },
   },
   {
+    name: '20u live memory: the flame graph of a device memory profile adds up to the report',
+    async run({ serve, browser }) {
+      const { origin } = await serve(join(TRACES, 'hlo'));
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'device_memory');
+      await page.goto(address(origin, id, '/memory'));
+      await page.getByTestId('live-flame').waitFor({ timeout: PATIENCE_MS });
+      const report = await asked(page, id, 'memory');
+      await holds(async () => {
+        const bars = Number(await page.getByTestId('live-flame').getAttribute('data-bars'));
+        assert.ok(bars > 1, `${bars} bars`);
+      });
+      const table = page.getByTestId('functions-table');
+      await table.waitFor({ timeout: PATIENCE_MS });
+      assert.equal(Number(await table.getAttribute('aria-rowcount')), report.rows.length + 1);
+      // By keys: the device has the bytes of all arrays on it.
+      const devices = report.sections.find(({ name }) => name === 'devices').rows;
+      const device = devices.reduce((most, row) => (row.size_bytes > most.size_bytes ? row : most));
+      await page.getByTestId('live-flame').focus();
+      await page.keyboard.press('ArrowDown');
+      const spoken = page.getByTestId('chart-live-memory').locator('[aria-live]');
+      await holds(async () => assert.ok((await spoken.textContent()).startsWith(`${device.device}: `)));
+      await page.keyboard.press('Enter');
+      await holds(async () =>
+        assert.equal(await page.getByTestId('live-flame').getAttribute('data-zoom'), device.device),
+      );
+      for (const tab of ['By stack', 'By device']) {
+        await page.getByRole('tab', { name: tab }).click();
+        await page.getByTestId(tab === 'By stack' ? 'stacks-table' : 'devices-table').waitFor({ timeout: PATIENCE_MS });
+      }
+      // The call tree of the same samples, by bytes and by number.
+      await page.goto(address(origin, id, '/calls'));
+      await page.getByLabel('Values').selectOption('allocations');
+      await page.waitForURL(/category=allocations/);
+      await page.getByRole('button', { name: 'Flame graph', exact: true }).click();
+      await page.getByTestId('flame-page').waitFor({ timeout: PATIENCE_MS });
+      assert.deepEqual(faults, []);
+      for (const colorScheme of ['light', 'dark']) {
+        const { page: themed } = await openPage(browser, origin, { colorScheme });
+        for (const [rest, figure] of [
+          ['/memory', 'live-flame'],
+          ['/calls?tab=flame', 'flame-page'],
+        ]) {
+          await themed.goto(address(origin, id, rest));
+          await themed.getByTestId(figure).waitFor({ timeout: PATIENCE_MS });
+          await axe(themed, `${rest}, ${colorScheme}`);
+        }
+      }
+    },
+  },
+  {
     name: '21d HLO memory compares with a module of another run, and names the difference',
     async run({ serve, browser }) {
       const { origin } = await serve(join(TRACES, 'hlo'));

@@ -11,8 +11,8 @@ use crate::report::{share, with_thousands};
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::stack_samples::{
-    self, FunctionSums, SampleGroup, SampleSums, by_function, by_labels, by_stack, sample_types,
-    sampled,
+    self, FunctionSums, SampleGroup, SampleSums, SampleUnit, by_function, by_labels, by_stack,
+    sample_types, sampled,
 };
 
 const KIND: &str = "pprof";
@@ -209,18 +209,14 @@ struct Scale {
 }
 
 impl Scale {
-    /// Returns the scale of a unit in pprof's words.
+    /// Returns the scale of a type of sample.
     fn new(of: &SampleType) -> Self {
-        let (unit, factor) = match &*of.unit.to_ascii_lowercase() {
-            "nanoseconds" | "nanosecond" | "ns" => (Unit::Ns, 1.0),
-            "microseconds" | "microsecond" | "us" => (Unit::Ns, 1e3),
-            "milliseconds" | "millisecond" | "ms" => (Unit::Ns, 1e6),
-            "seconds" | "second" | "s" => (Unit::Ns, 1e9),
-            "bytes" | "byte" | "b" => (Unit::Bytes, 1.0),
-            "kilobytes" | "kilobyte" | "kb" => (Unit::Bytes, 1024.0),
-            "megabytes" | "megabyte" | "mb" => (Unit::Bytes, 1024.0 * 1024.0),
-            "count" | "objects" | "samples" => (Unit::Count, 1.0),
-            _ => (Unit::Number, 1.0),
+        let (unit, factor) = SampleUnit::of(of);
+        let unit = match unit {
+            SampleUnit::Ns => Unit::Ns,
+            SampleUnit::Bytes => Unit::Bytes,
+            SampleUnit::Count => Unit::Count,
+            SampleUnit::Number => Unit::Number,
         };
         Self { unit, factor }
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::stack_samples::{self, SampleUnit};
 use stepscope_analysis::timeline_query::flame::{self, Flame, FlameBy};
+use stepscope_analysis::timeline_query::samples_tree;
 use stepscope_analysis::timeline_query::statistics_tree::{self as tree, StatisticsTree};
-use stepscope_model::TrackId;
+use stepscope_model::{SampleType, TrackId};
 
 use super::stats::{expanded, tracks_of};
 use crate::ns::Ns;
@@ -31,10 +33,12 @@ enum Source {
     Slices(FlameBy),
     /// Function statistics of another profiler.
     Statistics,
+    /// Samples with stacks, in any unit.
+    Samples,
 }
 
 /// Values of the parameter; the first is the default.
-const SOURCES: [(&str, Source); 7] = [
+const SOURCES: [(&str, Source); 8] = [
     ("stack", Source::Slices(FlameBy::Stack)),
     ("auto", Source::Auto),
     ("python", Source::Slices(FlameBy::Python)),
@@ -42,6 +46,7 @@ const SOURCES: [(&str, Source); 7] = [
     ("label", Source::Slices(FlameBy::Label)),
     ("host", Source::Slices(FlameBy::Host)),
     ("statistics", Source::Statistics),
+    ("samples", Source::Samples),
 ];
 
 fn word(source: Source) -> &'static str {
@@ -68,6 +73,7 @@ fn flame_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns,
     let columns = match source {
         Source::Slices(by) => of_slices(view, params, by, limit, cancel)?,
         Source::Auto | Source::Statistics => of_statistics(view, params, limit)?,
+        Source::Samples => of_samples(view, params, limit, cancel)?,
     };
     let words: Vec<&str> = available.into_iter().map(word).collect();
     Ok(columns
@@ -82,6 +88,9 @@ fn available(view: &RunView, cancel: &Cancel) -> Result<Vec<Source>, Problem> {
     let mut found: Vec<Source> = found.into_iter().map(Source::Slices).collect();
     if !tree::statistics(trace).is_empty() {
         found.push(Source::Statistics);
+    }
+    if !stack_samples::sampled(trace).is_empty() {
+        found.push(Source::Samples);
     }
     Ok(found)
 }
@@ -123,6 +132,45 @@ fn of_statistics(view: &RunView, params: &Params, limit: usize) -> Result<Column
     Ok(columns(&flame, at, names)
         .field("t0", &view.clock().show(window.start))
         .field("t1", &view.clock().show(window.end)))
+}
+
+fn of_samples(
+    view: &RunView,
+    params: &Params,
+    limit: usize,
+    cancel: &Cancel,
+) -> Result<Columns, Problem> {
+    let window = params.window(view)?;
+    let profiles = stack_samples::sampled(&view.run.trace);
+    let (types, first) = stack_samples::sample_types(&profiles);
+    let names: Vec<&str> = types.iter().map(|one| &*one.name).collect();
+    let chosen = match params.text("type") {
+        Some(asked) => Some(
+            names
+                .iter()
+                .position(|name| *name == asked)
+                .ok_or_else(|| {
+                    let detail = format!("no type of sample is called {asked}");
+                    Problem::bad_request("type", detail)
+                })?,
+        ),
+        None => (!types.is_empty()).then_some(first),
+    };
+    let of = chosen.and_then(|at| types.get(at).copied());
+    let (unit, scale) = of.map_or((SampleUnit::Number, 1.0), SampleUnit::of);
+    let empty = SampleType::default();
+    let of = of.unwrap_or(&empty);
+    let StatisticsTree {
+        flame,
+        names: functions,
+    } = samples_tree::tree(&profiles, of, scale, limit, cancel)?;
+    let at = flame.nodes.iter().map(|node| node.name).collect();
+    Ok(columns(&flame, at, functions)
+        .field("t0", &view.clock().show(window.start))
+        .field("t1", &view.clock().show(window.end))
+        .field("type", &&*of.name)
+        .field("types", &names)
+        .field("unit", &unit.as_str()))
 }
 
 fn columns<N>(flame: &Flame<N>, names: Vec<u32>, texts: Vec<String>) -> Columns {

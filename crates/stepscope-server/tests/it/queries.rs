@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stepscope_server::wire::columns::Column;
+use stepscope_test_data::Corpus;
 
 use crate::support::{Site, demo};
 
@@ -548,6 +549,41 @@ async fn a_flame_graph_adds_up() {
     assert!((width - 145_100.0).abs() < 1e-6, "{width}");
     let labels = site.ok("/runs/demo.json/flame?by=label").await.columns();
     assert_eq!(labels.header["strings"], json!(["ProfilerStep#1"]));
+}
+
+#[tokio::test]
+async fn a_flame_graph_of_samples_adds_up_to_the_report() {
+    let path = Corpus::committed().path("hlo/device_memory.prof");
+    let bytes = stepscope_test_data::bytes(&path);
+    let site = Site::new(&[("memory.prof", &bytes)]);
+    let listed = site.ok("/runs").await.json();
+    let id = listed["runs"][0]["id"].as_str().unwrap().to_owned();
+    let report = site.ok(&format!("/runs/{id}/reports/memory")).await.json();
+    let expected = report["summary"]["buffer_bytes"].as_f64().unwrap();
+    let flame = |query: &str| format!("/runs/{id}/flame?by=samples{query}");
+    let decoded = site.ok(&flame("")).await.columns();
+    assert_eq!(
+        [&decoded.header["unit"], &decoded.header["type"]],
+        ["bytes", "space"]
+    );
+    assert_eq!(decoded.header["types"], json!(["allocations", "space"]));
+    assert_eq!(decoded.header["available"], json!(["samples"]));
+    let columns = &decoded.columns;
+    let width: f64 = floats(columns, "x0")
+        .iter()
+        .zip(&floats(columns, "x1"))
+        .zip(numbers(columns, "depth"))
+        .filter(|(_, depth)| *depth == 0)
+        .map(|((x0, x1), _)| x1 - x0)
+        .sum();
+    assert!(expected > 0.0, "{report}");
+    assert!((width - expected).abs() < 0.5, "{width}, not {expected}");
+    let own: f64 = floats(columns, "self").iter().sum();
+    assert!((own - expected).abs() < 0.5, "{own}, not {expected}");
+    let counts = site.ok(&flame("&type=allocations")).await.columns();
+    assert_eq!(counts.header["unit"], "count");
+    let refused = site.get(&flame("&type=time")).await;
+    assert_eq!(refused.problem(), "bad-request");
 }
 
 #[tokio::test]

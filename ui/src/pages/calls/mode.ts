@@ -44,5 +44,6 @@ export const BY_LABELS: Readonly<Record<string, { readonly label: string; readon
   label: { label: 'Labels', nodes: 'labels' },
   host: { label: 'All host slices', nodes: 'host slices' },
   statistics: { label: 'cProfile statistics', nodes: 'Python calls' },
+  samples: { label: 'Samples with stacks (pprof)', nodes: 'sampled stacks' },
   stack: { label: 'All slices', nodes: 'slices' },
 };

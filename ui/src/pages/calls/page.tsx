@@ -4,21 +4,19 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type CallsAnswer, type CallsBy, type CallsQuery, callsPath, fetchCalls } from '../../api/calls.ts';
 import { createResource } from '../../api/resource.ts';
 import { fetchTracks } from '../../api/server.ts';
-import { formatCount, formatDuration, formatShare } from '../../base/format.ts';
-import { hashOf } from '../../base/hash.ts';
-import type { Theme } from '../../base/theme.ts';
+import { formatCount, formatShare } from '../../base/format.ts';
 import {
   bottomUp,
   type CallNode,
   type CallTree,
   callName,
   collapseRecursion,
-  fileOf,
   filterStacks,
   focusOn,
   invertedTree,
   NO_EVENT,
   rowsById,
+  valueText,
 } from '../../model/call-nodes.ts';
 import { parseFilter } from '../../model/filter.ts';
 import type { Track } from '../../model/track.ts';
@@ -26,6 +24,7 @@ import { Combobox } from '../../widgets/combobox.tsx';
 import { FlameChart } from '../../widgets/flame-chart.tsx';
 import { Icon } from '../../widgets/icon.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
+import { callColours } from '../shared/call-colours.ts';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, type Scope, useScope } from '../shared/report.tsx';
 import { themeOfStore } from '../shared/theme-signal.ts';
@@ -57,7 +56,14 @@ export default function CallsPage(page: PageProps): JSX.Element {
   const answer = useCalls(
     page,
     isReady && !isNothing
-      ? { by, range: scope.range, tracks: wanted, limit: MOST_NODES, v: run.contentHash }
+      ? {
+          by,
+          range: scope.range,
+          tracks: wanted,
+          limit: MOST_NODES,
+          type: by === 'samples' || by === 'auto' ? store.view.category.value : undefined,
+          v: run.contentHash,
+        }
       : undefined,
   );
   const value = isNothing ? undefined : answer.value;
@@ -131,7 +137,9 @@ function summaryOf({ tree, by, truncated }: CallsAnswer): string {
   for (let name = 1; name < self.length; name += 1) if ((self[name] ?? 0) > (self[most] ?? 0)) most = name;
   const share = tree.wholeNs > 0 ? ` (${formatShare((self[most] ?? 0) / tree.wholeNs)})` : '';
   const cut = truncated ? ` The ${formatCount(tree.rows)} widest nodes are shown.` : '';
-  return `${formatDuration(tree.wholeNs)} in ${nodes}; most self time in ${callName(tree.labels[most] ?? '').text}: ${formatDuration(self[most] ?? 0)}${share}.${cut}`;
+  const value = tree.unit === 'ns' ? 'self time' : 'of its own';
+  const where = callName(tree.labels[most] ?? '').text;
+  return `${valueText(tree, tree.wholeNs)} in ${nodes}; most ${value} in ${where}: ${valueText(tree, self[most] ?? 0)}${share}.${cut}`;
 }
 
 function Toolbar({
@@ -175,6 +183,7 @@ function Toolbar({
             value={by}
             onChange={(event) => {
               view.by.value = event.currentTarget.value;
+              view.category.value = undefined;
               view.row.value = undefined;
               view.focus.value = undefined;
             }}
@@ -182,6 +191,24 @@ function Toolbar({
             {choices.map((word) => (
               <option key={word} value={word}>
                 {BY_LABELS[word]?.label ?? word}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {answer === undefined || answer.types.length < 2 ? undefined : (
+        <label class="ss-field">
+          <span>Values</span>
+          <select
+            value={answer.type}
+            onChange={(event) => {
+              view.category.value = event.currentTarget.value;
+              view.row.value = undefined;
+            }}
+          >
+            {answer.types.map((type) => (
+              <option key={type} value={type}>
+                {type}
               </option>
             ))}
           </select>
@@ -206,7 +233,7 @@ function Toolbar({
           </select>
         </label>
       )}
-      {threads.length < 2 || by === 'statistics' ? undefined : (
+      {threads.length < 2 || by === 'statistics' || by === 'samples' ? undefined : (
         <Combobox
           label="Threads"
           class="ss-call-threads"
@@ -378,7 +405,7 @@ function Calls({
       />
     );
   }
-  const isTimed = answer.by !== 'statistics';
+  const isTimed = answer.by !== 'statistics' && answer.by !== 'samples';
   const zoom = id === undefined ? undefined : rows.get(id);
   const idOf = (row: number) => [...rows].find(([, at]) => at === row)?.[0];
   const note =
@@ -386,7 +413,9 @@ function Calls({
       ? `The file says who called whom, not by which path: below a function with several callers, its calls are shared out among them by time.${scope.label === undefined ? '' : ' It has no times: the range has no effect.'}`
       : answer.by === 'sample'
         ? 'Sampled: times are right within the distance of two samples; counts are not numbers of calls.'
-        : undefined;
+        : answer.by === 'samples'
+          ? `Samples of a pprof file; counts are numbers of samples.${scope.label === undefined ? '' : ' It has no times: the range has no effect.'}`
+          : undefined;
   if (mode.shape === 'sandwich') {
     return (
       <>
@@ -396,7 +425,7 @@ function Calls({
           tree={tree}
           theme={theme}
           isTimed={isTimed}
-          colourOf={(part) => colouring(part, answer.by)}
+          colourOf={(part) => callColours(part, answer.by)}
         />
       </>
     );
@@ -415,7 +444,7 @@ function Calls({
             onZoom={(row) => {
               view.row.value = row === undefined ? undefined : idOf(row);
             }}
-            colourOf={colouring(drawn, answer.by)}
+            colourOf={callColours(drawn, answer.by)}
             textOf={(row) => callName(drawn.labels[drawn.name[row] ?? 0] ?? '').text}
             {...(inverted ? { tipOf: (row: number) => selfText(drawn, row) } : {})}
             {...(lit === undefined ? {} : { isLit: (row: number) => lit[drawn.name[row] ?? 0] === true })}
@@ -449,18 +478,5 @@ function Calls({
 const selfText = (tree: CallTree, row: number): string => {
   const ns = tree.total[row] ?? 0;
   const share = tree.wholeNs > 0 ? ` (${formatShare(ns / tree.wholeNs)})` : '';
-  return `self ${formatDuration(ns)}${share}, ${formatCount(tree.count[row] ?? 0)}×`;
+  return `self ${valueText(tree, ns)}${share}, ${formatCount(tree.count[row] ?? 0)}×`;
 };
-
-/** Number of files from which colours show the file of a function; with fewer files they show its name. */
-const SEVERAL_FILES = 4;
-
-/** Returns the colours: host slices as on the timeline, functions by file, labels by name. */
-function colouring(tree: CallTree, by: string): (row: number, theme: Theme) => string {
-  if (by === 'host' || by === 'stack') return (row, theme) => theme.kinds[tree.kind[row] ?? 0] ?? theme.muted;
-  const files = tree.names.map((name) => fileOf(name));
-  const byFile = new Set(files).size >= SEVERAL_FILES;
-  const hues = tree.names.map((name, at) => hashOf((byFile ? files[at] : undefined) ?? name));
-  // Skips the first colour, which means "other".
-  return (row, theme) => theme.kinds[1 + ((hues[tree.name[row] ?? 0] ?? 0) % (theme.kinds.length - 1))] ?? theme.muted;
-}

@@ -2,16 +2,18 @@
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { exactTime, formatCount, formatDuration, formatShare } from '../../base/format.ts';
+import { formatCount, formatShare } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
 import {
   type CallTree,
   callersTree,
   callName,
+  exactText,
   type FunctionRow,
   focusOn,
   functionId,
   functionsOf,
+  valueText,
 } from '../../model/call-nodes.ts';
 import { FlameChart } from '../../widgets/flame-chart.tsx';
 import { type SortOrder, sortRows, Table, type TableColumn } from '../../widgets/table.tsx';
@@ -65,7 +67,7 @@ export function Sandwich({
         textOf={(row) => callName(part.labels[part.name[row] ?? 0] ?? '').text}
         tipOf={(row) => {
           const ns = part.total[row] ?? 0;
-          return `${formatDuration(ns)}${part.wholeNs > 0 ? ` (${formatShare(ns / part.wholeNs)})` : ''}, ${formatCount(part.count[row] ?? 0)}×`;
+          return `${valueText(part, ns)}${part.wholeNs > 0 ? ` (${formatShare(ns / part.wholeNs)})` : ''}, ${formatCount(part.count[row] ?? 0)}×`;
         }}
         upward={upward}
       />
@@ -107,7 +109,7 @@ function Functions({
 }): JSX.Element {
   const { store, run } = page;
   const sort = sortOf(store.view.sort.value);
-  const time = (ns: number) => <span title={exactTime(ns)}>{formatDuration(ns)}</span>;
+  const time = (ns: number) => <span title={exactText(tree, ns)}>{valueText(tree, ns)}</span>;
   const columns: readonly TableColumn<FunctionRow>[] = [
     {
       id: 'name',
@@ -129,7 +131,7 @@ function Functions({
       title: 'Self',
       numeric: true,
       widthPx: 84,
-      exportTitle: 'self_ns',
+      exportTitle: `self_${tree.unit}`,
       value: (row) => row.selfNs,
       cell: (row) => time(row.selfNs),
     },
@@ -138,7 +140,7 @@ function Functions({
       title: 'Total',
       numeric: true,
       widthPx: 84,
-      exportTitle: 'total_ns',
+      exportTitle: `total_${tree.unit}`,
       value: (row) => row.totalNs,
       cell: (row) => time(row.totalNs),
     },

@@ -1,8 +1,8 @@
 // side.tsx: one function of the call tree: its sums, and links to details.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { exactTime, formatCount, formatDuration, formatShare } from '../../base/format.ts';
-import { type CallTree, callName, sumsOf } from '../../model/call-nodes.ts';
+import { formatCount, formatShare } from '../../base/format.ts';
+import { type CallTree, callName, exactText, sumsOf, valueText } from '../../model/call-nodes.ts';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
@@ -38,8 +38,8 @@ export function CallSide({
   const fact = (title: string, ns: number) => (
     <>
       <dt>{title}</dt>
-      <dd title={exactTime(ns)}>
-        {formatDuration(ns)}
+      <dd title={exactText(tree, ns)}>
+        {valueText(tree, ns)}
         {share(ns)}
       </dd>
     </>

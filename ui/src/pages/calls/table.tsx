@@ -1,15 +1,17 @@
 // table.tsx: the call tree, or the inverted tree, as a table with expandable rows.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { exactTime, formatCount, formatDuration, formatShare } from '../../base/format.ts';
+import { formatCount, formatShare } from '../../base/format.ts';
 import {
   bottomUp,
   type CallNode,
   type CallTree,
   callName,
   callsInSight,
+  exactText,
   type PlacedCall,
   topDown,
+  valueText,
 } from '../../model/call-nodes.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -67,8 +69,8 @@ export function CallTable(props: {
   const nameOf = (node: CallNode) => tree.names[node.name] ?? '';
   const shown = (node: CallNode) => callName(tree.labels[node.name] ?? '');
   const time = (ns: number) => (
-    <span title={exactTime(ns)} data-ns={ns}>
-      {ns === 0 ? '' : formatDuration(ns)}
+    <span title={exactText(tree, ns)} data-ns={ns}>
+      {ns === 0 ? '' : valueText(tree, ns)}
     </span>
   );
   const columns: readonly TableColumn<PlacedCall>[] = [
@@ -111,7 +113,7 @@ export function CallTable(props: {
       title: inverted ? 'Self, by caller' : 'Total',
       numeric: true,
       width: '104px',
-      exportTitle: 'total_ns',
+      exportTitle: `total_${tree.unit}`,
       value: ({ node }) => node.totalNs,
       cell: ({ node }) => time(node.totalNs),
     },
@@ -140,7 +142,7 @@ export function CallTable(props: {
             title: 'Self',
             numeric: true,
             width: '104px',
-            exportTitle: 'self_ns',
+            exportTitle: `self_${tree.unit}`,
             value: ({ node }: PlacedCall) => node.selfNs,
             cell: ({ node }: PlacedCall) => time(node.selfNs),
           },

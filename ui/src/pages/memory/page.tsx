@@ -33,6 +33,7 @@ import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Alive } from './alive.tsx';
 import { Fragmentation } from './fragmentation.tsx';
+import { isLive, Live } from './live.tsx';
 import { SNAPSHOT_FORMAT, SnapshotView } from './snapshot.tsx';
 import { layerColours, PROGRAMS_KIND, useStack } from './stack.ts';
 
@@ -150,32 +151,39 @@ function OverTime({
   const stack = useStack(page, curves, chosen);
   return (
     <WithReport asked={asked} what="Computing memory use">
-      {(report) => (
-        <>
-          {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} stack={stack} />}
-          <div class="ss-tables-tall">
-            <TabbedTables
-              page={page}
-              label="Memory"
-              tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
-              body={(tab) =>
-                tab.id === 'alive' && chosen !== undefined ? (
-                  <Alive
-                    page={page}
-                    curves={curves}
-                    curve={chosen}
-                    atNs={cursorOf(page, chosen)}
-                    colours={layerColours(stack)}
-                  />
-                ) : tab.id === 'fragmentation' ? (
-                  <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
-                ) : undefined
-              }
-            />
-          </div>
-          <Notes page={page} report={report} />
-        </>
-      )}
+      {(report) =>
+        chosen === undefined && isLive(report) ? (
+          <>
+            <Live page={page} report={report} />
+            <Notes page={page} report={report} />
+          </>
+        ) : (
+          <>
+            {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} stack={stack} />}
+            <div class="ss-tables-tall">
+              <TabbedTables
+                page={page}
+                label="Memory"
+                tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
+                body={(tab) =>
+                  tab.id === 'alive' && chosen !== undefined ? (
+                    <Alive
+                      page={page}
+                      curves={curves}
+                      curve={chosen}
+                      atNs={cursorOf(page, chosen)}
+                      colours={layerColours(stack)}
+                    />
+                  ) : tab.id === 'fragmentation' ? (
+                    <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
+                  ) : undefined
+                }
+              />
+            </div>
+            <Notes page={page} report={report} />
+          </>
+        )
+      }
     </WithReport>
   );
 }
