@@ -256,30 +256,42 @@ impl Route<'_> {
     fn line(&self, edge: &EdgeEnds, meeting: &Meeting, line: Line) -> Line {
         let line = self.placed(meeting.group, line);
         let is_downward = line.first().map(|first| first.1) <= line.last().map(|last| last.1);
-        if !is_downward {
-            return self.upward(edge, meeting, line);
-        }
-        let mut out = Line::new();
-        for (node, group) in outward(self.graph, edge.from, meeting.from) {
-            let inner = self.placed(group, self.levels[group].exit(self.position[node]));
-            append(&mut out, inner);
-            let rect = self.nodes[group];
-            if let Some(&(x, _)) = out.last() {
-                out.push((x, rect.y + rect.height));
+        let mut out = self.outward_line(edge.from, meeting.from);
+        if let Some(&(x, y)) = out.last() {
+            let rect = self.nodes[meeting.from];
+            let bottom = rect.y + rect.height;
+            if is_downward {
+                out.push((x, bottom));
+            } else {
+                // Back to the top along the right side, where the group has no nodes.
+                let side = rect.x + rect.width - PADDING / 2.0;
+                let below = y + PADDING / 2.0;
+                out.extend([(x, below), (side, below), (side, rect.y)]);
             }
         }
         append(&mut out, line);
-        // The inner groups of the other end, from its outermost one inwards.
+        // The groups around the other end, from the outermost one inwards.
         let mut way: Vec<(usize, usize)> = outward(self.graph, edge.to, meeting.to).collect();
         way.reverse();
         for (node, group) in way {
             let inner = self.placed(group, self.levels[group].entry(self.position[node]));
-            if let Some(&(x, _)) = inner.first() {
-                // The border is entered above the port.
-                let end = out.len();
-                for point in &mut out[end.saturating_sub(LEAD)..] {
-                    point.0 = x;
-                }
+            let Some(&(x, y)) = inner.first() else {
+                continue;
+            };
+            let goes_around = !is_downward && group == meeting.to;
+            // The border is entered above the port, or the left side leads from the bottom to the top.
+            let border = if goes_around {
+                self.nodes[group].x + PADDING / 2.0
+            } else {
+                x
+            };
+            let end = out.len();
+            for point in &mut out[end.saturating_sub(LEAD)..] {
+                point.0 = border;
+            }
+            if goes_around {
+                let above = y - PADDING / 2.0;
+                out.extend([(border, above), (x, above)]);
             }
             out.extend(inner);
         }
@@ -287,25 +299,22 @@ impl Route<'_> {
         out
     }
 
-    /// Returns the line of an edge that leads back: its ends in open groups are joined directly.
-    fn upward(&self, edge: &EdgeEnds, meeting: &Meeting, mut line: Line) -> Line {
-        let middle = |rect: Rect| rect.x + rect.width / 2.0;
-        if edge.from != meeting.from {
-            let rect = self.nodes[edge.from];
-            for point in line.iter_mut().take(LEAD) {
-                point.0 = middle(rect);
+    /// Returns the line from a node to the last rank of the group `outermost`, through the groups between them; empty if
+    /// they are the same.
+    fn outward_line(&self, node: usize, outermost: usize) -> Line {
+        let mut out = Line::new();
+        for (node, group) in outward(self.graph, node, outermost) {
+            let inner = self.placed(group, self.levels[group].exit(self.position[node]));
+            append(&mut out, inner);
+            if group == outermost {
+                break;
             }
-            line.insert(0, (middle(rect), rect.y));
-        }
-        if edge.to != meeting.to {
-            let rect = self.nodes[edge.to];
-            for point in line.iter_mut().rev().take(LEAD) {
-                point.0 = middle(rect);
+            let rect = self.nodes[group];
+            if let Some(&(x, _)) = out.last() {
+                out.push((x, rect.y + rect.height));
             }
-            line.push((middle(rect), rect.y + rect.height));
         }
-        line.dedup();
-        line
+        out
     }
 }
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use stepscope_formats::hlo::{InstructionAt, Module};
 use stepscope_hlo::graph::{
-    DataFlow, Drawing, NodeKind, Selection, VisibleGraph, adjacent, instruction_text, is_inlined,
-    module_text, neighbourhood, path, search, write_dot, write_svg,
+    DataFlow, Drawing, NodeKind, Rect, Selection, VisibleGraph, adjacent, instruction_text,
+    is_inlined, module_text, neighbourhood, path, search, write_dot, write_svg,
 };
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -268,6 +268,21 @@ fn every_program_is_drawn(corpus: &Corpus) {
     }
 }
 
+/// Returns whether a straight line comes into a rectangle, by more than its border.
+fn crosses(rect: Rect, from: (f64, f64), to: (f64, f64)) -> bool {
+    (0..=64_u32).any(|step| {
+        let share = f64::from(step) / 64.0;
+        let (x, y) = (
+            from.0 + (to.0 - from.0) * share,
+            from.1 + (to.1 - from.1) * share,
+        );
+        x > rect.x + 1.0
+            && x < rect.x + rect.width - 1.0
+            && y > rect.y + 1.0
+            && y < rect.y + rect.height - 1.0
+    })
+}
+
 fn check(key: &str, graph: &VisibleGraph) {
     let details = vec![String::new(); graph.nodes.len()];
     let drawing = Drawing::new(graph, &details);
@@ -300,6 +315,16 @@ fn check(key: &str, graph: &VisibleGraph) {
         };
         assert!(touches(edge.from, line.first()), "{key}: {edge:?} {line:?}");
         assert!(touches(edge.to, line.last()), "{key}: {edge:?} {line:?}");
+        let chain =
+            |node: usize| std::iter::successors(Some(node), |node| graph.nodes[*node].parent);
+        let around: BTreeSet<usize> = chain(edge.from).chain(chain(edge.to)).collect();
+        for (node, rect) in drawing.nodes.iter().enumerate() {
+            let is_crossed = line.windows(2).any(|ends| crosses(*rect, ends[0], ends[1]));
+            assert!(
+                around.contains(&node) || !is_crossed,
+                "{key}: {edge:?} crosses {node}: {line:?} {rect:?}"
+            );
+        }
     }
     let svg = write_svg(graph, &drawing, &details, &[]);
     assert_eq!(svg.matches("<polyline").count(), graph.edges.len());
