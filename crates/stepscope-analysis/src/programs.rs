@@ -1,6 +1,6 @@
 //! The compiled programs (HLO modules) of a run: listed without reading them, and read one by one.
 //!
-//! Programs that were read are kept with the trace, up to [`MAX_KEPT_BYTES`], for its next reports and pages.
+//! Programs that were read are cached with the trace, up to [`MAX_CACHED_BYTES`], for its next reports and pages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,8 +52,8 @@ impl fmt::Display for ProgramKey {
     }
 }
 
-/// Estimated memory that the kept programs of a trace take at most, bytes.
-pub const MAX_KEPT_BYTES: usize = 256 << 20;
+/// Estimated memory that the cached programs of a trace take at most, bytes.
+pub const MAX_CACHED_BYTES: usize = 256 << 20;
 
 /// A compiled program of a run. What follows from the module is computed on first use.
 #[derive(Debug)]
@@ -117,18 +117,18 @@ fn memory_bytes(module: &Module) -> usize {
 
 /// The programs of a trace that were read last, those of the newest request first.
 #[derive(Default)]
-struct KeptPrograms {
+struct ProgramCache {
     programs: Mutex<Vec<Arc<Program>>>,
 }
 
-impl KeptPrograms {
+impl ProgramCache {
     fn get(&self) -> Vec<Arc<Program>> {
         let programs = self.programs.lock();
         programs.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the programs of a request, and those of earlier requests that fit beside them.
-    fn keep(&self, requested: &[Arc<Program>], most_bytes: usize) {
+    /// Caches the programs of a request, and those of earlier requests that still fit.
+    fn insert(&self, requested: &[Arc<Program>], most_bytes: usize) {
         let programs = self.programs.lock();
         let mut programs = programs.unwrap_or_else(PoisonError::into_inner);
         let is_requested = |known: &Arc<Program>| requested.iter().any(|one| one.key == known.key);
@@ -157,14 +157,14 @@ pub fn list(trace: &Trace, cancel: &Cancel) -> Result<BTreeMap<ProgramKey, usize
 }
 
 /// Returns the programs of a run that `is_wanted` chooses, by name and number. What is not readable at all is
-/// left out. Programs that are kept from an earlier request are not read again.
+/// left out. Cached programs are not read again.
 pub fn read(
     trace: &Trace,
     cancel: &Cancel,
     is_wanted: impl Fn(&ProgramKey) -> bool,
 ) -> Result<Vec<Arc<Program>>, Cancelled> {
-    let kept = trace.derived::<KeptPrograms>();
-    let known: BTreeMap<ProgramKey, Arc<Program>> = kept
+    let cache = trace.derived::<ProgramCache>();
+    let known: BTreeMap<ProgramKey, Arc<Program>> = cache
         .get()
         .into_iter()
         .map(|program| (program.key.clone(), program))
@@ -187,7 +187,7 @@ pub fn read(
         found.insert(key, program);
     })?;
     let programs: Vec<Arc<Program>> = found.into_values().collect();
-    kept.keep(&programs, MAX_KEPT_BYTES);
+    cache.insert(&programs, MAX_CACHED_BYTES);
     Ok(programs)
 }
 
@@ -223,19 +223,19 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_the_newest_requests_are_kept_up_to_a_bound() {
-        let kept = KeptPrograms::default();
-        let ids = |kept: &KeptPrograms| -> Vec<u64> {
-            kept.get().iter().map(|program| program.key.id).collect()
+    fn programs_of_the_newest_requests_are_cached_up_to_a_bound() {
+        let cache = ProgramCache::default();
+        let ids = |cache: &ProgramCache| -> Vec<u64> {
+            cache.get().iter().map(|program| program.key.id).collect()
         };
-        kept.keep(&[program(1, 40), program(2, 40), program(3, 40)], 100);
-        assert_eq!(ids(&kept), [1, 2]);
-        let first = kept.get()[0].clone();
-        kept.keep(&[first, program(4, 10)], 100);
-        assert_eq!(ids(&kept), [1, 4, 2]);
-        kept.keep(&[program(5, 90)], 100);
-        assert_eq!(ids(&kept), [5, 4]);
-        kept.keep(&[program(6, 101)], 100);
-        assert_eq!(ids(&kept), [5, 4]);
+        cache.insert(&[program(1, 40), program(2, 40), program(3, 40)], 100);
+        assert_eq!(ids(&cache), [1, 2]);
+        let first = cache.get()[0].clone();
+        cache.insert(&[first, program(4, 10)], 100);
+        assert_eq!(ids(&cache), [1, 4, 2]);
+        cache.insert(&[program(5, 90)], 100);
+        assert_eq!(ids(&cache), [5, 4]);
+        cache.insert(&[program(6, 101)], 100);
+        assert_eq!(ids(&cache), [5, 4]);
     }
 }

@@ -55,7 +55,7 @@ pub enum SampleUnit {
 
 impl SampleUnit {
     /// Returns the unit of a type of sample in pprof's words, and the factor from its values to this unit.
-    pub fn of(of: &SampleType) -> (Self, f64) {
+    pub fn from_type(of: &SampleType) -> (Self, f64) {
         match &*of.unit.to_ascii_lowercase() {
             "nanoseconds" | "nanosecond" | "ns" => (Self::Ns, 1.0),
             "microseconds" | "microsecond" | "us" => (Self::Ns, 1e3),

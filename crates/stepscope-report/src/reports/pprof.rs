@@ -211,7 +211,7 @@ struct Scale {
 impl Scale {
     /// Returns the scale of a type of sample.
     fn new(of: &SampleType) -> Self {
-        let (unit, factor) = SampleUnit::of(of);
+        let (unit, factor) = SampleUnit::from_type(of);
         let unit = match unit {
             SampleUnit::Ns => Unit::Ns,
             SampleUnit::Bytes => Unit::Bytes,

@@ -157,7 +157,7 @@ fn of_samples(
         None => (!types.is_empty()).then_some(first),
     };
     let of = chosen.and_then(|at| types.get(at).copied());
-    let (unit, scale) = of.map_or((SampleUnit::Number, 1.0), SampleUnit::of);
+    let (unit, scale) = of.map_or((SampleUnit::Number, 1.0), SampleUnit::from_type);
     let empty = SampleType::default();
     let of = of.unwrap_or(&empty);
     let StatisticsTree {
