@@ -271,8 +271,8 @@ export function placeLabels(
 }
 
 /**
- * Places the labels of memory roofs along their lines, which are parallel: close ones go further up. A label without a
- * place on its line is left out. Pure.
+ * Places the labels of memory roofs along their lines, which are parallel: above the line, or below it if another one is
+ * close above. Close labels go further up. A label without a place on its line is left out. Pure.
  */
 export function placeAlong(
   lines: readonly {
@@ -281,16 +281,24 @@ export function placeAlong(
     readonly from: { readonly x: number; readonly y: number };
     readonly to: { readonly x: number; readonly y: number };
   }[],
-): readonly (Label & { readonly degrees: number })[] {
+): readonly (Label & { readonly degrees: number; readonly below: boolean })[] {
+  /** Position across all lines, upwards. */
+  const acrossOf = ({ from, to }: (typeof lines)[number]) => {
+    const [dx, dy] = [to.x - from.x, to.y - from.y];
+    return (from.x * dy - from.y * dx) / Math.hypot(dx, dy);
+  };
   const placed: { readonly start: number; readonly end: number; readonly across: number }[] = [];
-  return lines.flatMap(({ key, text, from, to }) => {
+  return lines.flatMap((line) => {
+    const { key, text, from, to } = line;
     const [dx, dy] = [to.x - from.x, to.y - from.y];
     const length = Math.hypot(dx, dy);
     const width = text.length * LETTER_PX;
     if (length < width) return [];
-    // Positions along all lines and across them, in the directions of this one.
+    const distances = lines.filter((other) => other !== line).map((other) => acrossOf(other) - acrossOf(line));
+    const below = distances.some((up) => up >= 0 && up < LABEL_PX) && !distances.some((up) => up < 0 && up > -LABEL_PX);
+    const across = acrossOf(line) + (below ? -LABEL_PX : LABEL_PX) / 2;
+    // The position along all lines, in the direction of this one.
     const origin = (from.x * dx + from.y * dy) / length;
-    const across = (from.x * dy - from.y * dx) / length;
     let start = origin + Math.min(0.08 * length, length - width);
     for (let tries = 0; tries <= placed.length; tries += 1) {
       const blocking = placed.find(
@@ -306,7 +314,7 @@ export function placeAlong(
     placed.push({ start, end: start + width, across });
     const share = (start - origin) / length;
     const degrees = (Math.atan2(dy, dx) * 180) / Math.PI;
-    return [{ key, text, x: from.x + dx * share, y: from.y + dy * share, degrees }];
+    return [{ key, text, x: from.x + dx * share, y: from.y + dy * share, degrees, below }];
   });
 }
 
@@ -354,11 +362,11 @@ function Roofs({ roofs, scales }: { readonly roofs: readonly Roof[]; readonly sc
           {label.text}
         </text>
       ))}
-      {alongLines.map(({ key, text, x: fromX, y: fromY, degrees }) => (
+      {alongLines.map(({ key, text, x: fromX, y: fromY, degrees, below }) => (
         <text
           key={key}
           class="ss-roof-label"
-          transform={`translate(${fromX} ${fromY}) rotate(${degrees}) translate(0 -6)`}
+          transform={`translate(${fromX} ${fromY}) rotate(${degrees}) translate(0 ${below ? LABEL_PX : -6})`}
         >
           {text}
         </text>

@@ -21,12 +21,21 @@ it('keeps labels of close memory roofs apart, and leaves out those without a pla
   });
   const far = placeAlong([line('a', 0), line('b', 200)]);
   expect(far.map(({ x }) => Math.round(x))).toEqual([64, 64]);
-  const close = placeAlong([line('a', 0), line('b', 6), line('c', 12)]);
-  expect(close.map(({ key }) => key)).toEqual(['a', 'b', 'c']);
-  const steps = close.map(({ x }, at) => x - (close[at - 1]?.x ?? 0));
+  // The lowest of close lines has its label below.
+  const close = placeAlong([line('c', 12), line('b', 6), line('a', 0)]);
+  expect(close.map(({ key, below }) => [key, below])).toEqual([
+    ['c', false],
+    ['b', false],
+    ['a', true],
+  ]);
+  const [first, second, third] = close.map(({ x }) => x);
   // Longer than the text on the slope.
-  expect(steps.slice(1).every((step) => step > 70)).toBe(true);
-  expect(placeAlong([line('a', 0, 100), line('b', 6, 100)]).map(({ key }) => key)).toEqual(['a']);
+  expect((second ?? 0) - (first ?? 0)).toBeGreaterThan(70);
+  expect(third).toBe(first);
+  expect(placeAlong([line('c', 12, 100), line('b', 6, 100), line('a', 0, 100)]).map(({ key }) => key)).toEqual([
+    'c',
+    'a',
+  ]);
   expect(placeAlong([line('a', 0, 20)])).toEqual([]);
 });
 
