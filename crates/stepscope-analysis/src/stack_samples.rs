@@ -278,7 +278,7 @@ pub struct LiveMemory<'a> {
     pub bytes: i64,
 }
 
-impl<'a> LiveMemory<'a> {
+impl LiveMemory<'_> {
     /// Returns the stack without the functions inside JAX, innermost first; the whole stack if nothing else is in it.
     pub fn user_frames(&self) -> Vec<SampleFrame> {
         user_frames(self.profile, self.sample)
