@@ -76,6 +76,13 @@ pub const TOOLS: &[Tool] = &[
         ],
     ),
     Tool::new(
+        "critical-path",
+        "Critical path",
+        "x",
+        "What decides how long a step takes, and what would a change gain?",
+        &["critical_path_analysis", "what_if"],
+    ),
+    Tool::new(
         "ops",
         "Ops",
         "p",

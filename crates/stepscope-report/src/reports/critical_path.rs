@@ -1,5 +1,7 @@
 //! [`critical_path`](stepscope_analysis::critical_path) as a report.
 
+mod selector;
+
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
@@ -120,8 +122,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.sentence = sentence_of(&path, &operations);
     let title_rows = match grouping(options.by.as_deref()) {
         None => segments(&path, options.top),
-        Some(PathGrouping::Op) => groups(&path, &operations, options, cancel)?,
-        Some(by) => groups(&path, &group(&path, by), options, cancel)?,
+        Some(by @ PathGrouping::Op) => groups(&path, by, &operations, cancel)?,
+        Some(by) => groups(&path, by, &group(&path, by), cancel)?,
     };
     report.table = title_rows;
     report.table.cut(options.top);
@@ -322,8 +324,8 @@ fn queue_name(path: &CriticalPath<'_>, queue: u32) -> String {
 
 fn groups(
     path: &CriticalPath<'_>,
+    by: PathGrouping,
     rows: &[PathGroup],
-    options: &Options,
     cancel: &Cancel,
 ) -> Result<Table, Cancelled> {
     let mut table = Table::new(vec![
@@ -337,11 +339,12 @@ fn groups(
         Column::new("inferred_ns", "On inferred edges", Unit::Ns),
         Column::new("saving_2x_ns", "Saving if 2x faster", Unit::Ns),
         Column::new("saving_all_ns", "Saving if free", Unit::Ns),
+        Column::new("selector", "Selector", Unit::Text),
         Column::new("event", "Longest", Unit::Event),
     ]);
     let length = path.length();
     let steps = path.steps.len().max(1) as f64;
-    let by_kind = options.by.as_deref() == Some("kind");
+    let by_kind = by == PathGrouping::Kind;
     let with_savings = path.graph().len() <= MAX_SAVINGS_SEGMENTS;
     let mut savings_left = if with_savings { SAVINGS } else { 0 };
     for row in rows {
@@ -379,6 +382,7 @@ fn groups(
             ns(row.inferred_ps).into(),
             savings[0].into(),
             savings[1].into(),
+            selector::selector(path, row, by).into(),
             row.event.into(),
         ]);
     }

@@ -427,6 +427,56 @@ fn backward_waits_for_the_thread_of_autograd() {
 }
 
 #[test]
+fn selectors_of_rows_select_the_time_of_the_row() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 800));
+    file.step(1, (800, 1_000));
+    let first = file.call("cudaLaunchKernel", (0, 20));
+    file.kernel("void k<float*, 2>(int)", (35, 335), 7, first);
+    let second = file.call("cudaLaunchKernel", (40, 60));
+    file.kernel("k@rank:0", (338, 738), 7, second);
+    let wait = file.call("cudaStreamSynchronize", (70, 750));
+    file.sync("Stream Sync", (70, 750), wait, 7, None);
+    let (_folder, run) = run_of(&file);
+    let rows = |by: &str| {
+        let found = report(&run.trace, by, &[]);
+        found["rows"].as_array().unwrap().clone()
+    };
+    for by in ["op", "kind", "kernel", "class", "rank", "thread", "step"] {
+        let mut with_selector = 0;
+        for row in rows(by) {
+            let Some(selector) = row["selector"].as_str() else {
+                let allowed = ["k@rank:0", "(unknown)"].map(Value::from);
+                assert!(
+                    by == "thread" || allowed.contains(&row["name"]),
+                    "{by}: {row}"
+                );
+                continue;
+            };
+            with_selector += 1;
+            let found = report(&run.trace, by, &[&format!("{selector}=x1")]);
+            let mut sections = found["sections"].as_array().unwrap().iter();
+            let what_if = sections.find(|section| section["name"] == "what_if");
+            let scenario = &what_if.unwrap()["rows"][0];
+            let window = &found["summary"]["window_ns"];
+            assert_eq!(&scenario["step_ns"], window, "{selector}");
+            if ["op", "kind", "kernel"].contains(&by) {
+                assert_eq!(scenario["on_path_ns"], row["duration_ns"], "{selector}");
+            }
+        }
+        assert!(with_selector > 0, "{by}");
+    }
+    let names: Vec<Value> = rows("kernel")
+        .iter()
+        .map(|row| row["selector"].clone())
+        .collect();
+    assert!(
+        names.contains(&json!("kernel:void k<float*, 2>(int)")),
+        "{names:?}"
+    );
+}
+
+#[test]
 fn scenarios_with_mistakes_are_errors() {
     let mut file = Kineto::new(None);
     file.step(0, (0, 10));
