@@ -24,6 +24,7 @@ pub mod names;
 pub mod op_profile;
 pub mod ops;
 pub mod parallel;
+pub mod path_ranges;
 pub mod peaks;
 pub mod producer;
 pub mod programs;

@@ -230,10 +230,13 @@ fn report_keys() -> BTreeSet<&'static str> {
 fn add_keys(trace: &Trace, keys: &mut BTreeSet<&'static str>) {
     for kind in KINDS {
         for by in std::iter::once(None).chain(kind.by.iter().copied().map(Some)) {
-            let options = Options {
+            let mut options = Options {
                 by: by.map(str::to_owned),
                 ..Options::default()
             };
+            if kind.name == "critical-path" {
+                options.what_if = vec!["host=x1".to_owned()];
+            }
             let report = reports::make(trace, kind.name, &options, &Cancel::default());
             let report = report.unwrap_or_else(|error| panic!("{}: {error:?}", kind.name));
             // Other keys are names from the trace.

@@ -36,6 +36,7 @@ mod op_times;
 mod opening;
 mod options;
 mod params;
+mod path_cache;
 mod perfetto_link;
 mod problem;
 mod reply;

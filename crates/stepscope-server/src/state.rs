@@ -12,6 +12,7 @@ use crate::live::{self, LiveEvent};
 use crate::op_times::OpTimesCache;
 use crate::opening::Runs;
 use crate::options::ServerOptions;
+use crate::path_cache::PathCache;
 use crate::snapshots::SnapshotCache;
 use crate::viewer::Viewer;
 
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) runs: Arc<Runs>,
     pub(crate) op_times: Arc<OpTimesCache>,
     pub(crate) snapshots: Arc<SnapshotCache>,
+    pub(crate) paths: Arc<PathCache>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -57,6 +59,7 @@ impl State {
             runs,
             op_times: Arc::default(),
             snapshots: Arc::default(),
+            paths: Arc::default(),
             viewer,
             session_token,
             events,

@@ -15,6 +15,7 @@ mod memory;
 mod notes;
 mod ops;
 mod page;
+mod path;
 mod reports;
 mod runs;
 mod snapshot;
@@ -110,6 +111,7 @@ fn table() -> Vec<Route> {
         get("/runs/{run}/histogram", stats::histogram),
         get("/runs/{run}/steps", stats::steps),
         get("/runs/{run}/reports/{item}", reports::report),
+        get("/runs/{run}/critical-path/ranges", path::path),
         get("/runs/{run}/flame", flame::flame),
         get("/runs/{run}/ops/kinds", ops::kinds),
         get("/runs/{run}/ops/steps", ops::steps),
