@@ -14,12 +14,14 @@ type RunPath = RunPathOf<Endpoint>;
 type ServerPathOf<Path extends string> = Path extends `/runs/{run}${string}` ? never : Filled<Path>;
 type ServerPath = ServerPathOf<Endpoint>;
 
-type Fields = Readonly<Record<string, string | number | undefined>>;
+/** A list is a repeated parameter. */
+type Fields = Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
 function query(fields: Fields): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
-    if (value !== undefined) params.set(name, typeof value === 'number' ? timeText(value) : value);
+    if (typeof value === 'object') for (const item of value) params.append(name, item);
+    else if (value !== undefined) params.set(name, typeof value === 'number' ? timeText(value) : value);
   }
   const text = params.toString();
   return text === '' ? '' : `?${text}`;

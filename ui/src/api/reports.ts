@@ -23,6 +23,9 @@ export interface ReportQuery {
   /** Peaks of a device in place of those of the file: FLOP/s, and bytes per second of main memory. */
   readonly peakFlops?: number | undefined;
   readonly peakBandwidth?: number | undefined;
+  /** Scenarios and names of prepared ones, for the critical path. */
+  readonly whatIf?: readonly string[];
+  readonly presets?: readonly string[];
 }
 
 /** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
@@ -40,6 +43,8 @@ export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
     position: ask.position,
     peak_flops: ask.peakFlops,
     peak_bandwidth: ask.peakBandwidth,
+    what_if: ask.whatIf,
+    preset: ask.presets,
     steps: ask.markedOnly === true ? 'marked' : undefined,
     v,
   });

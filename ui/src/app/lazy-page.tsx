@@ -21,6 +21,7 @@ type Page = ComponentType<LazyProps>;
 
 const LOADERS = {
   overview: () => import('../pages/overview/page.tsx'),
+  'critical-path': () => import('../pages/critical-path/page.tsx'),
   ops: () => import('../pages/ops/page.tsx'),
   calls: () => import('../pages/calls/page.tsx'),
   kernels: () => import('../pages/kernels/page.tsx'),

@@ -54,6 +54,9 @@ describe('address', () => {
       bandwidth: 3352,
       category: 'loop fusion',
       top: 10,
+      whatIf: ['kernel:f<a, b=x2>(int)=x0.5', 'host=x0'],
+      presets: ['host-free', 'device:x0.5'],
+      criticalPath: true,
       quiet: true,
       theme: 'dark',
     });

@@ -76,6 +76,11 @@ export interface View {
   readonly threads: readonly string[];
   /** The page's cursor in time, nanoseconds; in a compiled program, the position. */
   readonly at: number | undefined;
+  /** Changes of the what-if scenario, `kernel:k=x0.5`, and names of prepared scenarios. */
+  readonly whatIf: readonly string[];
+  readonly presets: readonly string[];
+  /** Highlight the critical path of the step in view. */
+  readonly criticalPath: boolean;
   /** Show quiet tracks. */
   readonly quiet: boolean;
   /** Use only steps that the program marked, without derived steps. */
@@ -140,6 +145,9 @@ export const EMPTY_VIEW: View = {
   to: undefined,
   hops: undefined,
   open: [],
+  whatIf: [],
+  presets: [],
+  criticalPath: false,
   quiet: false,
   markedOnly: false,
   peak: undefined,
@@ -278,6 +286,9 @@ export function parseAddress(path: string, search: string): Address {
     to: params.get('to') ?? undefined,
     hops: numberOf(params.get('hops')),
     open: params.getAll('open'),
+    whatIf: params.getAll('whatif'),
+    presets: params.getAll('preset'),
+    criticalPath: params.get('path') === '1',
     quiet: params.get('quiet') === '1',
     markedOnly: params.get('derived') === 'off',
     peak: above(numberOf(params.get('peak'))),
@@ -350,6 +361,9 @@ export function formatAddress({ place, view }: Address): string {
     if (view.to !== undefined) params.set('to', view.to);
     if (view.hops !== undefined) params.set('hops', String(view.hops));
     for (const key of view.open) params.append('open', key);
+    for (const change of view.whatIf) params.append('whatif', change);
+    for (const name of view.presets) params.append('preset', name);
+    if (view.criticalPath) params.set('path', '1');
     if (view.quiet) params.set('quiet', '1');
     if (view.markedOnly) params.set('derived', 'off');
     if (view.peak !== undefined) params.set('peak', String(view.peak));
@@ -390,6 +404,8 @@ export const PAGE_KEYS = [
   'to',
   'hops',
   'open',
+  'whatIf',
+  'presets',
   'category',
   'top',
 ] as const satisfies readonly (keyof View)[];

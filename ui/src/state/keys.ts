@@ -68,6 +68,7 @@ export const BINDINGS: readonly Binding[] = [
   timeline('search-next', 'KeyN'),
   timeline('search-previous', 'KeyN', { shift: true }),
   timeline('collapse', 'KeyC'),
+  timeline('critical-path', 'KeyX'),
   timeline('go-start', 'Home'),
   timeline('go-end', 'End'),
   timeline('one-mode', 'Digit1'),

@@ -25,6 +25,7 @@ const PATHS = {
   runs: 'M3 4h10M3 8h10M3 12h10',
   overview: 'M2.5 11.5a5.5 5.5 0 1111 0M8 11.5l2.5-4',
   timeline: 'M2 4.5h6M5 8h8M3.5 11.5h5',
+  'critical-path': 'M2 4h4v4h5v4h3M3.5 12h3M10 4h3.5',
   ops: 'M2.5 3.5h2M6.5 3.5h7M2.5 8h2M6.5 8h5M2.5 12.5h2M6.5 12.5h3',
   calls: 'M2.5 3.5h11M2.5 6.5h8M2.5 9.5h5M2.5 12.5h3',
   kernels: 'M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14',

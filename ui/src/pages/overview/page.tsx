@@ -10,6 +10,7 @@ import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { Notes, pageOfScalar, summaryOf } from '../shared/sentence.tsx';
 import { type MarkerLine, NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
+import { CriticalPathCard, TOP_PARTS } from './critical-path.tsx';
 import { useLabels } from './labels.tsx';
 import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, SliceNames, TimeParts, TopOps } from './parts.tsx';
@@ -105,6 +106,13 @@ export default function OverviewPage(page: PageProps): JSX.Element {
       ? undefined
       : { kind: 'mfu', range: scope.range, markedOnly: scope.markedOnly },
   );
+  // The path of all steps takes longer than the overview: the page does not wait for it either.
+  const path = useReport(
+    run,
+    report === undefined || report.missing !== undefined || sectionOf(report, 'slices') !== undefined || !scope.ready
+      ? undefined
+      : { kind: 'critical-path', by: 'op', top: TOP_PARTS, range: scope.range, markedOnly: scope.markedOnly },
+  );
   const labels = useLabels(
     page,
     scope,
@@ -173,6 +181,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                       </div>
                       <div>
                         <TimeParts {...page} section={sectionOf(found, 'time')} labels={labels.shares} />
+                        <CriticalPathCard {...page} report={path.report} />
                         <TopOps {...page} section={sectionOf(found, 'ops')} />
                       </div>
                     </div>

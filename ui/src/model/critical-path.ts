@@ -1,0 +1,118 @@
+// critical-path.ts: the critical path for drawing, and what-if scenarios as text. Pure.
+
+/** A range of the path on a track, or several merged ones: fields other than times and counts are of the longest. */
+export interface PathRange {
+  readonly track: number;
+  readonly row: number;
+  readonly startNs: number;
+  readonly endNs: number;
+  /** Sum of the ranges. */
+  readonly totalNs: number;
+  readonly count: number;
+  readonly kind: string;
+  readonly edge: PathEdge;
+  /** `undefined` where nothing is recorded. */
+  readonly event: number | undefined;
+  readonly name: string | undefined;
+  readonly label: string | undefined;
+}
+
+/** How certain the edge is that leads to a range. */
+export type PathEdge = (typeof PATH_EDGES)[number];
+
+export const PATH_EDGES = ['recorded', 'ordered', 'inferred'] as const;
+
+/** A change of the track on the path. */
+export interface PathHop {
+  readonly fromTrack: number;
+  readonly fromRow: number;
+  readonly fromNs: number;
+  readonly toTrack: number;
+  readonly toRow: number;
+  readonly toNs: number;
+  readonly lag: string | undefined;
+  readonly edge: PathEdge;
+}
+
+/** The path in a window. */
+export interface PathPart {
+  /** Start and end of the whole path. `undefined`: the run has none. */
+  readonly whole: { readonly startNs: number; readonly endNs: number } | undefined;
+  /** Number of ranges of the whole path. */
+  readonly total: number;
+  readonly ranges: readonly PathRange[];
+  readonly hops: readonly PathHop[];
+}
+
+export interface PathKind {
+  readonly id: string;
+  readonly label: string;
+  /** Slice kind with the same colour; `undefined`: idle. */
+  readonly kind: number | undefined;
+}
+
+/** What the time of the path is charged to, in the order of the report. */
+export const PATH_KINDS: readonly PathKind[] = [
+  { id: 'host', label: 'host', kind: 7 },
+  { id: 'device', label: 'device', kind: 1 },
+  { id: 'communication', label: 'communication', kind: 6 },
+  { id: 'launch_latency', label: 'launch latency', kind: 8 },
+  { id: 'kernel_gap', label: 'kernel gap', kind: 3 },
+  { id: 'event_wait', label: 'event wait', kind: 5 },
+  { id: 'sync_return', label: 'return of a wait', kind: 9 },
+  { id: 'handover', label: 'hand-over', kind: 2 },
+  { id: 'unknown', label: 'unknown', kind: undefined },
+];
+
+const SEGMENT_KINDS: ReadonlySet<string> = new Set(['host', 'device', 'communication']);
+
+/** Returns whether a range is the time between two segments: no slice covers it. */
+export const isLag = (kind: string): boolean => !SEGMENT_KINDS.has(kind);
+
+export const pathKind = (id: string): PathKind =>
+  PATH_KINDS.find((kind) => kind.id === id) ?? { id, label: id, kind: 0 };
+
+export const pathColour = ({ kind }: PathKind): string =>
+  kind === undefined ? 'var(--ss-idle)' : `var(--ss-kind-${kind})`;
+
+// ---- what-if ----
+
+/** Factor of a slider without a change, and its largest one. */
+export const UNCHANGED = 1;
+export const MAX_FACTOR = 1.5;
+
+/** Matches a factor at the end of a change: `kernel:k=x0.5`. */
+const FACTOR = /^(.+)=x(\d+(?:\.\d+)?)$/s;
+
+/** Returns the selector and the factor of a change; `undefined` for other changes. */
+export function factorOf(change: string): { readonly selector: string; readonly factor: number } | undefined {
+  const [, selector, factor] = FACTOR.exec(change) ?? [];
+  return selector === undefined ? undefined : { selector, factor: Number(factor) };
+}
+
+/** Returns the factor of a selector in a list of changes. */
+export const factorIn = (changes: readonly string[], selector: string): number =>
+  changes.flatMap((change) => factorOf(change) ?? []).find((change) => change.selector === selector)?.factor ??
+  UNCHANGED;
+
+/** Returns the list with another factor of a selector; the factor 1 removes the change. */
+export function withFactor(changes: readonly string[], selector: string, factor: number): readonly string[] {
+  const text = `${selector}=x${Number(factor.toFixed(2))}`;
+  const at = changes.findIndex((change) => factorOf(change)?.selector === selector);
+  const rest = changes.filter((_, index) => index !== at);
+  if (factor === UNCHANGED) return rest;
+  return at < 0 ? [...changes, text] : [...changes.slice(0, at), text, ...changes.slice(at + 1)];
+}
+
+/** Prepared scenarios with the question that each answers. */
+export const PRESETS: readonly { readonly id: string; readonly question: string; readonly ranks?: true }[] = [
+  { id: 'faster-ops', question: 'Each of the 10 longest operations twice as fast, and free' },
+  { id: 'host-free', question: 'Host code, launching calls and launch latency take no time' },
+  { id: 'no-syncs', question: 'The host never waits for the device inside the window' },
+  { id: 'no-launch-gaps', question: 'No launch latency and no gaps between kernels' },
+  { id: 'input-free', question: 'Data is always there' },
+  { id: 'free-communication', question: 'Transfers take no time; late ranks still count' },
+  { id: 'no-stragglers', question: 'All ranks take the mean time', ranks: true },
+  { id: 'device:x0.5', question: 'A device that is twice as fast' },
+  { id: 'host:x0.5', question: 'A host that is twice as fast' },
+];
