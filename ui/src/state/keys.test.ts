@@ -28,6 +28,7 @@ describe('bindingOf', () => {
     expect(command(key('KeyD'))).toBe('pan-right');
     expect(command(key('KeyD', { ctrlKey: true }))).toBeUndefined();
     expect(command(key('KeyC'))).toBe('collapse');
+    expect(command(key('KeyX'))).toBe('critical-path');
     expect(command(key('KeyC', { metaKey: true }))).toBe('copy');
     expect(command(key('KeyP', { ctrlKey: true }))).toBe('go-to-track');
     expect(command(key('KeyR', { ctrlKey: true }))).toBeUndefined();

@@ -125,6 +125,7 @@ export function helpLines(letter: (code: string) => string): {
       [`${letter('KeyM')} / Shift+${letter('KeyM')}`, 'mark / add a note'],
       [`${letter('KeyP')} / ${letter('KeyH')} / ${letter('KeyC')}`, 'pin / hide / collapse the focused track'],
       ['< / >', 'previous / next step'],
+      [letter('KeyX'), 'show or hide the critical path of the step in view'],
       [`${letter('KeyN')} / Shift+${letter('KeyN')}`, 'next / previous match of the search'],
       ['Home / End', 'start / end of the run'],
       ['wheel', 'scroll tracks; with Ctrl zoom, with Shift pan'],
@@ -142,7 +143,7 @@ export function helpLines(letter: (code: string) => string): {
       ['Esc', 'close; then clear the selection; then the search'],
       [
         `${letter('KeyG')} then a letter`,
-        'go to: O overview, T timeline, P ops, F call tree, K kernels, M memory, I input, R ranks, E reports',
+        'go to: O overview, T timeline, X critical path, P ops, F call tree, K kernels, M memory, I input, R ranks, E reports',
       ],
       ['Ctrl/Cmd+C', 'copy the selected event or row'],
       ['Ctrl/Cmd+L', 'copy the link to this view'],

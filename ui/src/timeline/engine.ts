@@ -3,6 +3,7 @@ import { computed, effect, type ReadonlySignal, type Signal, signal } from '@pre
 import type { Urgency } from '../api/gate.ts';
 import { fetchCounters, fetchItems } from '../api/server.ts';
 import type { Theme } from '../base/theme.ts';
+import type { PathPart } from '../model/critical-path.ts';
 import type { EventRef, FlowGraph, NameMatch } from '../model/event.ts';
 import type { RunDetail } from '../model/run.ts';
 import type { Track } from '../model/track.ts';
@@ -45,6 +46,7 @@ import {
   sharedScales,
 } from './paint.ts';
 import { makePalette, type Palette } from './palette.ts';
+import { boxAt, type LaneTop, type PathArrow, type PathBox, paintPath, placeHops, placeRanges } from './path-layer.ts';
 import { firstLaneAt, type Lane, laneAt, type RowLayout } from './rows.ts';
 import { ticksOf } from './ruler.ts';
 import { createTileStore, type Segment } from './tile-store.ts';
@@ -75,6 +77,8 @@ export interface EngineInput {
   /** The only slice kind at full strength. */
   readonly onlyKind: ReadonlySignal<number | undefined>;
   readonly flows: ReadonlySignal<FlowGraph | undefined>;
+  /** The highlighted critical path. */
+  readonly path: ReadonlySignal<PathPart | undefined>;
   /** The window in the address; `undefined` is "fit". */
   readonly range: Signal<TimeRange | undefined>;
   readonly onProblem: (problem: unknown) => void;
@@ -84,15 +88,26 @@ export interface DrawStats {
   readonly frame: number;
   readonly items: number;
   readonly loading: boolean;
+  /** Drawn segments and arrows of the critical path. */
+  readonly pathBoxes: number;
+  readonly pathArrows: number;
 }
 
+/** Maximum distance of the pointer from a segment of the path, pixels. */
+const PATH_REACH_PX = 3;
 const TILE_BUDGET_BYTES = 56 << 20;
 const COUNTER_BUDGET_BYTES = 8 << 20;
 
 export class TimelineEngine {
   /** The window on the screen in each frame. */
   readonly shown: Signal<TimeRange>;
-  readonly stats = signal<DrawStats>({ frame: 0, items: 0, loading: true });
+  readonly stats = signal<DrawStats>({
+    frame: 0,
+    items: 0,
+    loading: true,
+    pathBoxes: 0,
+    pathArrows: 0,
+  });
   readonly scrollTop = signal(0);
   readonly size = signal({ widthPx: 0, heightPx: 0 });
   readonly hovered = signal<string | undefined>(undefined);
@@ -120,6 +135,7 @@ export class TimelineEngine {
   private motion: Motion;
   private surface: Surface | undefined;
   private canvas: HTMLCanvasElement | undefined;
+  private readonly veil = document.createElement('canvas');
   private palette: Palette;
   private cutter = createLabelCutter((text) => text.length * 7);
   private raf = 0;
@@ -182,6 +198,7 @@ export class TimelineEngine {
         void input.colouring.value;
         void this.shownScales.value;
         void input.flows.value;
+        void input.path.value;
         void this.scrollTop.value;
         void this.size.value;
         this.invalidate();
@@ -311,6 +328,17 @@ export class TimelineEngine {
       if (hit !== undefined) return hit;
     }
     return undefined;
+  }
+
+  /** Returns the segment of the critical path at a point. */
+  pathAt(x: number, y: number): PathBox | undefined {
+    const view = this.viewport.peek();
+    return boxAt(this.pathBoxes(view), x, y, PATH_REACH_PX);
+  }
+
+  /** Returns the segments of the critical path that are on the screen. */
+  pathInView(): readonly PathBox[] {
+    return this.pathBoxes(this.viewport.peek());
   }
 
   /** Returns the counter's value at `x`. */
@@ -492,10 +520,47 @@ export class TimelineEngine {
       context.fillStyle = theme.border;
       context.fillRect(0, pinnedPx - 1, widthPx, 1);
     }
+    const boxes = this.pathBoxes(view);
+    const arrows = this.pathArrows(view);
+    if (this.input.path.peek() !== undefined)
+      paintPath(context, this.veil, boxes, arrows, palette, { widthPx, heightPx, ratio });
     paintFlows(context, this.flowLines(view), palette);
 
     this.frames += 1;
-    this.stats.value = { frame: this.frames, items, loading: !(haveItems && haveCounters) };
+    this.stats.value = {
+      frame: this.frames,
+      items,
+      loading: !(haveItems && haveCounters),
+      pathBoxes: boxes.length,
+      pathArrows: arrows.length,
+    };
+  }
+
+  /** Returns the visible lanes by track: those of folded groups for the tracks in them. */
+  private visibleLanes(): (track: number) => LaneTop | undefined {
+    const known = new Map<number, LaneTop | undefined>();
+    const { pinnedPx } = this.input.layout.peek();
+    const { heightPx } = this.size.peek();
+    return (track) => {
+      if (known.has(track)) return known.get(track);
+      const found = this.laneOf(track);
+      const isVisible =
+        found !== undefined &&
+        found.topPx < heightPx &&
+        found.topPx + found.lane.heightPx > (found.lane.pinned ? 0 : pinnedPx);
+      known.set(track, isVisible ? found : undefined);
+      return known.get(track);
+    };
+  }
+
+  private pathBoxes(view: Viewport): readonly PathBox[] {
+    const part = this.input.path.peek();
+    return part === undefined ? [] : placeRanges(part.ranges, view, this.visibleLanes());
+  }
+
+  private pathArrows(view: Viewport): readonly PathArrow[] {
+    const part = this.input.path.peek();
+    return part === undefined ? [] : placeHops(part.hops, view, this.visibleLanes());
   }
 
   private drawPlaces(places: readonly LanePoint[], view: Viewport, slots: ReturnType<typeof slotsOf>): number {

@@ -102,6 +102,11 @@ export function timelineCommands(session: Session): readonly Command[] {
       'Collapse or expand the focused track',
       withLane((lane) => foldLane(session, lane, !lane.folded)),
     ),
+    on('critical-path', 'Show or hide the critical path', () => {
+      const { criticalPath } = store.view;
+      criticalPath.value = !criticalPath.peek();
+      announce(criticalPath.peek() ? 'Critical path of the step in view' : 'Critical path hidden');
+    }),
     on('show-all-tracks', 'Show all tracks', () => {
       store.view.hides.value = [];
       store.view.only.value = [];

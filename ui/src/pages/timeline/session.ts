@@ -5,6 +5,7 @@ import { createResource, type Resource } from '../../api/resource.ts';
 import { fetchEvent, fetchFlows, fetchNeighbours, fetchNotes, saveNotes } from '../../api/server.ts';
 import type { Theme } from '../../base/theme.ts';
 import type { Area } from '../../model/area.ts';
+import type { PathPart } from '../../model/critical-path.ts';
 import type { EventDetail, EventRef, FlowGraph, NameMatch, Note } from '../../model/event.ts';
 import { parseFilter } from '../../model/filter.ts';
 import { regrouped } from '../../model/regroup.ts';
@@ -14,7 +15,6 @@ import {
   placeStepLanes,
   type StepLane,
   type StepSpan,
-  stepAt,
   stepLanes,
   stepSpans,
 } from '../../model/steps.ts';
@@ -25,6 +25,7 @@ import { announce } from '../../state/commands.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { TimelineEngine } from '../../timeline/engine.ts';
 import { layoutRows, type RowLayout } from '../../timeline/rows.ts';
+import { type CriticalPathLayer, createCriticalPath, stepInView } from './path.ts';
 import { createSearch, type Search } from './search.ts';
 
 export interface Session {
@@ -45,6 +46,7 @@ export interface Session {
   readonly filterProblem: ReadonlySignal<string | undefined>;
   readonly engine: TimelineEngine;
   readonly search: Search;
+  readonly criticalPath: CriticalPathLayer;
   readonly detail: Resource<EventDetail>;
   readonly flows: Resource<FlowGraph>;
   /** The known fields of the selected event. */
@@ -141,6 +143,7 @@ export function createSession(
   }
 
   const matcher = signal<NameMatch | undefined>(undefined);
+  const path = signal<PathPart | undefined>(undefined);
   const engine = new TimelineEngine({
     run,
     layout,
@@ -154,6 +157,7 @@ export function createSession(
       const graph = flows.state.value.value;
       return graph !== undefined && graph.event === view.selected.value ? graph : undefined;
     }),
+    path,
     range: view.range,
     onProblem: (error) => {
       problem.value = toProblem(error);
@@ -163,7 +167,15 @@ export function createSession(
     sameRange(engine.target, engine.fit) ? undefined : engine.target.startNs,
   );
 
+  const spans = computed(() => stepSpans(lanes.value));
+  const criticalPath = createCriticalPath(store, run, engine, spans);
+
   const stops = [
+    effect(() => {
+      const { value, problem: failure } = criticalPath.state.value;
+      path.value = view.criticalPath.value && value?.whole !== undefined ? value : undefined;
+      if (failure !== undefined) problem.value = failure;
+    }),
     effect(() => {
       // A search without a match dims nothing: a dimmed picture has no information.
       matcher.value =
@@ -284,13 +296,14 @@ export function createSession(
       const rank = selected.value === undefined ? undefined : trackById.get(selected.value.track)?.rank;
       return placeStepLanes(lanes.value, lanes.value.find((lane) => lane.rank === rank)?.key);
     }),
-    stepSpans: computed(() => stepSpans(lanes.value)),
+    stepSpans: spans,
     colouring,
     dragging: signal(false),
     layout,
     filterProblem: computed(() => parsedFilter.value.problem?.reason),
     engine,
     search,
+    criticalPath,
     detail,
     flows,
     selected,
@@ -313,6 +326,7 @@ export function createSession(
     dispose() {
       for (const stop of stops) stop();
       search.dispose();
+      criticalPath.dispose();
       engine.dispose();
     },
   };
@@ -401,12 +415,7 @@ export function selectionToArea(session: Session): void {
 
 /** Returns the step that limits everything, else the one in the middle of the window. */
 export function currentStep(session: Session, range: TimeRange): StepSpan | undefined {
-  const spans = session.stepSpans.value;
-  const limit = session.store.view.steps.value;
-  const middle = (range.startNs + range.endNs) / 2;
-  // A number may occur twice.
-  const limited = limit === undefined ? [] : spans.filter((span) => span.n >= limit.from && span.n <= limit.to);
-  return stepAt(limited, middle) ?? stepAt(spans, middle);
+  return stepInView(session.stepSpans.value, session.store.view.steps.value, range);
 }
 
 /** Limits everything to one step. */

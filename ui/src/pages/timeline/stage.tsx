@@ -4,9 +4,10 @@ import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { exactTime, formatDuration, formatValue } from '../../base/format.ts';
 import type { Area } from '../../model/area.ts';
+import { type PathRange, pathKind } from '../../model/critical-path.ts';
 import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
 import type { Hit } from '../../timeline/hit.ts';
-import { type Session, setArea } from './session.ts';
+import { type Session, selectById, setArea } from './session.ts';
 
 const DRAG_PX = 4;
 const DOUBLE_CLICK_MS = 400;
@@ -110,7 +111,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
 
   // Attributes make the canvas state observable; set without the virtual DOM because they change every frame.
   useSignalEffect(() => {
-    const { frame, items, loading } = engine.stats.value;
+    const { frame, items, loading, pathBoxes, pathArrows } = engine.stats.value;
     const { startNs, endNs } = engine.shown.value;
     const element = root.current;
     if (element === null) return;
@@ -119,6 +120,8 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     element.dataset['frame'] = String(frame);
     element.dataset['items'] = String(items);
     element.dataset['loading'] = String(loading);
+    element.dataset['pathSegments'] = String(pathBoxes);
+    element.dataset['pathArrows'] = String(pathArrows);
     element.setAttribute('aria-busy', String(loading));
   });
   // After a zoom, a pan or a scroll another event is below the pointer: recomputed when the pointer moves.
@@ -187,8 +190,14 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
           hit.endNs > hit.startNs ? formatDuration(hit.endNs - hit.startNs) : 'instant',
           `at ${exactTime(hit.startNs)}`,
           ...more,
+          ...pathLines(engine.pathAt(x, y)?.range),
         ],
       };
+      return;
+    }
+    const segment = engine.pathAt(x, y)?.range;
+    if (segment !== undefined) {
+      tip.value = { x, y, title: segment.label ?? 'nothing recorded', lines: pathLines(segment) };
       return;
     }
     const lane = engine.placeAt(y)?.lane;
@@ -256,6 +265,11 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     const place = engine.placeAt(y);
     if (place !== undefined) session.focusedLane.value = place.lane.key;
     const hit = engine.hitAt(x, y);
+    const onPath = engine.pathAt(x, y)?.range.event;
+    if (onPath !== undefined && onPath !== hit?.id) {
+      void selectById(session, onPath, false);
+      return;
+    }
     if (hit === undefined || place === undefined) {
       session.clearSelection();
       return;
@@ -323,6 +337,13 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       <TipBox tip={tip.value} widthPx={engine.size.peek().widthPx} heightPx={engine.size.peek().heightPx} />
     </div>
   );
+}
+
+/** Describes a segment of the critical path. */
+function pathLines(range: PathRange | undefined): readonly string[] {
+  if (range === undefined) return [];
+  const more = range.count > 1 ? `, longest of ${range.count} segments` : '';
+  return [`critical path: ${pathKind(range.kind).label}, ${formatDuration(range.totalNs)}, ${range.edge}${more}`];
 }
 
 function areaOf(a: number, b: number, tracks: readonly number[]): Area {

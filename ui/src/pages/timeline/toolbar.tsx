@@ -2,11 +2,13 @@
 
 import type { JSX } from 'preact';
 import { formatCount, formatDuration, formatRange, plural } from '../../base/format.ts';
+import { PATH_EDGES } from '../../model/critical-path.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { GROUPINGS, type Grouping } from '../../model/track.ts';
 import { COLOURINGS, type Colouring } from '../../state/address.ts';
 import { run as runCommand } from '../../state/commands.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
+import { PageLink } from '../shared/links.tsx';
 import { currentStep, goStep, type Session } from './session.ts';
 
 export function Toolbar({
@@ -62,6 +64,16 @@ export function Toolbar({
       <button type="button" class="ss-button ss-legend-button" aria-expanded={isLegendOpen} onClick={onLegend}>
         Legend
       </button>
+      <button
+        type="button"
+        class="ss-button"
+        aria-pressed={view.criticalPath.value}
+        title="Highlight what the end of the step in view waited for (X)"
+        onClick={() => runCommand('critical-path')}
+      >
+        Critical path
+      </button>
+      {view.criticalPath.value ? <PathKey session={session} /> : undefined}
       {session.tracks.filter((track) => track.kind === 'counter').length > 1 ? (
         <button
           type="button"
@@ -99,6 +111,36 @@ export function Toolbar({
       <span class="ss-grow" />
       {session.stepSpans.value.length > 0 ? <StepBox session={session} /> : undefined}
     </div>
+  );
+}
+
+/** How certain the edges of the path are, as they are drawn, and whose path it is. */
+function PathKey({ session }: { readonly session: Session }): JSX.Element {
+  const { run, store, criticalPath } = session;
+  const { value, loading } = criticalPath.state.value;
+  const step = criticalPath.step.value;
+  const of = step === undefined ? 'the run' : `step ${step.n}`;
+  const steps = step === undefined ? undefined : { from: step.n, to: step.n };
+  return (
+    <span class="ss-path-key" data-testid="path-key" data-step={step?.n} data-total={value?.total} aria-busy={loading}>
+      {value === undefined ? (
+        <span class="ss-quiet">Computing…</span>
+      ) : value.whole === undefined ? (
+        <span class="ss-quiet">No path: no thread or device has events</span>
+      ) : (
+        <>
+          <PageLink store={store} run={run} tool="critical-path" view={{ steps, area: undefined }}>
+            {of}: {plural(value.total, 'segment')}
+          </PageLink>
+          {PATH_EDGES.map((edge) => (
+            <span key={edge} class="ss-row">
+              <i data-edge={edge} />
+              {edge}
+            </span>
+          ))}
+        </>
+      )}
+    </span>
   );
 }
 
