@@ -4,6 +4,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node
 import { dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { callTrace, cprofileDump, engineTrace, hloTrace } from './ops-fixtures.mjs';
+import { laggingTrace, pathTrace } from './path-fixtures.mjs';
 
 const TRACES = resolve(process.env.STEPSCOPE_TRACES ?? join(import.meta.dirname, '../../../shared/traces'));
 
@@ -488,6 +489,8 @@ export function buildFixtures(root) {
   cpSync(join(COMMITTED, 'hlo/mlp_train/plugins'), join(root, 'pages/mlp_train/plugins'), { recursive: true });
   put('pages/engines.pt.trace.json', engineTrace());
   put('pages/nested.pt.trace.json', callTrace());
+  put('pages/waits.pt.trace.json', pathTrace());
+  put('pages/lagging.pt.trace.json', laggingTrace());
   put('pages/script.prof', cprofileDump());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),

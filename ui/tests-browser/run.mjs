@@ -6,6 +6,7 @@ import { buildFixtures, buildLarge } from './fixtures.mjs';
 import { findChromium, launch, startServer } from './harness.mjs';
 import { calls } from './probes/calls.mjs';
 import { capture } from './probes/capture.mjs';
+import { criticalPath } from './probes/critical-path.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { ops } from './probes/ops.mjs';
 import { pages } from './probes/pages.mjs';
@@ -77,6 +78,7 @@ try {
     ...programs,
     ...snapshots,
     ...roofline,
+    ...criticalPath,
     ...takenAway,
     ...ops,
     ...calls,
