@@ -321,7 +321,8 @@ pub struct BaselineAccept {
 #[command(
     after_help = "Examples:\n  stepscope convert vm.xplane.pb trace.json.gz\n  \
         stepscope convert trace.json.gz trace.pftrace\n  \
-        stepscope convert trace.json.gz events.parquet\n\n\
+        stepscope convert trace.json.gz events.parquet\n  \
+        stepscope convert LOGDIR path.pftrace --overlay critical-path\n\n\
         The extension of OUT selects the format: .xplane.pb, .json, .json.gz, .pftrace; .csv and\n\
         .parquet contain the events as rows.\n\
         OUT appears when it is complete; IN is never overwritten."
@@ -333,12 +334,22 @@ pub struct Convert {
     /// Output file
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
+    /// Add the critical path of the steps: a track of its own, and flows that lead to it
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub overlay: Option<Overlay>,
     /// Allow an output far larger than the input
     #[arg(long)]
     pub large: bool,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,
+}
+
+/// What `stepscope convert` adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Overlay {
+    /// What the end of the steps waited for
+    CriticalPath,
 }
 
 /// `stepscope capture`.

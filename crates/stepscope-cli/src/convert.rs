@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use stepscope_engine::{OutputFormat, convert};
+use stepscope_engine::{ConvertOptions, OutputFormat, Overlay, convert};
 use stepscope_model::ReadContext;
 
 use crate::args;
@@ -25,8 +25,13 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
         &asked.input,
         &asked.output,
         &context,
-        !asked.reading.no_cache,
-        asked.large,
+        ConvertOptions {
+            use_cache: !asked.reading.no_cache,
+            may_be_large: asked.large,
+            overlay: asked
+                .overlay
+                .map(|args::Overlay::CriticalPath| Overlay::CriticalPath),
+        },
     )?;
     drop(progress);
     let mut counts = vec![format!("{} slices", text::count(written.slices))];

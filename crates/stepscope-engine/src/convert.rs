@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use stepscope_formats::chrome_json::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xspace::XSpaceSink;
-use stepscope_model::{ReadContext, Severity};
+use stepscope_model::{EventSink, ReadContext, Severity};
 use stepscope_store::Trace;
 
 use crate::atomic_file;
@@ -23,6 +23,7 @@ use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
 use crate::found_run::FoundRun;
+use crate::overlay::{OverlayCounts, PathOverlay};
 use crate::recover;
 use crate::rows::{RowFormat, write_rows};
 use crate::scan::Sniffed;
@@ -67,6 +68,24 @@ impl OutputFormat {
     }
 }
 
+/// What a conversion adds to the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    /// The critical path of the steps: a track of its own, and flows that lead to it.
+    CriticalPath,
+}
+
+/// How a trace is converted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConvertOptions {
+    /// Read and write the import cache.
+    pub use_cache: bool,
+    /// Allow an output far larger than the input.
+    pub may_be_large: bool,
+    /// What to add; for traces, not for rows.
+    pub overlay: Option<Overlay>,
+}
+
 /// Counts of the written output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConvertReport {
@@ -86,13 +105,12 @@ pub struct ConvertReport {
 
 /// Reads `input` (a file, or a folder with one run) and writes `output` in the format of its
 /// extension. An existing file of that name is replaced, unless it belongs to the input. An output
-/// far larger than the input ([`most_exported_bytes`]) is refused unless `may_be_large`.
+/// far larger than the input ([`most_exported_bytes`]) is refused unless the options allow it.
 pub fn convert(
     input: &Path,
     output: &Path,
     context: &Arc<ReadContext>,
-    use_cache: bool,
-    may_be_large: bool,
+    options: ConvertOptions,
 ) -> Result<ConvertReport, EngineError> {
     let refused = |reason: &str, hint: &str| EngineError::Unwritable {
         path: output.display().to_string(),
@@ -105,6 +123,12 @@ pub fn convert(
             "use .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet",
         ));
     };
+    if options.overlay.is_some() && matches!(format, OutputFormat::Csv | OutputFormat::Parquet) {
+        return Err(refused(
+            "rows have no place for the critical path",
+            "use .json, .json.gz, .pftrace or .xplane.pb; 'stepscope report RUN critical-path --by segment --format csv' prints its rows",
+        ));
+    }
     if output.is_dir() {
         return Err(refused("it is a directory", "name a file"));
     }
@@ -138,7 +162,9 @@ pub fn convert(
     let temporary =
         atomic_file::create(output).map_err(|error| EngineError::unwritable(output, &error))?;
 
-    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
+    let cache = cache::default_dir()
+        .filter(|_| options.use_cache)
+        .map(Cache::new);
     let outcome = open_found(&run, context, cache.as_ref()).and_then(|opened| {
         if opened.trace.is_without_timeline() {
             return Err(EngineError::unreadable(
@@ -146,12 +172,28 @@ pub fn convert(
                 "it has aggregates only, and this format needs a timeline",
             ));
         }
-        let most = if may_be_large {
+        let most = if options.may_be_large {
             u64::MAX
         } else {
             most_exported_bytes(run.bytes())
         };
-        let bytes = write(&opened.trace, format, temporary.as_file(), most).map_err(|error| {
+        let overlay = match options.overlay {
+            None => None,
+            Some(Overlay::CriticalPath) => {
+                Some(PathOverlay::from_trace(&opened.trace).ok_or_else(|| {
+                    EngineError::unreadable(
+                        input,
+                        "it has no critical path: no thread or device has events",
+                    )
+                })?)
+            }
+        };
+        let target = Output {
+            format,
+            file: temporary.as_file(),
+            most,
+        };
+        let (bytes, counts) = write(&opened.trace, overlay.as_ref(), &target).map_err(|error| {
             if error.kind() == io::ErrorKind::FileTooLarge {
                 return refused(&error.to_string(), "give --large to write it all the same");
             }
@@ -168,7 +210,7 @@ pub fn convert(
         temporary
             .persist(output)
             .map_err(|failed| EngineError::unwritable(output, &failed.error))?;
-        Ok(report(&opened, bytes))
+        Ok(report(&opened, bytes, counts))
     });
     if let Some(cache) = &cache {
         cache.wait();
@@ -203,24 +245,35 @@ fn is_as_before(path: &Path, stamp: Stamp) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| Stamp::from_metadata(&metadata) == stamp)
 }
 
+/// The file to write.
+struct Output<'a> {
+    format: OutputFormat,
+    file: &'a File,
+    /// Maximum length, bytes.
+    most: u64,
+}
+
 /// Writes the whole trace; returns the length in bytes.
-fn write(trace: &Trace, format: OutputFormat, file: &File, most: u64) -> io::Result<u64> {
-    let out = BufWriter::with_capacity(1 << 20, BoundedWriter::new(file, most));
-    let out = match format {
+fn write(
+    trace: &Trace,
+    overlay: Option<&PathOverlay>,
+    output: &Output<'_>,
+) -> io::Result<(u64, OverlayCounts)> {
+    let out = BufWriter::with_capacity(1 << 20, BoundedWriter::new(output.file, output.most));
+    let mut counts = OverlayCounts::default();
+    let out = match output.format {
         OutputFormat::XSpace => {
-            let mut sink = XSpaceSink::new();
-            trace.replay_into(&mut sink);
+            let sink = replay(trace, overlay, XSpaceSink::new(), &mut counts);
             sink.finish(out)?
         }
-        OutputFormat::ChromeJson => chrome(trace, out)?,
+        OutputFormat::ChromeJson => chrome(trace, overlay, out, &mut counts)?,
         OutputFormat::ChromeJsonGz => {
             // The header has neither name nor time, so that the same trace gives the same bytes.
             let packed: GzEncoder<_> = GzBuilder::new().write(out, flate2::Compression::new(6));
-            chrome(trace, packed)?.finish()?
+            chrome(trace, overlay, packed, &mut counts)?.finish()?
         }
         OutputFormat::Perfetto => {
-            let mut sink = PerfettoSink::new(out);
-            trace.replay_into(&mut sink);
+            let sink = replay(trace, overlay, PerfettoSink::new(out), &mut counts);
             sink.finish()?
         }
         OutputFormat::Csv => write_rows(trace, None, RowFormat::Csv, out)?,
@@ -229,16 +282,39 @@ fn write(trace: &Trace, format: OutputFormat, file: &File, most: u64) -> io::Res
     let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     let file = out.into_inner();
     file.sync_all()?;
-    Ok(file.metadata()?.len())
+    Ok((file.metadata()?.len(), counts))
 }
 
-fn chrome<W: Write + Send>(trace: &Trace, out: W) -> io::Result<W> {
-    let mut sink = ChromeSink::new(out);
-    trace.replay_into(&mut sink);
-    sink.finish()
+/// Emits the trace and the overlay into a sink.
+fn replay<S: EventSink>(
+    trace: &Trace,
+    overlay: Option<&PathOverlay>,
+    mut sink: S,
+    counts: &mut OverlayCounts,
+) -> S {
+    match overlay {
+        None => {
+            trace.replay_into(&mut sink);
+            sink
+        }
+        Some(overlay) => {
+            let (sink, added) = overlay.replay_into(trace, sink);
+            *counts = added;
+            sink
+        }
+    }
 }
 
-fn report(run: &crate::Run, bytes: u64) -> ConvertReport {
+fn chrome<W: Write + Send>(
+    trace: &Trace,
+    overlay: Option<&PathOverlay>,
+    out: W,
+    counts: &mut OverlayCounts,
+) -> io::Result<W> {
+    replay(trace, overlay, ChromeSink::new(out), counts).finish()
+}
+
+fn report(run: &crate::Run, bytes: u64, added: OverlayCounts) -> ConvertReport {
     let trace = &run.trace;
     let sum = |count: fn(&stepscope_store::Track) -> u32| {
         trace
@@ -258,10 +334,10 @@ fn report(run: &crate::Run, bytes: u64) -> ConvertReport {
         }
     }
     ConvertReport {
-        slices: trace.slice_count(),
+        slices: trace.slice_count() + added.slices,
         instants: sum(|track| track.instants),
         samples: sum(|track| track.samples),
-        flows: trace.flow_count(),
+        flows: trace.flow_count() + added.flows,
         bytes,
         notes,
     }

@@ -26,6 +26,7 @@ pub mod measured_peaks;
 mod names;
 mod open;
 mod open_path;
+mod overlay;
 mod programs;
 mod recover;
 mod rows;
@@ -34,7 +35,7 @@ mod scan;
 mod source;
 
 pub use bounded::{BoundedWriter, most_exported_bytes};
-pub use convert::{ConvertReport, OutputFormat, convert};
+pub use convert::{ConvertOptions, ConvertReport, OutputFormat, Overlay, convert};
 pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};

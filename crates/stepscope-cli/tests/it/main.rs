@@ -13,5 +13,6 @@ mod capture;
 mod cli;
 mod compare;
 mod formats;
+mod overlay;
 mod report;
 mod traces;

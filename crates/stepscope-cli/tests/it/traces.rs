@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use stepscope_cli::error::with_help;
 use stepscope_cli::info::{Nanos, RunInfo, run_info};
-use stepscope_engine::{Run, open_path};
+use stepscope_engine::{ConvertOptions, Run, open_path};
 use stepscope_model::ReadContext;
 use stepscope_test_data::{Corpus, corpus_tests, files};
 
@@ -456,13 +456,17 @@ fn converted_traces_equal_their_origin(corpus: &Corpus) {
         "chrome_json/chrome_116_page.json.gz",
         "perfetto/nested_tracks.perfetto-trace",
     ][..];
+    let every_size = ConvertOptions {
+        may_be_large: true,
+        ..ConvertOptions::default()
+    };
     for name in corpus.either(&collected[..2], collected) {
         let input = corpus.path(name);
         let original = run_info(&open_one(&input).unwrap());
         for extension in ["xplane.pb", "json", "json.gz", "pftrace"] {
             let output = dir.path().join(format!("out.{extension}"));
             let context = Arc::new(ReadContext::default());
-            let report = match stepscope_engine::convert(&input, &output, &context, false, true) {
+            let report = match stepscope_engine::convert(&input, &output, &context, every_size) {
                 Ok(report) => report,
                 Err(error) => {
                     failures.push(format!("{name} -> {extension}: {error}"));
