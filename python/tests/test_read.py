@@ -311,6 +311,34 @@ class Reports(Recorded):
         with self.assertRaisesRegex(ValueError, "two ranges"):
             self.run_.report("steps", steps=1, start_ns=0)
 
+    def test_critical_path_covers_the_steps(self):
+        steps = self.run_.steps
+        path = self.run_.critical_path(by="segment")
+        window = path.summary["window_ns"]
+        first = min(step.start_ns for step in steps)
+        last = max(step.start_ns + step.duration_ns for step in steps)
+        self.assertAlmostEqual(window, last - first, places=3)
+        self.assertAlmostEqual(sum(row["duration_ns"] for row in path.rows), window, places=3)
+        ends = [row["start_ns"] + row["duration_ns"] for row in path.rows]
+        for end, row in zip(ends, path.rows[1:], strict=False):
+            self.assertAlmostEqual(row["start_ns"], end, places=3)
+        one = self.run_.critical_path(steps=steps[1].number)
+        self.assertAlmostEqual(one.summary["window_ns"], steps[1].duration_ns, places=3)
+        same = self.run_.report("critical-path", by="op", steps=steps[1].number)
+        self.assertEqual(one.to_dict(), same.to_dict())
+
+    def test_critical_path_predicts_scenarios(self):
+        path = self.run_.critical_path(by="kind", what_if=["host=x0.5", "host=x1"], preset="no-syncs")
+        window = path.summary["window_ns"]
+        half, same, without = path.sections["what_if"].rows
+        self.assertAlmostEqual(half["saved_ns"], window / 2, delta=len(path.rows) * 100)
+        self.assertEqual((same["step_ns"], same["saved_ns"]), (window, 0))
+        self.assertEqual(without["what_if"], "no-syncs")
+        [host] = [row for row in path.rows if row["name"] == "host"]
+        self.assertEqual(host["selector"], "host")
+        with self.assertRaisesRegex(stepscope.QueryError, "at position 0: the selector is unknown"):
+            self.run_.critical_path(what_if="hosts=x0.5")
+
     def test_report_equals_the_report_of_the_command_line(self):
         import subprocess
 

@@ -482,6 +482,71 @@ class Run:
         )
         return Report(*answer)
 
+    def critical_path(
+        self,
+        *,
+        by: str | None = None,
+        steps: int | tuple[int, int] | None = None,
+        what_if: str | Sequence[str] = (),
+        preset: str | Sequence[str] = (),
+        force: bool = False,
+        top: int | None = None,
+        start_ns: float | None = None,
+        end_ns: float | None = None,
+    ) -> Report:
+        """
+        Report what the end of the steps waited for, and predict what a change would gain.
+
+        The rows add up to the window. The report is that of ``run.report("critical-path", …)``.
+
+        Parameters
+        ----------
+        by
+            What the rows are: ``op`` (default), ``kind``, ``kernel``, ``module``, ``class``, ``rank``,
+            ``thread``, ``step``, or ``segment`` for the path in order of time.
+        steps
+            The path of this step, or of those from the first to the last of two. Default: all steps.
+        what_if
+            Scenarios to predict, such as ``kernel:*gemm*=x0.5,launch_latency=0``. The section ``what_if``
+            has a row for each. The cell ``selector`` of a row is what selects its time:
+            ``f"{selector}=x0.5"`` predicts the window with half of it.
+        preset
+            Prepared scenarios, such as ``host-free``.
+        force
+            Show predictions although the replay error is above 15 %.
+        top
+            Maximum number of rows; the others are counted. Default: all.
+        start_ns, end_ns
+            Only the steps in this range of the run's clock. Default: all steps.
+
+        Raises
+        ------
+        QueryError
+            An unknown row type, no such steps, or a scenario that cannot be read; the message has the
+            position of the mistake (also a `ValueError`).
+        ValueError
+            Both steps and a range.
+
+        Examples
+        --------
+        >>> path = run.critical_path(by="kind", what_if="host=x0.5")
+        >>> for row in path.rows:
+        ...     print(row["name"], row["duration_ns"], row["selector"])
+        >>> prediction = path.sections["what_if"].rows[0]
+        >>> print(prediction["step_ns"], prediction["saved_ns"], prediction["replay_error_share"])
+        """
+        return self.report(
+            "critical-path",
+            by="op" if by is None else by,
+            top=top,
+            what_if=what_if,
+            preset=preset,
+            force=force,
+            steps=steps,
+            start_ns=start_ns,
+            end_ns=end_ns,
+        )
+
     def aggregate(
         self,
         by: str | Sequence[str] = "name",
