@@ -81,6 +81,10 @@ export interface EngineInput {
   readonly path: ReadonlySignal<PathPart | undefined>;
   /** The window in the address; `undefined` is "fit". */
   readonly range: Signal<TimeRange | undefined>;
+  /** How far the window may move; default: the run. Two timelines on one scale reach beyond each one's ends. */
+  readonly reach?: TimeRange;
+  /** Run time of the ruler's zero, where grid lines are counted from; default: the start of the run. */
+  readonly zeroNs?: number;
   readonly onProblem: (problem: unknown) => void;
 }
 
@@ -122,6 +126,7 @@ export class TimelineEngine {
       : sharedScales(this.counterScales.value, (track) => this.input.tracks.get(track)?.unit),
   );
   readonly bounds: TimeRange;
+  private readonly reach: TimeRange;
   readonly fit: TimeRange;
   /** Range of the minimap: the run without events far outside. */
   readonly overview: TimeRange;
@@ -147,9 +152,10 @@ export class TimelineEngine {
     this.input = input;
     const { run } = input;
     this.bounds = { startNs: 0, endNs: Math.max(run.durationNs, 1) };
-    this.fit = clampRange(run.fit.endNs > run.fit.startNs ? run.fit : this.bounds, this.bounds);
+    this.reach = input.reach ?? this.bounds;
+    this.fit = clampRange(run.fit.endNs > run.fit.startNs ? run.fit : this.bounds, this.reach);
     this.overview = run.outside > 0 ? this.fit : this.bounds;
-    const first = clampPan(input.range.peek() ?? this.fit, this.bounds);
+    const first = clampPan(input.range.peek() ?? this.fit, this.reach);
     this.motion = atRest(first);
     this.shown = signal(first);
     this.palette = makePalette(input.theme.peek());
@@ -211,7 +217,7 @@ export class TimelineEngine {
         this.invalidate();
       }),
       effect(() => {
-        const wanted = clampPan(input.range.value ?? this.fit, this.bounds);
+        const wanted = clampPan(input.range.value ?? this.fit, this.reach);
         if (!sameRange(wanted, targetOf(this.motion))) {
           this.motion = atRest(wanted);
           this.invalidate();
@@ -255,7 +261,7 @@ export class TimelineEngine {
 
   press(direction: Direction): void {
     const eased = !this.reduced.matches;
-    this.motion = press(this.motion, direction, this.bounds, performance.now(), eased, this.zoomAnchor());
+    this.motion = press(this.motion, direction, this.reach, performance.now(), eased, this.zoomAnchor());
     this.invalidate();
   }
 
@@ -276,7 +282,7 @@ export class TimelineEngine {
 
   show(range: TimeRange, eased = true): void {
     this.motion = {
-      ...moveTo(this.motion, clampPan(range, this.bounds), performance.now(), eased && !this.reduced.matches),
+      ...moveTo(this.motion, clampPan(range, this.reach), performance.now(), eased && !this.reduced.matches),
       held: undefined,
     };
     this.invalidate();
@@ -293,7 +299,7 @@ export class TimelineEngine {
     const range = targetOf(this.motion);
     const { widthPx } = this.size.peek();
     const anchor = timeFromPx({ ...range, widthPx }, px ?? this.zoomAnchor() * widthPx);
-    this.show(zoomRange(range, factor, anchor, this.bounds), false);
+    this.show(zoomRange(range, factor, anchor, this.reach), false);
   }
 
   panPx(px: number): void {
@@ -437,7 +443,7 @@ export class TimelineEngine {
   private tick(nowMs: number): void {
     this.raf = 0;
     if (this.canvas === undefined) return;
-    this.motion = advance(this.motion, nowMs, this.bounds, this.zoomAnchor());
+    this.motion = advance(this.motion, nowMs, this.reach, this.zoomAnchor());
     if (!sameRange(this.shown.peek(), this.motion.shown)) this.shown.value = this.motion.shown;
     this.draw();
     if (isMoving(this.motion)) this.invalidate();
@@ -495,7 +501,9 @@ export class TimelineEngine {
     context.fillStyle = theme.background;
     context.fillRect(0, 0, widthPx, heightPx);
     context.fillStyle = theme.grid;
-    for (const tick of ticksOf(view)) context.fillRect(Math.round(tick.px), 0, 1, heightPx);
+    const zeroNs = this.input.zeroNs ?? 0;
+    const counted: Viewport = { startNs: view.startNs - zeroNs, endNs: view.endNs - zeroNs, widthPx };
+    for (const tick of ticksOf(counted)) context.fillRect(Math.round(tick.px), 0, 1, heightPx);
 
     let items = 0;
     const pinnedPx = this.input.layout.peek().pinnedPx;

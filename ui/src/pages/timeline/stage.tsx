@@ -7,6 +7,7 @@ import type { Area } from '../../model/area.ts';
 import { type PathRange, pathKind } from '../../model/critical-path.ts';
 import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
 import type { Hit } from '../../timeline/hit.ts';
+import { type Tip, TipBox } from '../../widgets/tip.tsx';
 import { type Session, selectById, setArea } from './session.ts';
 
 const DRAG_PX = 4;
@@ -24,13 +25,6 @@ type Drag =
     }
   | { readonly kind: 'pan'; readonly lastX: number; readonly moved: boolean }
   | { readonly kind: 'edge'; readonly side: 'start' | 'end' };
-
-interface Tip {
-  readonly x: number;
-  readonly y: number;
-  readonly title: string;
-  readonly lines: readonly string[];
-}
 
 /** The latest click on an event: a second click may hit an element that has opened below the pointer since. */
 interface LastClick {
@@ -424,32 +418,6 @@ function AreaBox({
       <div class="ss-area-edge ss-area-start" onPointerDown={(event) => onEdge('start', event)} />
       <div class="ss-area-edge ss-area-end" onPointerDown={(event) => onEdge('end', event)} />
       <span class="ss-area-length">{formatDuration(area.endNs - area.startNs)}</span>
-    </div>
-  );
-}
-
-function TipBox({
-  tip,
-  widthPx,
-  heightPx,
-}: {
-  readonly tip: Tip | undefined;
-  readonly widthPx: number;
-  readonly heightPx: number;
-}): JSX.Element | undefined {
-  if (tip === undefined) return undefined;
-  const toLeft = tip.x > widthPx - 340;
-  const above = tip.y > heightPx - 96;
-  const style = {
-    ...(toLeft ? { right: `${widthPx - tip.x + 12}px` } : { left: `${tip.x + 14}px` }),
-    ...(above ? { bottom: `${heightPx - tip.y + 10}px` } : { top: `${tip.y + 16}px` }),
-  };
-  return (
-    <div class="ss-tip" style={style} aria-hidden="true">
-      <strong>{tip.title}</strong>
-      {tip.lines.map((line) => (
-        <span key={line}>{line}</span>
-      ))}
     </div>
   );
 }
