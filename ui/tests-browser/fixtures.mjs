@@ -1,8 +1,9 @@
 // fixtures.mjs: log directories for the probes, with what is known about them.
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { baseTrace, deviceTrace, fewTrace, otherTrace } from './compare-fixtures.mjs';
 import { callTrace, cprofileDump, engineTrace, hloTrace } from './ops-fixtures.mjs';
 import { laggingTrace, pathTrace } from './path-fixtures.mjs';
 
@@ -481,6 +482,17 @@ export function buildFixtures(root) {
   put('pages/operators.pt.trace.json', operatorTrace());
   put('pages/memory.pt.trace.json', memoryTrace());
   put('pages/training.pt.trace.json', trainingMemoryTrace());
+  put('compare/base.pt.trace.json', baseTrace());
+  put('compare/other.pt.trace.json', otherTrace());
+  put('compare/few.pt.trace.json', fewTrace());
+  put('compare/device.pt.trace.json', deviceTrace());
+  put('compare/short.pt.trace.json', shortTrace());
+  put('compare/operators.pt.trace.json', operatorTrace());
+  put('compare/script.prof', cprofileDump());
+  put('compare/cut.pt.trace.json.gz', gzipSync(torch.text).subarray(0, 24));
+  // The list orders by time: the base is the older run.
+  const newer = new Date();
+  utimesSync(join(root, 'compare/base.pt.trace.json'), newer, new Date(newer.getTime() - 3_600_000));
   put('pages/copies.pt.trace.json', copyTrace());
   put('pages/warm.pt.trace.json', warmTrace());
   put('pages/pattern.pt.trace.json', patternTrace());
@@ -531,6 +543,7 @@ export function buildFixtures(root) {
     main: join(root, 'main'),
     empty: join(root, 'empty'),
     faulty: join(root, 'faulty'),
+    compare: join(root, 'compare'),
     pages: { dir: join(root, 'pages'), have: pages },
     torch,
     have,

@@ -6,6 +6,7 @@ import { buildFixtures, buildLarge } from './fixtures.mjs';
 import { findChromium, launch, startServer } from './harness.mjs';
 import { calls } from './probes/calls.mjs';
 import { capture } from './probes/capture.mjs';
+import { compare } from './probes/compare.mjs';
 import { criticalPath } from './probes/critical-path.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { ops } from './probes/ops.mjs';
@@ -44,6 +45,7 @@ const serve = async (dir, port) => {
 };
 let mainServer;
 let pagesServer;
+let comparedServer;
 /** What probes get: fixtures, the browser, and servers started when first needed. */
 const context = {
   root,
@@ -58,6 +60,10 @@ const context = {
   pages: async () => {
     pagesServer ??= serve(fixtures.pages.dir);
     return pagesServer;
+  },
+  compared: async () => {
+    comparedServer ??= serve(fixtures.compare);
+    return comparedServer;
   },
   large: () => buildLarge(root),
 };
@@ -83,6 +89,7 @@ try {
     ...ops,
     ...calls,
     ...readable,
+    ...compare,
     ...capture,
     ...navigation,
     ...tracks,

@@ -191,6 +191,17 @@ export async function fetchRun(run: string, waitS: number, options?: RequestOpti
   return { kind: 'open', run: detailOf(body) };
 }
 
+/** How long one request waits for the import of a run, seconds. */
+const WAIT_S = 20;
+
+/** Fetches a run once it is open. */
+export async function fetchOpenRun(id: string, options: RequestOptions = {}): Promise<RunDetail> {
+  for (;;) {
+    const answer = await fetchRun(id, WAIT_S, options);
+    if (answer.kind === 'open') return answer.run;
+  }
+}
+
 export interface Imported {
   readonly id: string;
 }

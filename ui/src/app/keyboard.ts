@@ -2,9 +2,11 @@
 import { TOOLS } from '../model/generated.ts';
 import { announce, overlay, run } from '../state/commands.ts';
 import { type Binding, bindingOf } from '../state/keys.ts';
-import { goTo, type Store } from '../state/store.ts';
+import { compareWith, goTo, type Store } from '../state/store.ts';
 
 const CHORD_MS = 1500;
+/** Letter of the page of two runs, which is no tool of a run. */
+const COMPARE_LETTER = 'c';
 
 function isField(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
@@ -19,6 +21,10 @@ export function bindKeyboard(store: Store): () => void {
   const goToTool = (letter: string) => {
     const tool = TOOLS.find((item) => item.letter === letter.toLowerCase());
     const id = store.runId.peek();
+    if (letter.toLowerCase() === COMPARE_LETTER) {
+      if (store.place.peek().kind !== 'compare') goTo(store, compareWith(id));
+      return;
+    }
     if (tool === undefined) return;
     if (id === undefined) announce('Open a run first');
     else goTo(store, { kind: 'tool', run: id, tool: tool.id });

@@ -1,7 +1,7 @@
 // lazy-page.tsx: report pages, each in a separate chunk. After the first page is drawn, the others are fetched while
 // idle, so that they open without a wait.
 import type { ReadonlySignal } from '@preact/signals';
-import type { ComponentType, JSX } from 'preact';
+import type { FunctionComponent, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { toProblem } from '../api/client.ts';
 import type { Theme } from '../base/theme.ts';
@@ -17,38 +17,51 @@ export interface LazyProps {
   readonly theme: ReadonlySignal<Theme>;
 }
 
-type Page = ComponentType<LazyProps>;
+/** A page in a chunk of its own. */
+interface Chunk<P> {
+  /** `undefined` until it is loaded. */
+  readonly page: () => FunctionComponent<P> | undefined;
+  readonly load: () => Promise<void>;
+}
 
-const LOADERS = {
-  overview: () => import('../pages/overview/page.tsx'),
-  'critical-path': () => import('../pages/critical-path/page.tsx'),
-  ops: () => import('../pages/ops/page.tsx'),
-  calls: () => import('../pages/calls/page.tsx'),
-  kernels: () => import('../pages/kernels/page.tsx'),
-  memory: () => import('../pages/memory/page.tsx'),
-  graph: () => import('../pages/graph/page.tsx'),
-  'hlo-memory': () => import('../pages/hlo-memory/page.tsx'),
-  input: () => import('../pages/input/page.tsx'),
-  roofline: () => import('../pages/roofline/page.tsx'),
-  ranks: () => import('../pages/ranks/page.tsx'),
-  reports: () => import('../pages/reports/page.tsx'),
-} satisfies Record<string, () => Promise<{ default: Page }>>;
+function chunk<P>(load: () => Promise<{ default: FunctionComponent<P> }>): Chunk<P> {
+  let page: FunctionComponent<P> | undefined;
+  return {
+    page: () => page,
+    load: async () => {
+      page = (await load()).default;
+    },
+  };
+}
 
-export type LazyTool = keyof typeof LOADERS;
+const RUN_PAGES = {
+  overview: chunk(() => import('../pages/overview/page.tsx')),
+  'critical-path': chunk(() => import('../pages/critical-path/page.tsx')),
+  ops: chunk(() => import('../pages/ops/page.tsx')),
+  calls: chunk(() => import('../pages/calls/page.tsx')),
+  kernels: chunk(() => import('../pages/kernels/page.tsx')),
+  memory: chunk(() => import('../pages/memory/page.tsx')),
+  graph: chunk(() => import('../pages/graph/page.tsx')),
+  'hlo-memory': chunk(() => import('../pages/hlo-memory/page.tsx')),
+  input: chunk(() => import('../pages/input/page.tsx')),
+  roofline: chunk(() => import('../pages/roofline/page.tsx')),
+  ranks: chunk(() => import('../pages/ranks/page.tsx')),
+  reports: chunk(() => import('../pages/reports/page.tsx')),
+} satisfies Record<string, Chunk<LazyProps>>;
 
-export const isLazyPage = (tool: string): tool is LazyTool => tool in LOADERS;
+const COMPARE = chunk(() => import('../pages/compare/page.tsx'));
+
+type Loadable = Pick<Chunk<LazyProps>, 'load'> & { readonly page: () => unknown };
+
+const CHUNKS: readonly Loadable[] = [...Object.values(RUN_PAGES), COMPARE];
+
+export type LazyTool = keyof typeof RUN_PAGES;
+
+export const isLazyPage = (tool: string): tool is LazyTool => tool in RUN_PAGES;
 
 /** Returns whether the run has data for a page; other pages show the reason. */
 export const isFillable = (run: RunDetail, tool: string): boolean =>
   run.tools.find((item) => item.id === tool)?.state !== 'unavailable';
-
-const loaded = new Map<LazyTool, Page>();
-
-async function load(tool: LazyTool): Promise<Page> {
-  const page = (await LOADERS[tool]()).default;
-  loaded.set(tool, page);
-  return page;
-}
 
 let warmed = false;
 
@@ -58,31 +71,31 @@ function warm(): void {
   warmed = true;
   const later = (action: () => void) =>
     'requestIdleCallback' in window ? requestIdleCallback(action, { timeout: 5000 }) : setTimeout(action, 1000);
-  const next = (tools: readonly LazyTool[]) => {
-    const [tool, ...rest] = tools;
-    if (tool === undefined) return;
+  const next = (chunks: readonly Loadable[]) => {
+    const [first, ...rest] = chunks;
+    if (first === undefined) return;
     later(
       () =>
-        void load(tool).then(
+        void first.load().then(
           () => next(rest),
           () => undefined,
         ),
     );
   };
-  next((Object.keys(LOADERS) as LazyTool[]).filter((tool) => !loaded.has(tool)));
+  next(CHUNKS.filter((item) => item.page() === undefined));
 }
 
-export function LazyPage({ tool, ...page }: LazyProps & { readonly tool: LazyTool }): JSX.Element {
+/** Loads a chunk; returns the problem if that fails. */
+function useChunk(wanted: Loadable): unknown {
   const [, setLoads] = useState(0);
   const [problem, setProblem] = useState<unknown>(undefined);
-  const Found = loaded.get(tool);
   useEffect(() => {
-    if (loaded.has(tool)) {
+    if (wanted.page() !== undefined) {
       warm();
       return;
     }
     let gone = false;
-    load(tool).then(
+    wanted.load().then(
       () => {
         if (gone) return;
         setLoads((count) => count + 1);
@@ -95,16 +108,18 @@ export function LazyPage({ tool, ...page }: LazyProps & { readonly tool: LazyToo
     return () => {
       gone = true;
     };
-  }, [tool]);
-  if (Found !== undefined) return <Found {...page} />;
-  const known = toolOf(tool);
+  }, [wanted]);
+  return problem;
+}
+
+function Waiting(props: { readonly title: string; readonly question: string; readonly problem: unknown }): JSX.Element {
   return (
     <>
-      <PageHead title={known?.title ?? tool} summary={known?.question ?? ''} />
-      {problem === undefined ? (
+      <PageHead title={props.title} summary={props.question} />
+      {props.problem === undefined ? (
         <Loading what="Loading the page" />
       ) : (
-        <ProblemState problem={toProblem(problem)}>
+        <ProblemState problem={toProblem(props.problem)}>
           <button type="button" class="ss-button" onClick={() => location.reload()}>
             Load again
           </button>
@@ -112,4 +127,21 @@ export function LazyPage({ tool, ...page }: LazyProps & { readonly tool: LazyToo
       )}
     </>
   );
+}
+
+export function LazyPage({ tool, ...page }: LazyProps & { readonly tool: LazyTool }): JSX.Element {
+  const wanted: Chunk<LazyProps> = RUN_PAGES[tool];
+  const problem = useChunk(wanted);
+  const Found = wanted.page();
+  if (Found !== undefined) return <Found {...page} />;
+  const known = toolOf(tool);
+  return <Waiting title={known?.title ?? tool} question={known?.question ?? ''} problem={problem} />;
+}
+
+/** The page of two runs. */
+export function LazyComparePage(page: Omit<LazyProps, 'run'>): JSX.Element {
+  const problem = useChunk(COMPARE);
+  const Found = COMPARE.page();
+  if (Found !== undefined) return <Found {...page} />;
+  return <Waiting title="Compare" question="Is the new run slower, and because of what?" problem={problem} />;
 }

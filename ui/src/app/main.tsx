@@ -26,6 +26,7 @@ import './style/report-pages.css';
 import './style/charts.css';
 import './style/reports.css';
 import './style/calls.css';
+import './style/compare.css';
 
 const root = document.getElementById('app');
 if (root === null) throw new Error('the page has no element "app"');

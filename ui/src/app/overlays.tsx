@@ -39,13 +39,20 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
           },
         ],
   );
+  const others = runList.value.runs.filter((run) => id !== undefined && run.id !== id && run.state !== 'error');
+  const comparisons = others.map((run) => ({
+    group: 'Compare with',
+    title: `Compare with ${run.name}`,
+    detail: undefined,
+    run: () => goTo(store, { kind: 'compare', base: run.id, other: id }),
+  }));
   const runs = runList.value.runs.map((run) => ({
     group: 'Runs',
     title: run.name,
     detail: run.kinds.join(', ') || undefined,
     run: () => goHome(store, run.id),
   }));
-  return [...tools, ...actions, ...runs, ...more];
+  return [...tools, ...actions, ...runs, ...comparisons, ...more];
 }
 
 export function Palette({ store, tracksOnly }: { readonly store: Store; readonly tracksOnly: boolean }): JSX.Element {

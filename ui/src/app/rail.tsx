@@ -15,7 +15,7 @@ import { captureNow } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
-import { goHome, goTo, type Store } from '../state/store.ts';
+import { compareWith, goHome, goTo, type Store } from '../state/store.ts';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton, type IconName } from '../widgets/icon.tsx';
 
@@ -54,6 +54,10 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   const neuronTools = NEURON_TOOLS.filter((item) => stateOf(item.id) !== undefined);
 
   const toTool = (next: string) => {
+    if (next === 'compare') {
+      if (place.kind !== 'compare') goTo(store, compareWith(id));
+      return;
+    }
     const target = id ?? runs[0]?.id;
     if (target === undefined) {
       announce('Open a run first');
@@ -89,6 +93,14 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
           };
         }),
     ),
+    {
+      id: 'compare',
+      label: 'Compare',
+      group: 'Two runs',
+      detail: 'with another run',
+      search: 'diff',
+      selected: place.kind === 'compare',
+    },
     ...neuronTools.map((item) => ({
       id: item.id,
       label: item.title,
@@ -134,7 +146,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
           />
           <Combobox
             label="Tool"
-            text={current?.title ?? ''}
+            text={place.kind === 'compare' ? 'Compare' : (current?.title ?? '')}
             placeholder="Choose a tool"
             options={toolOptions}
             onChoose={toTool}
@@ -204,6 +216,18 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
             </li>
           );
         })}
+        <li>
+          <a
+            href={below(formatAddress({ place: compareWith(id), view: EMPTY_VIEW }))}
+            title={id === undefined ? 'Compare two runs' : 'Compare this run with another one'}
+            aria-label="Compare"
+            {...(place.kind === 'compare' ? { 'aria-current': 'page' } : {})}
+            onClick={(event) => follow(event, () => toTool('compare'))}
+          >
+            <Icon name="compare" />
+            {open ? <span>Compare</span> : undefined}
+          </a>
+        </li>
         {neuronTools.length === 0 || id === undefined || !open ? undefined : (
           <li class="ss-tools-group">
             <h2>NEURON</h2>

@@ -19,7 +19,7 @@ import { Elided } from '../widgets/elided.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 import { EmptyState, ErrorState, Loading } from '../widgets/states.tsx';
 import { CaptureDialog } from './capture.tsx';
-import { isFillable, isLazyPage, LazyPage } from './lazy-page.tsx';
+import { isFillable, isLazyPage, LazyComparePage, LazyPage } from './lazy-page.tsx';
 import { serverInfo } from './live-data.ts';
 import { copyLink, Help, Palette, Share, Warnings } from './overlays.tsx';
 import { Rail } from './rail.tsx';
@@ -95,7 +95,9 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
       ? `${toolOf(place.tool)?.title ?? 'stepscope'} · ${name}`
       : place.kind === 'runs'
         ? 'Runs · stepscope'
-        : 'stepscope';
+        : place.kind === 'compare'
+          ? 'Compare · stepscope'
+          : 'stepscope';
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -205,6 +207,8 @@ function Page({
   switch (place.kind) {
     case 'runs':
       return <RunsPage store={store} server={serverInfo.value} />;
+    case 'compare':
+      return <LazyComparePage store={store} theme={theme} />;
     case 'unknown':
       return (
         <>

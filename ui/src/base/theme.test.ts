@@ -18,6 +18,12 @@ describe.each([LIGHT, DARK])('theme $name', (theme) => {
     expect(contrast(rgbOf(theme.muted), rgbOf(theme.accentSoft))).toBeGreaterThanOrEqual(4.5);
   });
 
+  it('has colours of differences on which names can be read', () => {
+    for (const colour of [theme.less, theme.more]) {
+      expect(contrast(rgbOf(theme.sliceText), rgbOf(colour)), colour).toBeGreaterThanOrEqual(4.89);
+    }
+  });
+
   it('has slices on which their name can be read, in each lightness step', () => {
     for (const kind of theme.kinds) {
       for (const step of [-0.03, 0, 0.03]) {

@@ -34,6 +34,9 @@ export interface Theme {
   readonly idle: string;
   readonly grid: string;
   readonly flow: string;
+  /** Differences of two runs: less time, more time. */
+  readonly less: string;
+  readonly more: string;
 }
 
 export const LIGHT: Theme = {
@@ -77,6 +80,8 @@ export const LIGHT: Theme = {
   idle: '#e1e5ea',
   grid: '#eef0f3',
   flow: '#1b1f24',
+  less: '#4b8fe8',
+  more: '#e8892b',
 };
 
 export const DARK: Theme = {
@@ -120,6 +125,8 @@ export const DARK: Theme = {
   idle: '#3b434f',
   grid: '#1f242b',
   flow: '#e6e9ee',
+  less: '#5c9bf0',
+  more: '#e0913d',
 };
 
 export const themeOf = (name: ThemeName): Theme => (name === 'dark' ? DARK : LIGHT);
@@ -208,6 +215,8 @@ export function applyTheme(theme: Theme, root: HTMLElement): void {
   set('heat-text', theme.heatText);
   set('grid', theme.grid);
   set('idle', theme.idle);
+  set('less', theme.less);
+  set('more', theme.more);
   set('counter-fill', theme.counterFill);
   set('counter-line', theme.counterLine);
   theme.kinds.forEach((colour, kind) => {

@@ -130,3 +130,11 @@ export function shortRunNames(runs: readonly Pick<RunSummary, 'id' | 'name'>[]):
   for (const { name } of runs) for (const tail of tails(name)) counts.set(tail, (counts.get(tail) ?? 0) + 1);
   return new Map(runs.map(({ id, name }) => [id, tails(name).find((tail) => counts.get(tail) === 1) ?? name] as const));
 }
+
+/** Returns the base and the new one of two runs: the older and the newer. `runs` are newest first. */
+export function comparedPair(runs: readonly RunSummary[]): readonly [RunSummary, RunSummary] | undefined {
+  const [first, second] = runs;
+  if (first === undefined || second === undefined || runs.length !== 2) return undefined;
+  const isOlder = (first.recordedUnixMs ?? 0) < (second.recordedUnixMs ?? 0);
+  return isOlder ? [first, second] : [second, first];
+}

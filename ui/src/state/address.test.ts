@@ -57,6 +57,10 @@ describe('address', () => {
       whatIf: ['kernel:f<a, b=x2>(int)=x0.5', 'host=x0'],
       presets: ['host-free', 'device:x0.5'],
       criticalPath: true,
+      tolerance: 0.02,
+      confidence: 0.99,
+      baseStep: '13',
+      otherStep: '14:2',
       quiet: true,
       theme: 'dark',
     });
@@ -119,5 +123,44 @@ describe('address', () => {
     expect(parseViewFile(formatViewFile(address, 'hash'))).toEqual(address);
     for (const text of ['', '{}', 'null', '[1]', '{"stepscopeView":1,"address":"https://elsewhere/"}'])
       expect(parseViewFile(text)).toBeUndefined();
+  });
+});
+
+describe('the page of two runs', () => {
+  it('has both runs and every choice in its address', () => {
+    const address: Address = {
+      place: { kind: 'compare', base: 'a run/2%', other: 'b&c=d' },
+      view: {
+        ...EMPTY_VIEW,
+        by: 'kernel',
+        mode: 'shape',
+        steps: { from: 3, to: 9 },
+        tolerance: 0.05,
+        confidence: 0.9,
+        tab: 'timelines',
+        baseStep: '4',
+        otherStep: '5:1',
+        range: { startNs: -12.5, endNs: 300 },
+        row: 'aten::mm (backward)',
+      },
+    };
+    expect(round(address)).toEqual(address);
+  });
+
+  it('is the page of one run with the run as the new side', () => {
+    expect(parseAddress('/run/x/compare', '').place).toEqual({ kind: 'compare', base: undefined, other: 'x' });
+    expect(parseAddress('/compare', 'a=p&b=q').place).toEqual({ kind: 'compare', base: 'p', other: 'q' });
+    expect(parseAddress('/compare/more', '').place.kind).toBe('unknown');
+  });
+
+  it('ignores choices of the wrong shape', () => {
+    const { view } = parseAddress('/compare', 'tolerance=2&confidence=x&astep=-1&bstep=1:2:3');
+    expect([view.tolerance, view.confidence, view.baseStep, view.otherStep]).toEqual(Array(4).fill(undefined));
+  });
+
+  it('adds an entry to the history for another run', () => {
+    const at = (base: string): Address => ({ place: { kind: 'compare', base, other: 'b' }, view: EMPTY_VIEW });
+    expect(isNewEntry(at('x'), at('y'))).toBe(true);
+    expect(isNewEntry(at('x'), at('x'))).toBe(false);
   });
 });

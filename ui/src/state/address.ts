@@ -9,6 +9,8 @@ import type { TimeRange } from '../model/viewport.ts';
 export type Route =
   | { readonly kind: 'runs' }
   | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
+  /** Two runs against each other: the base and the new one; `undefined`: not chosen yet. */
+  | { readonly kind: 'compare'; readonly base: string | undefined; readonly other: string | undefined }
   | { readonly kind: 'unknown'; readonly path: string };
 
 export const COLOURINGS = [
@@ -105,6 +107,12 @@ export interface View {
   readonly category: string | undefined;
   /** Maximum number of rows below each row of a tree. */
   readonly top: number | undefined;
+  /** Relative change below which two runs are the same, and the coverage of intervals; `undefined`: the server's. */
+  readonly tolerance: number | undefined;
+  readonly confidence: number | undefined;
+  /** The aligned step of each compared run: `13`, or `13:2` of rank 2. */
+  readonly baseStep: string | undefined;
+  readonly otherStep: string | undefined;
   /** `undefined`: the stored choice. */
   readonly theme: 'light' | 'dark' | undefined;
 }
@@ -154,6 +162,10 @@ export const EMPTY_VIEW: View = {
   bandwidth: undefined,
   category: undefined,
   top: undefined,
+  tolerance: undefined,
+  confidence: undefined,
+  baseStep: undefined,
+  otherStep: undefined,
   theme: undefined,
 };
 
@@ -177,7 +189,12 @@ export function parseRoute(path: string): Route {
     .map(decode);
   const [head, run, tool] = parts;
   if (head === undefined) return { kind: 'runs' };
-  if (head === 'run' && run !== undefined && parts.length <= 3) return { kind: 'tool', run, tool: tool ?? 'overview' };
+  if (head === 'compare' && parts.length === 1) return { kind: 'compare', base: undefined, other: undefined };
+  if (head === 'run' && run !== undefined && parts.length <= 3) {
+    // The page of two runs, asked for as a page of one: the run is the new side.
+    if (tool === 'compare') return { kind: 'compare', base: undefined, other: run };
+    return { kind: 'tool', run, tool: tool ?? 'overview' };
+  }
   return { kind: 'unknown', path };
 }
 
@@ -193,6 +210,15 @@ function kindOf(text: string | null): number | undefined {
 }
 
 const above = (value: number | undefined): number | undefined => (value !== undefined && value > 0 ? value : undefined);
+
+const shareOf = (text: string | null): number | undefined => {
+  const value = numberOf(text);
+  return value !== undefined && value >= 0 && value < 1 ? value : undefined;
+};
+
+/** Parses `13`, or `13:2` for the step of one rank. */
+const stepOf = (text: string | null): string | undefined =>
+  /^\d{1,15}(:\d{1,9})?$/.test(text ?? '') ? (text ?? '') : undefined;
 
 /** Parses `12.5-30`; the start may be negative. */
 function parseRange(text: string | null): TimeRange | undefined {
@@ -237,7 +263,12 @@ export function parseAddress(path: string, search: string): Address {
   const asked = parseRoute(path);
   // Another profiler's name of a view stands for its page with that view.
   const named = asked.kind === 'tool' ? viewTool(asked.tool) : undefined;
-  const place: Route = asked.kind === 'tool' && named !== undefined ? { ...asked, tool: named.page } : asked;
+  const place: Route =
+    asked.kind === 'tool' && named !== undefined
+      ? { ...asked, tool: named.page }
+      : asked.kind === 'compare'
+        ? { ...asked, base: params.get('a') ?? asked.base, other: params.get('b') ?? asked.other }
+        : asked;
   for (const [key, value] of Object.entries(named?.view ?? {})) if (!params.has(key)) params.set(key, value);
   const selected = numberOf(params.get('sel'));
   const view: View = {
@@ -295,6 +326,10 @@ export function parseAddress(path: string, search: string): Address {
     bandwidth: above(numberOf(params.get('bandwidth'))),
     category: params.get('category') ?? undefined,
     top: above(numberOf(params.get('top'))),
+    tolerance: shareOf(params.get('tolerance')),
+    confidence: shareOf(params.get('confidence')),
+    baseStep: stepOf(params.get('astep')),
+    otherStep: stepOf(params.get('bstep')),
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
   return { place, view };
@@ -306,6 +341,8 @@ export function formatRoute(place: Route): string {
       return '/';
     case 'tool':
       return `/run/${encodeURIComponent(place.run)}${place.tool === 'overview' ? '' : `/${place.tool}`}`;
+    case 'compare':
+      return '/compare';
     case 'unknown':
       return place.path;
   }
@@ -318,7 +355,11 @@ const rangeText = (range: TimeRange): string => `${timeText(range.startNs)}-${ti
 
 export function formatAddress({ place, view }: Address): string {
   const params = new URLSearchParams();
-  if (place.kind === 'tool') {
+  if (place.kind === 'compare') {
+    if (place.base !== undefined) params.set('a', place.base);
+    if (place.other !== undefined) params.set('b', place.other);
+  }
+  if (place.kind === 'tool' || place.kind === 'compare') {
     if (view.range !== undefined) params.set('t', rangeText(view.range));
     for (const host of view.hosts) params.append('host', host);
     if (view.rank !== undefined) params.set('rank', String(view.rank));
@@ -370,6 +411,10 @@ export function formatAddress({ place, view }: Address): string {
     if (view.bandwidth !== undefined) params.set('bandwidth', String(view.bandwidth));
     if (view.category !== undefined) params.set('category', view.category);
     if (view.top !== undefined) params.set('top', String(view.top));
+    if (view.tolerance !== undefined) params.set('tolerance', String(view.tolerance));
+    if (view.confidence !== undefined) params.set('confidence', String(view.confidence));
+    if (view.baseStep !== undefined) params.set('astep', view.baseStep);
+    if (view.otherStep !== undefined) params.set('bstep', view.otherStep);
   }
   if (place.kind === 'runs' && view.sort !== undefined) params.set('sort', view.sort);
   if (view.filter !== '') params.set('filter', view.filter);
@@ -414,6 +459,9 @@ export const PAGE_KEYS = [
 export function isNewEntry(from: Address, to: Address): boolean {
   return (
     formatRoute(from.place) !== formatRoute(to.place) ||
+    (from.place.kind === 'compare' &&
+      to.place.kind === 'compare' &&
+      (from.place.base !== to.place.base || from.place.other !== to.place.other)) ||
     from.view.selected !== to.view.selected ||
     from.view.node !== to.view.node ||
     JSON.stringify(from.view.area) !== JSON.stringify(to.view.area)

@@ -13,11 +13,15 @@ export interface Store {
   readonly view: Writable<View>;
   /** The complete state, for the address bar. */
   readonly address: ReadonlySignal<Address>;
-  /** Id of the current run. */
+  /** Id of the current run; of two compared runs the new one. */
   readonly runId: ReadonlySignal<string | undefined>;
 }
 
 const VIEW_KEYS = Object.keys(EMPTY_VIEW) as (keyof View)[];
+
+/** Returns the run that the other pages show next: of two compared runs the new one. */
+const runOf = (place: Route): string | undefined =>
+  place.kind === 'tool' ? place.run : place.kind === 'compare' ? (place.other ?? place.base) : undefined;
 
 export function createStore(): Store {
   const place = signal<Route>({ kind: 'runs' });
@@ -66,6 +70,10 @@ export function createStore(): Store {
     bandwidth: signal<View['bandwidth']>(undefined),
     category: signal<View['category']>(undefined),
     top: signal<View['top']>(undefined),
+    tolerance: signal<View['tolerance']>(undefined),
+    confidence: signal<View['confidence']>(undefined),
+    baseStep: signal<View['baseStep']>(undefined),
+    otherStep: signal<View['otherStep']>(undefined),
     theme: signal<View['theme']>(undefined),
   };
   const snapshot = (): View => {
@@ -77,7 +85,7 @@ export function createStore(): Store {
     place,
     view,
     address: computed(() => ({ place: place.value, view: snapshot() })),
-    runId: computed(() => (place.value.kind === 'tool' ? place.value.run : undefined)),
+    runId: computed(() => runOf(place.value)),
   };
 }
 
@@ -100,7 +108,7 @@ const leftPages = new WeakMap<Store, Map<string, PageState>>();
 
 /**
  * Opens another page. A change of the run resets the run's state. Within a run each page restores its own table, tab
- * and filter. `view`: further changes of the new page.
+ * and filter. A comparison of other runs keeps how it compares. `view`: further changes of the new page.
  */
 export function goTo(store: Store, place: Route, view: Partial<View> = {}): void {
   const before = store.place.peek();
@@ -111,7 +119,8 @@ export function goTo(store: Store, place: Route, view: Partial<View> = {}): void
     (store.view[key] as Signal<unknown>).value = value;
   };
   batch(() => {
-    if (!sameRun) {
+    if (before.kind === 'compare' && place.kind === 'compare') left.clear();
+    else if (!sameRun) {
       left.clear();
       for (const key of VIEW_KEYS) if (key !== 'theme') put(key, EMPTY_VIEW[key]);
     } else if (before.tool !== place.tool) {
@@ -125,6 +134,9 @@ export function goTo(store: Store, place: Route, view: Partial<View> = {}): void
     store.place.value = place;
   });
 }
+
+/** Returns the page that compares a run, as the new side, with one that the user chooses there. */
+export const compareWith = (run: string | undefined): Route => ({ kind: 'compare', base: undefined, other: run });
 
 /** Set for one move: the address bar replaces its entry, so that "Back" skips a page that the user never saw. */
 export const quietMove = { next: false };

@@ -35,6 +35,7 @@ const PATHS = {
   input: 'M2 8h8M7 5l3 3-3 3M12.5 3v10',
   roofline: 'M2.5 2v11.5H14M3 11.5L8.5 5H14M10.5 8.2v.1M7.5 9.8v.1M12.5 10.5v.1',
   ranks: 'M3 13V9M6.5 13V5M10 13V7.5M13.5 13V3',
+  compare: 'M2 3.5h8M2 6h5M2 10h10M2 12.5h6M13.5 2.5v4M13.5 9v4',
   reports: 'M4 2h5.5L12.5 5v9H4zM6 8h4.5M6 11h4.5',
   copy: 'M5.5 5.5V3h7.5v7.5h-2.5M3 5.5h7.5V13H3z',
 } as const;

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { createResource } from '../../api/resource.ts';
-import { fetchRun } from '../../api/server.ts';
+import { fetchOpenRun } from '../../api/server.ts';
 import { formatBytes } from '../../base/format.ts';
 import { curveOf, deltaText, type MemoryPlan, type PlanCurve, peakOf, plansOf } from '../../model/hlo-memory.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -11,8 +11,6 @@ import { type PageProps, useReport } from '../shared/report.tsx';
 
 const KIND = 'hlo-memory';
 const TOP = 100_000;
-/** How long one request waits for the import of the other run, seconds. */
-const WAIT_S = 20;
 
 /** What lies over the plan of the page. */
 export interface Comparison {
@@ -28,13 +26,6 @@ export interface Comparison {
   readonly loading: boolean;
 }
 
-async function openRun(id: string, signal: AbortSignal): Promise<RunDetail> {
-  for (;;) {
-    const answer = await fetchRun(id, WAIT_S, { signal });
-    if (answer.kind === 'open') return answer.run;
-  }
-}
-
 /** Returns the second plan that the address names; a module of another run is by default the one of the same name. */
 export function useComparison(
   { run, store }: PageProps,
@@ -46,7 +37,7 @@ export function useComparison(
   const opened = useMemo(() => createResource<RunDetail>(), []);
   useEffect(() => {
     if (otherId === undefined) opened.clear();
-    else opened.load(otherId, (signal) => openRun(otherId, signal));
+    else opened.load(otherId, (signal) => fetchOpenRun(otherId, { signal }));
   }, [opened, otherId]);
   const { value, problem, loading } = opened.state.value;
   const other = otherId === undefined ? run : value?.id === otherId ? value : undefined;

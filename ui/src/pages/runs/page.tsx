@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { toProblem } from '../../api/client.ts';
 import { importExample, importFile, type ServerInfo } from '../../api/server.ts';
 import { formatCount, plural } from '../../base/format.ts';
-import { formatRunSort, parseRunSort, sortRuns } from '../../model/run-list.ts';
+import { comparedPair, formatRunSort, parseRunSort, sortRuns } from '../../model/run-list.ts';
 import { parseViewFile } from '../../state/address.ts';
 import { announce, overlay } from '../../state/commands.ts';
 import { dismissedRuns, runList } from '../../state/lists.ts';
@@ -102,6 +102,7 @@ export function RunsPage({
     if (!next.delete(id)) next.add(id);
     setChosen(next);
   };
+  const pair = comparedPair(listed.filter((run) => chosen.has(run.id)));
   const hold = () => {
     if (held === undefined) setHeld(listed.map((run) => run.id));
   };
@@ -236,6 +237,19 @@ export function RunsPage({
           {chosen.size === 0 ? undefined : (
             <div class="ss-row ss-selected-bar">
               <span>{formatCount(chosen.size)} selected:</span>
+              <button
+                type="button"
+                class="ss-button ss-primary"
+                aria-disabled={pair === undefined}
+                title={pair === undefined ? 'Select two runs to compare them' : 'The older run is the base'}
+                onClick={() =>
+                  pair === undefined
+                    ? announce('Select two runs to compare them')
+                    : goTo(store, { kind: 'compare', base: pair[0].id, other: pair[1].id })
+                }
+              >
+                Compare
+              </button>
               <button
                 type="button"
                 class="ss-button"

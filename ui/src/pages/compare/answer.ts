@@ -1,0 +1,56 @@
+// answer.ts: fetches the runs and their comparison for the page.
+import { useEffect, useMemo } from 'preact/hooks';
+import { Problem } from '../../api/client.ts';
+import { type CompareQuery, comparePath, fetchComparison } from '../../api/compare.ts';
+import { createResource } from '../../api/resource.ts';
+import { fetchOpenRun } from '../../api/server.ts';
+import type { Comparison } from '../../model/compare.ts';
+import type { RunDetail } from '../../model/run.ts';
+import { runList } from '../../state/lists.ts';
+
+/** Opens a run. A known fault needs no request, which browsers would log on the console. */
+export function useRun(id: string | undefined): readonly [RunDetail | undefined, Problem | undefined] {
+  const resource = useMemo(() => createResource<RunDetail>(), []);
+  const fault = runList.value.runs.find((run) => run.id === id && run.state === 'error')?.fault;
+  // The list says whether the run can be read.
+  const waits = fault !== undefined || !runList.value.loaded;
+  useEffect(() => {
+    if (id === undefined || waits) resource.clear();
+    else resource.load(id, (signal) => fetchOpenRun(id, { signal }));
+  }, [resource, id, waits]);
+  useEffect(() => () => resource.clear(), [resource]);
+  if (fault !== undefined) {
+    const { file, reason, hint } = fault;
+    return [undefined, new Problem('The run cannot be opened', reason, hint, file, 0, 'run-unreadable')];
+  }
+  const { key, value, problem } = resource.state.value;
+  return key === id ? [value?.id === id ? value : undefined, problem] : [undefined, undefined];
+}
+
+export interface ComparisonAnswer {
+  /** May belong to a previous request while `loading`. */
+  readonly value: Comparison | undefined;
+  readonly problem: Problem | undefined;
+  readonly loading: boolean;
+  again(): void;
+}
+
+/** Fetches a comparison. `content`: hashes of the runs' content; another content is another comparison. */
+export function useComparison(ask: CompareQuery | undefined, content: string): ComparisonAnswer {
+  // Other runs never show the figures of the previous ones.
+  const resource = useMemo(() => createResource<Comparison>(), [ask?.base, ask?.other]);
+  const path = ask === undefined ? undefined : comparePath(ask);
+  const key = path === undefined ? undefined : `${path} ${content}`;
+  useEffect(() => {
+    if (path === undefined || key === undefined) resource.clear();
+    else resource.load(key, (signal) => fetchComparison(path, { signal }));
+  }, [resource, key]);
+  useEffect(() => () => resource.clear(), [resource]);
+  const state = resource.state.value;
+  return {
+    value: state.value,
+    problem: state.key === key ? state.problem : undefined,
+    loading: state.loading || state.key !== key,
+    again: () => resource.reload(),
+  };
+}
