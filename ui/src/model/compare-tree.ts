@@ -36,7 +36,7 @@ const emptyNode = (name: string, path: string): Node => ({
 function namesOf({ bucket, class: kind, phase, operation, kernel }: OwnerRow): readonly string[] {
   const names = [
     bucket?.replaceAll('_', ' '),
-    kind,
+    kind === bucket ? undefined : kind,
     phase === 'forward' ? undefined : phase,
     operation === '' ? 'nothing recorded' : operation,
     kernel === '' || kernel === operation ? undefined : kernel,

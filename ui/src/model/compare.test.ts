@@ -4,6 +4,7 @@ import {
   type Comparison,
   comparisonOf,
   emptySide,
+  eventsOf,
   type OwnerRow,
   occurrences,
   picoseconds,
@@ -98,14 +99,16 @@ describe('comparison', () => {
   it('gives the reason of a missing verdict', () => {
     const without = (more: object) => whyNoVerdict(made({ verdict: 'no verdict', ...more }));
     expect(whyNoVerdict(made())).toBeUndefined();
-    expect(without({ new: side('b', 5, { compared_steps: 3 }) })).toMatch(/3 of b .* five on each side/);
+    expect(without({ new: side('b', 5, { compared_steps: 3 }) })).toBe(
+      'Too few steps: 3 of the new run; a verdict needs five on each side.',
+    );
     expect(without({ new: side('b', 5, { steps: 0, compared_steps: 0 }) })).toBe(
-      'b has no steps: a verdict needs five on each side.',
+      'The new run has no steps: a verdict needs five on each side.',
     );
     const none = { steps: 0, compared_steps: 0 };
     expect(without({ base: side('a', 5, none), new: side('b', 5, none) })).toMatch(/^Neither run has steps/);
     expect(without({ rows: [], measures: [] })).toMatch(/^Neither run has anything/);
-    expect(without({ new: side('b', 0, none) })).toMatch(/^b has neither steps nor a timeline/);
+    expect(without({ new: side('b', 0, none) })).toMatch(/^The new run has no times to compare with/);
     expect(emptySide(made({ new: side('b', 0) }))?.label).toBe('b');
     expect(emptySide(made())).toBeUndefined();
   });
@@ -164,6 +167,28 @@ it('finds every event of a name that lost its counter, its line or its address',
   expect(matches('aten::mm', 'gemm_kernel', 'gemm_kernel')).toBe(true);
   expect(occurrences({ operation: '' } as OwnerRow)).toBeUndefined();
   expect(occurrences({ operation: undefined } as OwnerRow)).toBeUndefined();
+});
+
+it('lights the operations of a row and the kernels that they launch', () => {
+  const owner = (more: Partial<OwnerRow>) =>
+    ({ bucket: 'compute', class: 'matmul', phase: 'forward', ...more }) as OwnerRow;
+  const tree = [
+    owner({ operation: 'aten::mm', kernel: 'gemm' }),
+    owner({ operation: 'aten::mm', kernel: 'gemv', phase: 'backward' }),
+    owner({ operation: 'aten::relu', kernel: 'relu', class: 'element-wise' }),
+    owner({ operation: 'aten::mm', kernel: '', bucket: 'host' }),
+  ];
+  const lit = (row: Partial<OwnerRow>) => {
+    const matches = eventsOf(row as OwnerRow, tree);
+    return ['aten::mm', 'gemm', 'gemv', 'gemm.7', 'relu', 'aten::relu'].filter((name) => matches?.(name));
+  };
+  expect(lit(owner({ class: undefined, operation: 'aten::mm' }))).toEqual(['aten::mm', 'gemm', 'gemm.7']);
+  // The kernel alone, not the operation that also launches others.
+  expect(lit(owner({ class: undefined, operation: 'aten::mm', kernel: 'gemm' }))).toEqual(['gemm', 'gemm.7']);
+  expect(lit({ bucket: 'compute', class: 'element-wise' })).toEqual(['relu', 'aten::relu']);
+  expect(lit({ bucket: 'compute' })).toHaveLength(6);
+  expect(eventsOf({ bucket: 'idle', operation: '' } as OwnerRow, tree)).toBeUndefined();
+  expect(eventsOf({ key: 'Linear_0' } as OwnerRow, tree)).toBeUndefined();
 });
 
 describe('the pair of steps', () => {

@@ -227,19 +227,25 @@ export function emptySide({ base, other }: Comparison): ComparedSide | undefined
 export function whyNoVerdict(comparison: Comparison): string | undefined {
   const { verdict, base, other, measures, rows } = comparison;
   if (verdict !== 'no verdict') return undefined;
-  const sides = [base, other];
-  const empty = emptySide(comparison);
-  if (empty !== undefined)
-    return `${empty.label} has neither steps nor a timeline that could be compared with those of ${(empty === base ? other : base).label}.`;
-  const none = sides.filter((side) => side.steps === 0).map((side) => side.label);
-  const few = sides.filter((side) => side.comparedSteps < FEWEST_STEPS);
   if (rows.length === 0 && measures.length === 0) return 'Neither run has anything to compare.';
-  if (none.length === 2) return 'Neither run has steps: a verdict needs five on each side.';
-  if (none.length === 1) return `${none[0]} has no steps: a verdict needs five on each side.`;
+  const sides = [
+    { ...base, name: 'the base' },
+    { ...other, name: 'the new run' },
+  ];
+  const empty = sides.filter(({ meanNs }) => meanNs === 0);
+  const [alone] = empty;
+  if (empty.length === 1 && alone !== undefined)
+    return `${capitalised(alone.name)} has no times to compare with: neither steps nor a timeline of operations.`;
+  const none = sides.filter(({ steps }) => steps === 0);
+  const needs = 'a verdict needs five on each side.';
+  if (none.length === 2) return `Neither run has steps: ${needs}`;
+  if (none.length === 1) return `${capitalised(none[0]?.name ?? '')} has no steps: ${needs}`;
+  const few = sides.filter(({ comparedSteps }) => comparedSteps < FEWEST_STEPS);
   if (few.length === 0) return 'The steps give no interval of their ratio.';
-  const counts = few.map((side) => `${side.comparedSteps} of ${side.label}`);
-  return `Too few steps: ${counts.join(' and ')} can be compared, a verdict needs five on each side.`;
+  return `Too few steps: ${few.map(({ comparedSteps, name }) => `${comparedSteps} of ${name}`).join(', ')}; ${needs}`;
 }
+
+const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 // ---- the waterfall ----
 
@@ -313,20 +319,53 @@ export function waterfallAxis(bars: readonly WaterfallBar[]): { readonly lowPs: 
   return { lowPs: Math.max(0, low - 3 * margin), highPs: high + margin };
 }
 
-// ---- links into the runs ----
+// ---- events of a row in the runs ----
 
 /**
- * Returns a search for every event that the server gave this name: it removes addresses, line numbers and counters at
- * the end. `undefined`: the row is no operation.
+ * Returns an expression for every event that the server gave this name: it removes addresses, line numbers and counters
+ * at the end.
  */
-export function occurrences(row: OwnerRow): string | undefined {
-  const name = row.kernel === undefined || row.kernel === '' ? row.operation : row.kernel;
-  if (name === undefined || name === '') return undefined;
+function eventPattern(name: string): string {
   const pattern = name
     .replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')
     .replace(/\\\.py(?=$|[^\w])/g, '\\.py(\\(\\d+\\)|:\\d+)?')
     .replace(/0x(?=$|[^0-9a-fA-F])/g, '0x[0-9a-fA-F]*');
-  return `/^${pattern}(\\.?\\d+)?$/`;
+  return `^${pattern}(\\.?\\d+)?$`;
+}
+
+/** Returns a search for every event of a row's kernel, else of its operation. `undefined`: the row is neither. */
+export function occurrences(row: OwnerRow): string | undefined {
+  const name = row.kernel === undefined || row.kernel === '' ? row.operation : row.kernel;
+  return name === undefined || name === '' ? undefined : `/${eventPattern(name)}/`;
+}
+
+/**
+ * Returns a matcher for the events of a row: its operations and the kernels that they launch, by the rows of the tree.
+ * `undefined`: no event has the row's name.
+ */
+export function eventsOf(row: OwnerRow, tree: readonly OwnerRow[]): ((name: string) => boolean) | undefined {
+  const fits = (other: OwnerRow) =>
+    (['bucket', 'class', 'operation', 'phase', 'kernel'] as const).every(
+      (key) => row[key] === undefined || other[key] === undefined || row[key] === other[key],
+    );
+  // A row without any of these fields would fit everything: it is a module, which the tree does not know.
+  const isKnown = row.bucket !== undefined || row.operation !== undefined;
+  const names = new Set<string>();
+  for (const item of isKnown ? [row, ...tree.filter(fits)] : []) {
+    if (row.kernel === undefined && item.operation !== undefined) names.add(item.operation);
+    if (item.kernel !== undefined) names.add(item.kernel);
+  }
+  names.delete('');
+  if (names.size === 0) return undefined;
+  const expressions = [...names].map((name) => new RegExp(eventPattern(name)));
+  const known = new Map<string, boolean>();
+  return (name) => {
+    const before = known.get(name);
+    if (before !== undefined) return before;
+    const found = expressions.some((expression) => expression.test(name));
+    known.set(name, found);
+    return found;
+  };
 }
 
 // ---- the pair of steps ----

@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import type { RunSummary } from './run.ts';
-import { formatRunSort, isJob, jobsOf, parseRunSort, sharedFolder, shortRunNames, sortRuns } from './run-list.ts';
+import {
+  comparedPair,
+  formatRunSort,
+  isJob,
+  jobsOf,
+  parseRunSort,
+  sharedFolder,
+  shortRunNames,
+  sortRuns,
+} from './run-list.ts';
 
 const run = (name: string, more: Partial<RunSummary> = {}): RunSummary => ({
   id: name,
@@ -23,6 +32,18 @@ const run = (name: string, more: Partial<RunSummary> = {}): RunSummary => ({
 
 const named = (runs: readonly RunSummary[]) =>
   jobsOf(runs).map((row) => (isJob(row) ? [row.name, row.runs.length] : row.name));
+
+it('compares the newer of two runs with the older one', () => {
+  const older = run('older', { recordedUnixMs: 10 });
+  const newer = run('newer', { recordedUnixMs: 20 });
+  const names = (runs: readonly RunSummary[]) => comparedPair(runs)?.map(({ name }) => name);
+  expect(names([newer, older])).toEqual(['older', 'newer']);
+  expect(names([older, newer])).toEqual(['older', 'newer']);
+  // Without times the order of the list decides: newest first.
+  expect(names([run('first'), run('second')])).toEqual(['second', 'first']);
+  expect(names([newer])).toBeUndefined();
+  expect(names([newer, older, run('third')])).toBeUndefined();
+});
 
 describe('jobsOf', () => {
   it('puts the files of one report together, where the first of them stands', () => {

@@ -354,9 +354,74 @@ export const compare = [
       await paneOf(page, 'base').getByText('step 7, 5.378 ms').waitFor();
       await page.getByRole('button', { name: 'Median steps' }).click();
       await holds(async () => assert.equal(await step.inputValue(), median));
+      // A row chosen in the attribution stands out on both sides: its kernels stay, others are dimmed.
+      await page.mouse.move(1, 1);
+      /** Colours of the first product and of the first addition of a step, at the upper edge of their bars. */
+      const barsOf = (side, ns) =>
+        paneOf(page, side)
+          .getByRole('application')
+          .evaluate(
+            (element, shares) => {
+              const canvas = element.querySelector('canvas');
+              const ratio = devicePixelRatio;
+              return shares.map((share) => [
+                ...canvas.getContext('2d').getImageData(share * canvas.width, 31 * ratio, 1, 1).data,
+              ]);
+            },
+            ns.map((at) => (at - start.t0) / length),
+          );
+      const coloursOf = async () => [
+        ...(await barsOf('base', [950_000, 4_110_000])),
+        ...(await barsOf('new', [950_000, 5_110_000])),
+      ];
+      const plain = await coloursOf();
+      await page.getByRole('tab', { name: 'Attribution' }).click();
+      await page
+        .getByTestId('waterfall')
+        .getByRole('button', { name: /aten::add/ })
+        .click();
+      await page.getByRole('tab', { name: 'Timelines' }).click();
+      await page.getByTestId('compare-lit').getByText('aten::add').waitFor({ timeout: PATIENCE_MS });
+      await sameWindow(page);
+      await holds(async () => {
+        const now = await coloursOf();
+        for (const other of [0, 2]) assert.notDeepEqual(now[other], plain[other], 'a product is not dimmed');
+        for (const own of [1, 3]) assert.deepEqual(now[own], plain[own], 'an addition is dimmed');
+      });
+      await page.getByTestId('compare-lit').click();
+      await holds(async () => assert.deepEqual(await coloursOf(), plain));
       await page.getByRole('textbox', { name: 'Filter tracks' }).fill('stream');
       await holds(async () => assert.equal(await page.getByTestId('compare-lane').count(), 2));
       await event.getByText('Click an event').waitFor();
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Compare: a run with itself is the same, and two of its steps or ranks can be aligned',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const [job] = await idsOf(page, origin, ['job']);
+      await page.goto(addressOf(origin, job, job, '&tab=timelines'));
+      await page.getByTestId('compare-facts').waitFor({ timeout: PATIENCE_MS });
+      const facts = await factsOf(page);
+      assert.deepEqual([facts.verdict, Number(facts.ratio), Number(facts.differenceNs)], ['same', 1, 0]);
+      await sameWindow(page);
+      const step = page.getByRole('combobox', { name: 'Step of the new run' });
+      await step.click();
+      await step.fill('step 5, rank 3');
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/bstep=5:3/);
+      await sameWindow(page);
+      // Only the tracks of the step's rank are shown.
+      await holds(async () => {
+        const lanes = await paneOf(page, 'new').getByTestId('compare-lane').allTextContents();
+        assert.ok(lanes.length > 2 && lanes.some((name) => /rank 3/.test(name)), lanes.join(', '));
+        assert.ok(!lanes.some((name) => /rank [012]\b/.test(name)), lanes.join(', '));
+      });
+      await page.reload();
+      await sameWindow(page);
+      await holds(async () => assert.match(await step.inputValue(), /^step 5, rank 3: /));
       assert.deepEqual(faults, []);
     },
   },
@@ -365,7 +430,10 @@ export const compare = [
     async run(context) {
       const { page, faults, origin } = await visitPair(context, ['base', 'few']);
       assert.equal((await factsOf(page)).verdict, 'no verdict');
-      assert.match(await page.getByTestId('verdict').textContent(), /3 of .*few.* needs five on each side/);
+      assert.match(
+        await page.getByTestId('verdict').textContent(),
+        /3 of the new run; a verdict needs five on each side/,
+      );
       const [base, device, script, short, operators, cut] = await idsOf(page, origin, [
         'base',
         'device',
@@ -381,10 +449,7 @@ export const compare = [
       await open(base, device);
       assert.match(await page.getByTestId('mismatches').textContent(), /devices differ: Test GPU and Other GPU/);
       await open(base, script);
-      assert.match(
-        await page.getByTestId('empty-state').textContent(),
-        /script\.prof has neither steps nor a timeline/,
-      );
+      assert.match(await page.getByTestId('empty-state').textContent(), /The new run has no times to compare with/);
       await page.getByRole('tab', { name: 'Timelines' }).click();
       await page.getByRole('heading', { name: 'No timeline' }).waitFor({ timeout: PATIENCE_MS });
       // Without steps the recordings are aligned at their start.

@@ -249,7 +249,9 @@ function RunLinks({
       ) : (
         <>
           {link('timeline', 'Timeline', { query })}
-          {operation === undefined || operation === '' ? undefined : link('ops', 'Ops', { filter: operation })}
+          {operation === undefined || operation === ''
+            ? undefined
+            : link('ops', 'Ops', { filter: operation, row: operation })}
           {kernel === undefined || kernel === '' ? undefined : link('kernels', 'Kernels', { filter: kernel })}
         </>
       )}

@@ -260,7 +260,7 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
             ratio === undefined
               ? ['not known without steps']
               : [
-                  ratio === 1 ? 'equal' : `${signedShare(ratio - 1)} ${changeWord(ratio - 1)}`,
+                  ratio === 1 ? 'equal' : `${formatShare(Math.abs(ratio - 1))} ${changeWord(ratio - 1)}`,
                   low === undefined || high === undefined || level === undefined
                     ? 'no interval'
                     : `${formatShare(level)} interval ${ratioText(low)} to ${ratioText(high)}`,
@@ -303,7 +303,7 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
         />
       </dl>
       {comparison.notes.length === 0 ? undefined : (
-        <ul class="ss-report-notes" data-testid="compare-notes">
+        <ul class="ss-report-notes ss-compare-notes" data-testid="compare-notes">
           {[...new Set(comparison.notes)]
             .filter((note) => !comparison.mismatches.includes(note))
             .map((note) => (

@@ -2,6 +2,7 @@
 // second one follows.
 import { computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import type { Theme } from '../../base/theme.ts';
+import type { NameMatch } from '../../model/event.ts';
 import { parseFilter } from '../../model/filter.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import { type Track, trackPaths, trackTree, withHostNames } from '../../model/track.ts';
@@ -27,6 +28,8 @@ export interface Pane {
 }
 
 export interface TimelinePair {
+  /** Another number for another pair of runs or steps. */
+  readonly id: number;
   readonly panes: readonly [Pane, Pane];
   /** The window on the common scale. */
   readonly shown: ReadonlySignal<TimeRange>;
@@ -75,10 +78,14 @@ export function pairRanges(inputs: readonly [PaneInput, PaneInput]): {
   };
 }
 
+let pairs = 0;
+
+/** Creates both timelines. `lit`: events at full strength on both sides; the others are dimmed. */
 export function createPair(
   store: Store,
   inputs: readonly [PaneInput, PaneInput],
   theme: ReadonlySignal<Theme>,
+  lit: ReadonlySignal<NameMatch | undefined>,
   onProblem: (problem: unknown) => void,
 ): TimelinePair {
   const { view } = store;
@@ -115,7 +122,7 @@ export function createPair(
       tracks: new Map(tracks.map((track) => [track.id, track])),
       colouring: signal(run.labelsOnly ? 'name' : 'kind'),
       counterScaling: view.counterScaling,
-      matcher: signal(undefined),
+      matcher: lit,
       onlyKind: signal(undefined),
       flows: signal(undefined),
       path: signal(undefined),
@@ -146,7 +153,9 @@ export function createPair(
         range.value = next === undefined ? undefined : shifted(next, first);
     }),
   ];
+  pairs += 1;
   return {
+    id: pairs,
     panes: [lead, follower],
     shown,
     hover(name) {

@@ -1,18 +1,22 @@
 // timelines.tsx: both timelines one above the other, with a pair of steps aligned at their start.
+import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { type Problem, toProblem } from '../../api/client.ts';
 import { createResource } from '../../api/resource.ts';
 import { fetchSteps, fetchTracks } from '../../api/server.ts';
 import { exactTime, formatDuration } from '../../base/format.ts';
-import { alignedStep, type StepChoice, stepChoices } from '../../model/compare.ts';
+import { alignedStep, eventsOf, type StepChoice, stepChoices } from '../../model/compare.ts';
+import type { NameMatch } from '../../model/event.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import type { Track } from '../../model/track.ts';
 import type { Hit } from '../../timeline/hit.ts';
 import { ticksOf } from '../../timeline/ruler.ts';
 import { Combobox } from '../../widgets/combobox.tsx';
+import { Icon } from '../../widgets/icon.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
+import { useComparison } from './answer.ts';
 import type { Compared } from './page.tsx';
 import { createPair, type TimelinePair } from './pair.ts';
 import { PaneView, sinceStart } from './pane.tsx';
@@ -77,6 +81,13 @@ function Aligned({
   );
   const first = alignedStep(choices[0], view.baseStep.value, comparison.base.medianNs);
   const second = alignedStep(choices[1], view.otherStep.value, comparison.other.medianNs);
+  // Events of the row that was chosen in another tab stand out on both sides.
+  const row = comparison.rows.find(({ key }) => key === view.row.value);
+  const tree = useComparison(row === undefined ? undefined : { ...page.ask, by: 'tree' }, page.content);
+  const lit = useSignal<NameMatch | undefined>(undefined);
+  useEffect(() => {
+    lit.value = row === undefined || tree.value === undefined ? undefined : eventsOf(row, tree.value.rows);
+  }, [row, tree.value]);
   const [pair, setPair] = useState<TimelinePair | undefined>(undefined);
   const [problem, setProblem] = useState<Problem | undefined>(undefined);
   const [chosen, setChosen] = useState<{ readonly side: 0 | 1; readonly hit: Hit } | undefined>(undefined);
@@ -88,6 +99,7 @@ function Aligned({
         { run: other, tracks: loaded[1].tracks, step: second?.step },
       ],
       theme,
+      lit,
       (error) => setProblem(toProblem(error)),
     );
     setPair(made);
@@ -143,6 +155,20 @@ function Aligned({
             view.filter.value = event.currentTarget.value;
           }}
         />
+        {row === undefined ? undefined : (
+          <button
+            type="button"
+            class="ss-chip"
+            data-testid="compare-lit"
+            title="Events of this row stand out; click to show all alike"
+            onClick={() => {
+              view.row.value = undefined;
+            }}
+          >
+            <span class="ss-ellipsis">{row.label}</span>
+            <Icon name="close" />
+          </button>
+        )}
         <button type="button" class="ss-button" title="Show both steps whole (0)" onClick={() => pair.fit()}>
           Fit
         </button>
@@ -159,7 +185,7 @@ function Aligned({
           {problem.title}: {problem.detail}
         </div>
       )}
-      <div class="ss-compare-panes" data-testid="compare-timelines">
+      <div key={pair.id} class="ss-compare-panes" data-testid="compare-timelines">
         <RelativeRuler pair={pair} />
         <PaneView store={store} pair={pair} side={0} title="Base" onChoose={(hit) => setChosen({ side: 0, hit })} />
         <PaneView store={store} pair={pair} side={1} title="New" onChoose={(hit) => setChosen({ side: 1, hit })} />
