@@ -1,7 +1,7 @@
 // compare.mjs: the page of two runs: what it says is what the server's report says, and everything works by keys.
 import assert from 'node:assert/strict';
 import { CHANGES, COMPARED_STEPS } from '../compare-fixtures.mjs';
-import { axe, holds, openPage, PATIENCE_MS, runIds, settled } from '../harness.mjs';
+import { axe, holds, openPage, PATIENCE_MS, runIds, settled, stateOf } from '../harness.mjs';
 import { answered } from '../report-pages.mjs';
 
 const TABS = ['Attribution', 'Timelines', 'Flame graph', 'Measures', 'Findings', 'Environment'];
@@ -283,7 +283,7 @@ export const compare = [
   {
     name: 'Compare: both timelines on one scale, with the median steps aligned',
     async run(context) {
-      const { page, faults, a } = await visitPair(context, ['base', 'other'], '&tab=timelines');
+      const { page, faults, a, b } = await visitPair(context, ['base', 'other'], '&tab=timelines');
       const told = await page.evaluate(
         async (id) => (await fetch(`/api/v1/runs/${encodeURIComponent(id)}/steps`)).json(),
         a,
@@ -354,6 +354,15 @@ export const compare = [
       await paneOf(page, 'base').getByText('step 7, 5.378 ms').waitFor();
       await page.getByRole('button', { name: 'Median steps' }).click();
       await holds(async () => assert.equal(await step.inputValue(), median));
+      // By keys: the whole timeline of a run at the same window.
+      await paneOf(page, 'new').getByRole('link', { name: 'Open in Timeline' }).focus();
+      await page.keyboard.press('Enter');
+      await page.waitForURL((url) => url.pathname === `/run/${encodeURIComponent(b)}/timeline`);
+      await settled(page);
+      const alone = await stateOf(page);
+      near(alone.length, length, 0.001);
+      await page.goBack();
+      await sameWindow(page);
       // A row chosen in the attribution stands out on both sides: its kernels stay, others are dimmed.
       await page.mouse.move(1, 1);
       /** Colours of the first product and of the first addition of a step, at the upper edge of their bars. */

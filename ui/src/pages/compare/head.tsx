@@ -1,5 +1,5 @@
 // head.tsx: how the runs are compared; the verdict with its interval; what limits it.
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { exactTime, formatDuration, formatShare, plural } from '../../base/format.ts';
 import {
@@ -186,6 +186,7 @@ function Card(props: {
   readonly value: JSX.Element | string;
   readonly hint?: string;
   readonly beside: readonly string[];
+  readonly children?: ComponentChildren;
   readonly testId: string;
 }): JSX.Element {
   return (
@@ -199,7 +200,35 @@ function Card(props: {
           {line}
         </dd>
       ))}
+      {props.children}
     </div>
+  );
+}
+
+/** Space on both sides of the interval's axis, as a share of it. */
+const AXIS_MARGIN = 0.15;
+
+/** The interval of the ratio as a line over the band of the tolerance, on a logarithmic axis. */
+function Interval({ comparison }: { readonly comparison: Comparison }): JSX.Element | undefined {
+  const { ratio, low, high, tolerance, verdict } = comparison;
+  if (ratio === undefined || low === undefined || high === undefined || !(low > 0)) return undefined;
+  const band = Math.log1p(tolerance);
+  const ends = [Math.log(low), Math.log(high), -band, band];
+  const span = Math.max(1e-9, Math.max(...ends) - Math.min(...ends));
+  const from = Math.min(...ends) - span * AXIS_MARGIN;
+  const at = (log: number) => ((log - from) / (span * (1 + 2 * AXIS_MARGIN))) * 100;
+  const between = (a: number, b: number) => ({ left: `${at(a)}%`, width: `max(2px, ${at(b) - at(a)}%)` });
+  return (
+    <span
+      class={`ss-interval ss-verdict-${verdict.replaceAll(' ', '-')}`}
+      title="Band: the tolerance. Line: the interval. Dot: the ratio."
+      aria-hidden="true"
+    >
+      <i class="ss-interval-band" style={between(-band, band)} />
+      <i class="ss-interval-one" style={{ left: `${at(0)}%` }} />
+      <i class="ss-interval-line" style={between(Math.log(low), Math.log(high))} />
+      <i class="ss-interval-dot" style={{ left: `${at(Math.log(ratio))}%` }} />
+    </span>
   );
 }
 
@@ -266,7 +295,9 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
                     : `${formatShare(level)} interval ${ratioText(low)} to ${ratioText(high)}`,
                 ]
           }
-        />
+        >
+          <Interval comparison={comparison} />
+        </Card>
         <Card
           testId="base-mean"
           title={`${unit}, base`}

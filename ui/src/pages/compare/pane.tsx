@@ -1,6 +1,6 @@
 // pane.tsx: one of the two timelines: track names, the canvas, and the pointer and keys, which move both.
 import { useComputed, useSignal, useSignalEffect } from '@preact/signals';
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { exactTime, formatDuration } from '../../base/format.ts';
 import { pxFromTime } from '../../model/viewport.ts';
@@ -41,12 +41,15 @@ export function PaneView({
   pair,
   side,
   title,
+  tools,
   onChoose,
 }: {
   readonly store: Store;
   readonly pair: TimelinePair;
   readonly side: 0 | 1;
   readonly title: string;
+  /** Beside the name of the run. */
+  readonly tools: ComponentChildren;
   readonly onChoose: (hit: Hit) => void;
 }): JSX.Element {
   const pane = pair.panes[side];
@@ -169,15 +172,18 @@ export function PaneView({
       data-testid="compare-pane"
       data-side={side === 0 ? 'base' : 'new'}
     >
-      <h3 class="ss-ellipsis" title={pane.run.name}>
-        {title}: {pane.run.name}
-        {pane.step === undefined ? undefined : (
-          <span class="ss-quiet">
-            {' '}
-            step {pane.step.n}, {exactTime(pane.step.durNs)}
-          </span>
-        )}
-      </h3>
+      <div class="ss-compare-pane-head">
+        <h3 class="ss-ellipsis" title={pane.run.name}>
+          {title}: {pane.run.name}
+          {pane.step === undefined ? undefined : (
+            <span class="ss-quiet">
+              {' '}
+              step {pane.step.n}, {exactTime(pane.step.durNs)}
+            </span>
+          )}
+        </h3>
+        {tools}
+      </div>
       <div
         class="ss-scroll"
         ref={scroller}

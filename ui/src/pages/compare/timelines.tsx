@@ -10,15 +10,16 @@ import { alignedStep, eventsOf, type StepChoice, stepChoices } from '../../model
 import type { NameMatch } from '../../model/event.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import type { Track } from '../../model/track.ts';
+import { goTo } from '../../state/store.ts';
 import type { Hit } from '../../timeline/hit.ts';
 import { ticksOf } from '../../timeline/ruler.ts';
 import { Combobox } from '../../widgets/combobox.tsx';
 import { Icon } from '../../widgets/icon.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
-import { eventLinkOf } from '../shared/links.tsx';
+import { eventLinkOf, PageLink } from '../shared/links.tsx';
 import { useComparison } from './answer.ts';
 import type { Compared } from './page.tsx';
-import { createPair, type TimelinePair } from './pair.ts';
+import { createPair, shifted, type TimelinePair } from './pair.ts';
 import { PaneView, sinceStart } from './pane.tsx';
 
 /** Maximum number of steps in a list; the filter finds only these. */
@@ -187,8 +188,17 @@ function Aligned({
       )}
       <div key={pair.id} class="ss-compare-panes" data-testid="compare-timelines">
         <RelativeRuler pair={pair} />
-        <PaneView store={store} pair={pair} side={0} title="Base" onChoose={(hit) => setChosen({ side: 0, hit })} />
-        <PaneView store={store} pair={pair} side={1} title="New" onChoose={(hit) => setChosen({ side: 1, hit })} />
+        {([0, 1] as const).map((side) => (
+          <PaneView
+            key={side}
+            store={store}
+            pair={pair}
+            side={side}
+            title={side === 0 ? 'Base' : 'New'}
+            tools={<OpenInTimeline page={page} pair={pair} side={side} />}
+            onChoose={(hit) => setChosen({ side, hit })}
+          />
+        ))}
       </div>
       <p class="ss-compare-event" aria-live="polite" data-testid="compare-event">
         {chosen === undefined ? (
@@ -203,6 +213,41 @@ function Aligned({
         )}
       </p>
     </div>
+  );
+}
+
+/** Opens the run's own timeline at the same window. */
+function OpenInTimeline({
+  page: { store, base, other },
+  pair,
+  side,
+}: {
+  readonly page: Compared;
+  readonly pair: TimelinePair;
+  readonly side: 0 | 1;
+}): JSX.Element {
+  const { step, zeroNs } = pair.panes[side];
+  const run = side === 0 ? base : other;
+  const rank = step?.rank === undefined ? {} : { rank: step.rank };
+  const range = step === undefined ? undefined : { startNs: step.startNs, endNs: step.startNs + step.durNs };
+  return (
+    <PageLink
+      store={store}
+      run={run}
+      tool="timeline"
+      class="ss-compare-open"
+      title="Open the timeline of this run at this window, with all its tools"
+      view={{ ...rank, range }}
+      onFollow={() =>
+        goTo(
+          store,
+          { kind: 'tool', run: run.id, tool: 'timeline' },
+          { ...rank, range: shifted(pair.shown.peek(), zeroNs) },
+        )
+      }
+    >
+      Open in Timeline
+    </PageLink>
   );
 }
 
