@@ -1,4 +1,5 @@
-// compare.ts: fetches the comparison of two runs.
+// compare.ts: fetches the comparison of two runs. Answers are cached, so that a tab that was open sends no request.
+import { Lru } from '../base/lru.ts';
 import { type Comparison, comparisonOf } from '../model/compare.ts';
 import { serverPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
@@ -14,8 +15,7 @@ export interface CompareQuery {
   readonly confidence: number | undefined;
 }
 
-/** Returns the address of a comparison; also its cache key. */
-export const comparePath = (ask: CompareQuery): string =>
+const comparePath = (ask: CompareQuery): string =>
   serverPath('/compare', {
     base: ask.base,
     new: ask.other,
@@ -26,5 +26,23 @@ export const comparePath = (ask: CompareQuery): string =>
     confidence: ask.confidence === undefined ? undefined : String(ask.confidence),
   });
 
-export const fetchComparison = async (path: string, options: RequestOptions = {}): Promise<Comparison> =>
-  comparisonOf((await getJson(path, options)).body);
+/** Returns the cache key of a comparison. `content`: hashes of the content of both runs. */
+export const compareKey = (ask: CompareQuery, content: string): string => `${comparePath(ask)} ${content}`;
+
+const KEPT_BYTES = 16 * 2 ** 20;
+/** Rough size of a row in memory. */
+const ROW_BYTES = 1200;
+const kept = new Lru<Comparison>(KEPT_BYTES);
+
+export async function fetchComparison(
+  ask: CompareQuery,
+  content: string,
+  options: RequestOptions = {},
+): Promise<Comparison> {
+  const key = compareKey(ask, content);
+  const before = kept.get(key);
+  if (before !== undefined) return before;
+  const found = comparisonOf((await getJson(comparePath(ask), options)).body);
+  kept.set(key, found, found.rows.length * ROW_BYTES + 4000);
+  return found;
+}

@@ -1,7 +1,7 @@
 // answer.ts: fetches the runs and their comparison for the page.
 import { useEffect, useMemo } from 'preact/hooks';
 import { Problem } from '../../api/client.ts';
-import { type CompareQuery, comparePath, fetchComparison } from '../../api/compare.ts';
+import { type CompareQuery, compareKey, fetchComparison } from '../../api/compare.ts';
 import { createResource } from '../../api/resource.ts';
 import { fetchOpenRun } from '../../api/server.ts';
 import type { Comparison } from '../../model/compare.ts';
@@ -39,11 +39,10 @@ export interface ComparisonAnswer {
 export function useComparison(ask: CompareQuery | undefined, content: string): ComparisonAnswer {
   // Other runs never show the figures of the previous ones.
   const resource = useMemo(() => createResource<Comparison>(), [ask?.base, ask?.other]);
-  const path = ask === undefined ? undefined : comparePath(ask);
-  const key = path === undefined ? undefined : `${path} ${content}`;
+  const key = ask === undefined ? undefined : compareKey(ask, content);
   useEffect(() => {
-    if (path === undefined || key === undefined) resource.clear();
-    else resource.load(key, (signal) => fetchComparison(path, { signal }));
+    if (ask === undefined || key === undefined) resource.clear();
+    else resource.load(key, (signal) => fetchComparison(ask, content, { signal }));
   }, [resource, key]);
   useEffect(() => () => resource.clear(), [resource]);
   const state = resource.state.value;

@@ -48,7 +48,7 @@ export function PaneView({
   readonly pair: TimelinePair;
   readonly side: 0 | 1;
   readonly title: string;
-  /** Beside the name of the run. */
+  /** Links next to the name of the run. */
   readonly tools: ComponentChildren;
   readonly onChoose: (hit: Hit) => void;
 }): JSX.Element {

@@ -1,4 +1,4 @@
-// tables.tsx: what stands beside the times: all measures with memory, findings, and the environment.
+// tables.tsx: all measures with memory, the findings, and the environment.
 import type { JSX } from 'preact';
 import { formatBytes, formatDuration, formatShare, significant } from '../../base/format.ts';
 import type { EnvironmentFact, FindingChange, Measure } from '../../model/compare.ts';
