@@ -2,7 +2,7 @@ import { signal } from '@preact/signals';
 import { expect, it } from 'vitest';
 import type { RunDetail } from '../model/run.ts';
 import { openedRun } from './lists.ts';
-import { bindHoming, createStore, goHome, goTo, moveTrack } from './store.ts';
+import { bindHoming, compareWith, createStore, goHome, goTo, moveTrack } from './store.ts';
 
 it('moves of a track are kept in order, and the opposite of the last one takes it back', () => {
   const moves = signal<readonly string[]>([]);
@@ -32,6 +32,21 @@ it('each page of a run finds its own table again, another run begins anew', () =
   expect(store.view.steps.value).toEqual({ from: 3, to: 3 });
   goTo(store, at('ops', 'other'));
   expect([store.view.sort.value, store.view.steps.value]).toEqual([undefined, undefined]);
+});
+
+it('another pair of runs keeps how runs are compared, a page of one run begins anew', () => {
+  const store = createStore();
+  goTo(store, { kind: 'tool', run: 'r', tool: 'ops' });
+  store.view.filter.value = 'mat';
+  goTo(store, compareWith(store.runId.value));
+  expect(store.place.value).toEqual({ kind: 'compare', base: undefined, other: 'r' });
+  expect([store.runId.value, store.view.filter.value]).toEqual(['r', '']);
+  store.view.by.value = 'kernel';
+  store.view.tolerance.value = 0.05;
+  goTo(store, { kind: 'compare', base: 'q', other: 'r' }, { row: undefined });
+  expect([store.view.by.value, store.view.tolerance.value]).toEqual(['kernel', 0.05]);
+  goTo(store, { kind: 'tool', run: 'r', tool: 'ops' });
+  expect([store.view.by.value, store.view.tolerance.value]).toEqual([undefined, undefined]);
 });
 
 it.each([

@@ -1,7 +1,7 @@
 // head.tsx: how the runs are compared; the verdict with its interval; what limits it.
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { exactTime, formatDuration, formatShare, plural } from '../../base/format.ts';
+import { exactTime, formatCount, formatDuration, formatShare, plural } from '../../base/format.ts';
 import {
   type ComparedSide,
   type Comparison,
@@ -237,7 +237,7 @@ function sideLines(side: ComparedSide): readonly string[] {
     ...(side.medianNs === undefined ? [] : [`median ${formatDuration(side.medianNs)}`]),
     side.steps === 0
       ? 'no steps'
-      : `${side.comparedSteps} of ${plural(side.steps, 'step')} compared${side.outlierSteps === 0 ? '' : `, ${plural(side.outlierSteps, 'outlier')}`}`,
+      : `${formatCount(side.comparedSteps)} of ${plural(side.steps, 'step')} compared${side.outlierSteps === 0 ? '' : `, ${plural(side.outlierSteps, 'outlier')}`}`,
   ];
 }
 
