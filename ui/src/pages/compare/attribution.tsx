@@ -12,7 +12,7 @@ import { EmptyState } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
 import { signedExact, signedShare, signedTime } from './head.tsx';
-import type { Compared } from './page.tsx';
+import type { Compared } from './props.ts';
 import { USUAL_COUNT, Waterfall } from './waterfall.tsx';
 
 const SHARE: ReportColumn = { key: 'difference_share', title: 'Of the base', unit: 'share' };

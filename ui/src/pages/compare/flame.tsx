@@ -9,7 +9,7 @@ import { FlameChart } from '../../widgets/flame-chart.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { useComparison } from './answer.ts';
 import { signedShare, signedTime } from './head.tsx';
-import type { Compared } from './page.tsx';
+import type { Compared } from './props.ts';
 
 /** Below a change by half, colours are stretched: a change of a tenth must be visible. */
 const strengthOf = (share: number): number => Math.min(1, Math.sqrt(Math.abs(share) * 2));

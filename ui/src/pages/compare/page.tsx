@@ -1,10 +1,5 @@
 // page.tsx: two runs against each other: is the new one slower, and because of what?
-import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import type { CompareQuery } from '../../api/compare.ts';
-import type { Theme } from '../../base/theme.ts';
-import type { Comparison } from '../../model/compare.ts';
-import type { RunDetail } from '../../model/run.ts';
 import { runList } from '../../state/lists.ts';
 import type { Store } from '../../state/store.ts';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
@@ -14,24 +9,10 @@ import { useComparison, useRun } from './answer.ts';
 import { Attribution } from './attribution.tsx';
 import { Flame } from './flame.tsx';
 import { Facts, Settings } from './head.tsx';
+import type { Compared, ComparePageProps } from './props.ts';
 import { Sides } from './sides.tsx';
 import { Environment, Findings, Measures } from './tables.tsx';
 import { Timelines } from './timelines.tsx';
-
-export interface ComparePageProps {
-  readonly store: Store;
-  readonly theme: ReadonlySignal<Theme>;
-}
-
-/** Two open runs with what the server says about them. */
-export interface Compared extends ComparePageProps {
-  readonly base: RunDetail;
-  readonly other: RunDetail;
-  readonly comparison: Comparison;
-  /** The request that it answers, and hashes of the runs' content. */
-  readonly ask: CompareQuery;
-  readonly content: string;
-}
 
 const QUESTION = 'Is the new run slower, and because of what?';
 

@@ -6,7 +6,7 @@ import { EmptyState } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { ratioText, signedShare, VerdictMark } from './head.tsx';
-import type { Compared } from './page.tsx';
+import type { Compared } from './props.ts';
 
 /** Names of the measures whose key does not say it. */
 const TITLES: Readonly<Record<string, string>> = {

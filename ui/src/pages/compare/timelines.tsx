@@ -18,9 +18,9 @@ import { Icon } from '../../widgets/icon.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { eventLinkOf, PageLink } from '../shared/links.tsx';
 import { useComparison } from './answer.ts';
-import type { Compared } from './page.tsx';
 import { createPair, shifted, type TimelinePair } from './pair.ts';
 import { PaneView, sinceStart } from './pane.tsx';
+import type { Compared } from './props.ts';
 
 /** Maximum number of steps in a list; the filter finds only these. */
 const MOST_STEPS = 5000;
