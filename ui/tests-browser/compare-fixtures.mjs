@@ -73,6 +73,6 @@ const USUAL = { steps: COMPARED_STEPS, device: 'Test GPU', version: '2.5.0' };
 /** The base, and the new run. */
 export const baseTrace = () => program(BASE, USUAL);
 export const otherTrace = () => program(OTHER, { ...USUAL, version: '2.6.0' });
-/** The base with a tenth of the steps that a verdict needs, and on another device. */
+/** The base with fewer steps than a verdict needs, and the base on another device. */
 export const fewTrace = () => program(BASE, { ...USUAL, steps: 3 });
 export const deviceTrace = () => program(BASE, { ...USUAL, device: 'Other GPU' });
