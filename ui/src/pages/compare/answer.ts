@@ -6,19 +6,27 @@ import { createResource } from '../../api/resource.ts';
 import { fetchOpenRun } from '../../api/server.ts';
 import type { Comparison } from '../../model/compare.ts';
 import type { RunDetail } from '../../model/run.ts';
-import { runList } from '../../state/lists.ts';
+import { openedRun, runList } from '../../state/lists.ts';
 
 /** Opens a run. A known fault needs no request, which browsers would log on the console. */
 export function useRun(id: string | undefined): readonly [RunDetail | undefined, Problem | undefined] {
   const resource = useMemo(() => createResource<RunDetail>(), []);
+  // The run of the sidebar is open already, and kept up to date.
+  const opened = openedRun.value;
+  const current = opened.kind !== 'none' && opened.id === id ? opened : undefined;
   const fault = runList.value.runs.find((run) => run.id === id && run.state === 'error')?.fault;
   // The list says whether the run can be read.
-  const waits = fault !== undefined || !runList.value.loaded;
+  const waits = current !== undefined || fault !== undefined || !runList.value.loaded;
   useEffect(() => {
     if (id === undefined || waits) resource.clear();
     else resource.load(id, (signal) => fetchOpenRun(id, { signal }));
   }, [resource, id, waits]);
   useEffect(() => () => resource.clear(), [resource]);
+  if (current?.kind === 'open') return [current.run, undefined];
+  if (current?.kind === 'failed') {
+    const { title, detail, hint, where } = current;
+    return [undefined, new Problem(title, detail, hint, where, 0, 'run-unreadable')];
+  }
   if (fault !== undefined) {
     const { file, reason, hint } = fault;
     return [undefined, new Problem('The run cannot be opened', reason, hint, file, 0, 'run-unreadable')];
