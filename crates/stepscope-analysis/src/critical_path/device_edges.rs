@@ -374,7 +374,9 @@ impl<'a> DeviceEdges<'a> {
         let end = self.segments.graph.end[work as usize];
         if end > call.end {
             self.contradictions += 1;
-            if end.saturating_sub(call.end) > LONGEST_RETURN {
+            // The file says that the call did not wait for this work: its clocks differ, or its times are rounded.
+            let begin = self.segments.graph.begin[work as usize];
+            if end.saturating_sub(call.end) > LONGEST_RETURN || begin >= call.end {
                 return;
             }
         }

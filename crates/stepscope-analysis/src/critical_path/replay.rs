@@ -60,9 +60,13 @@ impl Graph {
         let segments = self.len();
         let (mut dependencies, mut syncs) = (dependencies, syncs);
         let before = dependencies.len() + syncs.len();
-        dependencies
-            .retain(|edge| edge.from != edge.to && edge.anchor <= self.begin[edge.to as usize]);
-        syncs.retain(|edge| edge.from != edge.to && edge.anchor <= self.end[edge.to as usize]);
+        // An anchor outside of its segment has no time in a replay.
+        let leaves = |edge: &Dependency| {
+            let from = edge.from as usize;
+            edge.from != edge.to && (self.begin[from]..=self.end[from]).contains(&edge.anchor)
+        };
+        dependencies.retain(|edge| leaves(edge) && edge.anchor <= self.begin[edge.to as usize]);
+        syncs.retain(|edge| leaves(edge) && edge.anchor <= self.end[edge.to as usize]);
         self.contradictions += (before - dependencies.len() - syncs.len()) as u64;
         self.dissolve_contradictory_groups();
         self.dependencies = Edges::new(dependencies, segments);

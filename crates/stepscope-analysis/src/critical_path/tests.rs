@@ -58,12 +58,11 @@ fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
                 anchor: graph.end[from].min(graph.begin[to]),
                 confidence: Confidence::Recorded,
             };
-            if graph.begin[from] <= graph.begin[to] {
-                dependencies.push(edge);
-            }
-            if *waits && graph.end[from] <= graph.end[to] {
+            // Some contradict the times: the graph leaves them out.
+            dependencies.push(edge);
+            if *waits {
                 edge.kind = LagKind::SyncReturn;
-                edge.anchor = graph.end[from];
+                edge.anchor = graph.end[from].min(graph.end[to]);
                 syncs.push(edge);
             }
         }
