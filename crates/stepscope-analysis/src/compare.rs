@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`run`] (one run as samples and sums), [`statistics`] (ratio, interval, test), [`result`] (two sides,
 //! each of one or several runs), and below them `charge` (who owns each moment of a step), [`owner`] (names, phases),
-//! [`op_class`], `align` (which rows belong together), [`history`] (a series of runs).
+//! `align` (which rows belong together), [`history`] (a series of runs).
 //!
 //! With `n` compared steps of a side, the mean step of that side is the sum over the owners of its moments:
 //!
@@ -19,7 +19,6 @@ mod align;
 mod charge;
 mod distributions;
 pub mod history;
-pub mod op_class;
 pub mod owner;
 pub mod result;
 pub mod run;

@@ -27,7 +27,7 @@
 )]
 
 mod calls;
-pub mod class;
+mod class;
 mod device_edges;
 pub mod graph;
 pub mod groups;

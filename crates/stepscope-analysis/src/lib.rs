@@ -21,6 +21,7 @@ pub mod launch;
 pub mod memory;
 pub mod mfu;
 pub mod names;
+pub mod op_class;
 pub mod op_profile;
 pub mod ops;
 pub mod parallel;

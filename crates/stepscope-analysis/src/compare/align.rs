@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::op_class::OpClass;
 use crate::compare::owner::{Bucket, Owner, OwnerTime, Phase};
+use crate::op_class::OpClass;
 
 /// What the rows of a comparison are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

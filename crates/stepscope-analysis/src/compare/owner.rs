@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use stepscope_model::{NameId, SliceKind, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use crate::compare::op_class::OpClass;
+use crate::op_class::OpClass;
 use crate::slice_class::is_input;
 
 /// Bucket of a step's time, in the order of [`StepParts::buckets`](crate::steps::breakdown::StepParts::buckets).

@@ -662,7 +662,7 @@ fn owners_of_totals(runs: &[ComparedRun]) -> Vec<OwnerTime> {
     let owners = sums.into_iter().map(|(name, (calls, ns))| OwnerTime {
         owner: Owner {
             bucket: Bucket::Host,
-            class: crate::compare::op_class::OpClass::Host,
+            class: crate::op_class::OpClass::Host,
             operation: name.to_owned(),
             phase: crate::compare::owner::Phase::Forward,
             kernel: String::new(),

@@ -9,7 +9,7 @@ use stepscope_model::{ArgValue, Cancelled, Dur, Time};
 use stepscope_store::{EventId, Trace};
 
 use crate::compare::charge::{OwnerSums, WindowOwners, charge};
-use crate::compare::op_class::OpClass;
+use crate::op_class::OpClass;
 use crate::compare::owner::{
     Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
 };
@@ -445,7 +445,9 @@ impl Names<'_> {
             Bucket::ExposedCommunication => OpClass::Communication,
             Bucket::ExposedCopy => OpClass::Copy,
             Bucket::Compute => OpClass::from_names(&operation, &kernel),
-            Bucket::Input | Bucket::Compile | Bucket::Host | Bucket::Idle => OpClass::Host,
+            Bucket::Input => OpClass::Input,
+            Bucket::Compile => OpClass::Compile,
+            Bucket::Host | Bucket::Idle => OpClass::Host,
         };
         let known = self.trace.place_of_slice(sums.operation).is_some();
         let has_shapes = known && owner.bucket.is_work() && self.detail != OwnerDetail::Name;

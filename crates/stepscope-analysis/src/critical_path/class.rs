@@ -1,227 +1,74 @@
-//! Semantic classes of segments, which are the same for all frameworks and devices.
+//! Semantic classes of segments.
 
-use stepscope_model::SliceKind;
+use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::kineto::Category;
-use stepscope_store::Trace;
+use stepscope_model::{NameId, SliceKind, TrackId};
 
 use super::CriticalPath;
 use super::graph::SegmentKind;
+use crate::launch::operation;
+use crate::op_class::OpClass;
+use crate::ops::framework_op_of;
+use crate::ops::hlo::Catalogue;
 use crate::slice_class::is_input;
 
-/// Words of names by class; the first class with a matching word counts.
-const WORDS: &[(&str, &[&str])] = &[
-    (
-        "optimizer",
-        &[
-            "multi_tensor_apply",
-            "adam",
-            "optimizer.step",
-            "apply_updates",
-        ],
-    ),
-    ("attention", &["attention", "flash_", "fmha", "attn"]),
-    (
-        "convolution",
-        &[
-            "conv",
-            "implicit_gemm",
-            "winograd",
-            "wgrad",
-            "dgrad",
-            "igemm",
-            "miopensp3",
-        ],
-    ),
-    (
-        "matmul",
-        &[
-            "gemm",
-            "gemv",
-            "xmma",
-            "cutlass",
-            "nvjet",
-            "cijk_",
-            "wgmma",
-            "matmul",
-            "aten::mm",
-            "addmm",
-            "aten::bmm",
-            "baddbmm",
-            "aten::linear",
-            "einsum",
-            "dot_general",
-            "cublas",
-        ],
-    ),
-    (
-        "softmax",
-        &["softmax", "nll_loss", "cross_entropy", "logsumexp", "nll"],
-    ),
-    (
-        "normalisation",
-        &[
-            "_norm",
-            "layernorm",
-            "layer_norm",
-            "batchnorm",
-            "bn_fw",
-            "bn_bw",
-        ],
-    ),
-    (
-        "sort, random",
-        &[
-            "sort",
-            "topk",
-            "philox",
-            "distribution",
-            "normal_",
-            "dropout",
-            "rng-",
-        ],
-    ),
-    (
-        "embedding",
-        &["embedding", "gather", "scatter", "index_", "indexing"],
-    ),
-    (
-        "copy, layout",
-        &[
-            "memcpy",
-            "memset",
-            "catarray",
-            "copy",
-            "transpose",
-            "aten::cat",
-            "aten::to",
-            "clone",
-            "concatenate",
-        ],
-    ),
-    (
-        "reduction",
-        &[
-            "reduce",
-            "triton_red",
-            "triton_per",
-            "argmax",
-            "cumsum",
-            "aten::sum",
-            "aten::mean",
-        ],
-    ),
-    (
-        "element-wise",
-        &[
-            "elementwise",
-            "triton_poi",
-            "aten::add",
-            "aten::mul",
-            "relu",
-            "gelu",
-            "fusion",
-        ],
-    ),
-];
+/// What decides the class of device work: the operation that launched it, else the queue it ran on; and its name.
+type WorkKey = (Result<NameId, TrackId>, NameId);
 
-/// Names of all classes, in the order of tables.
-pub const CLASSES: [&str; 16] = [
-    "matmul",
-    "convolution",
-    "attention",
-    "softmax",
-    "normalisation",
-    "element-wise",
-    "reduction",
-    "embedding",
-    "sort, random",
-    "communication",
-    "copy, layout",
-    "optimizer",
-    "input",
-    "compile",
-    "other",
-    "host",
-];
-
-fn by_words(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    WORDS
-        .iter()
-        .find(|(_, words)| has(words))
-        .map(|(class, _)| *class)
-}
-
-/// Returns the class of each segment: an index into [`CLASSES`]. One look at each name.
-pub(super) fn classes(path: &CriticalPath<'_>) -> Vec<u8> {
+/// Returns the class of each segment. One look at each pair of an operation and a kernel.
+pub(super) fn classes(path: &CriticalPath<'_>) -> Vec<OpClass> {
     let graph = path.graph();
-    let position = |class: &str| {
-        let at = CLASSES.iter().position(|known| *known == class);
-        at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
-    };
-    let names = by_name(path.trace, |name| by_words(name).map_or(u8::MAX, position));
-    let (host, other) = (position("host"), position("other"));
-    let (communication, copy) = (position("communication"), position("copy, layout"));
-    let (input, compile) = (position("input"), position("compile"));
-    let class = |segment: usize| {
-        let Some((track, slice)) = path.segments.slice_of(segment) else {
-            return host;
-        };
-        let slices = path.trace.slices(track);
-        let name = slices.name[slice];
-        let named = names.get(name.index()).copied().unwrap_or(u8::MAX);
-        match graph.kind[segment] {
-            SegmentKind::Communication => communication,
-            SegmentKind::Copy => copy,
-            SegmentKind::Compute if named == u8::MAX => other,
-            SegmentKind::Compute => named,
-            SegmentKind::Host => {
-                let category = slices.category.get(slice);
-                let kind = path.trace.kind(track, name, category);
-                if is_input(kind, path.trace.name(name)) {
-                    return input;
-                }
-                if kind == SliceKind::Compile {
-                    return compile;
-                }
-                let is_operator =
-                    Category::from_name(path.trace.name(category)) == Some(Category::Operator);
-                if is_operator && named != u8::MAX {
-                    named
-                } else {
-                    host
-                }
+    let trace = path.trace;
+    let catalogue = Catalogue::from_trace(trace);
+    let mut known: FxHashMap<WorkKey, OpClass> = FxHashMap::default();
+    let mut of_work = |track: TrackId, slice: usize| {
+        let slices = trace.slices(track);
+        let kernel = slices.name[slice];
+        let launch = path.launches.get(track, slice);
+        let called = launch
+            .and_then(|launch| operation(trace, launch))
+            .and_then(|event| trace.place_of_slice(event))
+            .map(|(host, called)| trace.slices(host).name[called]);
+        let key = (called.ok_or(track), kernel);
+        *known.entry(key).or_insert_with(|| {
+            let kernel = trace.name(kernel);
+            if let Some(called) = called {
+                return OpClass::from_names(trace.name(called), kernel);
             }
+            let path = framework_op_of(trace, &catalogue, slices.id(slice));
+            OpClass::from_names(path.as_deref().unwrap_or_default(), kernel)
+        })
+    };
+    let mut operators: FxHashMap<NameId, OpClass> = FxHashMap::default();
+    let mut of_host = |track: TrackId, slice: usize| {
+        let slices = trace.slices(track);
+        let name = slices.name[slice];
+        let category = slices.category.get(slice);
+        let kind = trace.kind(track, name, category);
+        if is_input(kind, trace.name(name)) {
+            return OpClass::Input;
         }
+        if kind == SliceKind::Compile {
+            return OpClass::Compile;
+        }
+        if Category::from_name(trace.name(category)) != Some(Category::Operator) {
+            return OpClass::Host;
+        }
+        let class = operators
+            .entry(name)
+            .or_insert_with(|| OpClass::from_names(trace.name(name), ""));
+        if *class == OpClass::Other {
+            OpClass::Host
+        } else {
+            *class
+        }
+    };
+    let class = |segment: usize| match (graph.kind[segment], path.segments.slice_of(segment)) {
+        (_, None) => OpClass::Host,
+        (SegmentKind::Communication, _) => OpClass::Communication,
+        (SegmentKind::Copy, _) => OpClass::Copy,
+        (SegmentKind::Compute, Some((track, slice))) => of_work(track, slice),
+        (SegmentKind::Host, Some((track, slice))) => of_host(track, slice),
     };
     (0..graph.len()).map(class).collect()
-}
-
-fn by_name(trace: &Trace, class: impl Fn(&str) -> u8) -> Vec<u8> {
-    let id = |name: usize| stepscope_model::NameId(u32::try_from(name).unwrap_or(u32::MAX));
-    (0..trace.name_count())
-        .map(|name| class(trace.name(id(name))))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_name_the_class() {
-        for (name, class) in [
-            ("ampere_sgemm_32x32_sliced1x4_nn", Some("matmul")),
-            ("implicit_convolve_sgemm", Some("convolution")),
-            ("flash_fwd_kernel", Some("attention")),
-            ("void softmax_warp_forward", Some("softmax")),
-            ("vectorized_elementwise_kernel", Some("element-wise")),
-            ("aten::mm", Some("matmul")),
-            ("k1", None),
-        ] {
-            assert_eq!(by_words(name), class, "{name}");
-        }
-        assert!(WORDS.iter().all(|(class, _)| CLASSES.contains(class)));
-    }
 }

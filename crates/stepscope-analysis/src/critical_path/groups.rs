@@ -5,10 +5,11 @@ use stepscope_model::NameId;
 use stepscope_store::EventId;
 
 use super::CriticalPath;
-use super::class::{CLASSES, classes};
+use super::class::classes;
 use super::graph::{Confidence, SegmentKind};
 use super::path::{PathKind, PathSegment};
 use super::what_if::Modules;
+use crate::op_class::OpClass;
 
 /// What the rows of a grouping are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub enum PathKey {
     /// A kind of time.
     Kind(PathKind),
     /// A class.
-    Class(&'static str),
+    Class(OpClass),
     /// A rank.
     Rank(u32),
     /// A queue of the graph.
@@ -77,7 +78,7 @@ struct Keys<'a, 'b> {
     path: &'a CriticalPath<'b>,
     by: PathGrouping,
     modules: Option<Modules>,
-    classes: Vec<u8>,
+    classes: Vec<OpClass>,
 }
 
 impl Keys<'_, '_> {
@@ -100,11 +101,8 @@ impl Keys<'_, '_> {
                 (module.map_or(PathKey::None, PathKey::Name), None)
             }
             PathGrouping::Class => {
-                let class = self.classes.get(segment).copied().map_or(0, usize::from);
-                (
-                    PathKey::Class(CLASSES.get(class).copied().unwrap_or("other")),
-                    Some(kind),
-                )
+                let class = self.classes.get(segment).copied().unwrap_or_default();
+                (PathKey::Class(class), Some(kind))
             }
             PathGrouping::Rank | PathGrouping::Thread | PathGrouping::Step => {
                 (self.position(segment), None)

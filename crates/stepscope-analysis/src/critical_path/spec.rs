@@ -1,6 +1,7 @@
 //! The language of what-if scenarios: `kernel:*gemm*@rank:0=x0.5,launch_latency=0`.
 
 use super::graph::LagKind;
+use crate::op_class::OpClass;
 
 /// One scenario: changes that apply together.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +33,7 @@ pub enum Selector {
     /// Device work of this name.
     Kernel(Glob),
     /// Segments of a semantic class.
-    Class(String),
+    Class(OpClass),
     /// Host time in a module of this name, and device work launched in it.
     Module(Glob),
     /// Computation and copies on devices.
@@ -156,6 +157,8 @@ pub enum SpecCause {
     Number,
     /// The phase is unknown.
     Phase,
+    /// The class is unknown.
+    Class,
     /// The selector does not support this change.
     Unsupported,
     /// No preset has this name.
@@ -263,7 +266,7 @@ fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
             "op" => Selector::Op(glob()),
             "host" => Selector::HostName(glob()),
             "kernel" => Selector::Kernel(glob()),
-            "class" => Selector::Class(value.to_owned()),
+            "class" => Selector::Class(OpClass::from_name(value.trim()).ok_or(SpecCause::Class)?),
             "module" => Selector::Module(glob()),
             "rank" => Selector::Rank(value.parse().ok().ok_or(SpecCause::Number)?),
             _ => return Err(SpecCause::Selector),
@@ -406,6 +409,7 @@ mod tests {
             ("host=0,kernels=0", 7, SpecCause::Selector),
             ("host@rank:x=0", 5, SpecCause::Number),
             ("host@phase:middle=0", 5, SpecCause::Phase),
+            ("host=0,class:gems=0", 7, SpecCause::Class),
             ("sync=x0.5", 5, SpecCause::Unsupported),
             ("launch_latency=median", 15, SpecCause::Unsupported),
             ("", 0, SpecCause::NoChange),
@@ -413,6 +417,21 @@ mod tests {
             ("host=xinf", 0, SpecCause::NoChange),
         ] {
             assert_eq!(parse(text), Err(SpecError { position, cause }), "{text}");
+        }
+    }
+
+    #[test]
+    fn classes_have_short_names() {
+        for (text, class) in [
+            ("class:matmul=x0.5", OpClass::Matmul),
+            ("class:softmax=x0.5", OpClass::Softmax),
+            ("class:softmax, loss=x0.5", OpClass::Softmax),
+            ("class:embedding=x0.5", OpClass::Gather),
+            ("class:copy, layout=x0.5", OpClass::Copy),
+            ("class:input=0", OpClass::Input),
+        ] {
+            let found = parse(text).unwrap();
+            assert_eq!(found.specs[0].selector, Selector::Class(class), "{text}");
         }
     }
 

@@ -11,7 +11,7 @@ use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{Cancelled, NameId, SliceKind};
 
 use super::calls::{CallKind, CallKinds};
-use super::class::{CLASSES, classes};
+use super::class::classes;
 use super::graph::{LagKind, NONE, SegmentKind};
 use super::nearest::Nearest;
 use super::replay::{Changes, Unchanged, replay};
@@ -421,10 +421,8 @@ impl CriticalPath<'_> {
                 .collect()
             }
             Selector::Class(class) => {
-                let number = CLASSES.iter().position(|known| known == class);
                 let classes = classes(self);
-                all.map(|segment| number == Some(usize::from(classes[segment])))
-                    .collect()
+                all.map(|segment| classes[segment] == *class).collect()
             }
             Selector::Device => all
                 .map(kind(&[SegmentKind::Compute, SegmentKind::Copy]))

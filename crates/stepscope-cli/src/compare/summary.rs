@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use stepscope_engine::analysis::compare::op_class::OpClass;
 use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime, Phase};
 use stepscope_engine::analysis::compare::run::{
     ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
 };
+use stepscope_engine::analysis::op_class::OpClass;
 
 use super::bucket_names;
 use crate::error::CliError;

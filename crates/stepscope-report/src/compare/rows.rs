@@ -53,7 +53,7 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
             row.new.device_ns.into(),
             key.bucket.map(Bucket::as_str).into(),
             key.class
-                .map(stepscope_analysis::compare::op_class::OpClass::as_str)
+                .map(stepscope_analysis::op_class::OpClass::as_str)
                 .into(),
             key.operation.as_deref().into(),
             key.phase.map(Phase::as_str).into(),
@@ -104,7 +104,9 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
         Some(phase) => Some(phase.as_str()),
     };
     let bucket = key.bucket.filter(|bucket| *bucket != Bucket::Compute);
-    let bucket = bucket.map(|bucket| bucket.as_str().replace('_', " "));
+    let bucket = bucket
+        .map(|bucket| bucket.as_str().replace('_', " "))
+        .filter(|bucket| *bucket != name);
     let details: Vec<&str> = phase.into_iter().chain(bucket.as_deref()).collect();
     if !details.is_empty() {
         name = format!("{name} ({})", details.join(", "));

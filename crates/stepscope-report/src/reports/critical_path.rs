@@ -21,6 +21,7 @@ use stepscope_analysis::critical_path::spec::{
 use stepscope_analysis::critical_path::{CriticalPath, critical_path};
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
+use stepscope_analysis::op_class::OpClass;
 use stepscope_analysis::parallel::Cancel;
 
 const KIND: &str = "critical-path";
@@ -73,6 +74,18 @@ pub(super) fn mistake(text: &str, error: &SpecError) -> String {
             "the phase is unknown",
             "use forward, backward, optimizer, input or other",
         ),
+        SpecCause::Class => {
+            let names = OpClass::ALL.map(OpClass::as_str);
+            let names: Vec<&str> = names
+                .iter()
+                .map(|name| name.split(',').next().unwrap_or(name))
+                .collect();
+            return format!(
+                "cannot read what-if '{text}' at position {}: the class is unknown\nhelp: use one of {}",
+                error.position,
+                names.join(", ")
+            );
+        }
         SpecCause::Unsupported => (
             "the selector does not support this change",
             "lags take xFACTOR, 0 or a time; sync takes 0",
@@ -280,7 +293,7 @@ fn key_text(path: &CriticalPath<'_>, row: &PathGroup) -> String {
         PathKey::NothingRecorded => NOTHING.to_owned(),
         PathKey::Kind(kind) if row.kind.is_some() => format!("({})", words(kind)),
         PathKey::Kind(kind) => kind.as_str().to_owned(),
-        PathKey::Class(class) => class.to_owned(),
+        PathKey::Class(class) => class.as_str().to_owned(),
         PathKey::Rank(rank) => format!("rank {rank}"),
         PathKey::Queue(queue) => queue_name(path, queue),
         PathKey::Step(number) => format!("step {number}"),

@@ -1,7 +1,7 @@
 //! The file of a gate: `stepscope-gate.toml`.
 
-use stepscope_analysis::compare::op_class::OpClass;
 use stepscope_analysis::compare::owner::{Owner, Phase};
+use stepscope_analysis::op_class::OpClass;
 use stepscope_model::spelling::nearest;
 
 use super::Limit;

@@ -30,7 +30,7 @@ pub(super) fn selector(
         }
         PathKey::Kind(PathKind::Unknown) | PathKey::NothingRecorded | PathKey::None => return None,
         PathKey::Kind(kind) => kind.as_str().to_owned(),
-        PathKey::Class(class) => format!("class:{class}"),
+        PathKey::Class(class) => format!("class:{}", class.short_name()),
         PathKey::Rank(rank) => format!("rank:{rank}"),
         PathKey::Step(number) => format!("ranks@step:{number}"),
         PathKey::Queue(queue) => stream(path, queue)?,

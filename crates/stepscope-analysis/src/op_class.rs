@@ -1,4 +1,6 @@
-//! Semantic class of an operation, for comparing frameworks and devices: names differ between them, classes do not.
+//! Semantic class of an operation: names differ between frameworks and devices, classes do not.
+//!
+//! Comparisons, the critical path and what-if scenarios use the same classes.
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +29,11 @@ pub enum OpClass {
     Copy,
     /// Updates of parameters.
     Optimizer,
-    /// Activity of the host.
+    /// The input pipeline.
+    Input,
+    /// Compilation.
+    Compile,
+    /// Other activity of the host.
     Host,
     /// None of the others.
     #[default]
@@ -36,7 +42,7 @@ pub enum OpClass {
 
 impl OpClass {
     /// All classes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Matmul,
         Self::Convolution,
         Self::Attention,
@@ -49,6 +55,8 @@ impl OpClass {
         Self::Communication,
         Self::Copy,
         Self::Optimizer,
+        Self::Input,
+        Self::Compile,
         Self::Host,
         Self::Other,
     ];
@@ -68,14 +76,24 @@ impl OpClass {
             Self::Communication => "communication",
             Self::Copy => "copy, layout",
             Self::Optimizer => "optimizer",
+            Self::Input => "input",
+            Self::Compile => "compile",
             Self::Host => "host",
             Self::Other => "other",
         }
     }
 
-    /// Returns the class of a word of [`as_str`](Self::as_str).
+    /// Returns the name's part before its first comma, as what-if selectors have it: `softmax`.
+    pub fn short_name(self) -> &'static str {
+        let name = self.as_str();
+        name.split_once(',').map_or(name, |(first, _)| first)
+    }
+
+    /// Returns the class of a word of [`as_str`](Self::as_str), or of its part before the first comma: `softmax`.
     pub fn from_name(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == word)
+        let first = |class: &Self| class.short_name() == word;
+        let exact = Self::ALL.into_iter().find(|class| class.as_str() == word);
+        exact.or_else(|| Self::ALL.into_iter().find(first))
     }
 
     /// Returns the class of a framework operation and the kernel that it launched; either may be empty. The operation
@@ -153,6 +171,8 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
             "fused_adam",
             "_foreach_",
             "optimizer",
+            "apply_updates",
+            "adam",
         ],
     ),
     (
@@ -171,7 +191,9 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
         OpClass::Matmul,
         &[
             "gemm",
+            "gemv",
             "matmul",
+            "cublas",
             "xmma",
             "cutlass",
             "nvjet",
@@ -193,7 +215,7 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
             "softmax",
             "logsumexp",
             "cross_entropy",
-            "nll_loss",
+            "nll",
             "crossentropy",
         ],
     ),
@@ -202,6 +224,7 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
         &[
             "_norm",
             "layernorm",
+            "layer_norm",
             "batchnorm",
             "rmsnorm",
             "bn_fw",
@@ -369,7 +392,10 @@ mod tests {
                 "void at::native::vectorized_elementwise_kernel",
                 OpClass::Elementwise,
             ),
+            ("", "implicit_convolve_sgemm", OpClass::Convolution),
+            ("", "void softmax_warp_forward", OpClass::Softmax),
             ("train_step", "", OpClass::Other),
+            ("train_step", "k1", OpClass::Other),
         ] {
             assert_eq!(
                 OpClass::from_names(operation, kernel),
@@ -383,6 +409,10 @@ mod tests {
     fn words_of_classes_are_unique() {
         for class in OpClass::ALL {
             assert_eq!(OpClass::from_name(class.as_str()), Some(class));
+            let short = class.as_str().split(',').next().unwrap();
+            assert_eq!(OpClass::from_name(short), Some(class));
         }
+        assert_eq!(OpClass::from_name("soft"), None);
+        assert_eq!(OpClass::from_name(""), None);
     }
 }
