@@ -9,6 +9,7 @@
 )]
 
 mod collectives;
+mod compare_noise;
 mod critical_path;
 mod every_report;
 mod hlo;
@@ -18,7 +19,9 @@ mod memory_live;
 mod memory_snapshot;
 mod mfu;
 mod ops;
+mod predictions;
 mod ranges;
 mod sentences;
+mod simulated;
 mod torch_roofline;
 mod xprof;
