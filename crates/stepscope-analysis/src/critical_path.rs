@@ -69,6 +69,8 @@ pub struct CriticalPath<'a> {
     pub launches: &'a Launches,
     /// Segments with dependencies.
     pub segments: Segments,
+    /// Names of the slices of each queue.
+    names: Vec<&'a [NameId]>,
     /// Start and end of the window on the clock of the first file, picoseconds.
     pub window: Range<i64>,
     /// File of the window's thread: index into [`Trace::files`].
@@ -130,10 +132,13 @@ pub fn critical_path<'a>(
         threads.contains(&track)
     });
     let segments = segments::flatten(trace, devices, queues, &chosen.window, cancel)?;
+    let names = segments.queues.iter();
+    let names = names.map(|queue| trace.slices(queue.track).name);
     let mut found = CriticalPath {
         trace,
         devices,
         launches,
+        names: names.collect(),
         segments,
         window: chosen.window.clone(),
         file: chosen.file,
@@ -248,8 +253,11 @@ impl CriticalPath<'_> {
 
     /// Returns the name of a segment's slice; `None` where nothing is recorded.
     pub fn name(&self, segment: usize) -> Option<NameId> {
-        let (track, slice) = self.segments.slice_of(segment)?;
-        self.trace.slices(track).name.get(slice).copied()
+        let slice = *self.segments.slice.get(segment)?;
+        let queue = *self.graph().queue.get(segment)?;
+        // `NONE` is no index of a slice.
+        let names = self.names.get(queue as usize)?;
+        names.get(slice as usize).copied()
     }
 
     /// Returns the slice of a segment.

@@ -2,6 +2,9 @@
 //!
 //! `cargo run --release -p stepscope-engine --example reports -- MILLIONS [KIND[:BY]]... FILE...`
 //!
+//! Two more words: `compare` reads the run as a side of a comparison and compares it with itself; `what-if=SPEC` finds
+//! the critical path and predicts the scenario.
+//!
 //! Each file becomes one file of the run; its copies follow one another in time, with flow and step
 //! numbers of their own. Arguments are those of the original slices. Prints one JSON object a line:
 //! first the trace, then each report with seconds (wall and processor), the seconds until the same
@@ -15,12 +18,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use stepscope_engine::analysis::compare::result::{CompareOptions, Comparison};
+use stepscope_engine::analysis::compare::run::{ComparedRun, OwnerDetail};
+use stepscope_engine::analysis::critical_path::critical_path;
+use stepscope_engine::analysis::critical_path::spec::{Scenario, parse};
+use stepscope_engine::analysis::device::Devices;
+use stepscope_engine::analysis::launch::Launches;
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::report::reports::{self, Options};
 use stepscope_engine::{Engine, EngineOptions, Run};
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowKey, InstantIn, NameId,
-    Profile, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+    ArgSource, ArgValue, Cancelled, Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowKey,
+    InstantIn, NameId, Profile, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
 use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 
@@ -226,6 +236,59 @@ fn seconds<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<f64, E> {
     work().map(|_| began.elapsed().as_secs_f64())
 }
 
+/// Prints how long one part takes.
+fn timed<T, E>(part: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let (used, began) = (processor_s(), Instant::now());
+    let found = work()?;
+    println!(
+        "{{\"part\": \"{part}\", \"wall_s\": {:.3}, \"processor_s\": {:.2}}}",
+        began.elapsed().as_secs_f64(),
+        processor_s() - used
+    );
+    Ok(found)
+}
+
+/// Measures a comparison: reading a side, and comparing two of them.
+fn compare(trace: &Trace) -> Result<(), Cancelled> {
+    let (scope, cancel) = (AnalysisScope::default(), Cancel::default());
+    let side = timed("compare: a side", || {
+        ComparedRun::compute(trace, &scope, OwnerDetail::Name, &cancel)
+    })?;
+    let sides = std::slice::from_ref(&side);
+    timed("compare: both sides", || {
+        Ok::<_, Cancelled>(Comparison::new(sides, sides, &CompareOptions::default()))
+    })?;
+    Ok(())
+}
+
+/// Measures the critical path and a prediction.
+fn what_if(trace: &Trace, scenario: &Scenario) -> Result<(), Cancelled> {
+    let (scope, cancel) = (AnalysisScope::default(), Cancel::default());
+    let devices = Devices::from_trace(trace, &cancel)?;
+    let launches = timed("launches", || {
+        Launches::from_trace(trace, &devices, &cancel)
+    })?;
+    let path = timed("critical path", || {
+        critical_path(trace, &devices, &launches, &scope, &cancel)
+    })?;
+    let Some(path) = path else {
+        return Ok(());
+    };
+    println!(
+        "{{\"segments\": {}, \"edges\": {}, \"path\": {}}}",
+        path.graph().len(),
+        path.graph().dependencies.list.len() + path.graph().syncs.list.len(),
+        path.path.len()
+    );
+    timed("structural replay", || {
+        Ok::<i64, Cancelled>(path.structural_replay())
+    })?;
+    timed(&format!("what-if {}", scenario.text), || {
+        path.what_if(scenario, &cancel)
+    })?;
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments
@@ -251,6 +314,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         trace.heap_bytes() as f64 / f64::from(1 << 20),
         memory_mib("VmRSS:")
     );
+    if wanted.iter().any(|word| word == "compare") {
+        compare(&trace).map_err(|Cancelled| "cancelled")?;
+    }
+    let specs = wanted.iter();
+    for spec in specs.filter_map(|word| word.strip_prefix("what-if=")) {
+        let scenario = parse(spec).map_err(|error| format!("{spec}: {error:?}"))?;
+        what_if(&trace, &scenario).map_err(|Cancelled| "cancelled")?;
+    }
     let run = Run::from_trace("repeated", Arc::new(trace));
     for kind in reports::KINDS {
         let rows: Vec<Option<&str>> = if kind.by.is_empty() {

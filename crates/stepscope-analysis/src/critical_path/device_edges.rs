@@ -45,6 +45,8 @@ pub(super) struct DeviceEdges<'a> {
     /// Start of the call that launched each segment of each device queue, or of an earlier one if that was later;
     /// by queue.
     launched: Vec<Vec<i64>>,
+    /// Where the last call was found on each thread.
+    near: Vec<usize>,
     /// The device work that each copying call launched.
     copies: FxHashMap<(usize, u32), u32>,
     /// Queues by file, ordinal of the device and stream.
@@ -82,6 +84,7 @@ impl<'a> DeviceEdges<'a> {
             kinds,
             segments,
             launched: vec![Vec::new(); segments.queues.len()],
+            near: vec![0; segments.queues.len()],
             copies: FxHashMap::default(),
             streams,
             dependencies: Vec::new(),
@@ -181,7 +184,8 @@ impl<'a> DeviceEdges<'a> {
         if begin < called {
             self.contradictions += 1;
         }
-        if let Some((from, anchor)) = segments.graph.locate(thread, anchor) {
+        let near = &mut self.near[thread];
+        if let Some((from, anchor)) = segments.graph.locate_near(thread, anchor, near) {
             self.dependencies.push(Dependency {
                 to: segment,
                 kind: LagKind::LaunchLatency,

@@ -243,9 +243,29 @@ impl Graph {
     /// Returns the segment of a queue that contains a point in time, or the last one that begins before it; the
     /// point is clamped to the segment. `None` if no segment begins before the point.
     pub fn locate(&self, queue: usize, at: i64) -> Option<(u32, i64)> {
-        let queue = self.queues.get(queue)?;
-        let begin = self.begin.get(queue.first as usize..queue.end as usize)?;
+        let range = self.queues.get(queue)?;
+        let begin = self.begin.get(range.first as usize..range.end as usize)?;
         let before = begin.partition_point(|begin| *begin < at);
+        self.segment_at(range, before, at)
+    }
+
+    /// Returns the same as [`locate`](Self::locate). `near` stores where the last search ended, which shortens the
+    /// next one.
+    pub(super) fn locate_near(
+        &self,
+        queue: usize,
+        at: i64,
+        near: &mut usize,
+    ) -> Option<(u32, i64)> {
+        let range = self.queues.get(queue)?;
+        let begin = self.begin.get(range.first as usize..range.end as usize)?;
+        *near = galloping_search(begin, at, *near);
+        self.segment_at(range, *near, at)
+    }
+
+    /// Returns the segment of a queue at a point in time, given the number of segments that begin before it.
+    fn segment_at(&self, queue: &QueueSegments, before: usize, at: i64) -> Option<(u32, i64)> {
+        let begin = self.begin.get(queue.first as usize..queue.end as usize)?;
         if before == 0 {
             // The first segment may begin exactly then.
             return (begin.first() == Some(&at)).then_some((queue.first, at));
@@ -336,17 +356,17 @@ impl Graph {
             .max()
             .unwrap_or(0);
         self.floor = vec![0; devices];
-        self.bind_starts();
+        self.bind_to_previous();
+        self.bind_targets();
         let mut floor = vec![i64::MAX; devices];
-        for segment in 0..self.len() {
-            let Some(edge) = self.dependencies.list.get(self.binding[segment] as usize) else {
-                continue;
-            };
-            let device = self.queues[self.queue[segment] as usize].device as usize;
+        for (number, edge) in self.dependencies.list.iter().enumerate() {
+            let to = edge.to as usize;
+            let device = self.queues[self.queue[to] as usize].device as usize;
             if edge.kind == LagKind::LaunchLatency
+                && self.binding[to] == index(number)
                 && let Some(floor) = floor.get_mut(device)
             {
-                *floor = (*floor).min(self.begin[segment].saturating_sub(edge.anchor));
+                *floor = (*floor).min(self.begin[to].saturating_sub(edge.anchor));
             }
         }
         if floor.iter().any(|floor| *floor != i64::MAX && *floor > 0) {
@@ -354,7 +374,7 @@ impl Graph {
                 .iter()
                 .map(|floor| if *floor == i64::MAX { 0 } else { *floor })
                 .collect();
-            self.bind_starts();
+            self.bind_targets();
         }
         self.wait = vec![NONE; self.len()];
         for number in 0..self.syncs.list.len() {
@@ -370,31 +390,58 @@ impl Graph {
         }
     }
 
-    fn bind_starts(&mut self) {
-        let mut binding = std::mem::take(&mut self.binding);
-        binding.clear();
-        binding.reserve_exact(self.len());
-        for segment in 0..self.len() {
+    /// Binds each segment to the one before it on its queue.
+    fn bind_to_previous(&mut self) {
+        self.binding.clear();
+        self.binding.resize(self.len(), NONE);
+        for queue in self.queues.iter().filter(|queue| queue.is_ordered) {
+            let range = (queue.first as usize + 1).min(queue.end as usize)..queue.end as usize;
+            self.binding[range].fill(PREVIOUS);
+        }
+    }
+
+    /// Finds the binding dependency of each segment that has further ones than its queue's order.
+    fn bind_targets(&mut self) {
+        let edges = &self.dependencies.list;
+        let mut first = 0;
+        while let Some(segment) = edges.get(first).map(|edge| edge.to as usize) {
             let mut best: Option<(i64, LagKind)> = None;
             let mut bound = NONE;
             if let Some(previous) = self.previous(segment) {
                 best = Some((self.end[previous], self.gap_kind(segment)));
                 bound = PREVIOUS;
             }
-            for number in self.dependencies.at(segment) {
-                let edge = &self.dependencies.list[number];
+            while let Some(edge) = edges.get(first).filter(|edge| edge.to as usize == segment) {
                 let ready = edge
                     .anchor
                     .saturating_add(self.floor_of(segment, edge.kind));
                 if best.is_none_or(|(time, kind)| ready > time || ready == time && edge.kind < kind)
                 {
                     best = Some((ready, edge.kind));
-                    bound = index(number);
+                    bound = index(first);
                 }
+                first += 1;
             }
-            binding.push(bound);
+            self.binding[segment] = bound;
         }
-        self.binding = binding;
+    }
+
+    /// Returns whether edges may close a cycle. All points of a cycle have one time. Segments have a length, so that a
+    /// cycle needs an edge without a lag that arrives at an end, or two starts of one time.
+    pub(super) fn may_have_cycles(&self) -> bool {
+        let begin = |segment: u32| self.begin[segment as usize];
+        let end = |segment: u32| self.end[segment as usize];
+        let mut starts = self.dependencies.list.iter();
+        let mut ends = self.syncs.list.iter();
+        let together = |members: &Vec<u32>| {
+            let release = members.iter().map(|member| begin(*member)).max();
+            members.iter().any(|member| Some(end(*member)) == release)
+        };
+        let mut lengths = self.begin.iter().zip(&self.end);
+        starts.any(|edge| begin(edge.from) == begin(edge.to))
+            || ends.any(|edge| edge.anchor >= end(edge.to))
+            || self.groups.iter().any(together)
+            || lengths.any(|(begin, end)| begin >= end)
     }
 
     /// Returns the smallest lag of a kind at a segment.
@@ -435,4 +482,42 @@ impl Graph {
 #[inline]
 pub(crate) fn index(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(NONE)
+}
+
+/// Returns the number of times before `at` in an ascending list, by a search from a position.
+fn galloping_search(times: &[i64], at: i64, near: usize) -> usize {
+    let near = near.min(times.len());
+    let (mut low, mut high) = (near, near);
+    let mut step = 1;
+    if near > 0 && times[near - 1] >= at {
+        while low > 0 && times[low - 1] >= at {
+            high = low - 1;
+            low = low.saturating_sub(step);
+            step *= 2;
+        }
+    } else {
+        while high < times.len() && times[high] < at {
+            low = high + 1;
+            high = high.saturating_add(step).min(times.len());
+            step *= 2;
+        }
+    }
+    low + times[low..high].partition_point(|time| *time < at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::galloping_search;
+
+    #[test]
+    fn galloping_search_finds_the_same_from_everywhere() {
+        let times = [1, 3, 3, 3, 7, 9, 12, 40, 41, 41, 90];
+        for at in 0..100 {
+            let expected = times.partition_point(|time| *time < at);
+            for near in 0..=times.len() + 2 {
+                assert_eq!(galloping_search(&times, at, near), expected, "{at} {near}");
+            }
+        }
+        assert_eq!(galloping_search(&[], 5, 3), 0);
+    }
 }

@@ -6,7 +6,7 @@ use stepscope_store::EventId;
 
 use super::CriticalPath;
 use super::class::classes;
-use super::graph::{Confidence, SegmentKind};
+use super::graph::{Confidence, NONE, SegmentKind, index};
 use super::path::{PathKind, PathSegment};
 use super::what_if::Modules;
 use crate::op_class::OpClass;
@@ -137,6 +137,41 @@ impl Keys<'_, '_> {
     }
 }
 
+/// Positions of rows by their key: a table of names and kinds, and a map of the others.
+struct Positions {
+    names: usize,
+    table: Vec<u32>,
+    others: FxHashMap<(PathKey, Option<PathKind>), u32>,
+}
+
+impl Positions {
+    fn new(path: &CriticalPath<'_>) -> Self {
+        let names = path.trace.name_count();
+        Self {
+            names,
+            table: vec![NONE; (names + PathKind::ALL.len()) * PathKind::ALL.len()],
+            others: FxHashMap::default(),
+        }
+    }
+
+    /// Returns the slot of a key; `NONE` in it means that the key has no row.
+    fn slot(&mut self, key: (PathKey, Option<PathKind>)) -> &mut u32 {
+        let row = match key.0 {
+            PathKey::Name(name) => Some(name.index()),
+            PathKey::Kind(kind) => Some(self.names + kind as usize),
+            _ => None,
+        };
+        if let (Some(row), Some(kind)) = (row, key.1)
+            && let Some(slot) = self
+                .table
+                .get_mut(row * PathKind::ALL.len() + kind as usize)
+        {
+            return slot;
+        }
+        self.others.entry(key).or_insert(NONE)
+    }
+}
+
 /// Groups the path; largest time first. The times of the rows add up to the window.
 pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
     let keys = Keys {
@@ -149,11 +184,12 @@ pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
             Vec::new()
         },
     };
-    let mut positions: FxHashMap<(PathKey, Option<PathKind>), usize> = FxHashMap::default();
+    let mut positions = Positions::new(path);
     let mut found: Vec<PathGroup> = Vec::new();
     let mut add = |(key, kind): (PathKey, Option<PathKind>), row: &PathSegment| {
-        let position = *positions.entry((key, kind)).or_insert(found.len());
-        if position == found.len() {
+        let slot = positions.slot((key, kind));
+        if *slot == NONE {
+            *slot = index(found.len());
             found.push(PathGroup {
                 key,
                 kind,
@@ -165,7 +201,7 @@ pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
                 longest: -1,
             });
         }
-        let group = &mut found[position];
+        let group = &mut found[*slot as usize];
         group.count += 1;
         group.path_ps = group.path_ps.saturating_add(row.length());
         if row.edge == Confidence::Inferred {
@@ -191,8 +227,9 @@ pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
                 SegmentKind::Communication => PathKind::Communication,
                 SegmentKind::Compute | SegmentKind::Copy => PathKind::Device,
             };
-            if let Some(position) = positions.get(&keys.of_segment(kind, segment)) {
-                let total = &mut found[*position].total_ps;
+            let slot = *positions.slot(keys.of_segment(kind, segment));
+            if let Some(group) = found.get_mut(slot as usize) {
+                let total = &mut group.total_ps;
                 *total = total.saturating_add(path.own_length(segment));
             }
         }

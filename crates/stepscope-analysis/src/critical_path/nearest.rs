@@ -13,7 +13,10 @@ pub(super) struct Nearest {
 
 impl Nearest {
     /// Finds the slices for which `is_kind` holds, and assigns them to those inside. One pass over the threads.
-    pub(super) fn new(path: &CriticalPath<'_>, is_kind: impl Fn(TrackId, usize) -> bool) -> Self {
+    pub(super) fn new(
+        path: &CriticalPath<'_>,
+        mut is_kind: impl FnMut(TrackId, usize) -> bool,
+    ) -> Self {
         let queues = path.segments.queues.iter().map(|queue| {
             if queue.device.is_some() {
                 return Vec::new();

@@ -71,7 +71,12 @@ impl Graph {
         self.dissolve_contradictory_groups();
         self.dependencies = Edges::new(dependencies, segments);
         self.syncs = Edges::new(syncs, segments);
-        match find_cycles(self) {
+        let forced = if self.may_have_cycles() {
+            find_cycles(self)
+        } else {
+            Some(Vec::new())
+        };
+        match forced {
             Some(forced) if forced.is_empty() => {}
             Some(forced) => self.remove(&forced),
             None => self.remove_all(),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use stepscope_model::vocabulary::kineto::Category;
-use stepscope_model::{Cancelled, NameId, SliceKind};
+use stepscope_model::{Cancelled, NameId, SliceKind, TrackId};
 
 use super::calls::{CallKind, CallKinds};
 use super::class::classes;
@@ -463,15 +463,27 @@ impl CriticalPath<'_> {
 
     /// Finds the slices of the input pipeline, or those of compilation.
     pub(super) fn host_class(&self, input: bool) -> Nearest {
+        // Slices of one name mostly have one category, and follow each other on a track.
+        let mut known: Vec<Option<(TrackId, NameId, bool)>> = vec![None; self.trace.name_count()];
         Nearest::new(self, |track, slice| {
             let slices = self.trace.slices(track);
-            let name = slices.name[slice];
-            let kind = self.trace.kind(track, name, slices.category.get(slice));
-            if input {
+            let (name, category) = (slices.name[slice], slices.category.get(slice));
+            let found = known.get_mut(name.index());
+            if let Some(Some((of_track, of_category, is_kind))) = found.as_deref()
+                && (*of_track, *of_category) == (track, category)
+            {
+                return *is_kind;
+            }
+            let kind = self.trace.kind(track, name, category);
+            let is_kind = if input {
                 is_input(kind, self.trace.name(name))
             } else {
                 kind == SliceKind::Compile
+            };
+            if let Some(found) = found {
+                *found = Some((track, category, is_kind));
             }
+            is_kind
         })
     }
 

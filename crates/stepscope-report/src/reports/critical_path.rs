@@ -22,7 +22,7 @@ use stepscope_analysis::critical_path::{CriticalPath, critical_path};
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::op_class::OpClass;
-use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::parallel::{self, Cancel};
 
 const KIND: &str = "critical-path";
 
@@ -33,7 +33,8 @@ pub(super) const BY: &[&str] = &[
 
 /// Number of operations whose possible savings are computed.
 const SAVINGS: usize = 10;
-/// Maximum number of segments of a graph for which the savings of operations are computed without a request.
+/// Maximum number of segments of a graph for which the savings of operations are computed without a request, and the
+/// unchanged replay is checked.
 const MAX_SAVINGS_SEGMENTS: usize = 1_000_000;
 /// Error of the structural replay above which predictions need `force`.
 const MAX_ERROR: f64 = 0.15;
@@ -129,8 +130,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     cancel.check()?;
     let mut report = Report::new(KIND);
-    let replay_error = error_share(&path);
-    let operations = group(&path, PathGrouping::Op);
+    let checks_replay = path.graph().len() <= MAX_SAVINGS_SEGMENTS;
+    let exact = || checks_replay.then(|| path.exact_replay());
+    let replays = || Ok((error_share(&path), exact()));
+    let ((replay_error, exact), operations) =
+        parallel::both(replays, || Ok(group(&path, PathGrouping::Op)))?;
     summary(&mut report, &path, replay_error);
     report.sentence = sentence_of(&path, &operations);
     let title_rows = match grouping(options.by.as_deref()) {
@@ -155,7 +159,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             cancel,
         )?;
     }
-    notes(&mut report, &path, replay_error);
+    notes(&mut report, &path, (replay_error, exact));
     Ok(report)
 }
 
@@ -556,7 +560,7 @@ fn what_if(
     Ok(())
 }
 
-fn notes(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
+fn notes(report: &mut Report, path: &CriticalPath<'_>, (replay_error, exact): (f64, Option<i64>)) {
     if path.steps.is_empty() {
         report.note("No steps are marked: the window is the whole recording.");
     }
@@ -580,8 +584,7 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
             path.unmatched.join(", ")
         ));
     }
-    let exact = path.exact_replay();
-    if exact != path.length() {
+    if let Some(exact) = exact.filter(|exact| *exact != path.length()) {
         report.note(sentence!(
             "The unchanged replay differs from the measurement by {}.",
             duration(ns(exact.saturating_sub(path.length()).saturating_abs()))
