@@ -266,6 +266,13 @@ pub struct Compare {
     /// File of rules that decides the exit code
     #[arg(long, value_name = "FILE")]
     pub gate: Option<PathBuf>,
+    /// Print the rules of the gate in words, with the smallest change that the runs show, and judge nothing
+    #[arg(long, requires = "gate")]
+    pub explain: bool,
+    /// Hold an earlier prediction against the new run: JSON of `report RUN critical-path --what-if SPEC --format json`,
+    /// or a SPEC, which is predicted from the base; repeatable
+    #[arg(long, value_name = "FILE|SPEC")]
+    pub check_what_if: Vec<String>,
     /// Folder of accepted runs as the base
     #[arg(long, value_name = "DIR", conflicts_with = "base")]
     pub baseline: Option<PathBuf>,

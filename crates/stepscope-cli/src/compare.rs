@@ -2,6 +2,7 @@
 
 pub mod baseline;
 mod history;
+mod predictions;
 mod sides;
 pub mod summary;
 
@@ -89,14 +90,29 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
         let side = Side::open(std::slice::from_ref(path), &steps, asked)?;
         return summary::write(&side.runs[0], file);
     }
-    let (base, news) = sides::open(asked, &steps)?;
-    let several = news.len() > 1;
     let today = jiff::Zoned::now().date().to_string();
+    if let Some(gate) = gate
+        .as_ref()
+        .filter(|_| asked.explain && !sides::has_any(asked))
+    {
+        return Ok(out.write_all(gate.explain(None, &today).as_bytes())?);
+    }
+    let pairs = sides::open(asked, &steps, gate.as_ref())?;
+    let predictions = predictions::read(&asked.check_what_if, &pairs, asked)?;
+    let several = pairs.len() > 1;
     let mut worst = 0;
     let mut json = Vec::new();
-    for (position, new) in news.iter().enumerate() {
-        let comparison = Comparison::new(&base.runs, &new.runs, &options);
-        let outcome = gate.as_ref().map(|gate| gate.evaluate(&comparison, &today));
+    for (position, pair) in pairs.iter().enumerate() {
+        let (base, new) = (&pair.base, &pair.new);
+        let mut comparison = Comparison::new(&base.runs, &new.runs, &options);
+        comparison.check_predictions(&predictions, options.tolerance);
+        let gate = pair.gate.as_ref().or(gate.as_ref());
+        if let Some(gate) = gate.filter(|_| asked.explain) {
+            writeln!(out, "{} and {}\n", base.label, new.label)?;
+            out.write_all(gate.explain(Some(&comparison), &today).as_bytes())?;
+            continue;
+        }
+        let outcome = gate.map(|gate| gate.evaluate(&comparison, &today));
         if let Some(outcome) = &outcome {
             worst = worst.max(outcome.result().exit_code());
         }
@@ -111,7 +127,7 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
         for output in &outputs {
             if output.format == CompareFormat::Json && several {
                 json.push(serde_json::to_value(&view)?);
-                if position + 1 < news.len() {
+                if position + 1 < pairs.len() {
                     continue;
                 }
             }

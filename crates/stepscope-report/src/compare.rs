@@ -115,6 +115,9 @@ impl ComparisonView<'_> {
             report.table.cut(top);
         }
         report.section("measures", "Measures", self.measures());
+        if !found.predictions.is_empty() {
+            report.section("what_if_check", "Predictions", self.predictions());
+        }
         if !found.environment.is_empty() {
             report.section(
                 "environment",
@@ -244,6 +247,31 @@ impl ComparisonView<'_> {
                     .and_then(|estimate| estimate.detectable_share)
                     .into(),
                 measure.verdict.map_or("no verdict", Verdict::as_str).into(),
+            ]);
+        }
+        table
+    }
+
+    /// One row for each prediction.
+    fn predictions(&self) -> Table {
+        let mut table = Table::new(vec![
+            Column::new("what_if", "What if", Unit::Text),
+            Column::new("outcome", "Outcome", Unit::Text),
+            Column::new("predicted_step_ns", "Predicted step", Unit::Ns),
+            Column::new("measured_step_ns", "Measured step", Unit::Ns),
+            Column::new("error_share", "Error", Unit::Share),
+            Column::new("predicted_ratio", "Predicted ratio", Unit::Number),
+            Column::new("replay_error_share", "Replay error", Unit::Share),
+        ]);
+        for check in &self.comparison.predictions {
+            table.push([
+                check.prediction.what_if.as_str().into(),
+                check.outcome.as_str().into(),
+                check.predicted_ns.into(),
+                check.measured_ns.into(),
+                check.error_share.into(),
+                check.ratio.into(),
+                check.prediction.replay_error_share.into(),
             ]);
         }
         table

@@ -1,50 +1,23 @@
 //! Two sides of a comparison, each of one or several runs: measures, attribution, what makes them incomparable.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::compare::align::{AlignedRow, align};
+use crate::compare::align::align;
 pub use crate::compare::align::{MatchBy, MatchLevel, RowKey, RowSide, RowsBy};
-use crate::compare::owner::{Bucket, Owner, OwnerTime};
+pub use crate::compare::attribution::AttributionRow;
+use crate::compare::attribution::{add_rates, attribute, merge, owners_of_totals};
+pub use crate::compare::comparability::{
+    Comparability, CompareNote, EnvironmentDifference, FindingDifference, Mismatch,
+};
+use crate::compare::comparability::{environment, findings, mismatches, notes};
+use crate::compare::owner::{Bucket, OwnerTime};
+use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
 use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
+pub use crate::compare::statistics::{FEWEST_RUNS, FEWEST_STEPS};
 use crate::compare::statistics::{
-    RatioEstimate, Verdict, compare_quantiles, compare_runs, compare_samples,
-    false_discovery_rates, family_wise, mann_whitney, median, widening,
+    RatioEstimate, Verdict, compare_quantiles, compare_runs, compare_samples, family_wise, median,
 };
 
-/// Fewest steps of a side for a verdict.
-pub const FEWEST_STEPS: usize = 5;
-/// Fewest runs of both sides from which the run is the sample.
-pub const FEWEST_RUNS: usize = 3;
 /// Fewest steps of a side for quantiles above the median.
 const FEWEST_FOR_TAIL: usize = 10;
-/// Fraction of device time without a known launch from which it is worth a note.
-const UNLAUNCHED: f64 = 0.1;
-/// Facts that differ between any two runs.
-const CHANGING_FACTS: [&str; 22] = [
-    "unix_start_ns",
-    "metadata",
-    "baseTimeNanoseconds",
-    "trace_id",
-    "traceName",
-    "displayTimeUnit",
-    "hostname",
-    "host",
-    "pid",
-    "process_id",
-    "start_time",
-    "profile_start_time",
-    "profile_stop_time",
-    "start_unix_ns",
-    "time",
-    "date",
-    "session",
-    "record_shapes",
-    "task_id",
-    "profile.start",
-    "profile.end",
-    "distributedInfo",
-];
-
 /// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
@@ -114,122 +87,6 @@ pub struct Measure {
     pub samples: [usize; 2],
 }
 
-/// One row of the attribution.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttributionRow {
-    /// Its identity.
-    pub key: RowKey,
-    /// Where the sides met.
-    pub level: MatchLevel,
-    /// The base.
-    pub base: RowSide,
-    /// The new side.
-    pub new: RowSide,
-    /// Difference of the mean times, picoseconds.
-    pub difference_ps: i64,
-    /// Part of it by the number of calls, picoseconds.
-    pub count_ps: i64,
-    /// Part of it by the time per call, picoseconds: the rest.
-    pub time_ps: i64,
-    /// False discovery rate at which the row differs; `None` without times by step.
-    pub q: Option<f64>,
-}
-
-/// A property in which the sides differ, so that their times cannot be compared.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Mismatch {
-    /// Models of the devices.
-    Device([Vec<String>; 2]),
-    /// Number of ranks.
-    WorldSize([u64; 2]),
-    /// Whether Python calls, shapes, memory were recorded.
-    RecordingOptions([[bool; 3]; 2]),
-}
-
-impl Mismatch {
-    /// Returns the word that a gate uses.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Device(_) => "device",
-            Self::WorldSize(_) => "world_size",
-            Self::RecordingOptions(_) => "recording_options",
-        }
-    }
-}
-
-/// A fact that qualifies the figures. `side` is 0 for the base.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CompareNote {
-    /// Fewer than three runs on a side: the variation between runs is unknown.
-    RunsUnknown([usize; 2]),
-    /// Too few steps for a verdict.
-    FewSteps {
-        /// Side.
-        side: usize,
-        /// Number of its compared steps.
-        steps: usize,
-    },
-    /// The run marks no steps; the whole recording is compared.
-    WholeRecording {
-        /// Side.
-        side: usize,
-    },
-    /// Steps are derived from a repetition.
-    DerivedSteps {
-        /// Side.
-        side: usize,
-    },
-    /// Every step compiles or is warm-up: all are compared.
-    AllStepsLeftOut {
-        /// Side.
-        side: usize,
-    },
-    /// An operation has other shapes.
-    Shapes {
-        /// Its name.
-        operation: String,
-        /// Shapes of each side.
-        shapes: [String; 2],
-    },
-    /// Device work without a known launch stands under the names of kernels.
-    Unlaunched {
-        /// Side.
-        side: usize,
-        /// Fraction of the device time.
-        share: f64,
-    },
-    /// The run has statistics only, without a timeline.
-    StatisticsOnly {
-        /// Side.
-        side: usize,
-    },
-    /// Nothing was recorded.
-    Empty {
-        /// Side.
-        side: usize,
-    },
-}
-
-/// A fact of the environment that differs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EnvironmentDifference {
-    /// Key of the fact.
-    pub key: String,
-    /// Values of each side.
-    pub values: [Vec<String>; 2],
-}
-
-/// A finding of either side.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FindingDifference {
-    /// Identifier of the cause.
-    pub cause: String,
-    /// Whether each side has it.
-    pub has: [bool; 2],
-    /// Potential saving per step of each side, nanoseconds.
-    pub saving_ns: [Option<f64>; 2],
-}
-
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
@@ -257,6 +114,8 @@ pub struct Comparison {
     pub runs_are_samples: bool,
     /// All owners of each side, for rules about some of them.
     pub owners: [Vec<OwnerTime>; 2],
+    /// Earlier predictions with what happened; empty until [`check_predictions`](Self::check_predictions).
+    pub predictions: Vec<PredictionCheck>,
 }
 
 impl Comparison {
@@ -265,6 +124,11 @@ impl Comparison {
         self.measures
             .iter()
             .find(|measure| measure.key == "step_ns")
+    }
+
+    /// Returns how far the sides can be compared.
+    pub fn comparability(&self) -> Comparability {
+        Comparability::new(&self.mismatches, &self.notes)
     }
 
     /// Returns the difference of the mean steps, picoseconds.
@@ -338,15 +202,34 @@ impl Comparison {
             outliers_ns: 0.0,
             steps,
             mismatches,
-            notes: notes(sides, samples.each_ref().map(Vec::len), are_totals),
+            notes: notes(
+                sides,
+                samples.each_ref().map(Vec::len),
+                are_totals,
+                options.tolerance,
+            ),
             environment,
             findings: findings(sides),
             are_totals,
             runs_are_samples,
             owners,
+            predictions: Vec::new(),
         };
         comparison.measure(sides, &samples, options);
         comparison
+    }
+
+    /// Holds predictions against this comparison.
+    pub fn check_predictions(&mut self, predictions: &[Prediction], tolerance: f64) {
+        let [base_ns, new_ns] = self.mean_ps.map(|ps| ps as f64 / 1_000.0);
+        let step = self.step().filter(|step| step.verdict.is_some());
+        let measured = StepChange {
+            base_ns,
+            new_ns,
+            interval: step.and_then(|step| step.estimate?.interval),
+        };
+        let check = |prediction: &Prediction| prediction.check(measured, tolerance);
+        self.predictions = predictions.iter().map(check).collect();
     }
 
     fn measure(
@@ -536,288 +419,4 @@ fn peak(runs: &[ComparedRun]) -> Option<f64> {
     runs.iter()
         .filter_map(|run| run.peak_memory_bytes)
         .reduce(f64::max)
-}
-
-/// Splits the difference of a row into a part by count and a part by time per call.
-fn attribute(row: AlignedRow) -> AttributionRow {
-    let AlignedRow {
-        key,
-        level,
-        base,
-        new,
-    } = row;
-    let difference_ps = new.mean_ps.saturating_sub(base.mean_ps);
-    let count_ps = match level {
-        MatchLevel::Added | MatchLevel::Removed => difference_ps,
-        _ if base.count > 0.0 => {
-            let by_count = (new.count - base.count) * (base.mean_ps as f64 / base.count);
-            #[allow(clippy::cast_possible_truncation, reason = "casts of floats saturate")]
-            let by_count = by_count.round() as i64;
-            by_count
-        }
-        _ => 0,
-    };
-    AttributionRow {
-        key,
-        level,
-        base,
-        new,
-        difference_ps,
-        count_ps,
-        time_ps: difference_ps.saturating_sub(count_ps),
-        q: None,
-    }
-}
-
-/// Tests each row that has times by step on both sides, and corrects for their number.
-fn add_rates(rows: &mut [AttributionRow], steps: [usize; 2]) {
-    if steps.iter().any(|count| *count < FEWEST_STEPS) {
-        return;
-    }
-    let mut tested = Vec::new();
-    let mut ps = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        let sides = [&row.base, &row.new];
-        let series: Vec<Vec<f64>> = sides
-            .into_iter()
-            .zip(steps)
-            .filter_map(|(side, count)| match side.by_step_ns.len() {
-                0 if side.mean_ps == 0 => Some(vec![0.0; count]),
-                0 => None,
-                _ => Some(side.by_step_ns.clone()),
-            })
-            .collect();
-        if let [base, new] = &series[..]
-            && let Some(p) = mann_whitney(base, new, widening(base, new))
-        {
-            tested.push(index);
-            ps.push(p);
-        }
-    }
-    for (index, q) in tested.into_iter().zip(false_discovery_rates(&ps)) {
-        rows[index].q = Some(q);
-    }
-}
-
-/// Joins the owners of several runs: means over the runs, which add up to the mean of their mean steps.
-fn merge(runs: &[ComparedRun]) -> (Vec<OwnerTime>, i64) {
-    if let [run] = runs {
-        return (run.owners.clone(), run.mean_ps);
-    }
-    let count = i128::try_from(runs.len().max(1)).unwrap_or(1);
-    let all: i128 = runs.iter().map(|run| i128::from(run.mean_ps)).sum();
-    let narrow = |ps: i128| i64::try_from(ps).unwrap_or(i64::MAX);
-    let mut sums: BTreeMap<&Owner, (OwnerTime, i128)> = BTreeMap::new();
-    let mut before = 0;
-    for run in runs {
-        let samples = run.samples().count();
-        for time in &run.owners {
-            let (sum, own) = sums.entry(&time.owner).or_insert_with(|| {
-                let mut empty = time.clone();
-                (empty.calls, empty.executions, empty.device_ns) = (0.0, 0.0, 0.0);
-                empty.by_step_ns.clear();
-                empty.device_by_step_ns.clear();
-                (empty, 0)
-            });
-            let share = |value: f64| value / count as f64;
-            sum.calls += share(time.calls);
-            sum.executions += share(time.executions);
-            sum.device_ns += share(time.device_ns);
-            *own += i128::from(time.mean_ps);
-            for (all, series) in [
-                (&mut sum.by_step_ns, &time.by_step_ns),
-                (&mut sum.device_by_step_ns, &time.device_by_step_ns),
-            ] {
-                // A run in which the owner is small or absent counts with its mean.
-                all.resize(before, 0.0);
-                all.extend(series);
-            }
-        }
-        before += samples;
-    }
-    let (mut so_far, mut given) = (0_i128, 0_i128);
-    let owners = sums.into_values().map(|(mut time, own)| {
-        so_far += own;
-        time.mean_ps = narrow(so_far / count - given);
-        given = so_far / count;
-        for series in [&mut time.by_step_ns, &mut time.device_by_step_ns] {
-            if !series.is_empty() {
-                series.resize(before, 0.0);
-            }
-        }
-        time
-    });
-    (owners.collect(), narrow(all / count))
-}
-
-/// Returns the totals of functions as owners.
-fn owners_of_totals(runs: &[ComparedRun]) -> Vec<OwnerTime> {
-    let count = runs.len().max(1) as f64;
-    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for total in runs.iter().flat_map(|run| &run.totals) {
-        let sum = sums.entry(&total.name).or_default();
-        sum.0 += total.calls / count;
-        sum.1 += total.time_ns / count;
-    }
-    let owners = sums.into_iter().map(|(name, (calls, ns))| OwnerTime {
-        owner: Owner {
-            bucket: Bucket::Host,
-            class: crate::op_class::OpClass::Host,
-            operation: name.to_owned(),
-            phase: crate::compare::owner::Phase::Forward,
-            kernel: String::new(),
-            module: String::new(),
-            shapes: String::new(),
-        },
-        calls,
-        executions: calls,
-        #[allow(clippy::cast_possible_truncation, reason = "casts of floats saturate")]
-        mean_ps: (ns * 1_000.0).round() as i64,
-        device_ns: 0.0,
-        by_step_ns: Vec::new(),
-        device_by_step_ns: Vec::new(),
-    });
-    owners.collect()
-}
-
-fn mismatches(sides: [&[ComparedRun]; 2]) -> Vec<Mismatch> {
-    let mut found = Vec::new();
-    let devices = sides.map(|runs| {
-        let models: BTreeSet<Vec<String>> = runs
-            .iter()
-            .map(|run| {
-                let mut models = run.devices.clone();
-                models.sort_unstable();
-                models
-            })
-            .collect();
-        models.into_iter().flatten().collect::<Vec<_>>()
-    });
-    if devices[0] != devices[1] {
-        found.push(Mismatch::Device(devices));
-    }
-    let ranks = sides.map(|runs| runs.iter().map(|run| run.ranks).max().unwrap_or(0));
-    if ranks[0] != ranks[1] {
-        found.push(Mismatch::WorldSize(ranks));
-    }
-    let recording = sides.map(|runs| {
-        let mut any = [false; 3];
-        for run in runs {
-            for (any, own) in any.iter_mut().zip(run.recording) {
-                *any |= own;
-            }
-        }
-        any
-    });
-    if recording[0] != recording[1] {
-        found.push(Mismatch::RecordingOptions(recording));
-    }
-    found
-}
-
-fn environment(sides: [&[ComparedRun]; 2]) -> Vec<EnvironmentDifference> {
-    let facts = sides.map(|runs| {
-        let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (key, values) in runs.iter().flat_map(|run| &run.environment) {
-            let known = all.entry(key).or_default();
-            known.extend(values.iter().map(String::as_str));
-        }
-        all
-    });
-    let keys: BTreeSet<&str> = facts
-        .iter()
-        .flat_map(|facts| facts.keys().copied())
-        .collect();
-    let mut found = Vec::new();
-    for key in keys.into_iter().filter(|key| !CHANGING_FACTS.contains(key)) {
-        let [base, new] = facts.each_ref().map(|facts| facts.get(key));
-        if base != new {
-            let values = [base, new].map(|values| {
-                let values = values.into_iter().flatten();
-                values.map(|value| (*value).to_owned()).collect()
-            });
-            found.push(EnvironmentDifference {
-                key: key.to_owned(),
-                values,
-            });
-        }
-    }
-    found
-}
-
-fn findings(sides: [&[ComparedRun]; 2]) -> Vec<FindingDifference> {
-    let mut found: Vec<FindingDifference> = Vec::new();
-    for (side, runs) in sides.into_iter().enumerate() {
-        for finding in runs.iter().flat_map(|run| &run.findings) {
-            let at = found.iter().position(|known| known.cause == finding.cause);
-            let at = at.unwrap_or_else(|| {
-                found.push(FindingDifference {
-                    cause: finding.cause.clone(),
-                    has: [false; 2],
-                    saving_ns: [None; 2],
-                });
-                found.len() - 1
-            });
-            found[at].has[side] = true;
-            let saving = &mut found[at].saving_ns[side];
-            *saving = match (*saving, finding.saving_ns) {
-                (Some(known), Some(new)) => Some(known.max(new)),
-                (known, new) => known.or(new),
-            };
-        }
-    }
-    found
-}
-
-fn notes(sides: [&[ComparedRun]; 2], samples: [usize; 2], are_totals: bool) -> Vec<CompareNote> {
-    let mut found = Vec::new();
-    let counts = sides.map(<[ComparedRun]>::len);
-    let have_steps = samples.iter().all(|count| *count > 0);
-    if have_steps && counts.iter().any(|count| *count < FEWEST_RUNS) {
-        found.push(CompareNote::RunsUnknown(counts));
-    }
-    for (side, runs) in sides.into_iter().enumerate() {
-        let any = |such: fn(&ComparedRun) -> bool| runs.iter().any(such);
-        let is_empty = |run: &ComparedRun| run.mean_ps == 0 && run.totals.is_empty();
-        if runs.iter().all(is_empty) {
-            found.push(CompareNote::Empty { side });
-            continue;
-        }
-        if any(|run| run.mean_ps == 0 && !run.totals.is_empty()) {
-            found.push(CompareNote::StatisticsOnly { side });
-        } else if any(|run| run.is_whole_recording) {
-            found.push(CompareNote::WholeRecording { side });
-        } else if samples[side] < FEWEST_STEPS {
-            found.push(CompareNote::FewSteps {
-                side,
-                steps: samples[side],
-            });
-        }
-        if any(|run| run.derived_steps) {
-            found.push(CompareNote::DerivedSteps { side });
-        }
-        if any(|run| run.all_steps_left_out && !run.steps.is_empty()) {
-            found.push(CompareNote::AllStepsLeftOut { side });
-        }
-        let share = runs
-            .iter()
-            .map(|run| run.unlaunched_share)
-            .fold(0.0, f64::max);
-        if share > UNLAUNCHED && !are_totals {
-            found.push(CompareNote::Unlaunched { side, share });
-        }
-    }
-    if let [Some(base), Some(new)] = sides.map(<[ComparedRun]>::first) {
-        for (operation, shapes) in &base.heaviest_shapes {
-            if let Some(other) = new.heaviest_shapes.get(operation)
-                && other != shapes
-            {
-                found.push(CompareNote::Shapes {
-                    operation: operation.clone(),
-                    shapes: [shapes.clone(), other.clone()],
-                });
-            }
-        }
-    }
-    found
 }

@@ -5,16 +5,18 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use stepscope_model::vocabulary::kineto::is_python_function;
-use stepscope_model::{ArgValue, Cancelled, Dur, Time};
+use stepscope_model::{ArgValue, Cancelled, Diagnostic, Dur, Severity, Time};
 use stepscope_store::{EventId, Trace};
 
+use crate::collectives::{Clock, collectives};
 use crate::compare::charge::{OwnerSums, WindowOwners, charge};
-use crate::op_class::OpClass;
 use crate::compare::owner::{
     Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
 };
 use crate::findings::diagnose;
+use crate::launch::Launches;
 use crate::memory::Memory;
+use crate::op_class::OpClass;
 use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
 use crate::parallel::Cancel;
@@ -117,6 +119,10 @@ pub struct ComparedRun {
     pub heaviest_shapes: BTreeMap<String, String>,
     /// Device time whose launch is unknown, as a fraction of all.
     pub unlaunched_share: f64,
+    /// How events were lost, with the number of occurrences.
+    pub losses: Vec<(Diagnostic, u64)>,
+    /// Largest possible error between the clocks of the ranks, nanoseconds; 0 for one file.
+    pub clock_error_ns: f64,
     /// Findings, the first one first.
     pub findings: Vec<ComparedFinding>,
 }
@@ -146,6 +152,7 @@ impl ComparedRun {
             environment: environment(trace),
             derived_steps: profile.steps.derived.is_some(),
             is_whole_recording: !profile.has_steps(),
+            losses: losses(trace),
             ..Self::default()
         };
         run.devices = profile
@@ -154,6 +161,12 @@ impl ComparedRun {
             .iter()
             .map(|device| device_model(trace, device.file, device.ordinal))
             .collect();
+        if trace.files().len() > 1 {
+            let launches = Launches::from_trace(trace, &profile.devices, cancel)?;
+            let matched = collectives(trace, &profile.devices, &launches, cancel)?;
+            let errors = matched.clocks.iter().filter_map(Clock::arrival_error);
+            run.clock_error_ns = errors.map(Dur::as_ns_f64).fold(0.0, f64::max);
+        }
         let windows = run.choose_windows(&profile);
         let shapes = |event: EventId| {
             use std::hash::{Hash, Hasher};
@@ -527,6 +540,16 @@ fn environment(trace: &Trace) -> BTreeMap<String, Vec<String>> {
         values.dedup();
     }
     found
+}
+
+/// Returns how the trace lost events. A few damaged times concern single events only.
+fn losses(trace: &Trace) -> Vec<(Diagnostic, u64)> {
+    let found = trace.diagnostics().iter().filter(|found| {
+        let severity = found.what.severity();
+        matches!(severity, Severity::DataLoss | Severity::Error)
+            && found.what != Diagnostic::StrayTime
+    });
+    found.map(|found| (found.what, found.count)).collect()
 }
 
 /// Returns the highest peak of the devices' allocators, else of the host's.

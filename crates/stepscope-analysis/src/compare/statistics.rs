@@ -21,6 +21,10 @@ use crate::compare::distributions::{
     normal_cdf, normal_quantile, student_quantile, student_two_sided, u_distribution,
 };
 
+/// Fewest steps of a side for a verdict.
+pub const FEWEST_STEPS: usize = 5;
+/// Fewest runs of both sides from which the run is the sample.
+pub const FEWEST_RUNS: usize = 3;
 /// Largest number of samples a side for which the distribution of U is computed exactly.
 const EXACT: usize = 20;
 /// Smallest effective number of samples that autocorrelation leaves.

@@ -1,13 +1,15 @@
 //! The sides of a comparison: paths, labels and runs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stepscope_engine::analysis::compare::result::CompareOptions;
 use stepscope_engine::analysis::compare::run::ComparedRun;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::analysis::steps::range_of;
-use stepscope_engine::{Engine, EngineError, EngineOptions};
+use stepscope_engine::report::compare::gate::Gate;
+use stepscope_engine::{Engine, EngineError, EngineOptions, Run};
 
 use super::summary;
 use crate::args;
@@ -38,7 +40,22 @@ impl StepsChoice {
 pub(super) struct Side {
     pub(super) label: String,
     pub(super) names: Vec<String>,
+    /// Where each run was read from; empty for accepted runs of a folder.
+    pub(super) paths: Vec<PathBuf>,
     pub(super) runs: Vec<ComparedRun>,
+}
+
+/// Two sides to compare.
+pub(super) struct Pair {
+    pub(super) base: Side,
+    pub(super) new: Side,
+    /// The gate with the rules of its baseline; `None` if the base is none of the gate's baselines.
+    pub(super) gate: Option<Gate>,
+}
+
+/// Returns whether the command names a run.
+pub(super) fn has_any(asked: &args::Compare) -> bool {
+    !(asked.paths.is_empty() && asked.base.is_empty() && asked.new_runs.is_empty())
 }
 
 impl Side {
@@ -51,6 +68,7 @@ impl Side {
         let mut side = Self {
             label: String::new(),
             names: Vec::new(),
+            paths: Vec::new(),
             runs: Vec::new(),
         };
         for path in paths {
@@ -60,17 +78,27 @@ impl Side {
                 side.label = label.unwrap_or_else(|| name.clone());
             }
             side.names.push(name);
+            side.paths.push(path);
             side.runs.push(run);
         }
         Ok(side)
     }
 }
 
-/// Opens the base and each new side.
+/// Opens the sides of each comparison: a base with each new side, or each baseline of the gate with them.
 pub(super) fn open(
     asked: &args::Compare,
     steps: &StepsChoice,
-) -> Result<(Side, Vec<Side>), CliError> {
+    gate: Option<&Gate>,
+) -> Result<Vec<Pair>, CliError> {
+    let names_a_base = !asked.base.is_empty() || asked.baseline.is_some();
+    let is_alone = asked.paths.len() + usize::from(!asked.new_runs.is_empty()) == 1;
+    if let Some(gate) = gate.filter(|gate| !gate.baselines.is_empty())
+        && !names_a_base
+        && is_alone
+    {
+        return open_baselines(asked, steps, gate);
+    }
     let mut paths = asked.paths.iter();
     let mut base_paths = asked.base.clone();
     let baseline = asked.baseline.as_deref();
@@ -96,9 +124,9 @@ pub(super) fn open(
         None => Side::open(&base_paths, steps, asked)?,
     };
     // Files of equal names are told apart by their folders.
-    for (index, new) in new_sides.iter_mut().enumerate() {
+    for new in &mut new_sides {
         if new.label == base.label
-            && let (Some(one), Some(other)) = (base_paths.first(), news[index].first())
+            && let (Some(one), Some(other)) = (base.paths.first(), new.paths.first())
         {
             let [one, other] = differing(one, other);
             if one != other {
@@ -107,7 +135,40 @@ pub(super) fn open(
             }
         }
     }
-    Ok((base, new_sides))
+    let pairs = new_sides.into_iter().map(|new| Pair {
+        base: base.clone(),
+        new,
+        gate: None,
+    });
+    Ok(pairs.collect())
+}
+
+/// Opens the new side with each baseline of the gate. Their paths are relative to the folder of the gate's file.
+fn open_baselines(
+    asked: &args::Compare,
+    steps: &StepsChoice,
+    gate: &Gate,
+) -> Result<Vec<Pair>, CliError> {
+    let paths = [&asked.new_runs[..], &asked.paths[..]].concat();
+    let new = Side::open(&paths, steps, asked)?;
+    let folder = asked.gate.as_deref().and_then(Path::parent);
+    let mut pairs = Vec::new();
+    for baseline in &gate.baselines {
+        let path = folder.unwrap_or_else(|| Path::new("")).join(&baseline.path);
+        let holds_summaries = path.is_dir() && !summary::summaries(&path)?.is_empty();
+        let mut base = if holds_summaries {
+            open_baseline(&path, baseline.last, &new.runs[0])?
+        } else {
+            Side::open(&[path], steps, asked)?
+        };
+        base.label.clone_from(&baseline.name);
+        pairs.push(Pair {
+            base,
+            new: new.clone(),
+            gate: Some(gate.of_baseline(baseline)),
+        });
+    }
+    Ok(pairs)
 }
 
 /// Returns the parts of two paths without what they have in common at their start and end.
@@ -158,21 +219,7 @@ fn open_run(
             .into_owned();
         return Ok((name, run));
     }
-    let mut options = EngineOptions::new(vec![path.to_owned()]);
-    options.use_cache = !asked.reading.no_cache;
-    options.limits = asked.reading.limits();
-    options.watch = false;
-    options.keep_at_once = true;
-    let engine = Engine::new(options)?;
-    let Some(newest) = engine.runs().into_iter().next() else {
-        return Err(match engine.problems().into_iter().next() {
-            Some(problem) => {
-                CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
-            }
-            None => EngineError::NoTraces(path.display().to_string()).into(),
-        });
-    };
-    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&newest.id))?;
+    let (engine, opened) = open_trace(path, asked)?;
     let range = match &steps.0 {
         Some(steps) => Some(range_of(&opened.trace, steps, false).map_err(|error| {
             CliError::failed(format!("cannot compare {}: {error}", path.display()))
@@ -202,11 +249,35 @@ fn open_run(
     Ok((opened.name.clone(), run))
 }
 
+/// Opens the newest run at a path, with the engine that reads it.
+pub(super) fn open_trace(
+    path: &Path,
+    asked: &args::Compare,
+) -> Result<(Arc<Engine>, Arc<Run>), CliError> {
+    let mut options = EngineOptions::new(vec![path.to_owned()]);
+    options.use_cache = !asked.reading.no_cache;
+    options.limits = asked.reading.limits();
+    options.watch = false;
+    options.keep_at_once = true;
+    let engine = Engine::new(options)?;
+    let Some(newest) = engine.runs().into_iter().next() else {
+        return Err(match engine.problems().into_iter().next() {
+            Some(problem) => {
+                CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
+            }
+            None => EngineError::NoTraces(path.display().to_string()).into(),
+        });
+    };
+    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&newest.id))?;
+    Ok((engine, opened))
+}
+
 /// Opens the newest runs of a folder whose devices, ranks and recording options are those of `new`.
 fn open_baseline(folder: &Path, last: usize, new: &ComparedRun) -> Result<Side, CliError> {
     let mut side = Side {
         label: folder.display().to_string(),
         names: Vec::new(),
+        paths: Vec::new(),
         runs: Vec::new(),
     };
     for path in summary::summaries(folder)?.iter().rev() {

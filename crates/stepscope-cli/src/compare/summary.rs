@@ -8,6 +8,7 @@ use stepscope_engine::analysis::compare::run::{
     ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
 };
 use stepscope_engine::analysis::op_class::OpClass;
+use stepscope_model::Diagnostic;
 
 use super::bucket_names;
 use crate::error::CliError;
@@ -25,7 +26,10 @@ const LEFT_OUT: [(&str, LeftOut); 3] = [
 
 /// Writes the summary of a run.
 pub fn write(run: &ComparedRun, file: &Path) -> Result<(), CliError> {
-    let text = serde_json::to_string(&to_json(run))? + "\n";
+    let text = serde_json::to_string(&to_json(run))?;
+    // The schema comes first: a file is known by its head.
+    let rest = text.strip_prefix('{').unwrap_or(&text);
+    let text = format!("{{\"schema\":\"{SCHEMA}\",{rest}\n");
     std::fs::write(file, text)
         .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
 }
@@ -98,6 +102,10 @@ fn to_json(run: &ComparedRun) -> Value {
     });
     let totals = run.totals.iter();
     let totals = totals.map(|total| json!([total.name, total.calls, total.time_ns]));
+    let losses = run.losses.iter();
+    let losses: Vec<Value> = losses
+        .map(|(what, count)| json!([what.code(), count]))
+        .collect();
     let findings = run.findings.iter();
     let findings = findings.map(|finding| json!([finding.cause, finding.saving_ns]));
     let recording = RECORDING.iter().zip(run.recording);
@@ -105,7 +113,6 @@ fn to_json(run: &ComparedRun) -> Value {
         .map(|(option, on)| ((*option).to_owned(), on.into()))
         .collect();
     json!({
-        "schema": SCHEMA,
         "buckets": bucket_names(),
         "steps": steps.collect::<Vec<_>>(),
         "all_steps_left_out": run.all_steps_left_out,
@@ -121,6 +128,8 @@ fn to_json(run: &ComparedRun) -> Value {
         "recording": recording,
         "heaviest_shapes": run.heaviest_shapes,
         "unlaunched_share": run.unlaunched_share,
+        "losses": losses,
+        "clock_error_ns": run.clock_error_ns,
         "findings": findings.collect::<Vec<_>>(),
     })
 }
@@ -151,6 +160,8 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
         ranks: value["ranks"].as_u64()?,
         devices: texts(&value["devices"])?,
         unlaunched_share: number(&value["unlaunched_share"])?,
+        // Summaries of earlier versions lack these.
+        clock_error_ns: number(&value["clock_error_ns"]).unwrap_or_default(),
         ..ComparedRun::default()
     };
     for (option, on) in RECORDING.iter().zip(&mut run.recording) {
@@ -199,6 +210,12 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
             calls: number(&total[1])?,
             time_ns: number(&total[2])?,
         });
+    }
+    for loss in value["losses"].as_array().into_iter().flatten() {
+        let code = loss[0].as_str()?;
+        let known = Diagnostic::ALL.iter().find(|known| known.code() == code);
+        run.losses
+            .extend(known.copied().zip(Some(loss[1].as_u64()?)));
     }
     for finding in value["findings"].as_array()? {
         run.findings.push(ComparedFinding {
@@ -276,6 +293,8 @@ mod tests {
             .insert("torch".to_owned(), vec!["2.9".to_owned()]);
         run.heaviest_shapes
             .insert("aten::mm".to_owned(), "[2, 3]".to_owned());
+        run.losses.push((Diagnostic::DroppedByWriter, 3));
+        run.clock_error_ns = 1.5;
         assert_eq!(from_json(&to_json(&run)), Some(run.clone()));
         let mut broken = to_json(&run);
         broken["owners"][0]["by_step_ns"] = json!([1.0, 2.0]);

@@ -351,6 +351,153 @@ fn accepted_runs_are_a_baseline_and_a_history() {
 }
 
 #[test]
+fn a_gate_has_several_baselines() {
+    let folder = TempDir::new().unwrap();
+    let accepted = folder.path().join("accepted");
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let slower = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let words = [
+        "baseline",
+        "accept",
+        "--no-cache",
+        "--into",
+        accepted.to_str().unwrap(),
+    ];
+    assert_eq!(command(&words, &[&slower]).0, 0);
+    let release = folder.path().join("release.json");
+    let words = [
+        "compare",
+        "--no-cache",
+        "--save-summary",
+        release.to_str().unwrap(),
+    ];
+    assert_eq!(command(&words, &[&base]).0, 0);
+    let gate = folder.path().join("gate.toml");
+    let rules = "[[baseline]]\nname = \"rolling\"\npath = \"accepted\"\n\
+        [[baseline]]\nname = \"release\"\npath = \"release.json\"\nrules = [\"step\"]\n\
+        [[rule]]\nname = \"step\"\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n\
+        [[rule]]\nname = \"relu\"\nmeasure = \"count_per_step\"\nwhere = { name = \"aten::relu\" }\nmax_increase = \"0\"\n";
+    std::fs::write(&gate, rules).unwrap();
+    let judged = |paths: &[&Path]| {
+        let words = [
+            "compare",
+            "--no-cache",
+            "--gate",
+            gate.to_str().unwrap(),
+            "--format",
+            "json",
+        ];
+        command(&words, paths)
+    };
+    let (code, text) = judged(&[&slower]);
+    assert_eq!(code, 3, "slower than the release: {text}");
+    let (json, _) = text.split_once("\n]\n").unwrap();
+    let found: Value = serde_json::from_str(&format!("{json}\n]")).unwrap();
+    let outcomes: Vec<_> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| {
+            let gate = &found["gate"];
+            let rules = gate["rules"].as_array().unwrap().len();
+            (
+                found["base"]["label"].as_str(),
+                gate["result"].as_str(),
+                rules,
+            )
+        })
+        .collect();
+    assert_eq!(
+        outcomes,
+        [
+            (Some("rolling"), Some("pass"), 2),
+            (Some("release"), Some("fail"), 1)
+        ]
+    );
+    // A base of the command line stands in the place of the baselines.
+    assert_eq!(judged(&[&slower, &slower]).0, 0);
+    let words = [
+        "compare",
+        "--no-cache",
+        "--gate",
+        gate.to_str().unwrap(),
+        "--explain",
+    ];
+    let (code, text) = command(&words, &[]);
+    assert!(
+        code == 0 && text.contains("Baseline release (release.json): the rules step."),
+        "{text}"
+    );
+    let (code, text) = command(&words, &[&base, &slower]);
+    assert!(
+        code == 0
+            && text.contains("These runs show a change of ")
+            && text.contains("Fails when step_ns rises"),
+        "{text}"
+    );
+    let (code, text) = command(&["compare", "--explain"], &[&base, &slower]);
+    assert!(code == 2 && text.contains("--gate"), "{text}");
+}
+
+#[test]
+fn predictions_are_held_against_the_new_run() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let faster = [("mm", 200), ("copy", 50), ("relu", 150), ("relu", 150)];
+    let new = write_run(&folder, "b.json", &faster, &JITTER);
+    let words = [
+        "report",
+        base.to_str().unwrap(),
+        "critical-path",
+        "--what-if",
+        "kernel:mm_kernel=x0.5",
+        "--what-if",
+        "kernel:relu*=0",
+        "--format",
+        "json",
+        "--no-cache",
+    ];
+    let (code, text) = command(&words, &[]);
+    assert_eq!(code, 0, "{text}");
+    let saved = folder.path().join("prediction.json");
+    std::fs::write(&saved, text).unwrap();
+    let found = json(
+        &["--check-what-if", saved.to_str().unwrap()],
+        &[&base, &new],
+    );
+    let rows = found["what_if_check"].as_array().unwrap();
+    let outcomes: Vec<_> = rows
+        .iter()
+        .map(|row| row["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(outcomes, ["held", "too hopeful"]);
+    assert!(
+        rows[0]["error_share"].as_f64().unwrap().abs() < 0.01,
+        "{rows:?}"
+    );
+    assert_eq!(rows[1]["measured_step_ns"], found["new"]["mean_ns"]);
+    // The same, predicted from the base at once.
+    let spec = json(
+        &["--check-what-if", "kernel:mm_kernel=x0.5"],
+        &[&base, &new],
+    );
+    assert_eq!(spec["what_if_check"].as_array().unwrap()[..], rows[..1]);
+    for (wrong, code, cause) in [
+        ("kernels=0", 2, "at position 0: the selector is unknown"),
+        (
+            base.to_str().unwrap(),
+            1,
+            "no report of the critical path with predictions",
+        ),
+        ("missing.json", 1, "cannot read missing.json"),
+    ] {
+        let words = ["compare", "--no-cache", "--check-what-if", wrong];
+        let (found, text) = command(&words, &[&base, &new]);
+        assert!(found == code && text.contains(cause), "{found} {text}");
+    }
+}
+
+#[test]
 fn runs_without_steps_have_no_verdict() {
     let folder = TempDir::new().unwrap();
     let base = write_run(&folder, "a.json", &BASE, &JITTER);

@@ -10,14 +10,15 @@
 //! A rule on a sampled measure fails when its whole interval lies beyond the limit, and warns when only the estimate
 //! does. A rule on an exact measure compares the values.
 
+mod explain;
 mod file;
 mod limit;
 
 use stepscope_analysis::compare::owner::OwnerTime;
-use stepscope_analysis::compare::result::{Comparison, Measure, MeasureUnit};
+use stepscope_analysis::compare::result::{CompareNote, Comparison, Measure, MeasureUnit};
 use stepscope_analysis::compare::statistics::{RatioEstimate, Verdict, compare_samples};
 
-pub use file::{Gate, GateRule, UnclearPolicy, WhereClause};
+pub use file::{Gate, GateBaseline, GateRule, UnclearPolicy, WhereClause};
 pub use limit::Limit;
 
 use super::{format_value, notes};
@@ -225,6 +226,14 @@ impl Gate {
                 raise(GateResult::Fail);
             }
         }
+        if figure.counts_events() && has_losses(comparison) {
+            texts.push("events are missing, so that counts mislead".to_owned());
+            worst = match worst {
+                GateResult::Fail => GateResult::CannotDecide,
+                GateResult::Pass => GateResult::Warn,
+                other => other,
+            };
+        }
         if rule.is_warning && worst == GateResult::Fail {
             worst = GateResult::Warn;
         }
@@ -242,6 +251,12 @@ impl Gate {
             Limit::Quantity(quantity) => quantity.max(self.tolerance * base),
         }
     }
+}
+
+/// Returns whether events of either side are missing.
+fn has_losses(comparison: &Comparison) -> bool {
+    let is_loss = |note: &CompareNote| matches!(note, CompareNote::Losses { .. });
+    comparison.notes.iter().any(is_loss)
 }
 
 /// The figure that a rule judges.
@@ -391,6 +406,11 @@ impl Figure {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether missing events change it.
+    const fn counts_events(&self) -> bool {
+        self.is_exact && matches!(self.unit, MeasureUnit::Count | MeasureUnit::Bytes)
     }
 
     /// Returns the fewest samples of a side that decide.

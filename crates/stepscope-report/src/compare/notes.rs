@@ -3,7 +3,10 @@
 use stepscope_analysis::compare::result::{CompareNote, Mismatch};
 
 use super::ComparisonView;
-use crate::report::{Sentence, count, sentence, share};
+use crate::report::{Sentence, count, duration, sentence, share};
+
+/// Relative difference between the base and the run of a prediction from which they are not the same steps.
+const OTHER_STEPS: f64 = 0.05;
 
 /// Returns a sentence for each property that makes the sides incomparable.
 pub(super) fn mismatches(view: &ComparisonView<'_>) -> Vec<Sentence> {
@@ -97,6 +100,18 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
         ));
     }
     notes.extend(found.notes.iter().map(|note| sentence_of(view, note)));
+    let other = found
+        .predictions
+        .iter()
+        .filter_map(|check| check.base_share);
+    let other = other.map(f64::abs).fold(0.0, f64::max);
+    if other > OTHER_STEPS {
+        notes.push(sentence!(
+            "The predictions were made from other steps: those take {} more or less than the mean step of {}",
+            share(other),
+            view.label(0)
+        ));
+    }
     notes
 }
 
@@ -142,6 +157,21 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
         CompareNote::StatisticsOnly { side } => sentence!(
             "{} has statistics only: totals are compared, without a verdict",
             label(side)
+        ),
+        CompareNote::Losses {
+            side,
+            what,
+            count: number,
+        } => sentence!(
+            "Comparability is lowered: events of {} are missing: {} ({})",
+            label(side),
+            what.title(),
+            number.to_string()
+        ),
+        CompareNote::ClockError { side, error_ns } => sentence!(
+            "Comparability is lowered: the clocks of the ranks of {} may differ by {}",
+            label(side),
+            duration(*error_ns)
         ),
         CompareNote::Empty { side } => sentence!("{} has nothing to compare", label(side)),
     }

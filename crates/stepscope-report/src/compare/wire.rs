@@ -45,6 +45,7 @@ impl Serialize for ComparisonView<'_> {
         map.serialize_entry("base", &Side(self, 0))?;
         map.serialize_entry("new", &Side(self, 1))?;
         map.serialize_entry("comparable", &found.mismatches.is_empty())?;
+        map.serialize_entry("comparability", found.comparability().as_str())?;
         let mismatches: Vec<MismatchText<'_>> = found.mismatches.iter().map(MismatchText).collect();
         map.serialize_entry("mismatches", &mismatches)?;
         let measures: Vec<MeasureValues<'_>> = found.measures.iter().map(MeasureValues).collect();
@@ -52,11 +53,9 @@ impl Serialize for ComparisonView<'_> {
         map.serialize_entry("columns", &report.table.columns)?;
         map.serialize_entry("rows", &Rows(&report.table))?;
         map.serialize_entry("left_out", &report.table.left_out)?;
-        for section in report
-            .sections
-            .iter()
-            .filter(|section| section.name == "environment" || section.name == "findings")
-        {
+        for section in report.sections.iter().filter(|section| {
+            ["what_if_check", "environment", "findings"].contains(&&*section.name)
+        }) {
             map.serialize_entry(&*section.name, &Rows(&section.table))?;
         }
         let notes: Vec<String> = report.notes.iter().map(ToString::to_string).collect();

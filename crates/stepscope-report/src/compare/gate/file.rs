@@ -93,6 +93,19 @@ struct Allowance {
     until: String,
 }
 
+/// Accepted runs that the gate compares with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GateBaseline {
+    /// Name of the base in reports.
+    pub name: String,
+    /// Folder of accepted runs, run or summary; relative to the folder of the gate's file.
+    pub path: String,
+    /// Number of accepted runs of a folder, the newest that fit.
+    pub last: usize,
+    /// Names of the rules that apply; empty: all.
+    pub rules: Vec<String>,
+}
+
 /// A gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
@@ -110,6 +123,8 @@ pub struct Gate {
     pub require_same: Vec<String>,
     /// Rules in the order of the file.
     pub rules: Vec<GateRule>,
+    /// Accepted runs to compare with; empty: the base comes from the command line.
+    pub baselines: Vec<GateBaseline>,
     allowances: Vec<Allowance>,
 }
 
@@ -151,6 +166,7 @@ impl Gate {
             steps: None,
             require_same: PROPERTIES.map(str::to_owned).to_vec(),
             rules: Vec::new(),
+            baselines: Vec::new(),
             allowances: Vec::new(),
         };
         for table in read(text)? {
@@ -160,11 +176,12 @@ impl Gate {
                 "compare" => gate.read_compare(&table)?,
                 "rule" => gate.rules.push(read_rule(&table)?),
                 "allow" => gate.allowances.push(read_allowance(&table)?),
+                "baseline" => gate.baselines.push(read_baseline(&table)?),
                 other => {
                     return Err(unknown(
                         "table",
                         other,
-                        &["defaults", "compare", "rule", "allow"],
+                        &["defaults", "compare", "baseline", "rule", "allow"],
                     ));
                 }
             }
@@ -172,13 +189,26 @@ impl Gate {
         if gate.rules.is_empty() {
             return Err("the file has no [[rule]]".to_owned());
         }
-        for allowance in &gate.allowances {
-            let names: Vec<&str> = gate.rules.iter().map(|rule| rule.name.as_str()).collect();
-            if !names.contains(&allowance.rule.as_str()) {
-                return Err(unknown("rule", &allowance.rule, &names));
+        let names: Vec<&str> = gate.rules.iter().map(|rule| rule.name.as_str()).collect();
+        let of_baselines = gate.baselines.iter().flat_map(|baseline| &baseline.rules);
+        let of_allowances = gate.allowances.iter().map(|allowance| &allowance.rule);
+        for rule in of_allowances.chain(of_baselines) {
+            if !names.contains(&rule.as_str()) {
+                return Err(unknown("rule", rule, &names));
             }
         }
         Ok(gate)
+    }
+
+    /// Returns the gate with the rules of a baseline only.
+    #[must_use]
+    pub fn of_baseline(&self, baseline: &GateBaseline) -> Self {
+        let mut gate = self.clone();
+        if !baseline.rules.is_empty() {
+            gate.rules
+                .retain(|rule| baseline.rules.contains(&rule.name));
+        }
+        gate
     }
 
     /// Returns the increase that is allowed for a rule today beyond its own limit.
@@ -343,6 +373,53 @@ fn read_where(value: &TomlValue, line: usize) -> Result<WhereClause, String> {
         }
     }
     Ok(clause)
+}
+
+/// Number of accepted runs of a folder that are the base, unless a baseline says otherwise.
+const LAST: usize = 5;
+
+fn read_baseline(table: &TomlTable) -> Result<GateBaseline, String> {
+    let mut baseline = GateBaseline {
+        last: LAST,
+        ..GateBaseline::default()
+    };
+    let first = table.entries.first().map_or(0, |(_, _, line)| *line);
+    for (key, value, line) in &table.entries {
+        match (&**key, value) {
+            ("name", _) => word(value, *line)?.clone_into(&mut baseline.name),
+            ("path", _) => word(value, *line)?.clone_into(&mut baseline.path),
+            ("last", _) => {
+                let last = number(value, *line)?;
+                if !(1.0..1e6).contains(&last) {
+                    return Err(format!("line {line}: last is a number of runs, at least 1"));
+                }
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "checked to be between 1 and a million"
+                )]
+                let last = last as usize;
+                baseline.last = last;
+            }
+            ("rules", TomlValue::List(values)) => {
+                for value in values {
+                    baseline.rules.push(word(value, *line)?.to_owned());
+                }
+            }
+            ("rules", _) => return Err(format!("line {line}: rules is a list of names")),
+            (other, _) => {
+                let keys = ["name", "path", "last", "rules"];
+                return Err(at(*line, unknown("key", other, &keys)));
+            }
+        }
+    }
+    if baseline.path.is_empty() {
+        return Err(at(first, "a [[baseline]] needs a path".to_owned()));
+    }
+    if baseline.name.is_empty() {
+        baseline.name.clone_from(&baseline.path);
+    }
+    Ok(baseline)
 }
 
 fn read_allowance(table: &TomlTable) -> Result<Allowance, String> {

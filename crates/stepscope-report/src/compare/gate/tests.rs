@@ -2,6 +2,7 @@
 
 use stepscope_analysis::compare::result::{CompareOptions, Mismatch};
 use stepscope_analysis::compare::run::{ComparedRun, ComparedStep};
+use stepscope_model::Diagnostic;
 
 use super::*;
 
@@ -133,5 +134,87 @@ fn exact_measures_need_no_samples() {
             gate,
         );
         assert_eq!(found.result(), expected, "{base:?} {new:?}");
+    }
+}
+
+#[test]
+fn explanations_say_what_a_rule_does_and_what_shows() {
+    let base = run(&steps(1_000.0), Some(1e9));
+    let gate = "[[baseline]]\nname = \"release\"\npath = \"release.json\"\nrules = [\"step\"]\n\
+        [[rule]]\nname = \"step\"\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\nunclear = \"fail\"\n\
+        [[rule]]\nname = \"memory\"\nmeasure = \"peak_memory_bytes\"\nlimit = \"2GB\"\nlevel = \"warn\"\n\
+        [[rule]]\nname = \"products\"\nmeasure = \"device_ns\"\nwhere = { class = \"matmul\" }\nmax_decrease = \"1ms\"\n\
+        [[allow]]\nrule = \"step\"\nmax_increase = \"8%\"\nuntil = \"2026-12-31\"\n";
+    let gate = Gate::read(gate).unwrap();
+    let sides = (std::slice::from_ref(&base), std::slice::from_ref(&base));
+    let comparison = Comparison::new(sides.0, sides.1, &CompareOptions::default());
+    let text = gate.explain(Some(&comparison), "2026-12-01");
+    for expected in [
+        "Baseline release (release.json): the rules step.",
+        "Fails when step_ns rises by more than 8",
+        "% (allowance); cannot decide where no difference is shown.",
+        "(12 and 12 samples)",
+        "Warns when peak_memory_bytes exceeds ",
+        "The figure is exact: any change shows.",
+        "Fails when device_ns of class matmul falls by more than ",
+        "device_ns is not known of both sides.",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    assert!(
+        gate.explain(None, "2027-01-01")
+            .contains("rises by more than 3")
+    );
+}
+
+#[test]
+fn lost_events_decide_no_count() {
+    let gate = "[[rule]]\nmeasure = \"peak_memory_bytes\"\nmax_increase = \"0\"\n";
+    let base = run(&steps(1_000.0), Some(1e9));
+    let with_losses = |peak: f64| ComparedRun {
+        losses: vec![(Diagnostic::DroppedByWriter, 2)],
+        ..run(&steps(1_000.0), Some(peak))
+    };
+    for (peak, expected) in [(1e9, GateResult::Warn), (2e9, GateResult::CannotDecide)] {
+        let found = outcome(&base, &with_losses(peak), gate);
+        assert_eq!(found.result(), expected, "{found:?}");
+    }
+    let step = outcome(&base, &with_losses(1e9), STEP);
+    assert_eq!(step.result(), GateResult::Pass);
+}
+
+#[test]
+fn baselines_have_paths_and_rules_of_their_own() {
+    let rules = "[[rule]]\nname = \"a\"\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n\
+        [[rule]]\nname = \"b\"\nmeasure = \"step_p99_ns\"\nmax_increase = \"3%\"\n";
+    let read = |baselines: &str| Gate::read(&format!("{baselines}{rules}"));
+    let gate = read(
+        "[[baseline]]\npath = \"accepted\"\nlast = 9\n[[baseline]]\nname = \"pinned\"\npath = \"v1.json\"\nrules = [\"b\"]\n",
+    )
+    .unwrap();
+    let [rolling, pinned] = &gate.baselines[..] else {
+        panic!("{gate:?}");
+    };
+    assert_eq!((rolling.name.as_str(), rolling.last), ("accepted", 9));
+    assert_eq!(gate.of_baseline(rolling).rules.len(), 2);
+    assert_eq!(gate.of_baseline(pinned).rules.len(), 1);
+    assert_eq!(gate.of_baseline(pinned).rules[0].name, "b");
+    for (wrong, cause) in [
+        (
+            "[[baseline]]\nname = \"x\"\n",
+            "line 2: a [[baseline]] needs a path",
+        ),
+        (
+            "[[baseline]]\npath = \"x\"\nrules = [\"c\"]\n",
+            "unknown rule 'c'",
+        ),
+        (
+            "[[baseline]]\npath = \"x\"\nlast = 0\n",
+            "line 3: last is a number of runs",
+        ),
+        ("[[baseline]]\npat = \"x\"\n", "did you mean 'path'?"),
+    ] {
+        let error = read(wrong).unwrap_err();
+        assert!(error.contains(cause), "{error}");
     }
 }
