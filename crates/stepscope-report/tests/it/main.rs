@@ -19,6 +19,7 @@ mod memory_live;
 mod memory_snapshot;
 mod mfu;
 mod ops;
+mod peers_compare;
 mod predictions;
 mod ranges;
 mod sentences;
