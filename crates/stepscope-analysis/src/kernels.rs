@@ -20,6 +20,7 @@
 
 mod copies;
 mod engines;
+mod occurrences;
 
 use std::ops::Range;
 
@@ -36,6 +37,7 @@ use crate::parallel::{self, Cancel};
 use copies::CopySums;
 pub use copies::{Copies, CopySize};
 pub use engines::Engine;
+pub use occurrences::{Occurrence, occurrences};
 
 /// Grouping of slices into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

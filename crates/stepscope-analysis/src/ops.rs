@@ -34,6 +34,7 @@ mod collect;
 pub mod hlo;
 pub mod inside;
 mod launched;
+pub mod occurrences;
 pub mod rates;
 mod rows;
 pub mod trend;

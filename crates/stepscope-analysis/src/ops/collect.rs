@@ -64,15 +64,48 @@ pub(super) struct Sums {
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) sums: Vec<Sums>,
+    /// Single occurrences, if requested.
+    pub(super) members: Vec<Member>,
     pub(super) arguments_lost: bool,
+}
+
+/// One occurrence of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// Index in [`Collected::sums`].
+    pub(super) sum: usize,
+    pub(super) track: TrackId,
+    pub(super) index: usize,
+    pub(super) dur: Dur,
+    pub(super) self_time: Dur,
 }
 
 /// Sums up the slices of the class; tracks are split into chunks of `part` slices, regardless of nesting.
 pub(super) fn collect(
     trace: &Trace,
     query: &OpsQuery,
-    (catalogue, launched): (&Catalogue, &LaunchedBySlice),
+    known: (&Catalogue, &LaunchedBySlice),
     part: usize,
+    cancel: &Cancel,
+) -> Result<Collected, Cancelled> {
+    collect_with(trace, query, known, (part, false), cancel)
+}
+
+/// Sums up the slices of the class and lists them. Tracks are not split: members refer to sums of whole tracks.
+pub(super) fn collect_members(
+    trace: &Trace,
+    query: &OpsQuery,
+    known: (&Catalogue, &LaunchedBySlice),
+    cancel: &Cancel,
+) -> Result<Collected, Cancelled> {
+    collect_with(trace, query, known, (usize::MAX, true), cancel)
+}
+
+fn collect_with(
+    trace: &Trace,
+    query: &OpsQuery,
+    (catalogue, launched): (&Catalogue, &LaunchedBySlice),
+    (part, lists_members): (usize, bool),
     cancel: &Cancel,
 ) -> Result<Collected, Cancelled> {
     let window = query.range.clone().unwrap_or_else(|| whole(trace));
@@ -102,18 +135,22 @@ pub(super) fn collect(
         size,
         cancel,
         || {
-            Worker::new(
-                trace,
-                query,
-                (catalogue, launched, &compilations),
-                window.clone(),
-            )
+            let known = (catalogue, launched, &compilations);
+            let mut worker = Worker::new(trace, query, known, window.clone());
+            worker.members = lists_members.then(Vec::new);
+            worker
         },
         |worker, (line, part)| worker.part(&lines[*line], part, cancel),
     )?;
     cancel.check()?;
     let mut all = Collected::default();
     for worker in found {
+        let base = all.sums.len();
+        let members = worker.members.into_iter().flatten();
+        all.members.extend(members.map(|member| Member {
+            sum: base + member.sum,
+            ..member
+        }));
         all.sums.extend(worker.done);
         all.arguments_lost |= worker.arguments_lost;
     }
@@ -282,6 +319,8 @@ struct Worker<'a> {
     /// The current shapes.
     text: String,
     done: Vec<Sums>,
+    /// Single occurrences, if requested; sums are indexes into `done` and what `sums` adds to it.
+    members: Option<Vec<Member>>,
     arguments_lost: bool,
 }
 
@@ -315,6 +354,7 @@ impl<'a> Worker<'a> {
             by_shapes: FxHashMap::default(),
             text: String::new(),
             done: Vec::new(),
+            members: None,
             arguments_lost: false,
         }
     }
@@ -326,6 +366,7 @@ impl<'a> Worker<'a> {
             len: part.len(),
             innermost: vec![NONE; part.len()],
             sum_of: vec![NONE; part.len()],
+            member_of: vec![NONE; self.members.as_ref().map_or(0, |_| part.len())],
             outside: FxHashMap::default(),
             indexes: Vec::new(),
             open: Vec::new(),
@@ -470,6 +511,18 @@ impl<'a> Worker<'a> {
                 sums.max = length;
                 sums.longest = slices.id(index);
             }
+            if let Some(members) = &mut self.members {
+                if let Some(slot) = nest.member_of.get_mut(at) {
+                    *slot = u32::try_from(members.len()).unwrap_or(NONE);
+                }
+                members.push(Member {
+                    sum: self.done.len() + sum as usize,
+                    track: line.track.id,
+                    index,
+                    dur: length,
+                    self_time: length,
+                });
+            }
             if let Some(outer) = nest.sum_of.get(enclosing as usize).copied()
                 && let Some(outer) = self.sums.get_mut(outer as usize)
             {
@@ -478,7 +531,21 @@ impl<'a> Worker<'a> {
                     .end(nest.index(enclosing))
                     .min(start.saturating_add(dur));
                 let covered = clip(start, until.since(start), &self.window);
-                outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
+                let covered = covered.map_or(0, Dur::ps);
+                outer.self_ps -= i128::from(covered);
+                if let Some(members) = &mut self.members
+                    && let Some(member) = nest.member_of.get(enclosing as usize)
+                    && let Some(member) = members.get_mut(*member as usize)
+                {
+                    let inside = match clock {
+                        None => covered,
+                        Some(clock) if class::is_container(self.trace.name(outer.name)) => {
+                            clock.ps()
+                        }
+                        Some(_) => 0,
+                    };
+                    member.self_time = Dur::from_ps(member.self_time.ps().saturating_sub(inside));
+                }
                 // Other slices only seem to contain something, where clocks were merged.
                 if outer.device_self_ps.is_some()
                     && class::is_container(self.trace.name(outer.name))

@@ -121,6 +121,20 @@ pub(super) fn finish(
     report
 }
 
+/// Returns the row of one sum alone.
+pub(super) fn row_of(
+    trace: &Trace,
+    query: &OpsQuery,
+    catalogue: &Catalogue,
+    sums: Sums,
+) -> Option<OpRow> {
+    let mut drafts = FxHashMap::default();
+    let mut report = OpReport::default();
+    add(trace, query, catalogue, sums, &mut drafts, &mut report);
+    let (key, draft) = drafts.into_iter().next()?;
+    Some(row(trace, query.by, key, draft, false))
+}
+
 fn add(
     trace: &Trace,
     query: &OpsQuery,

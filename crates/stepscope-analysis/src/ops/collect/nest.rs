@@ -16,6 +16,8 @@ pub(super) struct Nest<'a> {
     /// The innermost operation of the class at each slice, itself included.
     pub(super) innermost: Vec<u32>,
     pub(super) sum_of: Vec<u32>,
+    /// The member of the list at each place; empty if members are not listed.
+    pub(super) member_of: Vec<u32>,
     /// Places of the slices before the chunk, by index.
     pub(super) outside: FxHashMap<usize, usize>,
     /// Their indexes.
