@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{cycles, laws, package, shell, ui, vocabulary};
+use crate::{cycles, laws, package, shell, sql, ui, vocabulary};
 
 /// `cargo xtask check [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         ]))?;
         Ok(Outcome::Ok)
     });
+    parts.run("SQL engine", sql::check);
     parts.run("layers", laws::layers);
     parts.run("words", laws::words);
     parts.run("vocabulary", vocabulary::check);

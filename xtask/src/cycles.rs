@@ -23,8 +23,11 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 pub(crate) fn check() -> Result<Outcome> {
     let mut faults = Vec::new();
     let crates = std::fs::read_dir(shell::root().join("crates")).context("cannot list crates")?;
+    let mut folders = vec![shell::root().join("sql")];
     for entry in crates {
-        let source = entry?.path().join("src");
+        folders.push(entry?.path());
+    }
+    for source in folders.iter().map(|folder| folder.join("src")) {
         let mut files = Vec::new();
         shell::collect(&source, &["bin", "tests"], &mut files)?;
         let mut modules = Vec::new();

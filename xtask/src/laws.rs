@@ -15,7 +15,6 @@ const FLOORS: &[(&str, u8)] = &[
     ("stepscope-store", 1),
     ("stepscope", 2),
     ("stepscope-hlo", 2),
-    ("stepscope-sql", 2),
     ("stepscope-analysis", 3),
     ("stepscope-compat", 4),
     ("stepscope-report", 5),
@@ -36,7 +35,9 @@ const FENCED: &[(&str, &[&str])] = &[
     ("tonic", &["stepscope-remote"]),
     ("clap", &["stepscope-cli"]),
     ("indicatif", &["stepscope-cli"]),
-    ("datafusion", &["stepscope-sql"]),
+    // `stepscope-sql` has a workspace of its own, in `sql/` (ADR 0020).
+    ("datafusion", &[]),
+    ("arrow", &[]),
     ("rust-embed", &["stepscope-server"]),
     ("pyo3", &["stepscope-py"]),
     (
@@ -269,7 +270,7 @@ pub(crate) fn sources() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
     let mut files = Vec::new();
     for place in [
-        "crates", "xtask", "examples", "fuzz", "sanitize", "ui/src", "benches", "python",
+        "crates", "sql", "xtask", "examples", "fuzz", "sanitize", "ui/src", "benches", "python",
     ] {
         shell::collect(
             &root.join(place),

@@ -19,6 +19,12 @@ pub(crate) fn target_dir() -> PathBuf {
         .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
+/// Returns the folder of the traces that are not in the repository; it may be missing.
+pub(crate) fn collected_traces() -> PathBuf {
+    std::env::var_os("STEPSCOPE_TRACES")
+        .map_or_else(|| root().join("../shared/traces"), PathBuf::from)
+}
+
 /// Creates a command that runs in the root of the checkout.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);

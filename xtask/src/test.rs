@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{browser, demo, generate, package, peers, shell, ui};
+use crate::{browser, demo, generate, package, peers, shell, sql, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -32,6 +32,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     });
     if quick {
         let first = [
+            "SQL engine",
+            "SQL engine, collected traces",
             "generated code",
             "viewer in a browser",
             "python package",
@@ -49,6 +51,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         }
         return parts.finish();
     }
+    parts.run("SQL engine", sql::test);
+    parts.run("SQL engine, collected traces", sql::collected);
     parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
     parts.run("python package", package::test);
@@ -71,10 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// The tests that the part *rust* ignores, since they read traces that are not in the repository.
 fn on_collected_traces() -> Result<Outcome> {
-    let folder = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
-        || shell::root().join("../shared/traces"),
-        std::path::PathBuf::from,
-    );
+    let folder = shell::collected_traces();
     if !folder.is_dir() {
         return Ok(Outcome::NotRun(
             "no collected traces: name their folder in STEPSCOPE_TRACES".to_owned(),

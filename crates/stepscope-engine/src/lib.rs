@@ -4,7 +4,8 @@
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
 //! modules below them: `scan` with `names` and `group` (finds each `found_run`), `open` (files to
 //! trace), `files` (file contents, safe against truncation), `source` (lazily decoded arguments),
-//! `cache`, `hash`, `recover`, `convert`, `rows` (events as a table).
+//! `cache`, `hash`, `recover`, `convert`, `rows` (events as a table), `sql` (queries, answered by another
+//! program).
 //!
 //! **Invariant:** a bad file never affects a good one: it becomes a [`RunProblem`], or the error of
 //! its own run. (`tests/it`)
@@ -33,6 +34,7 @@ mod rows;
 mod run;
 mod scan;
 mod source;
+mod sql;
 
 pub use bounded::{BoundedWriter, most_exported_bytes};
 pub use convert::{ConvertOptions, ConvertReport, OutputFormat, Overlay, convert};
@@ -44,8 +46,14 @@ pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
+pub use sql::{SqlAnswer, SqlEngine, SqlError, SqlQuery, find_sql_engine, sql_shell};
 pub use stepscope::recover::RecoveredRun;
 pub use stepscope_analysis as analysis;
 pub use stepscope_compat as compat;
 pub use stepscope_formats::Format as TraceFormat;
 pub use stepscope_report as report;
+
+/// Returns the version of the readers and the store: programs with the same one share the import cache.
+pub const fn readers_version() -> &'static str {
+    cache::VERSION
+}

@@ -1,0 +1,131 @@
+//! `stepscope-sql`: answers queries over a pipe, or at a prompt. `stepscope query` starts it.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command talks on the terminal"
+)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use stepscope_sql::locked::Memory;
+use stepscope_sql::schema_table;
+use stepscope_sql::serve;
+use stepscope_sql::session::{Limits, Session};
+use stepscope_sql::shell;
+
+const HELP: &str = "\
+The SQL engine of stepscope. 'stepscope query' finds and starts it:
+
+  stepscope query RUN \"SELECT name, count(*) FROM slices GROUP BY name\"
+
+Usage:
+  stepscope-sql --handshake                     print versions as JSON
+  stepscope-sql --tables [TABLE]                print tables and columns
+  stepscope-sql serve [--memory BYTES]          answer queries over stdin and stdout
+  stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE] RUN...
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("--help", &[][..]),
+    };
+    let result = match command {
+        "--handshake" => {
+            println!("{}", serve::hello());
+            Ok(())
+        }
+        "--tables" => match schema_table::as_text(rest.first().map(String::as_str)) {
+            Some(text) => {
+                print!("{text}");
+                Ok(())
+            }
+            None => Err("cannot print the table: there is none of this name\nhelp: 'stepscope query --tables' lists them".to_owned()),
+        },
+        "serve" => Options::parse(rest).and_then(|options| {
+            serve::serve(options.memory()).map_err(|error| format!("cannot answer: {error}"))
+        }),
+        "shell" => Options::parse(rest).and_then(|options| start_shell(&options)),
+        "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        "--version" => {
+            println!("stepscope-sql {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        other => Err(format!("cannot run '{other}': no such command\nhelp: stepscope-sql --help")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Default)]
+struct Options {
+    memory: Option<usize>,
+    timeout_ms: Option<u64>,
+    rows: Option<usize>,
+    no_cache: bool,
+    history: Option<PathBuf>,
+    paths: Vec<PathBuf>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut value = || {
+                let value = rest.next();
+                value.ok_or_else(|| format!("cannot read {argument}: it has no value"))
+            };
+            match argument.as_str() {
+                "--memory" => options.memory = Some(number(argument, value()?)?),
+                "--timeout-ms" => options.timeout_ms = Some(number(argument, value()?)?),
+                "--rows" => options.rows = Some(number(argument, value()?)?),
+                "--history" => options.history = Some(value()?.into()),
+                "--no-cache" => options.no_cache = true,
+                path => options.paths.push(path.into()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn memory(&self) -> Memory {
+        let usual = Memory::default();
+        Memory {
+            pool_bytes: self.memory.unwrap_or(usual.pool_bytes),
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_no_number| format!("cannot read {option} {text}: it is no number"))
+}
+
+fn start_shell(options: &Options) -> Result<(), String> {
+    let memory = options.memory();
+    let opened = Session::open(&options.paths, !options.no_cache, memory);
+    let (session, problems) = opened.map_err(|error| match error.hint() {
+        Some(hint) => format!("{error}\nhelp: {hint}"),
+        None => error.to_string(),
+    })?;
+    for problem in problems {
+        eprintln!("Not whole: {problem}");
+    }
+    let limits = Limits {
+        rows: options.rows.unwrap_or(1_000),
+        timeout: Duration::from_millis(options.timeout_ms.unwrap_or(60_000)),
+    };
+    shell::run(&session, memory, limits, options.history.as_deref())
+        .map_err(|error| format!("cannot show a prompt: {error}"))
+}

@@ -1,0 +1,220 @@
+//! An open run, and what tables compute of it once: names as text arrays, steps, devices, launches.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use datafusion::arrow::array::{RecordBatch, StringViewArray, StringViewBuilder};
+use datafusion::error::{DataFusionError, Result};
+use rustc_hash::FxHashMap;
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::launch::Launches;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_engine::Run;
+use stepscope_engine::report::report::short_symbol_name;
+use stepscope_model::{NameId, SliceKind, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace, Track};
+
+/// Begin, end and number of a step.
+type StepSpan = (Time, Time, i64);
+
+/// Steps by file and process.
+type StepsByRank = BTreeMap<(usize, Option<i64>), Vec<StepSpan>>;
+/// The rows of a table, or why there are none.
+type TableCell = OnceLock<std::result::Result<RecordBatch, String>>;
+
+/// An open run.
+pub struct RunData {
+    /// Position among the runs of the session; the upper half of event ids.
+    pub number: u32,
+    /// The value of the columns `run`.
+    pub key: String,
+    /// Path that the run was opened from.
+    pub path: String,
+    /// The run.
+    pub run: Run,
+    cancel: Arc<Cancel>,
+    names: OnceLock<StringViewArray>,
+    short_names: OnceLock<StringViewArray>,
+    steps: OnceLock<StepsByRank>,
+    step_marks: OnceLock<FxHashMap<EventId, i64>>,
+    launches: OnceLock<Option<Launches>>,
+    tables: Mutex<FxHashMap<&'static str, Arc<TableCell>>>,
+}
+
+impl std::fmt::Debug for RunData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunData")
+            .field("number", &self.number)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RunData {
+    /// Wraps an open run. `cancel` stops its analyses.
+    pub fn new(number: u32, key: String, path: String, run: Run, cancel: Arc<Cancel>) -> Self {
+        Self {
+            number,
+            key,
+            path,
+            run,
+            cancel,
+            names: OnceLock::new(),
+            short_names: OnceLock::new(),
+            steps: OnceLock::new(),
+            step_marks: OnceLock::new(),
+            launches: OnceLock::new(),
+            tables: Mutex::default(),
+        }
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &Trace {
+        &self.run.trace
+    }
+
+    /// Returns the flag that stops analyses.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Returns the id of an event within the session.
+    pub fn id(&self, event: EventId) -> i64 {
+        self.first_id() | i64::from(event.0)
+    }
+
+    /// Returns the id that the first event of the run has within the session.
+    pub fn first_id(&self) -> i64 {
+        i64::from(self.number) << 32
+    }
+
+    /// Returns the host of a file.
+    pub fn host(&self, file: usize) -> &str {
+        let file = self.trace().files().get(file);
+        file.map_or("", |file| file.spec.host.as_str())
+    }
+
+    /// Returns the rank of a file.
+    pub fn rank(&self, file: usize) -> Option<u32> {
+        self.trace().files().get(file)?.spec.rank
+    }
+
+    /// Returns a track.
+    pub fn track(&self, id: TrackId) -> Option<&Track> {
+        self.trace().tracks().get(id.index())
+    }
+
+    /// Returns every name of the trace as text, by its id. Built once: 16 bytes per name, and the long texts.
+    pub fn names(&self) -> &StringViewArray {
+        self.names.get_or_init(|| {
+            let trace = self.trace();
+            let mut names = StringViewBuilder::with_capacity(trace.name_count());
+            for id in 0..trace.name_count() {
+                names.append_value(trace.name(NameId(u32::try_from(id).unwrap_or(u32::MAX))));
+            }
+            names.finish()
+        })
+    }
+
+    /// Returns the short form of every name, by its id.
+    pub fn short_names(&self) -> &StringViewArray {
+        self.short_names.get_or_init(|| {
+            let names = self.names().iter();
+            names
+                .map(|name| name.map(short_symbol_name))
+                .collect::<StringViewArray>()
+        })
+    }
+
+    /// Returns the rows of a small table: those that `build` returns on the first call for this name.
+    pub fn rows_of(
+        &self,
+        table: &'static str,
+        build: impl FnOnce(&Self) -> Result<RecordBatch>,
+    ) -> Result<RecordBatch> {
+        let cell = {
+            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(tables.entry(table).or_default())
+        };
+        let built = cell.get_or_init(|| build(self).map_err(|error| error.to_string()));
+        built.clone().map_err(DataFusionError::Execution)
+    }
+
+    /// Returns the launches of all device work.
+    pub fn launches(&self) -> Option<&Launches> {
+        let find = || {
+            let devices = Devices::from_trace(self.trace(), self.cancel()).ok()?;
+            Launches::from_trace(self.trace(), &devices, self.cancel()).ok()
+        };
+        self.launches.get_or_init(find).as_ref()
+    }
+
+    /// Returns the numbers of the step markers, by their ids.
+    pub fn step_marks(&self) -> &FxHashMap<EventId, i64> {
+        self.step_marks.get_or_init(|| {
+            let marks = self.trace().step_marks().iter();
+            marks.map(|mark| (mark.event, mark.number)).collect()
+        })
+    }
+
+    /// Returns the steps that events of a track belong to, by begin.
+    pub fn steps_of(&self, track: &Track) -> &[StepSpan] {
+        let steps = self.steps.get_or_init(|| {
+            let mut found = StepsByRank::new();
+            for step in &self.run.steps().steps {
+                let end = step.start.saturating_add(step.dur);
+                let span = (step.start, end, step.number);
+                found
+                    .entry((step.file, step.process))
+                    .or_default()
+                    .push(span);
+            }
+            for steps in found.values_mut() {
+                steps.sort_unstable();
+            }
+            found
+        });
+        let of = |process| steps.get(&(track.file, process)).map(Vec::as_slice);
+        of(track.pid).or_else(|| of(None)).unwrap_or_default()
+    }
+
+    /// Returns the step of a slice: for device work the step of the call that launched it, else the step that
+    /// holds its begin.
+    pub fn step(&self, track: &Track, index: usize) -> Option<i64> {
+        let steps = |track| self.steps_of(track);
+        let trace = self.trace();
+        let start = *trace.slices(track.id).start.get(index)?;
+        if track.kind != TrackKind::DeviceQueue {
+            return step_at(steps(track), start);
+        }
+        let launch = self.launches().and_then(|all| all.get(track.id, index));
+        let call = launch.and_then(|launch| {
+            let (on, at) = trace.place_of_slice(launch)?;
+            Some((self.track(on)?, *trace.slices(on).start.get(at)?))
+        });
+        match call {
+            Some((on, at)) => step_at(steps(on), at),
+            None => step_at(steps(track), start),
+        }
+    }
+}
+
+/// Returns the number of the step that holds a time.
+pub fn step_at(steps: &[StepSpan], at: Time) -> Option<i64> {
+    let begun = steps.partition_point(|step| step.0 <= at);
+    let step = steps.get(begun.checked_sub(1)?)?;
+    (at < step.1).then_some(step.2)
+}
+
+/// Returns the labels of the kinds as text, by their numbers.
+pub fn kind_labels() -> &'static StringViewArray {
+    static LABELS: OnceLock<StringViewArray> = OnceLock::new();
+    LABELS.get_or_init(|| {
+        let labels = (0..=u8::MAX).map(|number| {
+            let all = SliceKind::ALL.iter();
+            let mut found = all.filter(|kind| **kind as u8 == number);
+            Some(found.next().map_or("", |kind| kind.label()))
+        });
+        labels.collect()
+    })
+}

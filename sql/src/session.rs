@@ -1,0 +1,275 @@
+//! A session: the open runs, and queries over them within limits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SQLOptions;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt as _;
+use rustc_hash::FxHashMap;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_engine::{EngineError, Run, open_each};
+use stepscope_model::ReadContext;
+
+use crate::args_table::ArgsTable;
+use crate::events::{EventTable, Events};
+use crate::functions;
+use crate::locked::{self, Memory};
+use crate::run_data::RunData;
+use crate::schema_table;
+use crate::tables::{RunTable, TABLES};
+
+/// Longest accepted query, bytes.
+pub const LONGEST_QUERY: usize = 64 << 10;
+
+/// Limits of one query.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most rows of the answer.
+    pub rows: usize,
+    /// Longest time.
+    pub timeout: Duration,
+}
+
+/// Open runs with their tables.
+pub struct Session {
+    context: SessionContext,
+    runs: Arc<[Arc<RunData>]>,
+    cancel: Arc<Cancel>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Size and completeness of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Rows that were passed on.
+    pub rows: usize,
+    /// Whether there are more.
+    pub truncated: bool,
+}
+
+impl Session {
+    /// Opens the runs at these paths: files, session folders or log directories.
+    ///
+    /// Fails if a path has no run. A run that cannot be opened is left out and named in the second result.
+    pub fn open(
+        paths: &[PathBuf],
+        use_cache: bool,
+        memory: Memory,
+    ) -> std::result::Result<(Self, Vec<String>), EngineError> {
+        let cancel = Arc::new(Cancel::default());
+        let context = Arc::new(ReadContext::default());
+        let mut opened: Vec<(PathBuf, Run)> = Vec::new();
+        let mut problems = Vec::new();
+        let mut first_error = None;
+        for path in paths {
+            let report = open_each(path, &context, use_cache, &mut |run| {
+                match run {
+                    Ok(run) => opened.push((path.clone(), run)),
+                    Err((id, error)) => {
+                        problems.push(format!("{id}: {error}"));
+                        first_error = first_error.take().or(Some(error));
+                    }
+                }
+                Ok(())
+            })?;
+            report.flush_cache();
+        }
+        if let Some(error) = first_error.filter(|_| opened.is_empty()) {
+            return Err(error);
+        }
+        for (_, run) in &opened {
+            problems.extend(
+                run.problems
+                    .iter()
+                    .map(|problem| format!("{}: {}", problem.file, problem.reason)),
+            );
+        }
+        let keys = keys(&opened);
+        let runs = opened.into_iter().zip(keys).zip(0..);
+        let runs = runs.map(|(((path, run), key), number)| {
+            let path = path.display().to_string();
+            Arc::new(RunData::new(number, key, path, run, Arc::clone(&cancel)))
+        });
+        Ok((Self::new(runs.collect(), cancel, memory), problems))
+    }
+
+    /// Wraps runs that are open already.
+    pub fn of_runs(runs: Vec<Run>, memory: Memory) -> Self {
+        let cancel = Arc::new(Cancel::default());
+        let opened: Vec<(PathBuf, Run)> =
+            runs.into_iter().map(|run| (PathBuf::new(), run)).collect();
+        let keys = keys(&opened);
+        let runs = opened.into_iter().zip(keys).zip(0..);
+        let runs = runs.map(|(((_, run), key), number)| {
+            Arc::new(RunData::new(
+                number,
+                key,
+                String::new(),
+                run,
+                Arc::clone(&cancel),
+            ))
+        });
+        Self::new(runs.collect(), cancel, memory)
+    }
+
+    fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: Memory) -> Self {
+        let context = locked::context(memory);
+        let runs: Arc<[Arc<RunData>]> = runs.into();
+        let register = |name: &str, table| {
+            // The names are ours and distinct.
+            let _ = context.register_table(name, table);
+        };
+        for events in [Events::Slices, Events::Instants, Events::Counters] {
+            let table = EventTable::new(events, Arc::clone(&runs));
+            register(events.table(), Arc::new(table));
+        }
+        for table in TABLES {
+            register(
+                table.name,
+                Arc::new(RunTable::new(table, Arc::clone(&runs))),
+            );
+        }
+        register("args", Arc::new(ArgsTable::new(Arc::clone(&runs))));
+        if let Ok(table) = schema_table::table() {
+            register("table_columns", Arc::new(table));
+        }
+        functions::register(&context, &runs);
+        Self {
+            context,
+            runs,
+            cancel,
+        }
+    }
+
+    /// Returns the open runs.
+    pub fn runs(&self) -> &[Arc<RunData>] {
+        &self.runs
+    }
+
+    /// Stops the analyses that queries of this session wait for. The session is of no further use.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Plans a query: one statement that reads.
+    pub async fn plan(&self, sql: &str) -> Result<SendableRecordBatchStream> {
+        if sql.len() > LONGEST_QUERY {
+            return Err(DataFusionError::Plan(format!(
+                "the query has {} bytes, at most {LONGEST_QUERY} are accepted",
+                sql.len()
+            )));
+        }
+        let options = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
+        let frame = self.context.sql_with_options(sql, options).await?;
+        frame.execute_stream().await
+    }
+
+    /// Runs a query and passes its batches on, the schema first.
+    pub async fn run(
+        &self,
+        sql: &str,
+        limits: Limits,
+        begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
+        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+    ) -> Result<Answer> {
+        let work = async {
+            let mut stream = self.plan(sql).await?;
+            begin(&stream.schema())?;
+            let mut answer = Answer {
+                rows: 0,
+                truncated: false,
+            };
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                let left = limits.rows - answer.rows;
+                let taken = batch.num_rows().min(left);
+                if taken > 0 {
+                    each(&batch.slice(0, taken))?;
+                }
+                answer.rows += taken;
+                if taken < batch.num_rows() {
+                    answer.truncated = true;
+                    break;
+                }
+            }
+            Ok(answer)
+        };
+        match tokio::time::timeout(limits.timeout, work).await {
+            Ok(result) => result,
+            Err(_) => Err(DataFusionError::Execution(timed_out(limits.timeout))),
+        }
+    }
+
+    /// Runs a query and returns its batches. For tests and small answers.
+    pub async fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        let limits = Limits {
+            rows: usize::MAX,
+            timeout: Duration::from_mins(10),
+        };
+        let each = &mut |batch: &RecordBatch| {
+            batches.push(batch.clone());
+            Ok(())
+        };
+        self.run(sql, limits, &mut |_| Ok(()), each).await?;
+        Ok(batches)
+    }
+}
+
+/// Returns the cause of a query that took too long.
+pub fn timed_out(timeout: Duration) -> String {
+    format!("it took longer than {} s", timeout.as_secs_f64())
+}
+
+/// Returns the values of the columns `run`: names, and where several runs have one name, with the path in front.
+fn keys(opened: &[(PathBuf, Run)]) -> Vec<String> {
+    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+    for (_, run) in opened {
+        *counts.entry(&run.name).or_default() += 1;
+    }
+    let mut keys: Vec<String> = opened
+        .iter()
+        .map(|(path, run)| {
+            if counts.get(run.name.as_str()) == Some(&1) {
+                run.name.clone()
+            } else {
+                long_name(path, run)
+            }
+        })
+        .collect();
+    // The same path twice.
+    let mut seen: FxHashMap<String, usize> = FxHashMap::default();
+    for key in &mut keys {
+        let count = seen.entry(key.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            *key = format!("{key} ({count})");
+        }
+    }
+    keys
+}
+
+fn long_name(path: &Path, run: &Run) -> String {
+    let path = path.display().to_string();
+    if path.ends_with(&run.name) {
+        path
+    } else {
+        format!("{path}/{}", run.name)
+    }
+}

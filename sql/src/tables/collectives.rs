@@ -1,0 +1,158 @@
+//! `collectives`: each participant's part of each collective.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::Result;
+use rustc_hash::FxHashMap;
+use stepscope_analysis::collectives::collectives as find;
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::launch::Launches;
+use stepscope_model::Dur;
+
+use super::{Table, stopped};
+use crate::rows::Rows;
+use crate::run_data::RunData;
+use crate::schema::{Type, column, common};
+
+pub(super) const COLLECTIVES: Table = Table {
+    name: "collectives",
+    row: "a participant's part of a collective",
+    columns: &[
+        common::RUN,
+        column(
+            "collective",
+            Type::BigInt,
+            "The same for all parts of one collective",
+        ),
+        column(
+            "sequence",
+            Type::BigInt,
+            "Position among the collectives of its kind and group at this participant",
+        ),
+        column("kind", Type::Text, "Operation, such as 'all-reduce'"),
+        column("process_group", Type::Text, "Name of the group in the file"),
+        column("group_size", Type::Int, "Ranks in the group").unit("count"),
+        column("dtype", Type::Text, "Element type"),
+        column(
+            "bytes",
+            Type::BigInt,
+            "Size that bandwidths are computed from",
+        )
+        .unit("bytes"),
+        common::HOST,
+        common::RANK,
+        common::DEVICE,
+        common::ID,
+        common::STEP,
+        common::START_PS,
+        common::DUR_PS,
+        column(
+            "aligned_start_ps",
+            Type::BigInt,
+            "Start on the clock of the first file",
+        )
+        .unit("ps"),
+        column("late_ps", Type::BigInt, "Behind the first participant").unit("ps"),
+        column("wait_ps", Type::BigInt, "Until the last participant").unit("ps"),
+        column(
+            "transfer_ps",
+            Type::BigInt,
+            "From the last start to the last end",
+        )
+        .unit("ps"),
+        column(
+            "hidden_ps",
+            Type::BigInt,
+            "Time in which the device also computed",
+        )
+        .unit("ps"),
+        column(
+            "comparable",
+            Type::Bool,
+            "Whether the starts differ by more than the error of the clocks",
+        ),
+        column(
+            "algorithm_bytes_per_second",
+            Type::Double,
+            "Bytes over transfer time",
+        )
+        .unit("bytes_per_second"),
+        column(
+            "bus_bytes_per_second",
+            Type::Double,
+            "Bus bandwidth as nccl-tests has it",
+        )
+        .unit("bytes_per_second"),
+    ],
+    build: collectives,
+};
+
+fn collectives(data: &RunData) -> Result<RecordBatch> {
+    let trace = data.trace();
+    let devices = Devices::from_trace(trace, data.cancel()).map_err(stopped)?;
+    let none = Launches::default();
+    let launches = data.launches().unwrap_or(&none);
+    let found = find(trace, &devices, launches, data.cancel()).map_err(stopped)?;
+    let mut rows = Rows::new(COLLECTIVES.columns);
+    let mut counts: FxHashMap<_, i64> = FxHashMap::default();
+    let sequences: Vec<i64> = found
+        .parts
+        .iter()
+        .map(|call| {
+            let count = counts
+                .entry((call.who, call.kind, &call.group, &call.operation))
+                .or_default();
+            *count += 1;
+            *count - 1
+        })
+        .collect();
+    for (number, collective) in found.collectives.iter().enumerate() {
+        let parts = || {
+            collective
+                .parts
+                .iter()
+                .filter_map(|at| Some((*at, found.parts.get(*at)?)))
+        };
+        let aligned = |file, start: stepscope_model::Time| start.saturating_add(found.shift(file));
+        let starts = || parts().map(|(_, call)| aligned(call.who.file, call.start));
+        let (first, last) = (starts().min(), starts().max());
+        let several = collective.parts.len() > 1;
+        let rates = found.bandwidths(collective);
+        for (at, call) in parts() {
+            let start = aligned(call.who.file, call.start);
+            let track = trace
+                .track_of(call.event)
+                .and_then(|track| data.track(track));
+            let step = track.and_then(|track| {
+                let (_, index) = trace.place_of_slice(call.event)?;
+                data.step(track, index)
+            });
+            let since = |from: Option<stepscope_model::Time>| from.filter(|_| several);
+            rows.push([
+                (&data.key).into(),
+                number.into(),
+                sequences.get(at).copied().into(),
+                call.kind.as_str().into(),
+                (&call.group).into(),
+                found.group_size(call).into(),
+                (&call.dtype).into(),
+                call.bytes.into(),
+                data.host(call.who.file).into(),
+                data.rank(call.who.file).into(),
+                call.who.device.into(),
+                data.id(call.event).into(),
+                step.into(),
+                call.start.into(),
+                call.dur().into(),
+                start.into(),
+                since(first).map(|first| start.since(first)).into(),
+                since(last).map(|last| last.since(start)).into(),
+                collective.transfer.into(),
+                call.hidden.map(Dur::ps).into(),
+                found.comparable(collective).into(),
+                rates.map(|rates| rates.0).into(),
+                rates.and_then(|rates| rates.1).into(),
+            ]);
+        }
+    }
+    rows.finish()
+}

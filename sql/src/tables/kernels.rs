@@ -1,0 +1,224 @@
+//! `kernels`: every piece of work on a device, with the call that launched it and the operator behind that.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::Result;
+use rustc_hash::FxHashMap;
+use stepscope_analysis::device::{Devices, Work};
+use stepscope_analysis::kernels::{Occurrence, occurrences, uses_tensor_cores};
+use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
+use stepscope_analysis::memory::owners::MODULE;
+use stepscope_analysis::ops::framework_op_of;
+use stepscope_analysis::ops::hlo::Catalogue;
+use stepscope_engine::report::demangle::demangled;
+use stepscope_engine::report::report::short_symbol_name;
+use stepscope_model::NameId;
+use stepscope_store::{EventId, Trace};
+
+use super::{Table, stopped};
+use crate::rows::Rows;
+use crate::run_data::RunData;
+use crate::schema::{Type, column, common};
+
+pub(super) const KERNELS: Table = Table {
+    name: "kernels",
+    row: "a kernel, copy or memset on a device",
+    columns: &[
+        common::RUN,
+        common::ID,
+        common::TRACK_ID,
+        common::HOST,
+        common::RANK,
+        common::DEVICE,
+        common::STREAM,
+        common::STEP,
+        common::START_PS,
+        column(
+            "dur_ps",
+            Type::BigInt,
+            "Duration, by the device's own clock where the file has it",
+        )
+        .unit("ps"),
+        column("name", Type::Text, "Name, demangled"),
+        column(
+            "short_name",
+            Type::Text,
+            "Name as tables for people show it",
+        ),
+        column("raw_name", Type::Text, "Name in the file"),
+        column(
+            "work",
+            Type::Text,
+            "'compute', 'communication', 'memcpy' or 'memset'",
+        ),
+        column("launch_id", Type::BigInt, "The call that launched it").unit("event"),
+        column("launch_start_ps", Type::BigInt, "Start of that call").unit("ps"),
+        column("launch_dur_ps", Type::BigInt, "Duration of that call").unit("ps"),
+        column(
+            "delay_ps",
+            Type::BigInt,
+            "From the end of the call to the start of the work; 0 when it started before",
+        )
+        .unit("ps"),
+        column("op_id", Type::BigInt, "The operator around the call").unit("event"),
+        column(
+            "op_name",
+            Type::Text,
+            "Its name; of compiled programs the framework operation",
+        ),
+        column(
+            "layer",
+            Type::Text,
+            "The module of the model around the call",
+        ),
+        column(
+            "correlation",
+            Type::BigInt,
+            "Number that the work shares with the call",
+        ),
+        column("grid", Type::Text, "Blocks in each dimension"),
+        column("block", Type::Text, "Threads of a block in each dimension"),
+        column("threads", Type::BigInt, "Threads in all").unit("count"),
+        column("registers", Type::Int, "Registers per thread").unit("count"),
+        column("shared_bytes", Type::BigInt, "Shared memory per block").unit("bytes"),
+        column(
+            "occupancy",
+            Type::Double,
+            "Achieved occupancy, as the driver estimates it",
+        )
+        .unit("share"),
+        column("bytes", Type::BigInt, "Bytes that a copy moves").unit("bytes"),
+        column(
+            "tensor_core",
+            Type::Bool,
+            "Whether the name is that of a kernel on tensor cores",
+        ),
+    ],
+    build: kernels,
+};
+
+/// Texts of one name.
+struct Name {
+    shown: String,
+    short: String,
+    tensor_core: bool,
+}
+
+fn kernels(data: &RunData) -> Result<RecordBatch> {
+    let trace = data.trace();
+    let devices = Devices::from_trace(trace, data.cancel()).map_err(stopped)?;
+    let mut rows = Rows::new(KERNELS.columns);
+    if devices.list.is_empty() {
+        return rows.finish();
+    }
+    let none = Launches::default();
+    let launches = data.launches().unwrap_or(&none);
+    let found = occurrences(trace, &devices, launches, &trace.span(), data.cancel());
+    let catalogue = Catalogue::from_trace(trace);
+    let mut names: FxHashMap<NameId, Name> = FxHashMap::default();
+    for (number, work) in found.map_err(stopped)?.iter().enumerate() {
+        if number % 4_096 == 0 {
+            data.cancel().check().map_err(stopped)?;
+        }
+        push(data, &catalogue, work, &mut names, &mut rows);
+    }
+    rows.finish()
+}
+
+fn push(
+    data: &RunData,
+    catalogue: &Catalogue,
+    work: &Occurrence,
+    names: &mut FxHashMap<NameId, Name>,
+    rows: &mut Rows,
+) {
+    let trace = data.trace();
+    let Some(track) = data.track(work.track) else {
+        return;
+    };
+    let slices = trace.slices(work.track);
+    let name = slices.name.get(work.index).copied().unwrap_or_default();
+    let raw = trace.name(name);
+    let texts = names.entry(name).or_insert_with(|| {
+        let shown = demangled(raw).unwrap_or_else(|| raw.to_owned());
+        Name {
+            short: short_symbol_name(&shown).into_owned(),
+            tensor_core: uses_tensor_cores(raw),
+            shown,
+        }
+    });
+    let config = Config::from_event(trace, work.event);
+    let op = work.launch.and_then(|launch| operation(trace, launch));
+    let compiled = compiled_operation(data, catalogue, work);
+    let op_name = compiled.or_else(|| {
+        let op = name_of(trace, op?)?;
+        Some(trace.name(op).to_owned())
+    });
+    let volume = |dims: [u32; 3]| dims.iter().map(|size| u64::from(*size)).product::<u64>();
+    let threads = config.grid.zip(config.block);
+    let threads = threads.map(|(grid, block)| volume(grid).saturating_mul(volume(block)));
+    rows.push([
+        (&data.key).into(),
+        data.id(work.event).into(),
+        work.track.0.into(),
+        data.host(track.file).into(),
+        data.rank(track.file).into(),
+        work.device.into(),
+        track.stream.into(),
+        data.step(track, work.index).into(),
+        work.start.into(),
+        work.dur.into(),
+        (&texts.shown).into(),
+        (&texts.short).into(),
+        raw.into(),
+        work.work.as_str().into(),
+        work.launch.map(|launch| data.id(launch)).into(),
+        work.call.map(|(start, _)| start).into(),
+        work.call.map(|(start, end)| end.since(start)).into(),
+        work.delay().into(),
+        op.map(|op| data.id(op)).into(),
+        op_name.into(),
+        work.launch.and_then(|launch| layer(trace, launch)).into(),
+        config.correlation.into(),
+        config.grid.map(dims_text).into(),
+        config.block.map(dims_text).into(),
+        threads.into(),
+        config.registers.into(),
+        config.shared_bytes.into(),
+        config
+            .occupancy_percent
+            .map(|percent| percent / 100.0)
+            .into(),
+        config.bytes.into(),
+        (work.work == Work::Compute)
+            .then_some(texts.tensor_core)
+            .into(),
+    ]);
+}
+
+/// Returns the framework operation of a compiled program that a slice runs. Only one format names them.
+fn compiled_operation(data: &RunData, catalogue: &Catalogue, work: &Occurrence) -> Option<String> {
+    let trace = data.trace();
+    let file = data.track(work.track)?.file;
+    let format = &trace.files().get(file)?.spec.format;
+    (format == "xspace")
+        .then(|| framework_op_of(trace, catalogue, work.event))
+        .flatten()
+}
+
+fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {
+    stepscope_analysis::kernels::name_of(trace, id)
+}
+
+/// Returns the innermost module of the model around a slice.
+fn layer(trace: &Trace, id: EventId) -> Option<&str> {
+    let (track, index) = trace.place_of_slice(id)?;
+    let slices = trace.slices(track);
+    let mut at = index;
+    loop {
+        let name = trace.name(*slices.name.get(at)?);
+        if let Some(module) = name.strip_prefix(MODULE) {
+            return Some(module);
+        }
+        at = *slices.parent.get(at)? as usize;
+    }
+}

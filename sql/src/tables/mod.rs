@@ -1,0 +1,52 @@
+//! The small tables of a run: computed as a whole on first use and cached.
+
+mod allocations;
+mod collectives;
+mod kernels;
+mod ops;
+mod provider;
+mod run;
+mod steps;
+mod tracks;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::{DataFusionError, Result};
+use stepscope_model::Cancelled;
+
+use crate::run_data::RunData;
+use crate::schema::Column;
+
+pub use provider::RunTable;
+
+/// A table of a run.
+#[derive(Debug)]
+pub struct Table {
+    /// Name.
+    pub name: &'static str,
+    /// One row is this.
+    pub row: &'static str,
+    /// Columns.
+    pub columns: &'static [Column],
+    /// Computes the rows.
+    pub build: fn(&RunData) -> Result<RecordBatch>,
+}
+
+/// Every small table.
+pub const TABLES: &[Table] = &[
+    run::RUNS,
+    run::FILES,
+    run::FACTS,
+    run::DIAGNOSTICS,
+    tracks::TRACKS,
+    tracks::FLOWS,
+    steps::STEPS,
+    ops::OPS,
+    kernels::KERNELS,
+    collectives::COLLECTIVES,
+    allocations::ALLOCATIONS,
+];
+
+/// Converts the end of a cancelled analysis.
+fn stopped(_: Cancelled) -> DataFusionError {
+    DataFusionError::Execution("the query was cancelled".to_owned())
+}

@@ -1,0 +1,82 @@
+//! `ops`: every occurrence of an operation of the classes that the report `ops` offers.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::Result;
+use stepscope_analysis::ops::By;
+use stepscope_analysis::ops::occurrences::occurrences;
+
+use super::{Table, stopped};
+use crate::rows::Rows;
+use crate::run_data::RunData;
+use crate::schema::{Type, column, common};
+
+pub(super) const OPS: Table = Table {
+    name: "ops",
+    row: "an occurrence of an operation",
+    columns: &[
+        common::RUN,
+        common::ID,
+        column(
+            "class",
+            Type::Text,
+            "'framework', 'hlo', 'module', 'action', 'label', 'python', 'neuron-framework' or 'neuron-hlo'",
+        ),
+        column("name", Type::Text, "Name of the operation"),
+        column("program", Type::Text, "The compiled program that ran it"),
+        column(
+            "category",
+            Type::Text,
+            "XProf's category of compiled operations, else the kind",
+        ),
+        common::TRACK_ID,
+        common::HOST,
+        common::RANK,
+        common::DEVICE,
+        common::STEP,
+        common::START_PS,
+        common::DUR_PS,
+        column(
+            "self_ps",
+            Type::BigInt,
+            "Duration without operations of the class directly inside",
+        )
+        .unit("ps"),
+        column("source", Type::Text, "Line of the program"),
+    ],
+    build: ops,
+};
+
+fn ops(data: &RunData) -> Result<RecordBatch> {
+    let trace = data.trace();
+    let mut rows = Rows::new(OPS.columns);
+    for by in By::ALL {
+        let found = occurrences(trace, by, data.cancel()).map_err(stopped)?;
+        for op in &found.list {
+            let Some(row) = found.rows.get(op.row as usize) else {
+                continue;
+            };
+            let Some(track) = data.track(op.track) else {
+                continue;
+            };
+            let slices = trace.slices(op.track);
+            rows.push([
+                (&data.key).into(),
+                data.id(op.event).into(),
+                by.as_str().into(),
+                (&row.name).into(),
+                row.program.as_ref().into(),
+                (&row.category).into(),
+                op.track.0.into(),
+                data.host(track.file).into(),
+                data.rank(track.file).into(),
+                track.device.into(),
+                data.step(track, op.index).into(),
+                slices.start.get(op.index).copied().into(),
+                op.dur.into(),
+                op.self_time.into(),
+                row.source.as_ref().into(),
+            ]);
+        }
+    }
+    rows.finish()
+}

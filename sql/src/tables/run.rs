@@ -1,0 +1,245 @@
+//! `runs`, `files`, `facts`, `diagnostics`: a run as a whole.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::Result;
+use stepscope_store::FactValue;
+
+use super::Table;
+use crate::rows::Rows;
+use crate::run_data::RunData;
+use crate::schema::{Column, Type, column, common};
+
+const FILE: Column = column("file", Type::Int, "File: `files.file`");
+
+pub(super) const RUNS: Table = Table {
+    name: "runs",
+    row: "a run",
+    columns: &[
+        common::RUN,
+        column("number", Type::Int, "Number of the run in the session"),
+        column("name", Type::Text, "Name as the run list shows it"),
+        column("date", Type::Date, "Day of the recording, UTC"),
+        column("path", Type::Text, "Path that it was opened from"),
+        column("kinds", Type::Text, "Frameworks and formats"),
+        column(
+            "state",
+            Type::Text,
+            "'ready', or 'partial' if content could not be read",
+        ),
+        column(
+            "start_unix_ns",
+            Type::BigInt,
+            "Unix time of the first event",
+        )
+        .unit("ns"),
+        column(
+            "start_ps",
+            Type::BigInt,
+            "First event on the run's clock: zero of reports",
+        )
+        .unit("ps"),
+        column("dur_ps", Type::BigInt, "From the first event to the last").unit("ps"),
+        column("hosts", Type::Int, "Files with a host").unit("count"),
+        column("ranks", Type::Int, "Files with a rank").unit("count"),
+        column("devices", Type::Int, "Accelerators").unit("count"),
+        column(
+            "steps",
+            Type::Int,
+            "Finished steps of the rank that has the most",
+        )
+        .unit("count"),
+        column("step_p50_ps", Type::BigInt, "Median step").unit("ps"),
+        column("step_p90_ps", Type::BigInt, "90th percentile of the steps").unit("ps"),
+        column("slices", Type::BigInt, "Slices").unit("count"),
+        column("instants", Type::BigInt, "Instants").unit("count"),
+        column("samples", Type::BigInt, "Samples of counters").unit("count"),
+        column("flows", Type::BigInt, "Links between slices").unit("count"),
+        column("bytes", Type::BigInt, "Size of the files").unit("bytes"),
+        column("content_hash", Type::Text, "Hash of the files' content"),
+        column(
+            "stepscope_version",
+            Type::Text,
+            "Version that computed the tables",
+        ),
+    ],
+    build: runs,
+};
+
+fn runs(data: &RunData) -> Result<RecordBatch> {
+    let run = &data.run;
+    let trace = data.trace();
+    let span = trace.span();
+    let steps = run.steps();
+    let files = trace.files();
+    let start = run.start_unix_ns();
+    let day = start.map(|ns| ns.div_euclid(86_400_000_000_000));
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a step lasts less than 106 days"
+    )]
+    let ps = |ns: Option<f64>| ns.map(|ns| (ns * 1e3).round() as i64);
+    let sum = |count: fn(&stepscope_store::Track) -> u32| -> u64 {
+        trace
+            .tracks()
+            .iter()
+            .map(|track| u64::from(count(track)))
+            .sum()
+    };
+    let mut rows = Rows::new(RUNS.columns);
+    rows.push([
+        (&data.key).into(),
+        data.number.into(),
+        (&run.name).into(),
+        day.into(),
+        (&data.path).into(),
+        run.kinds.join(", ").into(),
+        if run.is_partial() { "partial" } else { "ready" }.into(),
+        start.into(),
+        span.start.into(),
+        span.end.since(span.start).into(),
+        files
+            .iter()
+            .filter(|file| !file.spec.host.is_empty())
+            .count()
+            .into(),
+        files
+            .iter()
+            .filter(|file| file.spec.rank.is_some())
+            .count()
+            .into(),
+        run.devices().len().into(),
+        steps.count().into(),
+        ps(steps.times.p50_ns).into(),
+        ps(steps.times.p90_ns).into(),
+        trace.slice_count().into(),
+        sum(|track| track.instants).into(),
+        sum(|track| track.samples).into(),
+        trace.flow_count().into(),
+        files.iter().map(|file| file.spec.bytes).sum::<u64>().into(),
+        (&run.content_hash).into(),
+        env!("CARGO_PKG_VERSION").into(),
+    ]);
+    rows.finish()
+}
+
+pub(super) const FILES: Table = Table {
+    name: "files",
+    row: "a file of a run",
+    columns: &[
+        common::RUN,
+        FILE,
+        column("path", Type::Text, "Path"),
+        column("format", Type::Text, "Format"),
+        column("bytes", Type::BigInt, "Size").unit("bytes"),
+        common::HOST,
+        common::RANK,
+        column(
+            "shift_ps",
+            Type::BigInt,
+            "Offset that was added to its times",
+        )
+        .unit("ps"),
+        column("slices", Type::BigInt, "Slices of its tracks").unit("count"),
+        column("async_slices", Type::BigInt, "Slices of async tracks").unit("count"),
+        column(
+            "derived_slices",
+            Type::BigInt,
+            "Slices that a tool computed",
+        )
+        .unit("count"),
+    ],
+    build: files,
+};
+
+fn files(data: &RunData) -> Result<RecordBatch> {
+    let mut rows = Rows::new(FILES.columns);
+    for (number, file) in data.trace().files().iter().enumerate() {
+        rows.push([
+            (&data.key).into(),
+            number.into(),
+            (&file.spec.path).into(),
+            (&file.spec.format).into(),
+            file.spec.bytes.into(),
+            (&file.spec.host).into(),
+            file.spec.rank.into(),
+            file.shift.into(),
+            file.slices.into(),
+            file.async_slices.into(),
+            file.derived_slices.into(),
+        ]);
+    }
+    rows.finish()
+}
+
+pub(super) const FACTS: Table = Table {
+    name: "facts",
+    row: "a fact that a file states about itself",
+    columns: &[
+        common::RUN,
+        FILE,
+        common::HOST,
+        column("key", Type::Text, "Key"),
+        column("type", Type::Text, "Type of the value"),
+        column("value", Type::Text, "Value"),
+    ],
+    build: facts,
+};
+
+fn facts(data: &RunData) -> Result<RecordBatch> {
+    let mut rows = Rows::new(FACTS.columns);
+    for (number, file) in data.trace().files().iter().enumerate() {
+        for (key, value) in &file.facts {
+            let kind = match value {
+                FactValue::Int(_) => "int",
+                FactValue::Uint(_) => "uint",
+                FactValue::Double(_) => "double",
+                FactValue::Bool(_) => "bool",
+                FactValue::Text(_) => "text",
+            };
+            rows.push([
+                (&data.key).into(),
+                number.into(),
+                (&file.spec.host).into(),
+                key.into(),
+                kind.into(),
+                value.to_string().into(),
+            ]);
+        }
+    }
+    rows.finish()
+}
+
+pub(super) const DIAGNOSTICS: Table = Table {
+    name: "diagnostics",
+    row: "what to know before trusting the numbers",
+    columns: &[
+        common::RUN,
+        FILE,
+        common::HOST,
+        column("code", Type::Text, "Stable code"),
+        column("severity", Type::Text, "Severity"),
+        column("count", Type::BigInt, "Occurrences").unit("count"),
+        column("title", Type::Text, "What it is"),
+        column("detail", Type::Text, "The first details"),
+        column("advice", Type::Text, "What to do"),
+    ],
+    build: diagnostics,
+};
+
+fn diagnostics(data: &RunData) -> Result<RecordBatch> {
+    let mut rows = Rows::new(DIAGNOSTICS.columns);
+    for found in data.trace().diagnostics() {
+        rows.push([
+            (&data.key).into(),
+            found.file.into(),
+            found.file.map(|file| data.host(file)).into(),
+            found.what.code().into(),
+            found.what.severity().as_str().into(),
+            found.count.into(),
+            found.what.title().into(),
+            found.details.join("; ").into(),
+            found.what.advice().into(),
+        ]);
+    }
+    rows.finish()
+}

@@ -1,0 +1,139 @@
+//! `tracks` and `flows`.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::Result;
+use stepscope_model::TrackKind;
+use stepscope_store::{EventId, Track};
+
+use super::{Table, stopped};
+use crate::rows::Rows;
+use crate::run_data::RunData;
+use crate::schema::{Type, column, common};
+
+pub(super) const TRACKS: Table = Table {
+    name: "tracks",
+    row: "a track, or a group of tracks",
+    columns: &[
+        common::RUN,
+        common::TRACK_ID,
+        column(
+            "key",
+            Type::Text,
+            "Stable key: the same file gives the same keys",
+        ),
+        column("name", Type::Text, "Name"),
+        column(
+            "path",
+            Type::Text,
+            "Names of its groups and its own, joined by ' > '",
+        ),
+        column(
+            "kind",
+            Type::Text,
+            "'group', 'thread', 'device', 'async', 'counter' or 'steps'",
+        ),
+        column("parent_track_id", Type::Int, "The enclosing group"),
+        column("file", Type::Int, "File: `files.file`"),
+        common::HOST,
+        common::RANK,
+        column("pid", Type::BigInt, "Process"),
+        column("tid", Type::BigInt, "Thread"),
+        common::DEVICE,
+        common::STREAM,
+        column("unit", Type::Text, "Unit of a counter's values"),
+        column("derived", Type::Bool, "Computed by a tool"),
+        column("slices", Type::BigInt, "Slices").unit("count"),
+        column("instants", Type::BigInt, "Instants").unit("count"),
+        column("samples", Type::BigInt, "Samples").unit("count"),
+        column("busy_ps", Type::BigInt, "Union of its slices").unit("ps"),
+    ],
+    build: tracks,
+};
+
+const fn kind(track: &Track) -> &'static str {
+    match track.kind {
+        TrackKind::Group => "group",
+        TrackKind::Thread => "thread",
+        TrackKind::DeviceQueue => "device",
+        TrackKind::Async => "async",
+        TrackKind::Counter => "counter",
+        TrackKind::Steps => "steps",
+        _ => "other",
+    }
+}
+
+fn tracks(data: &RunData) -> Result<RecordBatch> {
+    let mut rows = Rows::new(TRACKS.columns);
+    for track in data.trace().tracks() {
+        rows.push([
+            (&data.key).into(),
+            track.id.0.into(),
+            (&track.key).into(),
+            (&track.name).into(),
+            path(data, track).into(),
+            kind(track).into(),
+            track.parent.map(|parent| parent.0).into(),
+            track.file.into(),
+            data.host(track.file).into(),
+            data.rank(track.file).into(),
+            track.pid.into(),
+            track.tid.into(),
+            track.device.into(),
+            track.stream.into(),
+            track.unit.as_ref().into(),
+            track.derived.into(),
+            track.slices.into(),
+            track.instants.into(),
+            track.samples.into(),
+            track.busy.into(),
+        ]);
+    }
+    rows.finish()
+}
+
+fn path(data: &RunData, track: &Track) -> String {
+    let mut names = vec![track.name.as_str()];
+    let mut parent = track.parent;
+    // Groups nest a few levels deep; the bound holds in a damaged image.
+    while let Some(group) = parent
+        .and_then(|group| data.track(group))
+        .filter(|_| names.len() < 64)
+    {
+        names.push(&group.name);
+        parent = group.parent;
+    }
+    names.reverse();
+    names.join(" > ")
+}
+
+pub(super) const FLOWS: Table = Table {
+    name: "flows",
+    row: "a link from an event to another",
+    columns: &[
+        common::RUN,
+        column("from_id", Type::BigInt, "The event at which it starts").unit("event"),
+        column("to_id", Type::BigInt, "The event at which it ends").unit("event"),
+    ],
+    build: flows,
+};
+
+fn flows(data: &RunData) -> Result<RecordBatch> {
+    let trace = data.trace();
+    let mut rows = Rows::new(FLOWS.columns);
+    if trace.flow_edge_count() == 0 {
+        return rows.finish();
+    }
+    for event in 0..trace.event_count() {
+        if event % (1 << 16) == 0 {
+            data.cancel().check().map_err(stopped)?;
+        }
+        for edge in trace.flows_out(EventId(event)) {
+            rows.push([
+                (&data.key).into(),
+                data.id(edge.from).into(),
+                data.id(edge.to).into(),
+            ]);
+        }
+    }
+    rows.finish()
+}

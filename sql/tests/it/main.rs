@@ -1,0 +1,13 @@
+//! Tests of the SQL engine on traces, and of its program as another process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod filters;
+mod hostile;
+mod questions;
+mod support;
+mod tables;

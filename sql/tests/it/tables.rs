@@ -1,0 +1,252 @@
+use serde_json::json;
+use stepscope_engine::Run;
+use stepscope_sql::schema_table;
+use stepscope_sql::session::Session;
+use stepscope_test_data::{Corpus, corpus_tests};
+
+use crate::support::{ask, each_run, one, open, open_all, try_ask};
+
+corpus_tests!(
+    every_table_reads_on_every_run,
+    sums_of_slices_equal_the_trace
+);
+
+/// Every column of every table, with the types that the schema promises.
+fn every_table_reads_on_every_run(corpus: &Corpus) {
+    each_run(corpus, &mut |session, run| {
+        for (table, _, columns) in schema_table::all() {
+            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+            let sql = format!("SELECT {} FROM {table} LIMIT 300", names.join(", "));
+            let answer = try_ask(session, &sql);
+            let answer = answer.unwrap_or_else(|error| panic!("{}: {sql}: {error}", run.name));
+            for (reported, column) in answer["columns"].as_array().unwrap().iter().zip(columns) {
+                assert_eq!(reported["key"], column.name, "{table}");
+                assert_eq!(
+                    reported["type"],
+                    column.kind.sql(),
+                    "{table}.{}",
+                    column.name
+                );
+                if !column.unit.is_empty() {
+                    assert_eq!(reported["unit"], column.unit, "{table}.{}", column.name);
+                }
+            }
+        }
+    });
+}
+
+fn sums_of_slices_equal_the_trace(corpus: &Corpus) {
+    each_run(corpus, &mut |session, run| {
+        let trace = &run.trace;
+        let (mut count, mut dur, mut own) = (0_u64, 0_i128, 0_i128);
+        for track in trace.tracks() {
+            let slices = trace.slices(track.id);
+            count += slices.len() as u64;
+            dur += slices
+                .dur
+                .iter()
+                .map(|dur| i128::from(dur.ps()))
+                .sum::<i128>();
+            own += trace
+                .self_times(track.id)
+                .iter()
+                .map(|dur| i128::from(dur.ps()))
+                .sum::<i128>();
+        }
+        if dur > i128::from(i64::MAX) {
+            return;
+        }
+        let row = one(
+            session,
+            "SELECT count(*) AS n, coalesce(sum(dur_ps), 0) AS dur, coalesce(sum(self_ps), 0) AS own, \
+             coalesce(sum(end_ps - start_ps - dur_ps), 0) AS gap, count(DISTINCT id) AS ids FROM slices",
+        );
+        assert_eq!(row["n"], count, "{}", run.name);
+        assert_eq!(row["ids"], count, "{}", run.name);
+        assert_eq!(row["dur"], i64::try_from(dur).unwrap(), "{}", run.name);
+        assert_eq!(row["own"], i64::try_from(own).unwrap(), "{}", run.name);
+        assert_eq!(row["gap"], 0, "{}", run.name);
+        is_sorted(session, run);
+    });
+}
+
+/// The order that a scan declares lets windows run without a sort: it must hold.
+fn is_sorted(session: &Session, run: &Run) {
+    let row = one(
+        session,
+        "SELECT count(*) AS n FROM (SELECT start_ps - lag(start_ps) OVER (PARTITION BY track_id ORDER BY start_ps) AS \
+         step FROM slices) WHERE step < 0",
+    );
+    assert_eq!(row["n"], 0, "{}", run.name);
+}
+
+#[test]
+fn several_runs_are_one_session() {
+    let folder = Corpus::committed().path("torch_cpu");
+    let paths =
+        ["cpu_plain.pt.trace.json.gz", "cpu_optim.pt.trace.json.gz"].map(|name| folder.join(name));
+    let session = open_all(&paths);
+    let rows = ask(
+        &session,
+        "SELECT r.run, r.number, r.slices, count(*) AS n, min(s.id) >> 32 AS first FROM slices s JOIN runs r ON r.run = s.run \
+         GROUP BY r.run, r.number, r.slices ORDER BY r.number",
+    );
+    assert_eq!(rows.len(), 2);
+    for (number, row) in rows.iter().enumerate() {
+        assert_eq!(row["number"], number);
+        assert_eq!(row["first"], number);
+        assert_eq!(row["slices"], row["n"]);
+    }
+    // The same path twice gives two runs with names of their own.
+    let twice = open_all(&[paths[0].clone(), paths[0].clone()]);
+    let rows = ask(&twice, "SELECT run, count(*) AS n FROM slices GROUP BY run");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["n"], rows[1]["n"]);
+}
+
+#[test]
+fn times_are_read_and_written_for_people() {
+    let session = open("torch_cpu/cpu_plain.pt.trace.json.gz");
+    let row = one(
+        &session,
+        "SELECT human(45100000) AS h, ps('1.5 ms') AS p, ns(2500) AS n, us(2500000) AS u, ms(1) * 1e9 AS m, s(5e11) AS s, \
+         short('void a::add<int>(int)') AS short, demangle('_Z3addPfS_i') AS name, overlap(0, 10, 5, 20) AS o, \
+         overlap(0, 1, 5, 1) AS none",
+    );
+    assert_eq!(
+        serde_json::Value::Object(row),
+        json!({"h": "45.1 µs", "p": 1_500_000_000, "n": 2.5, "u": 2.5, "m": 1.0, "s": 0.5, "short": "add<int>",
+               "name": "add(float*, float*, int)", "o": 5, "none": 0})
+    );
+    let error = try_ask(&session, "SELECT ps('3 parsecs')").unwrap_err();
+    assert!(
+        error.contains("cannot read the time '3 parsecs'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn arguments_are_read_by_event_and_by_key() {
+    let session = open("torch_cpu/cpu_flops.pt.trace.json.gz");
+    let rows = ask(
+        &session,
+        "SELECT a.id, a.text_value, arg(a.id, 'Input Dims') AS by_id, s.args FROM args a JOIN slices s ON s.id = a.id \
+         WHERE a.key = 'Input Dims'",
+    );
+    assert!(!rows.is_empty());
+    for row in &rows {
+        assert_eq!(row["text_value"], row["by_id"]);
+        let args: serde_json::Value = serde_json::from_str(row["args"].as_str().unwrap()).unwrap();
+        let dims: serde_json::Value = serde_json::from_str(row["by_id"].as_str().unwrap()).unwrap();
+        assert_eq!(args["Input Dims"], dims);
+    }
+    let id = rows[0]["id"].as_i64().unwrap();
+    let few = ask(&session, &format!("SELECT key FROM args WHERE id = {id}"));
+    assert!(few.len() > 1 && few.len() < 40, "{}", few.len());
+}
+
+#[test]
+fn enclosing_slices_are_found() {
+    let session = open("torch_cpu/cpu_modules.pt.trace.json.gz");
+    let rows = ask(
+        &session,
+        "SELECT id, name, depth, parent_id, stack(id) AS stack, ancestor(id, depth - 1) AS above FROM slices \
+         WHERE depth > 0 AND kind = 'matmul, conv'",
+    );
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert_eq!(row["above"], row["parent_id"]);
+        let stack = row["stack"].as_str().unwrap();
+        assert!(stack.ends_with(row["name"].as_str().unwrap()), "{stack}");
+        assert_eq!(row["depth"], stack.matches(" ; ").count());
+    }
+}
+
+#[test]
+fn reports_are_tables_for_every_kind() {
+    let session = open("torch_cpu/cpu_plain.pt.trace.json.gz");
+    for kind in stepscope_engine::report::reports::KINDS {
+        for by in std::iter::once("").chain(kind.by.iter().copied()) {
+            let rows = try_ask(
+                &session,
+                &format!("SELECT * FROM report('{}', '{by}')", kind.name),
+            );
+            let rows = rows.unwrap_or_else(|error| panic!("{} {by}: {error}", kind.name));
+            assert_eq!(rows["columns"][0]["key"], "run");
+        }
+        try_ask(
+            &session,
+            &format!("SELECT * FROM report('{}:summary')", kind.name),
+        )
+        .unwrap();
+    }
+    for (call, cause) in [
+        (
+            "report('stepz')",
+            "no report 'stepz', did you mean 'steps'?",
+        ),
+        ("report('steps', 'colour')", "no rows 'colour' in 'steps'"),
+        ("report()", "without its kind"),
+        ("report('kernels:nothing')", "it has"),
+        ("report('ops', 'framework', 5, 1)", "empty range"),
+        ("report(1)", "its first arguments are text"),
+    ] {
+        let result = try_ask(&session, &format!("SELECT * FROM {call}"));
+        match result {
+            Err(error) => assert!(error.contains(cause), "{call}: {error}"),
+            // A run without device work has no sections.
+            Ok(rows) => assert!(
+                call.contains(":nothing") && rows["rows"].as_array().unwrap().is_empty(),
+                "{call}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn units_survive_aliases_and_sums() {
+    let session = open("torch_cpu/cpu_plain.pt.trace.json.gz");
+    let answer = try_ask(
+        &session,
+        "SELECT dur_ps AS length, id AS event, name FROM slices LIMIT 1",
+    )
+    .unwrap();
+    let units: Vec<_> = answer["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| column["unit"].clone())
+        .collect();
+    assert_eq!(units, [json!("ps"), json!("event"), json!(null)]);
+}
+
+#[test]
+fn reference_page_lists_every_table_column_and_function() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/sql.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut sections = page
+        .split("\n### `")
+        .skip(1)
+        .map(|section| section.split_once('`').unwrap());
+    for (table, row, columns) in schema_table::all() {
+        let section = sections.clone().find(|section| section.0 == table);
+        let section = section.unwrap_or_else(|| panic!("no section on {table}")).1;
+        assert!(section.contains(&format!("One row is {row}.")), "{table}");
+        let listed: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+            .map(|(name, _)| name)
+            .collect();
+        // The last section also holds the functions.
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        assert_eq!(listed.get(..names.len()), Some(&names[..]), "{table}");
+    }
+    assert_eq!(sections.by_ref().count(), schema_table::all().len());
+    for function in stepscope_sql::functions::FUNCTIONS {
+        assert!(
+            page.contains(&format!("| `{}` |", function.call)),
+            "{}",
+            function.call
+        );
+    }
+}

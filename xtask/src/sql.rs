@@ -1,0 +1,118 @@
+//! The SQL engine, in a workspace of its own: its checks and tests.
+//!
+//! Lints and tests share one build of the dependencies, a large part of the cost: the lints run while cargo *builds*
+//! the tests, instead of in a second build of `cargo check`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::part::Outcome;
+use crate::shell;
+
+/// Returns a cargo command in the workspace.
+fn cargo(command: &str) -> Command {
+    let mut cargo = shell::cargo();
+    cargo.current_dir(shell::root().join("sql")).arg(command);
+    cargo
+}
+
+/// Checks formatting and lints, and that nothing of the engine is a dependency of the main workspace.
+pub(crate) fn check() -> Result<Outcome> {
+    let lock = String::from_utf8(shell::read(&shell::root().join("Cargo.lock"))?)?;
+    let engine = ["datafusion", "arrow", "parquet", "ballista", "sqlparser"];
+    let names = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("name = \""));
+    let found = names.filter(|name| engine.iter().any(|part| name.starts_with(part)));
+    let faults = found.map(|name| {
+        let name = name.trim_end_matches('"');
+        format!("Cargo.lock holds {name}: only the workspace in sql/ may depend on it (ADR 0020)")
+    });
+    let faults: Vec<String> = faults.collect();
+    if !faults.is_empty() {
+        return crate::laws::report(faults);
+    }
+    shell::run(cargo("fmt").arg("--check"))?;
+    let Some(driver) = clippy_driver()? else {
+        return Ok(Outcome::NotRun(
+            "clippy is missing: rustup component add clippy".to_owned(),
+        ));
+    };
+    shell::run(
+        cargo("build")
+            .args(["--quiet", "--locked", "--tests"])
+            .env("RUSTC_WORKSPACE_WRAPPER", driver)
+            // As `cargo clippy -- -D warnings` passes it.
+            .env(
+                "CLIPPY_ARGS",
+                "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+            ),
+    )?;
+    Ok(Outcome::Ok)
+}
+
+/// Returns the path of clippy's compiler, next to the one that cargo uses.
+fn clippy_driver() -> Result<Option<PathBuf>> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let root = shell::output(Command::new(rustc).args(["--print", "sysroot"]))?;
+    let root = root.lines().next().context("rustc names no sysroot")?;
+    let file = format!("clippy-driver{}", std::env::consts::EXE_SUFFIX);
+    let driver = PathBuf::from(root).join("bin").join(file);
+    Ok(driver.is_file().then_some(driver))
+}
+
+/// Builds the program in its development profile and runs its tests, one binary; then asks it through the command.
+pub(crate) fn test() -> Result<Outcome> {
+    shell::run(cargo("test").args(["--quiet", "--locked", "--no-fail-fast"]))?;
+    // The command and the engine together.
+    let answer = shell::output(
+        shell::cargo()
+            .args(["run", "--quiet", "--package", "stepscope-cli", "--"])
+            .args(["query", "--no-cache", "--format", "json"])
+            .args([
+                "tests/data/traces/torch_cpu",
+                "SELECT count(*) AS runs FROM runs",
+            ])
+            .env("STEPSCOPE_SQL", engine()),
+    )?;
+    ensure!(
+        answer.contains("{\"runs\": 7}"),
+        "unexpected answer: {answer}"
+    );
+    Ok(Outcome::Ok)
+}
+
+/// Runs the tests on collected traces, when asked: they open each trace a dozen times without optimisations.
+pub(crate) fn collected() -> Result<Outcome> {
+    const ASK: &str = "STEPSCOPE_SQL_COLLECTED";
+    if std::env::var_os(ASK).is_none() {
+        return Ok(Outcome::NotRun(format!(
+            "it takes over ten minutes; {ASK}=1 runs it"
+        )));
+    }
+    let folder = shell::collected_traces();
+    if !folder.is_dir() {
+        return Ok(Outcome::NotRun(format!(
+            "there are no collected traces in {}",
+            folder.display()
+        )));
+    }
+    shell::run(
+        cargo("test")
+            .args(["--quiet", "--locked", "--no-fail-fast", "--test", "it"])
+            .args(["--", "--ignored"])
+            .env("STEPSCOPE_TRACES", folder),
+    )?;
+    Ok(Outcome::Ok)
+}
+
+/// Returns the path of the program that the tests build.
+fn engine() -> PathBuf {
+    let folder = shell::root().join("sql");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| folder.join("target"), |target| folder.join(target));
+    let file = format!("stepscope-sql{}", std::env::consts::EXE_SUFFIX);
+    target.join("debug").join(file)
+}
