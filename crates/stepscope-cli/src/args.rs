@@ -19,7 +19,10 @@ use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
 
+mod query;
 mod values;
+
+pub use query::{Query, QueryFormat};
 
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 pub(crate) use values::step_numbers;
@@ -70,6 +73,8 @@ pub enum Command {
     Recover(Recover),
     /// Measure the peak rates of this machine, for the roofline
     Peaks(Peaks),
+    /// Ask runs a question in SQL
+    Query(Query),
 }
 
 /// `stepscope view`.
@@ -531,9 +536,10 @@ impl Reading {
 /// Commands of this version.
 const COMMANDS: &[&str] = &[
     "view", "info", "report", "compare", "baseline", "convert", "capture", "recover", "peaks",
+    "query",
 ];
 /// Names of planned commands in the documentation.
-const NOT_BUILT: &[&str] = &["query", "run", "doctor"];
+const NOT_BUILT: &[&str] = &["run", "doctor"];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[
     "--port",
@@ -698,8 +704,8 @@ mod tests {
             "cannot run 'reprot': no such command or path\nhelp: did you mean 'stepscope report'?"
         );
         assert_eq!(
-            usage("query a b"),
-            "cannot run 'stepscope query': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
+            usage("doctor a b"),
+            "cannot run 'stepscope doctor': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
         );
         // A word that resembles nothing is taken for a path.
         assert!(matches!(parsed("logs"), Ok(Some(Command::View(_)))));

@@ -5,7 +5,8 @@
 //!                                                      -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
-//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`].
+//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
+//! [`query`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error.
@@ -20,6 +21,7 @@ pub mod info;
 pub mod interrupt;
 pub mod peaks;
 pub mod progress;
+pub mod query;
 pub mod recover;
 pub mod report;
 pub mod text;
@@ -69,6 +71,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Capture(capture)) => capture::run(&capture, out),
         Some(Command::Recover(recover)) => recover::run(&recover, out),
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
+        Some(Command::Query(query)) => query::run(&query, out),
         // Help or version: already printed.
         None => Ok(()),
     }

@@ -73,6 +73,30 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a time such as 10s, 500ms or 2min".to_owned())
 }
 
+/// Parses `2GB`, `512MiB`, `1.5 GB`; a number without a unit is in bytes.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_bytes = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err("give a size such as 2GB or 512MiB".to_owned()),
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| number * unit_bytes);
+    #[allow(clippy::cast_possible_truncation, reason = "looked at before")]
+    match bytes {
+        Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
+        _ => Err("give a size such as 2GB or 512MiB".to_owned()),
+    }
+}
+
 fn time_s(text: &str) -> Option<f64> {
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')

@@ -14,5 +14,6 @@ mod cli;
 mod compare;
 mod formats;
 mod overlay;
+mod query;
 mod report;
 mod traces;

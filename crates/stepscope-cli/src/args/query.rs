@@ -1,0 +1,70 @@
+//! The arguments of `stepscope query`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::values::{size, time};
+
+/// `stepscope query`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        stepscope query LOGDIR \"SELECT name, count(*), ms(sum(dur_ps)) FROM kernels GROUP BY name ORDER BY 3 DESC LIMIT 10\"\n  \
+        stepscope query base.json.gz new.json.gz \"SELECT run, count(*) FROM slices GROUP BY run\" --format json\n  \
+        stepscope query LOGDIR \"SELECT * FROM report('steps', 'step')\" --format csv\n  \
+        stepscope query --tables slices\n  \
+        stepscope query LOGDIR\n\n\
+        Without a query, a prompt reads one after the other. Times are whole picoseconds.\n\
+        The SQL engine is a program of its own, stepscope-sql.")]
+pub struct Query {
+    /// Trace files, session folders or log directories, and last the query
+    #[arg(value_name = "PATH... SQL")]
+    pub words: Vec<String>,
+    /// File that contains the query
+    #[arg(long, short, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print the tables, or the columns of one, and end
+    #[arg(long, value_name = "TABLE", num_args = 0..=1, default_missing_value = "")]
+    pub tables: Option<String>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = QueryFormat::Table)]
+    pub format: QueryFormat,
+    /// Maximum number of rows
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub rows: usize,
+    /// Maximum time of the query, once the runs are open
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub timeout: Duration,
+    /// Maximum memory of the query, in addition to the runs
+    #[arg(long, value_name = "SIZE", default_value = "2GB", value_parser = size)]
+    pub memory: u64,
+    /// Neither read nor write the import cache
+    #[arg(long)]
+    pub no_cache: bool,
+}
+
+/// Output format of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QueryFormat {
+    /// Text table.
+    Table,
+    /// CSV.
+    Csv,
+    /// `{"columns": [{"key", "title", "type", "unit"}], "rows": [{key: value}], "truncated"}`.
+    Json,
+    /// Arrow's stream format.
+    Arrow,
+}
+
+impl QueryFormat {
+    /// Returns the name that the SQL engine knows.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Csv => "csv",
+            Self::Json => "json",
+            Self::Arrow => "arrow",
+        }
+    }
+}
