@@ -495,14 +495,18 @@ class Table:
         columns = "".join(f" | {name:>8} MiB handles threads" for name in subjects)
         print(f"{'minute':>7} {'':<9}{columns} | requests captures recordings failures lost", flush=True)
 
-    def row(
-        self, label: str = "", settled: dict[str, tuple[int, int]] | None = None
-    ) -> dict[str, tuple[float, int, int]]:
-        """Prints a row and returns its values: `settled` handles and threads, or the current ones."""
-        values = {
-            name: (program.rss_mib(), *(settled[name] if settled else (program.descriptors(), program.threads())))
+    def current(self) -> dict[str, tuple[float, int, int]]:
+        """Returns memory, handles and threads of each process."""
+        return {
+            name: (program.rss_mib(), program.descriptors(), program.threads())
             for name, program in self.subjects.items()
         }
+
+    def row(
+        self, label: str = "", values: dict[str, tuple[float, int, int]] | None = None
+    ) -> dict[str, tuple[float, int, int]]:
+        """Prints a row of the given values, or of the current ones, and returns them."""
+        values = values or self.current()
         columns = "".join(f" | {rss:>12.1f} {handles:>7} {threads:>7}" for rss, handles, threads in values.values())
         counts = self.soak.counts
         recordings = counts["recordings"] + counts["python recordings"]
@@ -511,27 +515,40 @@ class Table:
         return values
 
     def quiet(self, label: str, most: dict[str, tuple[float, int, int]] | None = None) -> dict[str, tuple[float, int, int]]:
-        """Measures while idle, after handles and threads have decreased, to `most` if possible."""
+        """Measures while idle, after all values have decreased, to those of `most` if possible."""
         self.soak.rest()
-        lowest: dict[str, tuple[int, int]] = {}
+        lowest = self.current()
         since = time.monotonic()
 
         def settled() -> bool:
             nonlocal since
-            for name, program in self.subjects.items():
-                now = (program.descriptors(), program.threads())
-                best = lowest.get(name, now)
-                if name not in lowest or now[0] < best[0] or now[1] < best[1]:
-                    lowest[name] = (min(now[0], best[0]), min(now[1], best[1]))
+            for name, now in self.current().items():
+                best = lowest[name]
+                lowest[name] = tuple(map(min, now, best))
+                # The allocator returns memory in small parts for as long as the process lives.
+                if now[0] < best[0] - 1 or now[1] < best[1] or now[2] < best[2]:
                     since = time.monotonic()
-            # Idle connections end after 30 s, idle threads after 10 s.
-            if most and all(at[0] <= most[name][1] and at[1] <= most[name][2] for name, at in lowest.items()):
+            if most and not any(grown(most[name], at) for name, at in lowest.items()):
                 return True
+            # Idle connections end after 30 s; idle threads after 10 s, and their memory is free after that.
             return time.monotonic() - since > 45
 
         wait_for("quiet", settled, 10 * WAIT_S)
         # With current values, a handle that is briefly open would count as a leak.
         return self.row(label, lowest)
+
+
+def grown(before: tuple[float, int, int], after: tuple[float, int, int]) -> list[str]:
+    """Returns what is more than after the warm-up: memory by more than the bound, handles, threads."""
+    (rss, handles, threads), (rss_end, handles_end, threads_end) = before, after
+    found = []
+    if handles_end > handles:
+        found.append(f"{handles} handles after the warm-up, {handles_end} at the end")
+    if threads_end > threads:
+        found.append(f"{threads} threads after the warm-up, {threads_end} at the end")
+    if rss_end > rss + GROWTH_MIB:
+        found.append(f"{rss:.0f} MiB after the warm-up, {rss_end:.0f} at the end; bound {GROWTH_MIB} MiB")
+    return found
 
 
 @contextlib.contextmanager
@@ -635,13 +652,7 @@ def verdict(
     for name in ended:
         if warmed is None or last is None:
             continue
-        (rss, handles, threads), (rss_end, handles_end, threads_end) = warmed[name], last[name]
-        if handles_end > handles:
-            faults.append(f"{name}: {handles} handles after the warm-up, {handles_end} at the end")
-        if threads_end > threads:
-            faults.append(f"{name}: {threads} threads after the warm-up, {threads_end} at the end")
-        if rss_end > rss + GROWTH_MIB:
-            faults.append(f"{name}: {rss:.0f} MiB after the warm-up, {rss_end:.0f} at the end; bound {GROWTH_MIB} MiB")
+        faults.extend(f"{name}: {growth}" for growth in grown(warmed[name], last[name]))
     for fault in faults:
         print(f"FAILED: {fault}")
     print("soak: failed" if faults else "soak: ok")

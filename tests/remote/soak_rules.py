@@ -17,13 +17,14 @@ from programs import run_tests, scratch
 
 
 class Counted:
-    """A fake process: returns the given numbers of handles in order, then repeats the last one."""
+    """A fake process: returns the given numbers of handles and MiB in order, then repeats the last one."""
 
-    def __init__(self, *handles: int) -> None:
-        self.handles = list(handles)
+    def __init__(self, handles: list[int], mib: list[float]) -> None:
+        self.handles = handles
+        self.mib = mib
 
     def rss_mib(self) -> float:
-        return 10
+        return self.mib.pop(0) if len(self.mib) > 1 else self.mib[0]
 
     def threads(self) -> int:
         return 4
@@ -33,16 +34,19 @@ class Counted:
 
 
 class Rules(unittest.TestCase):
-    def verdict(self, *handles: int) -> int:
-        """Return the verdict for a process with five handles after the warm-up."""
+    def verdict(self, handles: list[int], mib: list[float]) -> int:
+        """Return the verdict for a process with five handles and 10 MiB after the warm-up."""
         warm = {"server": (10.0, 5, 4)}
         with scratch() as folder, contextlib.redirect_stdout(io.StringIO()):
             work = soak.Soak(folder, 1)
-            last = soak.Table(work, {"server": Counted(*handles)}).quiet("end", warm)
+            last = soak.Table(work, {"server": Counted(handles, mib)}).quiet("end", warm)
             return soak.verdict(work, {"server": (True, "")}, warm, last)
 
     def test_a_handle_that_is_briefly_open_is_no_leak(self) -> None:
-        self.assertEqual(self.verdict(6, 5, 6), 0)
+        self.assertEqual(self.verdict([6, 5, 6], [10]), 0)
+
+    def test_memory_that_is_returned_while_idle_is_no_growth(self) -> None:
+        self.assertEqual(self.verdict([5], [10 + 2 * soak.GROWTH_MIB, 10 + soak.GROWTH_MIB]), 0)
 
     def test_a_fault_writes_to_no_link_and_to_no_file_outside_the_folder(self) -> None:
         with scratch() as folder, scratch() as elsewhere:
