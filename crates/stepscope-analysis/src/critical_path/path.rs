@@ -126,7 +126,8 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
         }
         if let Some(group) = graph.group(segment) {
             let last = graph.last_arriver(group);
-            if walk.time > graph.begin[last] {
+            // The end of a participant follows the last arrival even if its transfer takes no time.
+            if walk.time > graph.begin[last] || walk.time >= graph.end[segment] {
                 walk.charge(PathKind::Communication, segment, graph.begin[last]);
                 if last != segment {
                     walk.edge = Confidence::Recorded;

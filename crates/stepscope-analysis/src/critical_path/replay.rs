@@ -192,9 +192,21 @@ impl<'a, C: Changes> Run<'a, C> {
         if begin == OPEN {
             return None;
         }
-        let offset = anchor.saturating_sub(graph.begin[from]).max(0);
         let waits = graph.wait.get(from).is_some_and(|wait| *wait != NONE);
-        let offset = if waits || graph.group(from).is_some() {
+        if let Some(group) = graph.group(from).filter(|_| !waits) {
+            let release = graph.begin[graph.last_arriver(group)];
+            if anchor > release {
+                // Within the transfer: its end is known as soon as all participants have arrived.
+                let end = self.times.end[from];
+                let measured = graph.end[from].saturating_sub(release);
+                let length = self.changes.length(from, measured);
+                let left = scaled(graph.end[from].saturating_sub(anchor), length, measured);
+                return (end != OPEN).then_some(end.saturating_sub(left));
+            }
+            return Some(begin.saturating_add(anchor.saturating_sub(graph.begin[from]).max(0)));
+        }
+        let offset = anchor.saturating_sub(graph.begin[from]).max(0);
+        let offset = if waits {
             offset
         } else {
             let measured = graph.length(from);

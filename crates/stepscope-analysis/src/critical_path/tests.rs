@@ -117,6 +117,13 @@ impl Model<'_> {
         if anchor >= graph.end[from] {
             return self.time(from, true);
         }
+        if let Some(group) = graph.group(from) {
+            let release = graph.begin[graph.last_arriver(group)];
+            if anchor > release {
+                let left = graph.end[from] - anchor;
+                return self.time(from, true) - left * self.factors.lengths[from];
+            }
+        }
         let mut offset = anchor - graph.begin[from];
         if graph.wait[from] == NONE && graph.group(from).is_none() {
             offset *= self.factors.lengths[from];
@@ -328,4 +335,52 @@ fn edges_that_close_a_cycle_are_left_out() {
     assert_eq!(graph.contradictions, 1);
     assert_eq!(replay(&graph, &Unchanged).end, [5, 5]);
     assert_eq!(walk(&graph, 0, &(0..5)).len(), 1);
+}
+
+/// A participant that ends when the last one arrives has a transfer of zero, and still waits for it.
+#[test]
+fn the_path_follows_the_last_arriver_into_a_transfer_of_zero() {
+    let queues = [
+        vec![(0, 9, false, Vec::new())],
+        vec![(0, 9, false, Vec::new()), (0, 1, false, Vec::new())],
+    ];
+    let graph = build(&queues, &[(0, 2)]);
+    assert_eq!(graph.group(0), Some([0, 2].as_slice()));
+    let path = walk(&graph, 0, &(0..9));
+    let segments: Vec<u32> = path.iter().map(|row| row.segment).collect();
+    assert_eq!(segments, [1]);
+    let halved = Factors {
+        lengths: vec![1, 0, 1],
+        lags: 1,
+    };
+    assert_eq!(replay(&graph, &halved).end[0], 0);
+}
+
+#[test]
+fn work_inside_a_transfer_moves_with_the_last_arrival() {
+    let graph = {
+        let mut graph = build(
+            &[
+                vec![(0, 10, false, Vec::new())],
+                vec![(0, 4, false, Vec::new()), (0, 6, false, Vec::new())],
+                vec![(8, 1, false, Vec::new())],
+            ],
+            &[(0, 2)],
+        );
+        let launch = Dependency {
+            to: 3,
+            kind: LagKind::LaunchLatency,
+            from: 0,
+            anchor: 7,
+            confidence: Confidence::Recorded,
+        };
+        graph.connect(vec![launch], Vec::new());
+        graph
+    };
+    // Arrival at 0 instead of 4: what began 4 after it begins 4 after the new one.
+    let earlier = Factors {
+        lengths: vec![1, 0, 1, 1],
+        lags: 1,
+    };
+    assert_eq!(replay(&graph, &earlier).begin[3], 4);
 }
