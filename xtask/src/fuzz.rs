@@ -1,9 +1,12 @@
-//! `cargo xtask fuzz`: every reader and the analyses, ten minutes each.
+//! `cargo xtask fuzz`: every reader and the analyses, ten minutes each, and new cases of the property tests.
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::part::{Outcome, Parts};
 use crate::shell;
+
+/// The name of the part that runs the property tests.
+const PROPERTIES: &str = "properties";
 
 /// `cargo xtask fuzz [TARGET] [--seconds N]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -17,10 +20,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
         }
     }
+    let mut parts = Parts::default();
+    if wanted.as_deref().is_none_or(|wanted| wanted == PROPERTIES) {
+        parts.run(PROPERTIES, property_tests);
+    }
+    if wanted.as_deref() == Some(PROPERTIES) {
+        return parts.finish();
+    }
     if !shell::output(shell::cargo().arg("--list"))?.contains("    fuzz") {
         shell::run(shell::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
     }
-    let mut parts = Parts::default();
     parts.run("seeds", || {
         shell::run(shell::cargo().args([
             "run",
@@ -51,6 +60,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         });
     }
     parts.finish()
+}
+
+/// Runs the property tests with many cases of a new seed: `cargo test` always runs the same few.
+fn property_tests() -> Result<Outcome> {
+    // Another one in each run.
+    let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0).to_string();
+    println!("PROPTEST_RNG_SEED={seed}");
+    shell::run(
+        shell::cargo()
+            .args(["test", "--quiet", "--tests"])
+            .env("PROPTEST_RNG_SEED", &seed)
+            .env("PROPTEST_CASES", "5000"),
+    )?;
+    Ok(Outcome::Ok)
 }
 
 fn targets() -> Result<Vec<String>> {
