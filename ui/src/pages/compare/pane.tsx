@@ -1,7 +1,7 @@
 // pane.tsx: one of the two timelines: track names, the canvas, and the pointer and keys, which move both.
 import { useComputed, useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import { exactTime, formatDuration } from '../../base/format.ts';
 import { pxFromTime } from '../../model/viewport.ts';
 import { type Store, setFolded } from '../../state/store.ts';
@@ -10,11 +10,10 @@ import type { Direction } from '../../timeline/motion.ts';
 import { firstLaneAt, type Lane } from '../../timeline/rows.ts';
 import { Icon } from '../../widgets/icon.tsx';
 import { type Tip, TipBox } from '../../widgets/tip.tsx';
+import { DRAG_PX, useStage } from '../shared/use-stage.ts';
 import { signedExact } from './head.tsx';
 import type { Pane, TimelinePair } from './pair.ts';
 
-const DRAG_PX = 4;
-const ZOOM_PER_WHEEL_PX = 1 / 240;
 const OVERSCAN_PX = 200;
 
 /** Physical keys, and typed characters, that move the window. */
@@ -56,53 +55,10 @@ export function PaneView({
   const lead = pair.panes[0].engine;
   const { engine, layout } = pane;
   const scroller = useRef<HTMLDivElement>(null);
-  const root = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
+  const { root, canvas, pointOf } = useStage(engine, lead, pane.zeroNs);
   const drag = useRef<{ x: number; moved: boolean } | undefined>(undefined);
   const tip = useSignal<Tip | undefined>(undefined);
 
-  useEffect(() => {
-    const element = root.current;
-    if (element === null || canvas.current === null) return;
-    engine.attach(canvas.current);
-    const measure = () => {
-      engine.size.value = { widthPx: element.clientWidth, heightPx: element.clientHeight };
-    };
-    measure();
-    const watcher = new ResizeObserver(measure);
-    watcher.observe(element);
-    const onWheel = (event: WheelEvent) => {
-      const scale = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
-      if (event.ctrlKey || event.metaKey) {
-        event.preventDefault();
-        lead.zoomAt(
-          event.clientX - element.getBoundingClientRect().left,
-          2 ** (event.deltaY * scale * ZOOM_PER_WHEEL_PX),
-        );
-      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        event.preventDefault();
-        lead.panPx((event.deltaX !== 0 ? event.deltaX : event.deltaY) * scale);
-      }
-    };
-    element.addEventListener('wheel', onWheel, { passive: false });
-    return () => {
-      watcher.disconnect();
-      element.removeEventListener('wheel', onWheel);
-    };
-  }, [engine, lead]);
-  // Set without the virtual DOM because they change every frame.
-  useSignalEffect(() => {
-    const { items, loading, frame } = engine.stats.value;
-    const { startNs, endNs } = engine.shown.value;
-    const element = root.current;
-    if (element === null) return;
-    element.dataset['t0'] = String(startNs - pane.zeroNs);
-    element.dataset['t1'] = String(endNs - pane.zeroNs);
-    element.dataset['items'] = String(items);
-    element.dataset['frame'] = String(frame);
-    element.dataset['loading'] = String(loading);
-    element.setAttribute('aria-busy', String(loading));
-  });
   useSignalEffect(() => {
     void engine.shown.value;
     tip.value = undefined;
@@ -115,10 +71,6 @@ export function PaneView({
     });
   });
 
-  const pointOf = (event: MouseEvent) => {
-    const rect = root.current?.getBoundingClientRect();
-    return { x: event.clientX - (rect?.left ?? 0), y: event.clientY - (rect?.top ?? 0) };
-  };
   const onMove = (event: PointerEvent) => {
     const { x, y } = pointOf(event);
     lead.pointerPx = x;

@@ -8,12 +8,11 @@ import { type PathRange, pathKind } from '../../model/critical-path.ts';
 import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
 import type { Hit } from '../../timeline/hit.ts';
 import { type Tip, TipBox } from '../../widgets/tip.tsx';
+import { DRAG_PX, useStage } from '../shared/use-stage.ts';
 import { type Session, selectById, setArea } from './session.ts';
 
-const DRAG_PX = 4;
 const DOUBLE_CLICK_MS = 400;
 const SNAP_PX = 10;
-const ZOOM_PER_WHEEL_PX = 1 / 240;
 
 type Drag =
   | {
@@ -39,8 +38,7 @@ let spaceDown = false;
 
 export function Stage({ session }: { readonly session: Session }): JSX.Element {
   const { engine, store } = session;
-  const root = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
+  const { root, canvas, pointOf } = useStage(engine);
   const cursor = useRef<HTMLDivElement>(null);
   const drag = useRef<Drag | undefined>(undefined);
   const lastClick = useRef<LastClick | undefined>(undefined);
@@ -48,28 +46,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
 
   useEffect(() => {
     const element = root.current;
-    if (element === null || canvas.current === null) return;
-    engine.attach(canvas.current);
-    const measure = () => {
-      engine.size.value = { widthPx: element.clientWidth, heightPx: element.clientHeight };
-    };
-    measure();
-    const watcher = new ResizeObserver(measure);
-    watcher.observe(element);
-    const onWheel = (event: WheelEvent) => {
-      const scale = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
-      if (event.ctrlKey || event.metaKey) {
-        event.preventDefault();
-        engine.zoomAt(
-          event.clientX - element.getBoundingClientRect().left,
-          2 ** (event.deltaY * scale * ZOOM_PER_WHEEL_PX),
-        );
-      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        event.preventDefault();
-        engine.panPx((event.deltaX !== 0 ? event.deltaX : event.deltaY) * scale);
-      }
-    };
-    element.addEventListener('wheel', onWheel, { passive: false });
+    if (element === null) return;
     const onKey = (event: KeyboardEvent) => {
       if (event.code === 'Space') spaceDown = event.type === 'keydown';
     };
@@ -94,8 +71,6 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     addEventListener('keyup', onKey);
     addEventListener('blur', onBlur);
     return () => {
-      watcher.disconnect();
-      element.removeEventListener('wheel', onWheel);
       removeEventListener('pointerdown', onSecondClick, { capture: true });
       removeEventListener('keydown', onKey);
       removeEventListener('keyup', onKey);
@@ -103,21 +78,6 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     };
   }, [engine]);
 
-  // Attributes make the canvas state observable; set without the virtual DOM because they change every frame.
-  useSignalEffect(() => {
-    const { frame, items, loading, pathBoxes, pathArrows } = engine.stats.value;
-    const { startNs, endNs } = engine.shown.value;
-    const element = root.current;
-    if (element === null) return;
-    element.dataset['t0'] = String(startNs);
-    element.dataset['t1'] = String(endNs);
-    element.dataset['frame'] = String(frame);
-    element.dataset['items'] = String(items);
-    element.dataset['loading'] = String(loading);
-    element.dataset['pathSegments'] = String(pathBoxes);
-    element.dataset['pathArrows'] = String(pathArrows);
-    element.setAttribute('aria-busy', String(loading));
-  });
   // After a zoom, a pan or a scroll another event is below the pointer: recomputed when the pointer moves.
   useSignalEffect(() => {
     void engine.shown.value;
@@ -132,10 +92,6 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     if (root.current !== null) root.current.dataset['selected'] = id === undefined ? '' : String(id);
   });
 
-  const pointOf = (event: PointerEvent | MouseEvent) => {
-    const rect = root.current?.getBoundingClientRect();
-    return { x: event.clientX - (rect?.left ?? 0), y: event.clientY - (rect?.top ?? 0) };
-  };
   const timeAt = (x: number) => timeFromPx(engine.viewport.peek(), x);
 
   /** Returns the nearest start or end of an event within reach, if Shift is held. */
