@@ -26,6 +26,8 @@ export interface ReportQuery {
   /** Scenarios and names of prepared ones, for the critical path. */
   readonly whatIf?: readonly string[];
   readonly presets?: readonly string[];
+  /** Predictions also where the error of the model forbids them. */
+  readonly force?: boolean;
 }
 
 /** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
@@ -45,6 +47,7 @@ export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
     peak_bandwidth: ask.peakBandwidth,
     what_if: ask.whatIf,
     preset: ask.presets,
+    force: ask.force === true ? 'true' : undefined,
     steps: ask.markedOnly === true ? 'marked' : undefined,
     v,
   });

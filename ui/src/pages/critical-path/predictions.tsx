@@ -1,4 +1,5 @@
 // predictions.tsx: the scenarios of the sliders and presets, with the window that the server predicts for each.
+import type { Signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { formatDuration, formatShare } from '../../base/format.ts';
@@ -9,6 +10,11 @@ import { Icon } from '../../widgets/icon.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { type PageProps, type Scope, useReport, WithReport } from '../shared/report.tsx';
 import { Notes } from '../shared/sentence.tsx';
+
+/** Replay error above which the server shows predictions on request only. */
+const MAX_ERROR = 0.15;
+
+const numberOf = (value: unknown): number => (typeof value === 'number' ? value : 0);
 
 /** Time without a change of a slider after which the server is asked. */
 const SETTLE_MS = 120;
@@ -46,7 +52,41 @@ export function Presets({ page: { run, store } }: { readonly page: PageProps }):
           </button>
         );
       })}
+      {run.ranks.length > 1 ? <AsRank ranks={run.ranks} presets={presets} /> : undefined}
     </span>
+  );
+}
+
+const AS_RANK = 'as-rank:';
+
+/** Chooses a rank that takes the median time of the others. */
+function AsRank({
+  ranks,
+  presets,
+}: {
+  readonly ranks: readonly number[];
+  readonly presets: Signal<readonly string[]>;
+}): JSX.Element {
+  const chosen = presets.value.find((name) => name.startsWith(AS_RANK));
+  return (
+    <label class="ss-field" title="One rank takes the median time of the others">
+      <span>as-rank</span>
+      <select
+        value={chosen ?? ''}
+        onChange={(event) => {
+          const next = event.currentTarget.value;
+          const others = presets.peek().filter((name) => !name.startsWith(AS_RANK));
+          presets.value = next === '' ? others : [...others, next];
+        }}
+      >
+        <option value="">no rank</option>
+        {ranks.map((rank) => (
+          <option key={rank} value={`${AS_RANK}${rank}`}>
+            rank {rank}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
@@ -65,6 +105,8 @@ export function Predictions({
   const wanted = { changes: whatIf.value, presets: presets.value };
   const { changes, presets: named } = useSettled(wanted, JSON.stringify(wanted));
   const isAsked = scope.ready && changes.length + named.length > 0;
+  const [isForced, setForced] = useState(false);
+  const isRefused = Math.abs(numberOf(scalarOf(report, 'replay_error_share'))) > MAX_ERROR;
   const asked = useReport(
     run,
     isAsked
@@ -76,6 +118,7 @@ export function Predictions({
           markedOnly: scope.markedOnly,
           whatIf: changes.length === 0 ? [] : [changes.join(',')],
           presets: named,
+          force: isForced,
         }
       : undefined,
   );
@@ -88,6 +131,15 @@ export function Predictions({
           {isEmpty ? 'Move a slider of the table, or choose a prepared scenario below.' : 'All sliders apply together.'}
         </span>
         <span class="ss-grow" />
+        {isEmpty || !isRefused ? undefined : (
+          <label
+            class="ss-check"
+            title="The replay error is too large for a reliable prediction. Shows the predictions all the same."
+          >
+            <input type="checkbox" checked={isForced} onChange={(event) => setForced(event.currentTarget.checked)} />{' '}
+            Show in spite of the replay error
+          </label>
+        )}
         {isEmpty ? undefined : (
           <button
             type="button"
@@ -161,12 +213,7 @@ function Answer({
     <>
       <ul class="ss-predictions">
         {section.rows.slice(0, MOST_LINES).map((row, at) => (
-          <Prediction
-            key={at}
-            row={row}
-            beforeNs={typeof before === 'number' ? before : 0}
-            steps={typeof steps === 'number' ? steps : 0}
-          />
+          <Prediction key={at} row={row} beforeNs={numberOf(before)} steps={numberOf(steps)} />
         ))}
       </ul>
       <details>
