@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
+use stepscope_store::galloping_search;
 
 /// A set of timestamps, stored as disjoint intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,6 +119,21 @@ impl IntervalSet {
         )
     }
 
+    /// Returns how much of the range is in the set. `near` (initially 0) stores where the search ended, which
+    /// shortens the next one.
+    pub fn within_near(&self, range: &Range<Time>, near: &mut usize) -> Dur {
+        if range.start >= range.end || self.parts.is_empty() {
+            return Dur::ZERO;
+        }
+        let mut until = |time: Time| {
+            let is_before = |at: usize| self.parts[at].0 < time;
+            *near = galloping_search(self.parts.len(), *near, is_before);
+            self.in_first(*near, time)
+        };
+        let before = until(range.start);
+        Dur::from_ps(until(range.end).saturating_sub(before))
+    }
+
     /// Returns whether a timestamp is in the set.
     pub fn contains(&self, time: Time) -> bool {
         let begun = self.parts.partition_point(|part| part.0 <= time);
@@ -126,7 +142,11 @@ impl IntervalSet {
 
     /// Returns the picoseconds of the set before a timestamp.
     fn until(&self, time: Time) -> i64 {
-        let begun = self.parts.partition_point(|part| part.0 < time);
+        self.in_first(self.parts.partition_point(|part| part.0 < time), time)
+    }
+
+    /// Returns the picoseconds before a timestamp, given the number of intervals that begin before it.
+    fn in_first(&self, begun: usize, time: Time) -> i64 {
         let Some(last) = begun.checked_sub(1) else {
             return 0;
         };

@@ -17,6 +17,7 @@ use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, TrackId, TrackK
 use stepscope_store::{EventId, Trace};
 
 use crate::device::Devices;
+use crate::names::by_text;
 use crate::parallel::{self, Cancel};
 
 /// No launch.
@@ -104,6 +105,12 @@ impl Launches {
     pub fn get(&self, track: TrackId, index: usize) -> Option<EventId> {
         let launch = *self.by_track.get(&track)?.get(index)?;
         (launch != NONE).then_some(EventId(launch))
+    }
+
+    /// Estimates the memory of the links, bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let links: usize = self.by_track.values().map(Vec::len).sum();
+        links * size_of::<u32>()
     }
 
     /// Returns the calls that launched more than one slice.
@@ -246,21 +253,55 @@ pub fn launches_graph(name: &str) -> bool {
 
 /// Returns the innermost slice around a launch that is no runtime call.
 pub fn operation(trace: &Trace, launch: EventId) -> Option<EventId> {
-    let (track, index) = trace.place_of_slice(launch)?;
-    let slices = trace.slices(track);
-    let mut at = *slices.parent.get(index)? as usize;
-    loop {
-        let name = trace.name(*slices.name.get(at)?);
-        if !(launches_work(name) || is_runtime(trace.name(slices.category.get(at)))) {
-            return Some(slices.id(at));
+    let is_call = |name: NameId, category: NameId| {
+        launches_work(trace.name(name)) || is_runtime(trace.name(category))
+    };
+    innermost_operation(trace, launch, is_call)
+}
+
+/// The names of runtime calls, for the operations of many launches.
+pub(crate) struct RuntimeNames {
+    /// By name: whether it is that of a call that launches work.
+    launches: Vec<bool>,
+    /// By name: whether it is that of a category of runtime calls.
+    is_runtime: Vec<bool>,
+}
+
+impl RuntimeNames {
+    pub(crate) fn new(trace: &Trace) -> Self {
+        Self {
+            launches: by_text(trace, launches_work),
+            is_runtime: by_text(trace, is_runtime),
         }
-        at = *slices.parent.get(at)? as usize;
+    }
+
+    /// Returns the same as [`operation`].
+    pub(crate) fn operation(&self, trace: &Trace, launch: EventId) -> Option<EventId> {
+        let has = |names: &[bool], name: NameId| names.get(name.index()) == Some(&true);
+        innermost_operation(trace, launch, |name, category| {
+            has(&self.launches, name) || has(&self.is_runtime, category)
+        })
     }
 }
 
+fn innermost_operation(
+    trace: &Trace,
+    launch: EventId,
+    is_call: impl Fn(NameId, NameId) -> bool,
+) -> Option<EventId> {
+    let (track, index) = trace.place_of_slice(launch)?;
+    let slices = trace.slices(track);
+    let mut at = *slices.parent.get(index)? as usize;
+    while is_call(*slices.name.get(at)?, slices.category.get(at)) {
+        at = *slices.parent.get(at)? as usize;
+    }
+    Some(slices.id(at))
+}
+
 fn is_runtime(category: &str) -> bool {
-    category.len() >= 7
-        && (category.to_ascii_lowercase().ends_with("runtime") || category.ends_with("_driver"))
+    let end = |text: &str| category.len().checked_sub(text.len());
+    let last = end("runtime").and_then(|start| category.as_bytes().get(start..));
+    last.is_some_and(|last| last.eq_ignore_ascii_case(b"runtime")) || category.ends_with("_driver")
 }
 
 /// Launch configuration of a kernel or copy, and the sizes in its arguments.

@@ -22,7 +22,7 @@ use stepscope_store::{EventId, Overlapping, Trace};
 use crate::compare::owner::{Bucket, Phase, Source, TraceOwner, phases_of};
 use crate::device::{Devices, Work};
 use crate::intervals::IntervalSet;
-use crate::launch::{Launches, operation};
+use crate::launch::{Launches, RuntimeNames};
 use crate::parallel::{self, Cancel};
 use crate::run_profile::RunProfile;
 use crate::steps::ThreadRows;
@@ -70,6 +70,7 @@ pub(super) fn charge(
         trace,
         devices: &profile.devices,
         launches: Launches::from_trace(trace, &profile.devices, cancel)?,
+        runtime_names: RuntimeNames::new(trace),
         rows: ThreadRows::new(trace),
         overlapping: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
         phases: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
@@ -90,6 +91,7 @@ struct Scan<'a> {
     trace: &'a Trace,
     devices: &'a Devices<'a>,
     launches: Launches,
+    runtime_names: RuntimeNames,
     rows: ThreadRows,
     /// Slices of each track that do not nest.
     overlapping: Vec<OnceLock<Option<Overlapping>>>,
@@ -169,10 +171,11 @@ impl Charging {
         let mut begun = vec![0_u128; pieces.len()];
         let (mut level, mut open, mut covered) = (0_u128, 0_u32, 0_i64);
         let mut at = window.start;
+        let mut near = 0;
         for (time, starts, index) in changes {
             if time > at {
                 let moments = if open > 0 {
-                    set.within(&(at..time)).ps()
+                    set.within_near(&(at..time), &mut near).ps()
                 } else {
                     0
                 };
@@ -180,7 +183,13 @@ impl Charging {
                     && open > 0
                 {
                     covered = covered.saturating_add(i64::try_from(moments).unwrap_or(0));
-                    level += (moments << FRACTION) / u128::from(open);
+                    let moments = moments << FRACTION;
+                    // Mostly one piece: a division of 128 bits takes as long as all the rest.
+                    level += if open == 1 {
+                        moments
+                    } else {
+                        moments / u128::from(open)
+                    };
                 }
                 at = time;
             }
@@ -298,13 +307,15 @@ impl Scan<'_> {
         let phases = self.phases[row.index()].get_or_init(|| phases_of(self.trace, row));
         let encloses =
             |index: usize| slices.start[index] <= range.start && slices.end(index) >= range.end;
+        let mut near = [0; 3];
         for segment in &segments {
             let event = slices.id(segment.index);
-            for (set, bucket) in left
-                .iter()
-                .zip([Bucket::Input, Bucket::Compile, Bucket::Host])
+            for ((set, near), bucket) in
+                left.iter()
+                    .zip(&mut near)
+                    .zip([Bucket::Input, Bucket::Compile, Bucket::Host])
             {
-                let own = set.within(&(segment.start..segment.end)).ps();
+                let own = set.within_near(&(segment.start..segment.end), near).ps();
                 let begins = segment.begins && bucket == Bucket::Host && !encloses(segment.index);
                 if own <= 0 && !begins {
                     continue;
@@ -356,7 +367,7 @@ impl Scan<'_> {
                 let called = self
                     .launches
                     .get(track, index)
-                    .and_then(|launch| operation(self.trace, launch));
+                    .and_then(|launch| self.runtime_names.operation(self.trace, launch));
                 let owner = self.device_owner(bucket, track, slices.name[index], called);
                 let called = called.unwrap_or(event);
                 let number = charging.number(owner, event, called);

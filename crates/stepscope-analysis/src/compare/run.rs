@@ -316,18 +316,26 @@ impl ComparedRun {
         for owners in charged {
             devices[owners.window] += 1;
         }
-        let mut known: BTreeMap<TraceOwner, Owner> = BTreeMap::new();
-        let mut sums: BTreeMap<Owner, RunSums> = BTreeMap::new();
+        // Texts are compared once for each owner of the trace, not for each window.
+        let mut known: FxHashMap<TraceOwner, usize> = FxHashMap::default();
+        let mut positions: BTreeMap<Owner, usize> = BTreeMap::new();
+        let mut all_sums: Vec<RunSums> = Vec::new();
         for owners in charged {
             let parts = devices[owners.window].max(1);
             for (owner, found) in &owners.owners {
-                let owner = known
-                    .entry(*owner)
-                    .or_insert_with(|| names.owner(owner, found));
-                let sum = sums.entry(owner.clone()).or_default();
-                sum.add(found, owners.window, parts);
+                let position = *known.entry(*owner).or_insert_with(|| {
+                    let next = positions.len();
+                    let position = positions.entry(names.owner(owner, found)).or_insert(next);
+                    *position
+                });
+                if position == all_sums.len() {
+                    all_sums.push(RunSums::default());
+                }
+                all_sums[position].add(found, owners.window, parts);
             }
         }
+        let sums = positions.iter();
+        let sums = sums.map(|(owner, position)| (owner, &all_sums[*position]));
         let length = |range: &Range<Time>| i128::from(range.end.since(range.start).ps().max(0));
         let count = windows.len() as i128;
         let all: i128 = windows.iter().map(|window| length(&window.range)).sum();
@@ -335,7 +343,7 @@ impl ComparedRun {
         let (mut so_far, mut given, mut launched, mut device_all) = (0_i128, 0_i64, 0.0, 0.0);
         let mut heaviest: Vec<(i64, &Owner, EventId)> = Vec::new();
         let last = sums.len().saturating_sub(1);
-        for (position, (owner, sum)) in sums.iter().enumerate() {
+        for (position, (owner, sum)) in sums.enumerate() {
             so_far += sum.own;
             // Cumulative sums are divided, so that the means add up to the mean step.
             let until = if position == last {
