@@ -18,14 +18,18 @@
 //! is charged once: the sum of the path is the length of the window. The **replay** computes all times again with
 //! changed lengths and lags; the order on each queue is kept ([`what_if`]).
 //!
-//! Cost: one pass over the slices of the window, `log n` for each edge, and two passes over the segments for each
-//! replay.
+//! Runs of segments without edges between them are one block ([`blocks`]): walk and replay visit blocks.
+//!
+//! Cost: two passes over the slices of the window, `log n` for each edge, and one pass over the blocks for each
+//! replay. The last paths of a trace stay in memory with it ([`cache`]): a further scenario costs a replay only.
 
 #![allow(
     clippy::similar_names,
     reason = "a trace and its tracks are called what they are"
 )]
 
+pub mod blocks;
+mod cache;
 mod calls;
 mod class;
 mod device_edges;
@@ -37,10 +41,13 @@ pub mod path;
 mod replay;
 pub mod segments;
 pub mod spec;
+pub mod totals;
 pub mod what_if;
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock};
 
+use rustc_hash::FxHashSet;
 use stepscope_model::vocabulary::xla::DeviceLine;
 use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
@@ -52,33 +59,42 @@ use crate::parallel::Cancel;
 use crate::run_profile::{AnalysisScope, whole_file_windows};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::{StepReport, steps_of};
+use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
-use graph::{Dependency, Graph, NONE, SegmentKind};
+use graph::{Dependency, Graph, SegmentKind};
+use groups::{PathGroup, PathGrouping};
 use host_edges::HostEdges;
 use path::{PathSegment, walk};
 use segments::Segments;
+use totals::PathTotals;
 
-/// The critical path of a window, with the graph behind it.
+/// The critical path of a window of a trace.
 pub struct CriticalPath<'a> {
     /// The run.
     pub trace: &'a Trace,
-    /// Its devices.
-    pub devices: &'a Devices<'a>,
-    /// The calls that launched device work.
-    pub launches: &'a Launches,
-    /// Segments with dependencies.
-    pub segments: Segments,
     /// Names of the slices of each queue.
     names: Vec<&'a [NameId]>,
+    found: Arc<PathGraph>,
+}
+
+/// A critical path with the graph behind it, without the trace.
+#[derive(Default)]
+pub struct PathGraph {
+    /// The calls that launched device work.
+    launches: Launches,
+    /// Segments without dependencies.
+    pub segments: Segments,
+    /// Segments joined to blocks, with dependencies.
+    pub blocks: Blocks,
     /// Start and end of the window on the clock of the first file, picoseconds.
     pub window: Range<i64>,
     /// File of the window's thread: index into [`Trace::files`].
     pub file: usize,
     /// Segment at the end of the window.
     pub last: usize,
-    /// The path in order of time; it covers the window.
-    pub path: Vec<PathSegment>,
+    /// The path over blocks, in order of time.
+    path: Vec<PathSegment>,
     /// Finished steps in the window, on its thread; empty if the window is a recording.
     pub steps: Vec<PathStep>,
     /// Largest error of the clocks of the files that the path visits; `None` where nothing bounds it.
@@ -87,6 +103,24 @@ pub struct CriticalPath<'a> {
     pub unmatched: Vec<String>,
     /// End of the last device work that begins in the window, if it ends after the window, picoseconds.
     pub device_end: Option<i64>,
+    /// Figures that are computed on first use.
+    figures: Figures,
+}
+
+/// Figures of a path that are computed on first use.
+#[derive(Default)]
+struct Figures {
+    totals: OnceLock<PathTotals>,
+    structural: OnceLock<i64>,
+    groups: [OnceLock<Vec<PathGroup>>; PathGrouping::ALL.len()],
+}
+
+impl Deref for CriticalPath<'_> {
+    type Target = PathGraph;
+
+    fn deref(&self) -> &PathGraph {
+        &self.found
+    }
 }
 
 /// A step of the window.
@@ -102,60 +136,76 @@ pub struct PathStep {
     pub event: EventId,
 }
 
-/// Computes the critical path of the steps in the scope; of the recording with the latest end where there are none.
+/// Returns the critical path of the steps in the scope; of the recording with the latest end where there are none.
 /// `None` if the run has neither threads nor device work.
+///
+/// The paths of the last scopes are kept with the trace.
 pub fn critical_path<'a>(
     trace: &'a Trace,
-    devices: &'a Devices<'a>,
-    launches: &'a Launches,
     scope: &AnalysisScope,
     cancel: &Cancel,
 ) -> Result<Option<CriticalPath<'a>>, Cancelled> {
-    let mut steps = steps_of(trace, scope.marked_only);
-    if let Some(range) = &scope.range {
-        steps.cut(range);
-    }
-    cancel.check()?;
-    let matched = collectives(trace, devices, launches, cancel)?;
-    let shift = |file: usize| matched.shift(file).ps();
-    let Some(chosen) = Chosen::find(trace, scope, &steps, &shift) else {
-        return Ok(None);
-    };
-    let crosses_files = matched
-        .collectives
-        .iter()
-        .any(|collective| collective.parts.len() > 1)
-        && trace.files().len() > 1;
-    let has_file = |file: usize| crosses_files || file == chosen.file;
-    let threads = step_threads(trace, &steps, chosen.thread);
-    let queues = segments::queues(trace, devices, has_file, shift, |track| {
-        threads.contains(&track)
-    });
-    let segments = segments::flatten(trace, devices, queues, &chosen.window, cancel)?;
-    let names = segments.queues.iter();
-    let names = names.map(|queue| trace.slices(queue.track).name);
-    let mut found = CriticalPath {
+    let found = cache::path_of(trace, scope, || PathGraph::compute(trace, scope, cancel))?;
+    Ok(found.map(|found| CriticalPath {
         trace,
-        devices,
-        launches,
-        names: names.collect(),
-        segments,
-        window: chosen.window.clone(),
-        file: chosen.file,
-        last: 0,
-        path: Vec::new(),
-        steps: chosen.steps,
-        clock_error: None,
-        unmatched: matched.unmatched.clone(),
-        device_end: None,
-    };
-    if !found.find_last(chosen.thread) {
-        return Ok(None);
+        names: names_of(trace, &found.segments),
+        found,
+    }))
+}
+
+fn names_of<'a>(trace: &'a Trace, segments: &Segments) -> Vec<&'a [NameId]> {
+    let queues = segments.queues.iter();
+    queues.map(|queue| trace.slices(queue.track).name).collect()
+}
+
+impl PathGraph {
+    fn compute(
+        trace: &Trace,
+        scope: &AnalysisScope,
+        cancel: &Cancel,
+    ) -> Result<Option<Self>, Cancelled> {
+        let devices = Devices::from_trace(trace, cancel)?;
+        let launches = Launches::from_trace(trace, &devices, cancel)?;
+        let mut steps = steps_of(trace, scope.marked_only);
+        if let Some(range) = &scope.range {
+            steps.cut(range);
+        }
+        cancel.check()?;
+        let matched = collectives(trace, &devices, &launches, cancel)?;
+        let shift = |file: usize| matched.shift(file).ps();
+        let Some(chosen) = Chosen::find(trace, scope, &steps, &shift) else {
+            return Ok(None);
+        };
+        let crosses_files = matched
+            .collectives
+            .iter()
+            .any(|collective| collective.parts.len() > 1)
+            && trace.files().len() > 1;
+        let has_file = |file: usize| crosses_files || file == chosen.file;
+        let threads = step_threads(trace, &steps, chosen.thread);
+        let queues = segments::queues(trace, &devices, has_file, shift, |track| {
+            threads.contains(&track)
+        });
+        let segments = segments::flatten(trace, &devices, queues, &chosen.window, cancel)?;
+        let mut found = Self {
+            launches,
+            segments,
+            window: chosen.window.clone(),
+            file: chosen.file,
+            steps: chosen.steps,
+            unmatched: matched.unmatched.clone(),
+            ..Self::default()
+        };
+        let Some(last) = found.find_last(chosen.thread) else {
+            return Ok(None);
+        };
+        found.last = last;
+        found.connect(trace, &devices, &matched, cancel)?;
+        let last = found.blocks.block_of(last);
+        found.path = walk(&found.blocks.graph, last, &found.window);
+        found.clock_error = found.clock_error(&matched);
+        Ok(Some(found))
     }
-    found.connect(&matched, cancel)?;
-    found.path = walk(found.graph(), found.last, &found.window);
-    found.clock_error = found.clock_error(&matched);
-    Ok(Some(found))
 }
 
 /// The window of the path.
@@ -241,17 +291,8 @@ fn step_threads(trace: &Trace, steps: &StepReport, thread: Option<TrackId>) -> V
 }
 
 impl CriticalPath<'_> {
-    /// Returns the graph.
-    pub const fn graph(&self) -> &Graph {
-        &self.segments.graph
-    }
-
-    /// Returns the length of the window, picoseconds.
-    pub const fn length(&self) -> i64 {
-        self.window.end.saturating_sub(self.window.start)
-    }
-
     /// Returns the name of a segment's slice; `None` where nothing is recorded.
+    #[inline]
     pub fn name(&self, segment: usize) -> Option<NameId> {
         let slice = *self.segments.slice.get(segment)?;
         let queue = *self.graph().queue.get(segment)?;
@@ -262,12 +303,51 @@ impl CriticalPath<'_> {
 
     /// Returns the slice of a segment.
     pub fn event(&self, segment: usize) -> Option<EventId> {
-        let (track, slice) = self.segments.slice_of(segment)?;
-        Some(self.trace.slices(track).id(slice))
+        self.segments.event(self.trace, segment)
+    }
+}
+
+impl PathGraph {
+    /// Returns the segments of all queues; the graph of their edges is that of the [blocks](Self::blocks).
+    pub const fn graph(&self) -> &Graph {
+        &self.segments.graph
+    }
+
+    /// Returns the length of the window, picoseconds.
+    pub const fn length(&self) -> i64 {
+        self.window.end.saturating_sub(self.window.start)
+    }
+
+    /// Visits the path in order of time; it covers the window.
+    pub fn visit_rows(&self, mut row: impl FnMut(PathSegment)) {
+        self.blocks
+            .visit(self.graph(), &self.path, |_, found| row(found));
+    }
+
+    /// Returns the first rows of the path.
+    pub fn first_rows(&self, most: usize) -> Vec<PathSegment> {
+        // Each block has a row at least.
+        let path = self.path.get(..most).unwrap_or(&self.path);
+        let mut found = Vec::new();
+        self.blocks.visit(self.graph(), path, |_, row| {
+            if found.len() < most {
+                found.push(row);
+            }
+        });
+        found
+    }
+
+    /// Estimates the memory of the graph, bytes.
+    fn memory_bytes(&self) -> usize {
+        let segment = size_of::<[i64; 2]>() + size_of::<[u32; 2]>() + size_of::<SegmentKind>();
+        self.segments.slice.len() * segment
+            + self.blocks.memory_bytes()
+            + self.launches.memory_bytes()
+            + self.path.len() * size_of::<PathSegment>()
     }
 
     /// Finds the segment at the end of the window: on its thread, else the one that ends last.
-    fn find_last(&mut self, thread: Option<TrackId>) -> bool {
+    fn find_last(&self, thread: Option<TrackId>) -> Option<usize> {
         let graph = &self.segments.graph;
         let on_thread = thread
             .and_then(|thread| self.segments.queue_of(thread))
@@ -282,68 +362,54 @@ impl CriticalPath<'_> {
             let all = (0..graph.len()).filter(of_file);
             all.max_by_key(|segment| (graph.end[*segment], std::cmp::Reverse(*segment)))
         };
-        match on_thread.or_else(latest) {
-            Some(last) => {
-                self.last = last;
-                true
-            }
-            None => false,
-        }
+        on_thread.or_else(latest)
     }
 
     /// Finds all edges and connects the graph.
-    fn connect(&mut self, matched: &Collectives, cancel: &Cancel) -> Result<(), Cancelled> {
-        let kinds = CallKinds::new(self.trace);
-        let modules = self.module_lines();
-        let mut on_devices = DeviceEdges::new(
-            self.trace,
-            self.devices,
-            self.launches,
-            &kinds,
-            &self.segments,
-        );
+    fn connect(
+        &mut self,
+        trace: &Trace,
+        devices: &Devices<'_>,
+        matched: &Collectives,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let kinds = CallKinds::new(trace);
+        let modules = module_lines(trace);
+        let mut on_devices =
+            DeviceEdges::new(trace, devices, &self.launches, &kinds, &self.segments);
         on_devices.find(cancel)?;
         let last_operation = on_devices.programs(&modules);
         on_devices.transfers();
         let mut on_hosts = HostEdges::default();
-        on_hosts.handovers(self.trace, &self.segments, &last_operation, cancel)?;
-        on_hosts.awaits(self.trace, &self.segments, &kinds);
-        on_hosts.backward(self.trace, &self.segments);
-        let mut contradictions = on_devices
+        on_hosts.handovers(trace, &self.segments, &last_operation, cancel)?;
+        on_hosts.awaits(trace, &self.segments, &kinds);
+        on_hosts.backward(trace, &self.segments);
+        let contradictions = on_devices
             .contradictions
             .saturating_add(on_hosts.contradictions);
         let mut dependencies: Vec<Dependency> = on_devices.dependencies;
         let mut syncs = on_devices.syncs;
         dependencies.append(&mut on_hosts.dependencies);
         syncs.append(&mut on_hosts.syncs);
-        self.set_groups(matched);
+        let groups = self.find_groups(trace, matched);
         cancel.check()?;
         self.device_end = self.late_work();
-        let graph = &mut self.segments.graph;
-        graph.connect(dependencies, syncs);
-        contradictions = contradictions.saturating_add(graph.contradictions);
-        graph.contradictions = contradictions;
+        let segments = &self.segments.graph;
+        self.blocks = Blocks::new(segments, &groups, self.last, dependencies, syncs);
+        let graph = &mut self.blocks.graph;
+        graph.contradictions = graph.contradictions.saturating_add(contradictions);
         Ok(())
     }
 
-    /// Lists the lines of modules of the devices in the graph.
-    fn module_lines(&self) -> Vec<TrackId> {
-        let tracks = self.trace.tracks().iter().filter(|track| {
-            track.kind == TrackKind::DeviceQueue
-                && !track.derived
-                && DeviceLine::from_name(&track.name) == DeviceLine::Modules
-        });
-        tracks.map(|track| track.id).collect()
-    }
-
-    /// Sets the collectives of several participants.
-    fn set_groups(&mut self, matched: &Collectives) {
+    /// Marks the collectives, and lists the participants of those that have several.
+    fn find_groups(&mut self, trace: &Trace, matched: &Collectives) -> Vec<Vec<u32>> {
+        let mut groups = Vec::new();
+        let mut grouped: FxHashSet<u32> = FxHashSet::default();
         for collective in &matched.collectives {
             let mut members = Vec::new();
             for part in &collective.parts {
                 let call = &matched.parts[*part];
-                let queue = self
-                    .trace
+                let queue = trace
                     .track_of(call.event)
                     .and_then(|track| self.segments.queue_of(track));
                 let Some(segment) =
@@ -352,32 +418,23 @@ impl CriticalPath<'_> {
                     continue;
                 };
                 // A collective that something interrupts is more than one segment.
-                let is_whole = self.event(segment as usize) == Some(call.event)
+                let is_whole = self.segments.event(trace, segment as usize) == Some(call.event)
                     && self.segments.starting_at(queue.unwrap_or(0), call.start) == Some(segment);
                 self.segments.graph.kind[segment as usize] = SegmentKind::Communication;
                 if is_whole {
                     members.push(segment);
                 }
             }
-            if members.len() < 2 || members.len() < collective.parts.len() {
-                continue;
-            }
-            let graph = &mut self.segments.graph;
-            if graph.group.is_empty() {
-                graph.group = vec![NONE; graph.len()];
-            }
-            let number = graph::index(graph.groups.len());
-            if members
-                .iter()
-                .any(|member| graph.group[*member as usize] != NONE)
+            if members.len() < 2
+                || members.len() < collective.parts.len()
+                || members.iter().any(|member| grouped.contains(member))
             {
                 continue;
             }
-            for member in &members {
-                graph.group[*member as usize] = number;
-            }
-            graph.groups.push(members);
+            grouped.extend(&members);
+            groups.push(members);
         }
+        groups
     }
 
     /// Returns the end of the last device work of the window's file, if it ends after the window.
@@ -396,7 +453,7 @@ impl CriticalPath<'_> {
     /// Returns the largest clock error of the files that the path visits; zero for one file.
     fn clock_error(&self, matched: &Collectives) -> Option<Dur> {
         let file = |segment: u32| {
-            let queue = self.graph().queue[segment as usize];
+            let queue = self.blocks.graph.queue[segment as usize];
             self.segments.queues[queue as usize].file
         };
         let mut files: Vec<usize> = self.path.iter().map(|row| file(row.segment)).collect();
@@ -418,6 +475,16 @@ impl CriticalPath<'_> {
             .collect();
         errors?.into_iter().max()
     }
+}
+
+/// Lists the lines of modules of the devices of a trace.
+fn module_lines(trace: &Trace) -> Vec<TrackId> {
+    let tracks = trace.tracks().iter().filter(|track| {
+        track.kind == TrackKind::DeviceQueue
+            && !track.derived
+            && DeviceLine::from_name(&track.name) == DeviceLine::Modules
+    });
+    tracks.map(|track| track.id).collect()
 }
 
 #[cfg(test)]

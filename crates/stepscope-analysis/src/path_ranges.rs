@@ -15,8 +15,6 @@ use stepscope_store::{EventId, Trace};
 use crate::critical_path::critical_path;
 use crate::critical_path::graph::Confidence;
 use crate::critical_path::path::PathKind;
-use crate::device::Devices;
-use crate::launch::Launches;
 use crate::parallel::Cancel;
 use crate::run_profile::AnalysisScope;
 
@@ -118,28 +116,23 @@ pub fn path_ranges(
     scope: &AnalysisScope,
     cancel: &Cancel,
 ) -> Result<Option<PathRanges>, Cancelled> {
-    let devices = Devices::from_trace(trace, cancel)?;
-    let launches = Launches::from_trace(trace, &devices, cancel)?;
-    let Some(path) = critical_path(trace, &devices, &launches, scope, cancel)? else {
+    let Some(path) = critical_path(trace, scope, cancel)? else {
         return Ok(None);
     };
     let graph = path.graph();
-    let ranges: Vec<PathRange> = path
-        .path
-        .iter()
-        .map(|row| {
-            let segment = row.segment as usize;
-            let queue = &path.segments.queues[graph.queue[segment] as usize];
-            PathRange {
-                track: queue.track,
-                kind: row.kind,
-                edge: row.edge,
-                event: path.event(segment),
-                start: Time::from_ps(row.begin),
-                end: Time::from_ps(row.end),
-            }
-        })
-        .collect();
+    let mut ranges = Vec::new();
+    path.visit_rows(|row| {
+        let segment = row.segment as usize;
+        let queue = &path.segments.queues[graph.queue[segment] as usize];
+        ranges.push(PathRange {
+            track: queue.track,
+            kind: row.kind,
+            edge: row.edge,
+            event: path.event(segment),
+            start: Time::from_ps(row.begin),
+            end: Time::from_ps(row.end),
+        });
+    });
     let queues = path.segments.queues.iter();
     let shifts = queues
         .filter(|queue| queue.shift != 0)

@@ -21,9 +21,8 @@ use std::time::Instant;
 use stepscope_engine::analysis::compare::result::{CompareOptions, Comparison};
 use stepscope_engine::analysis::compare::run::{ComparedRun, OwnerDetail};
 use stepscope_engine::analysis::critical_path::critical_path;
+use stepscope_engine::analysis::critical_path::groups::PathGrouping;
 use stepscope_engine::analysis::critical_path::spec::{Scenario, parse};
-use stepscope_engine::analysis::device::Devices;
-use stepscope_engine::analysis::launch::Launches;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::report::reports::{self, Options};
@@ -264,22 +263,22 @@ fn compare(trace: &Trace) -> Result<(), Cancelled> {
 /// Measures the critical path and a prediction.
 fn what_if(trace: &Trace, scenario: &Scenario) -> Result<(), Cancelled> {
     let (scope, cancel) = (AnalysisScope::default(), Cancel::default());
-    let devices = Devices::from_trace(trace, &cancel)?;
-    let launches = timed("launches", || {
-        Launches::from_trace(trace, &devices, &cancel)
-    })?;
-    let path = timed("critical path", || {
-        critical_path(trace, &devices, &launches, &scope, &cancel)
-    })?;
+    let path = timed("critical path", || critical_path(trace, &scope, &cancel))?;
     let Some(path) = path else {
         return Ok(());
     };
+    let totals = timed("totals", || Ok::<_, Cancelled>(*path.totals()))?;
+    let edges = &path.blocks.graph;
     println!(
-        "{{\"segments\": {}, \"edges\": {}, \"path\": {}}}",
+        "{{\"segments\": {}, \"blocks\": {}, \"edges\": {}, \"path\": {}}}",
         path.graph().len(),
-        path.graph().dependencies.list.len() + path.graph().syncs.list.len(),
-        path.path.len()
+        edges.len(),
+        edges.dependencies.list.len() + edges.syncs.list.len(),
+        totals.rows
     );
+    timed("by operation", || {
+        Ok::<_, Cancelled>(path.groups(PathGrouping::Op).len())
+    })?;
     timed("structural replay", || {
         Ok::<i64, Cancelled>(path.structural_replay())
     })?;

@@ -23,6 +23,7 @@ mod read;
 
 pub use build::builder::TraceBuilder;
 pub use build::sink::FileSink;
+pub use columns::pages;
 pub use image::error::CacheError;
 pub use image::rebuild::Rebuild;
 pub use lod::{CounterBins, Items};

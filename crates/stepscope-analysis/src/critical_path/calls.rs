@@ -95,6 +95,11 @@ impl CallKinds {
         Self(kinds.collect())
     }
 
+    /// Returns whether a name has this kind.
+    pub(super) fn any(&self, kind: CallKind) -> bool {
+        self.0.contains(&kind)
+    }
+
     #[inline]
     pub(super) fn get(&self, name: NameId) -> CallKind {
         self.0.get(name.index()).copied().unwrap_or(CallKind::Other)

@@ -16,7 +16,7 @@ use super::graph::{Confidence, Dependency, LagKind, NONE, index};
 use super::segments::Segments;
 use crate::device::Devices;
 use crate::launch::Launches;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 
 /// Longest delay between the end of device work and the end of the call that waits for it, where the file does not
 /// record what the call waits for, picoseconds.
@@ -33,6 +33,14 @@ struct Call {
     slice: u32,
     begin: i64,
     end: i64,
+}
+
+/// Returns whether calls of this kind put work on a queue.
+fn is_launch(kind: CallKind) -> bool {
+    matches!(
+        kind,
+        CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy
+    )
 }
 
 /// Collects the edges.
@@ -104,16 +112,20 @@ impl<'a> DeviceEdges<'a> {
         if self.launched.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let calls = self.calls();
-        cancel.check()?;
+        let calls = self.calls(cancel, |kind| {
+            !matches!(kind, CallKind::Other | CallKind::Await | CallKind::Launch)
+        })?;
         let records = sync_records(self.trace);
         let recorded = self.event_records(&calls, &records);
         let mut unknown_waits = Vec::new();
         for call in &calls {
             self.wait(call, &records, &recorded, &mut unknown_waits);
         }
-        cancel.check()?;
-        self.infer_event_waits(&calls, &unknown_waits);
+        if unknown_waits.is_empty() {
+            return Ok(());
+        }
+        let launches = self.calls(cancel, is_launch)?;
+        self.infer_event_waits(&launches, &unknown_waits);
         Ok(())
     }
 
@@ -197,29 +209,39 @@ impl<'a> DeviceEdges<'a> {
         called
     }
 
-    /// Lists the calls of all threads that wait, launch or concern events, in order of threads and time.
-    fn calls(&self) -> Vec<Call> {
-        let mut found = Vec::new();
-        for (number, queue) in self.segments.queues.iter().enumerate() {
-            if queue.device.is_some() {
-                continue;
-            }
-            let slices = self.trace.slices(queue.track);
-            for (slice, name) in slices.name.iter().enumerate() {
-                let kind = self.kinds.get(*name);
-                if kind == CallKind::Other || kind == CallKind::Await {
-                    continue;
+    /// Lists the calls of all threads of some kinds, in order of threads and time.
+    fn calls(
+        &self,
+        cancel: &Cancel,
+        is_kind: impl Fn(CallKind) -> bool + Sync,
+    ) -> Result<Vec<Call>, Cancelled> {
+        let queues = &self.segments.queues;
+        let threads = queues.iter().filter(|queue| queue.device.is_none());
+        let chunks = parallel::track_chunks(
+            threads.map(|queue| (queue.track, 0..self.trace.slices(queue.track).len())),
+        );
+        let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+            let Some(queue) = self.segments.queue_of(chunk.track) else {
+                return;
+            };
+            let slices = self.trace.slices(chunk.track);
+            for slice in chunk.indexes.clone() {
+                let kind = self.kinds.get(slices.name[slice]);
+                if is_kind(kind) {
+                    out.push(Call {
+                        kind,
+                        queue,
+                        slice: index(slice),
+                        begin: self.shifted(queue, slices.start[slice]),
+                        end: self.shifted(queue, slices.end(slice)),
+                    });
                 }
-                found.push(Call {
-                    kind,
-                    queue: number,
-                    slice: index(slice),
-                    begin: self.shifted(number, slices.start[slice]),
-                    end: self.shifted(number, slices.end(slice)),
-                });
             }
-        }
-        found
+        })?;
+        let mut found: Vec<Call> = found.into_iter().flatten().collect();
+        // Runs of chunks.
+        found.sort_by_key(|call| (call.queue, call.slice));
+        Ok(found)
     }
 
     fn correlation(&self, call: &Call) -> Option<i64> {
@@ -446,9 +468,6 @@ impl<'a> DeviceEdges<'a> {
     /// Infers the events of calls that let a queue wait without saying for what: the work that the thread launches
     /// next begins shortly after the end of work on another queue, and was launched before that end.
     fn infer_event_waits(&mut self, calls: &[Call], unknown_waits: &[(usize, i64)]) {
-        if unknown_waits.is_empty() {
-            return;
-        }
         let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
         let mut last: Option<(usize, bool)> = None;
         let mut waits = unknown_waits.iter().peekable();
@@ -462,11 +481,7 @@ impl<'a> DeviceEdges<'a> {
                 waited |= queue == call.queue;
                 waits.next();
             }
-            let launches = matches!(
-                call.kind,
-                CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy
-            );
-            if launches && waited {
+            if waited {
                 after_wait.insert((call.queue, call.slice));
                 waited = false;
             }
@@ -487,7 +502,11 @@ impl<'a> DeviceEdges<'a> {
             );
         }
         for ends in ends.values_mut() {
-            ends.sort_unstable();
+            #[allow(
+                clippy::stable_sort_primitive,
+                reason = "merges the sorted runs of the queues"
+            )]
+            ends.sort();
         }
         let mut found = Vec::new();
         for (number, queue) in self.segments.queues.iter().enumerate() {

@@ -143,6 +143,9 @@ pub struct Graph {
     pub wait: Vec<u32>,
     /// Smallest launch latency of each device, picoseconds.
     pub floor: Vec<i64>,
+    /// An order of all starts and ends in which each comes after those that it needs: ranges of starts (twice the
+    /// number of a segment) and ends (one more) of one queue each.
+    pub(super) schedule: Vec<(u32, u32)>,
     /// Number of edges that contradict the times in the file.
     pub contradictions: u64,
 }
@@ -158,7 +161,8 @@ pub struct Edges {
 
 impl Edges {
     pub(super) fn new(mut list: Vec<Dependency>, segments: usize) -> Self {
-        list.sort_unstable();
+        // Mostly runs in this order.
+        list.sort();
         list.dedup();
         if list.is_empty() {
             return Self::default();
@@ -240,6 +244,12 @@ impl Graph {
         participants.max_by(latest).unwrap_or(0)
     }
 
+    /// Returns when the last participant of a segment's collective began.
+    pub fn last_arrival(&self, segment: usize) -> Option<i64> {
+        let group = self.group(segment)?;
+        Some(self.begin[self.last_arriver(group)])
+    }
+
     /// Returns the segment of a queue that contains a point in time, or the last one that begins before it; the
     /// point is clamped to the segment. `None` if no segment begins before the point.
     pub fn locate(&self, queue: usize, at: i64) -> Option<(u32, i64)> {
@@ -276,6 +286,23 @@ impl Graph {
             return Some((index(segment + 1), at));
         }
         Some((index(segment), at.min(self.end[segment])))
+    }
+
+    /// Removes the edges that contradict the times of their segments, and returns their number.
+    pub(super) fn retain_consistent(
+        &self,
+        dependencies: &mut Vec<Dependency>,
+        syncs: &mut Vec<Dependency>,
+    ) -> u64 {
+        let before = dependencies.len() + syncs.len();
+        // An anchor outside of its segment has no time in a replay.
+        let leaves = |edge: &Dependency| {
+            let from = edge.from as usize;
+            edge.from != edge.to && (self.begin[from]..=self.end[from]).contains(&edge.anchor)
+        };
+        dependencies.retain(|edge| leaves(edge) && edge.anchor <= self.begin[edge.to as usize]);
+        syncs.retain(|edge| leaves(edge) && edge.anchor <= self.end[edge.to as usize]);
+        (before - dependencies.len() - syncs.len()) as u64
     }
 
     /// Removes the edges to these starts (`false`) and ends (`true`): they close a cycle of equal times.

@@ -6,10 +6,12 @@ use stepscope_store::EventId;
 
 use super::CriticalPath;
 use super::class::classes;
-use super::graph::{Confidence, NONE, SegmentKind, index};
+use super::graph::{Confidence, NONE, index};
 use super::path::{PathKind, PathSegment};
+use super::totals::CHUNK_BLOCKS;
 use super::what_if::Modules;
 use crate::op_class::OpClass;
+use crate::parallel::{self, Cancel};
 
 /// What the rows of a grouping are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,20 @@ pub enum PathGrouping {
     Thread,
     /// Steps, by the time of the path.
     Step,
+}
+
+impl PathGrouping {
+    /// All, in their order.
+    pub const ALL: [Self; 8] = [
+        Self::Op,
+        Self::Kind,
+        Self::Kernel,
+        Self::Module,
+        Self::Class,
+        Self::Rank,
+        Self::Thread,
+        Self::Step,
+    ];
 }
 
 /// Key of a row.
@@ -70,7 +86,18 @@ pub struct PathGroup {
     pub inferred_ps: i64,
     /// The longest segment on the path.
     pub event: Option<EventId>,
-    longest: i64,
+    /// Length, start and segment of the longest range.
+    longest: (i64, i64, u32),
+}
+
+impl PathGroup {
+    /// Takes the longer of two ranges, the first of equal ones.
+    fn take_longest(&mut self, range: (i64, i64, u32)) {
+        let (length, begin, _) = self.longest;
+        if range.0 > length || range.0 == length && range.1 < begin {
+            self.longest = range;
+        }
+    }
 }
 
 /// Keys of segments and ranges of the path.
@@ -78,7 +105,7 @@ struct Keys<'a, 'b> {
     path: &'a CriticalPath<'b>,
     by: PathGrouping,
     modules: Option<Modules>,
-    classes: Vec<OpClass>,
+    classes: Option<Vec<OpClass>>,
 }
 
 impl Keys<'_, '_> {
@@ -101,8 +128,9 @@ impl Keys<'_, '_> {
                 (module.map_or(PathKey::None, PathKey::Name), None)
             }
             PathGrouping::Class => {
-                let class = self.classes.get(segment).copied().unwrap_or_default();
-                (PathKey::Class(class), Some(kind))
+                let classes = self.classes.as_ref();
+                let class = classes.and_then(|classes| classes.get(segment).copied());
+                (PathKey::Class(class.unwrap_or_default()), Some(kind))
             }
             PathGrouping::Rank | PathGrouping::Thread | PathGrouping::Step => {
                 (self.position(segment), None)
@@ -172,77 +200,139 @@ impl Positions {
     }
 }
 
-/// Groups the path; largest time first. The times of the rows add up to the window.
-pub fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
-    let keys = Keys {
-        path,
-        by,
-        modules: (by == PathGrouping::Module).then(|| Modules::new(path)),
-        classes: if by == PathGrouping::Class {
-            classes(path)
-        } else {
-            Vec::new()
-        },
-    };
-    let mut positions = Positions::new(path);
-    let mut found: Vec<PathGroup> = Vec::new();
-    let mut add = |(key, kind): (PathKey, Option<PathKind>), row: &PathSegment| {
-        let slot = positions.slot((key, kind));
+/// Groups of a part of the path.
+struct Grouping<'a, 'b> {
+    keys: &'a Keys<'a, 'b>,
+    positions: Positions,
+    found: Vec<PathGroup>,
+}
+
+impl Grouping<'_, '_> {
+    fn group(&mut self, key: (PathKey, Option<PathKind>)) -> &mut PathGroup {
+        let slot = self.positions.slot(key);
         if *slot == NONE {
-            *slot = index(found.len());
-            found.push(PathGroup {
-                key,
-                kind,
+            *slot = index(self.found.len());
+            self.found.push(PathGroup {
+                key: key.0,
+                kind: key.1,
                 count: 0,
                 path_ps: 0,
                 total_ps: 0,
                 inferred_ps: 0,
                 event: None,
-                longest: -1,
+                longest: (-1, 0, NONE),
             });
         }
-        let group = &mut found[*slot as usize];
+        &mut self.found[*slot as usize]
+    }
+
+    /// Adds a range of the path that lies in a block.
+    fn add(&mut self, key: (PathKey, Option<PathKind>), block: usize, row: &PathSegment) {
+        let own = if row.kind.is_segment() {
+            self.keys.path.own_length(block, row.segment as usize)
+        } else {
+            0
+        };
+        let group = self.group(key);
         group.count += 1;
         group.path_ps = group.path_ps.saturating_add(row.length());
+        group.total_ps = group.total_ps.saturating_add(own);
         if row.edge == Confidence::Inferred {
             group.inferred_ps = group.inferred_ps.saturating_add(row.length());
         }
-        if row.length() > group.longest {
-            group.longest = row.length();
-            group.event = path.event(row.segment as usize);
+        group.take_longest((row.length(), row.begin, row.segment));
+    }
+
+    /// Adds the groups of another part.
+    fn merge(&mut self, other: &[PathGroup]) {
+        for part in other {
+            let group = self.group((part.key, part.kind));
+            group.count += part.count;
+            group.path_ps = group.path_ps.saturating_add(part.path_ps);
+            group.total_ps = group.total_ps.saturating_add(part.total_ps);
+            group.inferred_ps = group.inferred_ps.saturating_add(part.inferred_ps);
+            group.take_longest(part.longest);
         }
+    }
+}
+
+impl CriticalPath<'_> {
+    /// Returns the path by groups, computed on first use; largest time first. The times of the groups add up to the
+    /// window.
+    pub fn groups(&self, by: PathGrouping) -> &[PathGroup] {
+        self.figures.groups[by as usize].get_or_init(|| group(self, by))
+    }
+}
+
+fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
+    let keys = Keys {
+        path,
+        by,
+        modules: (by == PathGrouping::Module).then(|| Modules::new(path)),
+        classes: (by == PathGrouping::Class).then(|| classes(path)),
     };
+    let new = || Grouping {
+        keys: &keys,
+        positions: Positions::new(path),
+        found: Vec::new(),
+    };
+    let mut whole = new();
     if by == PathGrouping::Step {
-        for (number, row) in by_step(path) {
-            add((number.map_or(PathKey::None, PathKey::Step), None), &row);
+        by_step(path, |number, block, row| {
+            let key = number.map_or(PathKey::None, PathKey::Step);
+            // Only whole segments have times on and off the path.
+            whole.add((key, None), block, row);
+        });
+        for group in &mut whole.found {
+            group.total_ps = 0;
         }
     } else {
-        for row in &path.path {
-            add(keys.of_row(row), row);
+        let size = path.graph().len();
+        let chunks: Vec<_> = path.path.chunks(CHUNK_BLOCKS).collect();
+        let parts = parallel::scan_items(&chunks, size, &Cancel::default(), new, |part, chunk| {
+            path.blocks.visit(path.graph(), chunk, |block, row| {
+                part.add(keys.of_row(&row), block, &row);
+            });
+        });
+        // Nothing cancels it.
+        for part in parts.unwrap_or_default() {
+            whole.merge(&part.found);
         }
-        let graph = path.graph();
-        for segment in 0..graph.len() {
-            let kind = match graph.kind[segment] {
-                SegmentKind::Host => PathKind::Host,
-                SegmentKind::Communication => PathKind::Communication,
-                SegmentKind::Compute | SegmentKind::Copy => PathKind::Device,
-            };
-            let slot = *positions.slot(keys.of_segment(kind, segment));
-            if let Some(group) = found.get_mut(slot as usize) {
-                let total = &mut group.total_ps;
-                *total = total.saturating_add(path.own_length(segment));
-            }
-        }
+        add_others(&keys, &mut whole);
+    }
+    let mut found = whole.found;
+    for group in &mut found {
+        let (_, _, segment) = group.longest;
+        group.event = path.event(segment as usize);
     }
     found.sort_by_key(|group| (std::cmp::Reverse(group.path_ps), group.key, group.kind));
     found
 }
 
+/// Adds the segments that are not on the path to the groups of the path.
+fn add_others(keys: &Keys<'_, '_>, whole: &mut Grouping<'_, '_>) {
+    let path = keys.path;
+    let mut on_path = vec![false; path.blocks.graph.len()];
+    for row in path.path.iter().filter(|row| row.kind.is_segment()) {
+        on_path[row.segment as usize] = true;
+    }
+    let blocks = 0..on_path.len();
+    for block in blocks.filter(|block| !on_path[*block]) {
+        for segment in path.blocks.segments(block) {
+            let kind = PathKind::of_segment(path.graph().kind[segment]);
+            let slot = *whole.positions.slot(keys.of_segment(kind, segment));
+            if let Some(group) = whole.found.get_mut(slot as usize) {
+                let total = &mut group.total_ps;
+                *total = total.saturating_add(path.own_length(block, segment));
+            }
+        }
+    }
+}
+
 /// Cuts the path at the starts and ends of the steps.
-fn by_step(path: &CriticalPath<'_>) -> Vec<(Option<i64>, PathSegment)> {
-    let mut found = Vec::new();
+fn by_step(path: &CriticalPath<'_>, mut add: impl FnMut(Option<i64>, usize, &PathSegment)) {
     let mut steps = path.steps.iter().peekable();
-    for row in &path.path {
+    path.blocks.visit(path.graph(), &path.path, |block, row| {
         let mut begin = row.begin;
         while begin < row.end {
             while steps.peek().is_some_and(|step| step.end <= begin) {
@@ -254,61 +344,17 @@ fn by_step(path: &CriticalPath<'_>) -> Vec<(Option<i64>, PathSegment)> {
                 None => (None, row.end),
             };
             let end = end.min(row.end);
-            found.push((number, PathSegment { begin, end, ..*row }));
+            add(number, block, &PathSegment { begin, end, ..row });
             begin = end;
         }
-    }
-    found
+    });
 }
 
 /// Returns which segments a row of [`PathGrouping::Op`] or [`PathGrouping::Kernel`] stands for.
 pub fn segments_named(path: &CriticalPath<'_>, name: NameId, kind: PathKind) -> Vec<bool> {
     let graph = path.graph();
     let is_kind = |segment: usize| {
-        let found = match graph.kind[segment] {
-            SegmentKind::Host => PathKind::Host,
-            SegmentKind::Communication => PathKind::Communication,
-            SegmentKind::Compute | SegmentKind::Copy => PathKind::Device,
-        };
-        found == kind && path.name(segment) == Some(name)
+        PathKind::of_segment(graph.kind[segment]) == kind && path.name(segment) == Some(name)
     };
     (0..graph.len()).map(is_kind).collect()
-}
-
-/// Time on the path by finer kinds, picoseconds: the parts of host and device time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FineTimes {
-    /// Host time of the input pipeline.
-    pub input: i64,
-    /// Host time of compilation, outside of the input pipeline.
-    pub compile: i64,
-    /// Other host time.
-    pub host: i64,
-    /// Computation on devices.
-    pub compute: i64,
-    /// Copies and memsets on devices.
-    pub copy: i64,
-}
-
-/// Splits the host and device time of the path.
-pub fn fine_times(path: &CriticalPath<'_>) -> FineTimes {
-    let (input, compile) = (path.host_class(true), path.host_class(false));
-    let mut sums = FineTimes::default();
-    for row in &path.path {
-        let segment = row.segment as usize;
-        let sum = match row.kind {
-            PathKind::Host if !input.is_empty() && input.get(path, segment).is_some() => {
-                &mut sums.input
-            }
-            PathKind::Host if !compile.is_empty() && compile.get(path, segment).is_some() => {
-                &mut sums.compile
-            }
-            PathKind::Host => &mut sums.host,
-            PathKind::Device if path.graph().kind[segment] == SegmentKind::Copy => &mut sums.copy,
-            PathKind::Device => &mut sums.compute,
-            _ => continue,
-        };
-        *sum = sum.saturating_add(row.length());
-    }
-    sums
 }

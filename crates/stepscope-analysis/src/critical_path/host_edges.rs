@@ -14,7 +14,7 @@ use stepscope_store::Trace;
 
 use super::calls::{CallKind, CallKinds};
 use super::device_edges::LONGEST_RETURN;
-use super::graph::{Confidence, Dependency, LagKind, NONE, index};
+use super::graph::{Confidence, Dependency, LagKind, index};
 use super::segments::Segments;
 use crate::names::by_text;
 use crate::parallel::Cancel;
@@ -42,36 +42,27 @@ impl HostEdges {
         last_operation: &BTreeMap<u32, u32>,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        let graph = &segments.graph;
         for (number, queue) in segments.queues.iter().enumerate() {
             if queue.device.is_some() {
                 continue;
             }
             cancel.check()?;
             let slices = trace.slices(queue.track);
-            let range = graph.queues[number];
-            let mut near = 0;
-            for segment in range.first..range.end {
-                let slice = segments.slice[segment as usize];
-                let begin = graph.begin[segment as usize];
-                let start = slices.start.get(slice as usize);
-                let starts = |start: &stepscope_model::Time| start.ps().saturating_add(queue.shift);
-                if slice == NONE || start.map(starts) != Some(begin) {
+            for (to, from) in trace.flows_into(queue.track) {
+                let to = (to.0 - slices.first_id.0) as usize;
+                let Some(start) = slices.start.get(to).copied() else {
                     continue;
+                };
+                let Some(segment) = segments.starting_at(number, start) else {
+                    continue;
+                };
+                // A slice may begin together with those inside it: the segment is that of the innermost.
+                let mut inner = segments.slice[segment as usize] as usize;
+                while inner > to && slices.start.get(inner) == Some(&start) {
+                    inner = slices.parent[inner] as usize;
                 }
-                // A slice may begin together with those inside it: the link may lead to any of them.
-                let mut at = slice as usize;
-                loop {
-                    for from in trace.flow_sources(slices.id(at), &mut near) {
-                        self.hand_over(trace, segments, (number, segment), from, last_operation);
-                    }
-                    let Some(parent) = slices.parent.get(at).map(|parent| *parent as usize) else {
-                        break;
-                    };
-                    if slices.start.get(parent) != slices.start.get(at) {
-                        break;
-                    }
-                    at = parent;
+                if inner == to {
+                    self.hand_over(trace, segments, (number, segment), from, last_operation);
                 }
             }
         }
@@ -127,6 +118,9 @@ impl HostEdges {
     /// Adds the edges to calls that wait for a compiled program: from the last report of the end of device work
     /// inside the wait, else from the last segment of another thread of the process that ends shortly before it.
     pub(super) fn awaits(&mut self, trace: &Trace, segments: &Segments, kinds: &CallKinds) {
+        if !kinds.any(CallKind::Await) {
+            return;
+        }
         let graph = &segments.graph;
         let mut waits = Vec::new();
         for (number, queue) in segments.queues.iter().enumerate() {

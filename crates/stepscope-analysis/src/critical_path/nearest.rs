@@ -9,6 +9,7 @@ use super::graph::{NONE, index};
 pub(super) struct Nearest {
     /// By queue; empty for devices, and for threads without such slices.
     queues: Vec<Vec<u32>>,
+    is_empty: bool,
 }
 
 impl Nearest {
@@ -37,8 +38,18 @@ impl Nearest {
             }
             nearest
         });
+        let queues: Vec<Vec<u32>> = queues.collect();
         Self {
-            queues: queues.collect(),
+            is_empty: queues.iter().all(Vec::is_empty),
+            queues,
+        }
+    }
+
+    /// Returns that no slice is of the kind.
+    pub(super) const fn none() -> Self {
+        Self {
+            queues: Vec::new(),
+            is_empty: true,
         }
     }
 
@@ -56,8 +67,9 @@ impl Nearest {
         (found != NONE).then_some((track, found as usize))
     }
 
-    /// Returns whether there is no such slice at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.queues.iter().all(Vec::is_empty)
+    /// Returns whether a slice is around a segment.
+    #[inline]
+    pub(super) fn has(&self, path: &CriticalPath<'_>, segment: usize) -> bool {
+        !self.is_empty && self.get(path, segment).is_some()
     }
 }

@@ -61,7 +61,7 @@ impl PathKind {
         matches!(self, Self::Host | Self::Device | Self::Communication)
     }
 
-    const fn of_segment(kind: SegmentKind) -> Self {
+    pub(super) const fn of_segment(kind: SegmentKind) -> Self {
         match kind {
             SegmentKind::Host => Self::Host,
             SegmentKind::Compute | SegmentKind::Copy => Self::Device,
@@ -69,7 +69,7 @@ impl PathKind {
         }
     }
 
-    const fn of_lag(kind: LagKind) -> Self {
+    pub(super) const fn of_lag(kind: LagKind) -> Self {
         match kind {
             LagKind::ThreadGap => Self::Unknown,
             LagKind::KernelGap => Self::KernelGap,
@@ -175,14 +175,4 @@ impl Walk {
             self.time = begin;
         }
     }
-}
-
-/// Returns the time of each kind on the path, picoseconds, in the order of [`PathKind::ALL`].
-pub fn by_kind(path: &[PathSegment]) -> [i64; PathKind::ALL.len()] {
-    let mut sums = [0_i64; PathKind::ALL.len()];
-    for row in path {
-        let sum = &mut sums[row.kind as usize];
-        *sum = sum.saturating_add(row.length());
-    }
-    sums
 }

@@ -3,6 +3,8 @@
 //! The order on each queue is kept. Every start is the maximum over its dependencies, so one visit of each segment
 //! is sufficient: queues advance in turn, and a queue that needs a segment of another one waits for it.
 
+use stepscope_store::pages;
+
 use super::graph::{Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
 
 /// Start or end that is not computed yet.
@@ -46,9 +48,18 @@ pub(crate) struct Times {
 
 /// Replays the graph with changes.
 pub(crate) fn replay<C: Changes>(graph: &Graph, changes: &C) -> Times {
-    let mut run = Run::new(graph, changes);
-    run.all();
-    run.times
+    let mut replay = Replay {
+        graph,
+        changes,
+        times: Times {
+            begin: pages::filled(OPEN, graph.len()),
+            end: pages::filled(OPEN, graph.len()),
+        },
+    };
+    for (from, until) in &graph.schedule {
+        replay.visit(*from as usize, *until as usize);
+    }
+    replay.times
 }
 
 /// Maximum number of cycles that are resolved one by one.
@@ -59,15 +70,7 @@ impl Graph {
     pub fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
         let segments = self.len();
         let (mut dependencies, mut syncs) = (dependencies, syncs);
-        let before = dependencies.len() + syncs.len();
-        // An anchor outside of its segment has no time in a replay.
-        let leaves = |edge: &Dependency| {
-            let from = edge.from as usize;
-            edge.from != edge.to && (self.begin[from]..=self.end[from]).contains(&edge.anchor)
-        };
-        dependencies.retain(|edge| leaves(edge) && edge.anchor <= self.begin[edge.to as usize]);
-        syncs.retain(|edge| leaves(edge) && edge.anchor <= self.end[edge.to as usize]);
-        self.contradictions += (before - dependencies.len() - syncs.len()) as u64;
+        self.contradictions += self.retain_consistent(&mut dependencies, &mut syncs);
         self.dissolve_contradictory_groups();
         self.dependencies = Edges::new(dependencies, segments);
         self.syncs = Edges::new(syncs, segments);
@@ -82,6 +85,9 @@ impl Graph {
             None => self.remove_all(),
         }
         self.bind();
+        let mut order = Ordering::new(self);
+        order.all();
+        self.schedule = order.schedule;
     }
 }
 
@@ -91,133 +97,77 @@ pub(crate) fn find_cycles(graph: &Graph) -> Option<Vec<(u32, bool)>> {
     {
         return Some(Vec::new());
     }
-    let mut run = Run::new(graph, &Unchanged);
-    run.all();
-    (run.forced.len() < MAX_CYCLES).then_some(run.forced)
+    let mut order = Ordering::new(graph);
+    order.all();
+    (order.forced.len() < MAX_CYCLES).then_some(order.forced)
 }
 
-struct Run<'a, C> {
+/// Times so far.
+struct Replay<'a, C> {
     graph: &'a Graph,
     changes: &'a C,
     times: Times,
-    /// Next segment of each queue.
-    next: Vec<u32>,
-    /// First queue that waits for each segment.
-    waiting: Vec<u32>,
-    /// Next queue that waits for the same segment.
-    sibling: Vec<u32>,
-    /// Segment that each queue waits for.
-    needs: Vec<u32>,
-    /// Queues that may advance.
-    ready: Vec<u32>,
-    forced: Vec<(u32, bool)>,
 }
 
-impl<'a, C: Changes> Run<'a, C> {
-    fn new(graph: &'a Graph, changes: &'a C) -> Self {
-        let queues = graph.queues.len();
-        Self {
-            graph,
-            changes,
-            times: Times {
-                begin: vec![OPEN; graph.len()],
-                end: vec![OPEN; graph.len()],
-            },
-            next: graph.queues.iter().map(|queue| queue.first).collect(),
-            waiting: vec![NONE; graph.len()],
-            sibling: vec![NONE; queues],
-            needs: vec![NONE; queues],
-            ready: (0..index(queues)).rev().collect(),
-            forced: Vec::new(),
+impl<C: Changes> Replay<'_, C> {
+    /// Computes the starts and ends of a range of the schedule.
+    fn visit(&mut self, from: usize, until: usize) {
+        let mut segment = from / 2;
+        if from % 2 == 1 {
+            self.times.end[segment] = self.finish(segment);
+            segment += 1;
+        }
+        while 2 * segment + 1 < until {
+            self.times.begin[segment] = self.start(segment);
+            self.times.end[segment] = self.finish(segment);
+            segment += 1;
+        }
+        if 2 * segment < until {
+            self.times.begin[segment] = self.start(segment);
         }
     }
 
-    fn all(&mut self) {
-        loop {
-            while let Some(queue) = self.ready.pop() {
-                self.advance(queue as usize);
-            }
-            if self.forced.len() >= MAX_CYCLES || !self.force() {
-                return;
-            }
-        }
-    }
-
-    /// Visits the segments of a queue until one needs a time that is open.
-    fn advance(&mut self, queue: usize) {
-        let end = self.graph.queues[queue].end;
-        while self.next[queue] < end {
-            let segment = self.next[queue] as usize;
-            if let Err(needed) = self.visit(segment, false) {
-                self.sibling[queue] = self.waiting[needed];
-                self.waiting[needed] = index(queue);
-                self.needs[queue] = index(needed);
-                return;
-            }
-        }
-    }
-
-    /// Computes start and end of a segment. Error: the segment that must be computed first.
-    fn visit(&mut self, segment: usize, force: bool) -> Result<(), usize> {
-        if self.times.begin[segment] == OPEN {
-            self.times.begin[segment] = self.start(segment, force)?;
-            self.wake(segment);
-            if force {
-                return Ok(());
-            }
-        }
-        self.times.end[segment] = self.finish(segment, force)?;
-        self.next[self.graph.queue[segment] as usize] += 1;
-        self.wake(segment);
-        Ok(())
-    }
-
-    fn wake(&mut self, segment: usize) {
-        let mut queue = std::mem::replace(&mut self.waiting[segment], NONE);
-        while queue != NONE {
-            self.ready.push(queue);
-            self.needs[queue as usize] = NONE;
-            queue = std::mem::replace(&mut self.sibling[queue as usize], NONE);
-        }
-    }
-
-    /// Returns the new time of a point in a segment.
-    fn at(&self, from: usize, anchor: i64) -> Option<i64> {
+    /// Returns the new time of a point in a segment; `OPEN` if a cycle was cut there.
+    #[inline]
+    fn at(&self, from: usize, anchor: i64) -> i64 {
         let graph = self.graph;
         if anchor >= graph.end[from] {
-            let end = self.times.end[from];
-            return (end != OPEN).then_some(end);
+            return self.times.end[from];
         }
         let begin = self.times.begin[from];
-        if begin == OPEN {
-            return None;
-        }
-        let waits = graph.wait.get(from).is_some_and(|wait| *wait != NONE);
-        if let Some(group) = graph.group(from).filter(|_| !waits) {
-            let release = graph.begin[graph.last_arriver(group)];
-            if anchor > release {
-                // Within the transfer: its end is known as soon as all participants have arrived.
-                let end = self.times.end[from];
-                let measured = graph.end[from].saturating_sub(release);
-                let length = self.changes.length(from, measured);
-                let left = scaled(graph.end[from].saturating_sub(anchor), length, measured);
-                return (end != OPEN).then_some(end.saturating_sub(left));
-            }
-            return Some(begin.saturating_add(anchor.saturating_sub(graph.begin[from]).max(0)));
-        }
         let offset = anchor.saturating_sub(graph.begin[from]).max(0);
-        let offset = if waits {
-            offset
-        } else {
+        if begin == OPEN || offset == 0 {
+            return begin;
+        }
+        if graph.wait.get(from).is_some_and(|wait| *wait != NONE) {
+            return begin.saturating_add(offset);
+        }
+        let Some(arrival) = graph.last_arrival(from) else {
             let measured = graph.length(from);
-            scaled(offset, self.changes.length(from, measured), measured)
+            let length = self.changes.length(from, measured);
+            return begin.saturating_add(scaled(offset, length, measured));
         };
-        Some(begin.saturating_add(offset))
+        if anchor <= arrival {
+            return begin.saturating_add(offset);
+        }
+        // Within the transfer.
+        let end = self.times.end[from];
+        if end == OPEN {
+            return begin;
+        }
+        let measured = graph.end[from].saturating_sub(arrival);
+        let length = self.changes.length(from, measured);
+        end.saturating_sub(scaled(
+            graph.end[from].saturating_sub(anchor),
+            length,
+            measured,
+        ))
     }
 
-    fn start(&self, segment: usize, force: bool) -> Result<i64, usize> {
+    #[inline]
+    fn start(&self, segment: usize) -> i64 {
         let graph = self.graph;
-        let binding = graph.binding.get(segment).copied().unwrap_or(NONE);
+        let binding = graph.binding[segment];
         let measured = graph.begin[segment];
         let mut latest = OPEN;
         if let Some(previous) = graph.previous(segment) {
@@ -236,13 +186,10 @@ impl<'a, C: Changes> Run<'a, C> {
         }
         for number in graph.dependencies.at(segment) {
             let edge = &graph.dependencies.list[number];
-            let from = edge.from as usize;
-            let Some(at) = self.at(from, edge.anchor) else {
-                if force {
-                    continue;
-                }
-                return Err(from);
-            };
+            let at = self.at(edge.from as usize, edge.anchor);
+            if at == OPEN {
+                continue;
+            }
             let lag = measured.saturating_sub(edge.anchor);
             let binds = binding == index(number);
             let lag = if binds {
@@ -253,71 +200,190 @@ impl<'a, C: Changes> Run<'a, C> {
             let lag = self.changes.lag(segment, edge.kind, lag, binds);
             latest = latest.max(at.saturating_add(lag));
         }
-        Ok(if latest == OPEN { measured } else { latest })
+        if latest == OPEN { measured } else { latest }
     }
 
-    fn finish(&self, segment: usize, force: bool) -> Result<i64, usize> {
+    #[inline]
+    fn finish(&self, segment: usize) -> i64 {
         let graph = self.graph;
         let begin = self.times.begin[segment];
-        let wait = graph.wait.get(segment).copied().unwrap_or(NONE);
-        // Without the binding edges, all edges decide the order.
-        let ordering = graph.wait.is_empty();
-        if wait != NONE || ordering && !graph.syncs.at(segment).is_empty() {
-            let mut latest = begin;
-            if !self.changes.waits(segment) {
-                return Ok(latest);
-            }
-            for number in graph.syncs.at(segment) {
-                let edge = &graph.syncs.list[number];
-                let from = edge.from as usize;
-                let Some(at) = self.at(from, edge.anchor) else {
-                    if force {
-                        continue;
-                    }
-                    return Err(from);
-                };
-                let binds = wait == index(number);
-                let lag = if binds {
-                    graph.end[segment].saturating_sub(edge.anchor)
-                } else {
-                    0
-                };
-                let lag = self.changes.lag(segment, LagKind::SyncReturn, lag, binds);
-                latest = latest.max(at.saturating_add(lag));
-            }
-            return Ok(latest);
+        let wait = graph.wait[segment];
+        if wait != NONE {
+            return self.end_of_wait(segment, wait);
         }
         if let Some(group) = graph.group(segment) {
             let mut release = OPEN;
             let mut measured = OPEN;
             for participant in group {
                 let participant = *participant as usize;
-                let begin = self.times.begin[participant];
-                if begin == OPEN {
-                    if force {
-                        continue;
-                    }
-                    return Err(participant);
-                }
-                release = release.max(begin);
+                release = release.max(self.times.begin[participant]);
                 measured = measured.max(graph.begin[participant]);
             }
             let transfer = graph.end[segment].saturating_sub(measured);
-            return Ok(release.saturating_add(self.changes.length(segment, transfer)));
+            return release.saturating_add(self.changes.length(segment, transfer));
         }
         let length = self.changes.length(segment, graph.length(segment));
-        Ok(begin.saturating_add(length))
+        begin.saturating_add(length)
+    }
+
+    fn end_of_wait(&self, segment: usize, wait: u32) -> i64 {
+        let graph = self.graph;
+        let mut latest = self.times.begin[segment];
+        if !self.changes.waits(segment) {
+            return latest;
+        }
+        for number in graph.syncs.at(segment) {
+            let edge = &graph.syncs.list[number];
+            let at = self.at(edge.from as usize, edge.anchor);
+            if at == OPEN {
+                continue;
+            }
+            let binds = wait == index(number);
+            let lag = if binds {
+                graph.end[segment].saturating_sub(edge.anchor)
+            } else {
+                0
+            };
+            let lag = self.changes.lag(segment, LagKind::SyncReturn, lag, binds);
+            latest = latest.max(at.saturating_add(lag));
+        }
+        latest
+    }
+}
+
+/// Finds an order of all starts and ends in which each comes after those that it needs: queues advance in turn.
+struct Ordering<'a> {
+    graph: &'a Graph,
+    /// Next start (twice the number of a segment) or end (one more) of each queue.
+    next: Vec<u32>,
+    /// First queue that waits for each segment.
+    waiting: Vec<u32>,
+    /// Next queue that waits for the same segment.
+    sibling: Vec<u32>,
+    /// Segment that each queue waits for.
+    needs: Vec<u32>,
+    /// Queues that may advance.
+    ready: Vec<u32>,
+    /// Starts and ends that a cycle stopped.
+    forced: Vec<(u32, bool)>,
+    schedule: Vec<(u32, u32)>,
+}
+
+impl<'a> Ordering<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        let queues = graph.queues.len();
+        Self {
+            graph,
+            next: graph.queues.iter().map(|queue| 2 * queue.first).collect(),
+            waiting: pages::filled(NONE, graph.len()),
+            sibling: vec![NONE; queues],
+            needs: vec![NONE; queues],
+            ready: (0..index(queues)).rev().collect(),
+            forced: Vec::new(),
+            schedule: Vec::new(),
+        }
+    }
+
+    fn all(&mut self) {
+        loop {
+            while let Some(queue) = self.ready.pop() {
+                self.advance(queue as usize);
+            }
+            if self.forced.len() >= MAX_CYCLES || !self.force() {
+                return;
+            }
+        }
+    }
+
+    /// Visits the starts and ends of a queue until one needs another one that is open.
+    fn advance(&mut self, queue: usize) {
+        let from = self.next[queue];
+        let end = 2 * self.graph.queues[queue].end;
+        while self.next[queue] < end {
+            let next = self.next[queue];
+            let segment = next as usize / 2;
+            let needed = if next.is_multiple_of(2) {
+                self.needed_by_start(segment)
+            } else {
+                self.needed_by_end(segment)
+            };
+            if let Some(needed) = needed {
+                self.sibling[queue] = self.waiting[needed];
+                self.waiting[needed] = index(queue);
+                self.needs[queue] = index(needed);
+                break;
+            }
+            self.next[queue] += 1;
+            self.wake(segment);
+        }
+        if from < self.next[queue] {
+            self.schedule.push((from, self.next[queue]));
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, segment: usize) {
+        let mut queue = self.waiting[segment];
+        if queue == NONE {
+            return;
+        }
+        self.waiting[segment] = NONE;
+        while queue != NONE {
+            self.ready.push(queue);
+            self.needs[queue as usize] = NONE;
+            queue = std::mem::replace(&mut self.sibling[queue as usize], NONE);
+        }
+    }
+
+    /// Returns whether a start (`false`) or end (`true`) was visited.
+    #[inline]
+    fn is_visited(&self, segment: usize, end: bool) -> bool {
+        let queue = self.graph.queue[segment] as usize;
+        index(2 * segment) + u32::from(end) < self.next[queue]
+    }
+
+    /// Returns the first segment with an open time among the sources of edges.
+    fn open_source<'b>(&self, edges: impl Iterator<Item = &'b Dependency>) -> Option<usize> {
+        let mut sources = edges.map(|edge| {
+            let from = edge.from as usize;
+            let graph = self.graph;
+            let arrival = graph.last_arrival(from).unwrap_or(i64::MAX);
+            (
+                from,
+                edge.anchor >= graph.end[from] || edge.anchor > arrival,
+            )
+        });
+        let open = sources.find(|(from, end)| !self.is_visited(*from, *end));
+        open.map(|(from, _)| from)
+    }
+
+    fn needed_by_start(&self, segment: usize) -> Option<usize> {
+        let edges = &self.graph.dependencies;
+        self.open_source(edges.list[edges.at(segment)].iter())
+    }
+
+    fn needed_by_end(&self, segment: usize) -> Option<usize> {
+        let graph = self.graph;
+        let wait = graph.wait.get(segment).copied().unwrap_or(NONE);
+        // Without the binding edges, all edges decide the order.
+        let ordering = graph.wait.is_empty();
+        let syncs = graph.syncs.at(segment);
+        if wait != NONE || ordering && !syncs.is_empty() {
+            return self.open_source(graph.syncs.list[syncs].iter());
+        }
+        let mut participants = graph.group(segment)?.iter().map(|member| *member as usize);
+        participants.find(|member| !self.is_visited(*member, false))
     }
 
     /// Advances the queue whose next time is the earliest without the times that it needs. Returns whether there
     /// is one: a cycle of edges stopped all of them.
     fn force(&mut self) -> bool {
         let graph = self.graph;
-        let blocked =
-            (0..graph.queues.len()).filter(|queue| self.next[*queue] < graph.queues[*queue].end);
+        let blocked = (0..graph.queues.len())
+            .filter(|queue| self.next[*queue] < 2 * graph.queues[*queue].end);
         let time = |queue: &usize| {
-            let segment = self.next[*queue] as usize;
-            if self.times.begin[segment] == OPEN {
+            let segment = self.next[*queue] as usize / 2;
+            if self.next[*queue].is_multiple_of(2) {
                 (graph.begin[segment], segment)
             } else {
                 (graph.end[segment], segment)
@@ -326,12 +392,13 @@ impl<'a, C: Changes> Run<'a, C> {
         let Some(queue) = blocked.min_by_key(time) else {
             return false;
         };
-        let segment = self.next[queue] as usize;
-        let at_end = self.times.begin[segment] != OPEN;
-        self.forced.push((index(segment), at_end));
+        let next = self.next[queue];
+        let segment = next as usize / 2;
+        self.forced.push((index(segment), next % 2 == 1));
         self.unblock(queue);
-        // Forced visits need nothing.
-        let _ = self.visit(segment, true);
+        self.schedule.push((next, next + 1));
+        self.next[queue] += 1;
+        self.wake(segment);
         self.ready.push(index(queue));
         true
     }

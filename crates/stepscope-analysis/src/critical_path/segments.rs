@@ -6,9 +6,10 @@
 )]
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use stepscope_model::{Cancelled, Time, TrackId, TrackKind};
-use stepscope_store::Trace;
+use stepscope_store::{EventId, Trace, pages};
 
 use super::graph::{Graph, NONE, QueueSegments, SegmentKind, index};
 use crate::device::{Devices, Work};
@@ -45,26 +46,6 @@ pub struct Segments {
     by_track: Vec<u32>,
 }
 
-/// Segments of one queue.
-#[derive(Default)]
-struct QueueColumns {
-    begin: Vec<i64>,
-    end: Vec<i64>,
-    slice: Vec<u32>,
-    kind: Vec<SegmentKind>,
-}
-
-impl QueueColumns {
-    fn push(&mut self, begin: i64, end: i64, slice: u32, kind: SegmentKind) {
-        if begin < end {
-            self.begin.push(begin);
-            self.end.push(end);
-            self.slice.push(slice);
-            self.kind.push(kind);
-        }
-    }
-}
-
 /// Lists the threads of the program and the device queues with work in these files.
 pub(super) fn queues(
     trace: &Trace,
@@ -96,7 +77,82 @@ pub(super) fn queues(
     found
 }
 
-/// Flattens the slices of the queues that lie in the window, picoseconds on the shifted clock.
+/// Number of slices in one job: a millisecond or two.
+const JOB_SLICES: usize = 1 << 16;
+
+/// Slices of a queue that one thread flattens: whole slices of the outermost level with all slices inside.
+struct Job {
+    queue: usize,
+    slices: Range<usize>,
+}
+
+/// Number and times of the segments of a job.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    /// Number of segments.
+    count: usize,
+    /// Start of the first segment, and end of the last one.
+    begin: i64,
+    end: i64,
+}
+
+/// Takes the segments of a queue in order of time.
+trait SegmentSink {
+    fn push(&mut self, begin: i64, end: i64, slice: u32, kind: SegmentKind);
+}
+
+impl SegmentSink for Extent {
+    fn push(&mut self, begin: i64, end: i64, _: u32, _: SegmentKind) {
+        if self.count == 0 {
+            self.begin = begin;
+        }
+        self.count += 1;
+        self.end = end;
+    }
+}
+
+/// The columns of a range of segments, filled from the start.
+struct Columns<'a> {
+    begin: &'a mut [i64],
+    end: &'a mut [i64],
+    slice: &'a mut [u32],
+    kind: &'a mut [SegmentKind],
+    filled: usize,
+}
+
+impl SegmentSink for Columns<'_> {
+    fn push(&mut self, begin: i64, end: i64, slice: u32, kind: SegmentKind) {
+        let at = self.filled;
+        if let (Some(to_begin), Some(to_end), Some(to_slice), Some(to_kind)) = (
+            self.begin.get_mut(at),
+            self.end.get_mut(at),
+            self.slice.get_mut(at),
+            self.kind.get_mut(at),
+        ) {
+            *to_begin = begin;
+            *to_end = end;
+            *to_slice = slice;
+            *to_kind = kind;
+            self.filled += 1;
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// Takes the first `count` segments out of the columns.
+    fn split_off(&mut self, count: usize) -> Self {
+        Self {
+            begin: self.begin.split_off_mut(..count).unwrap_or_default(),
+            end: self.end.split_off_mut(..count).unwrap_or_default(),
+            slice: self.slice.split_off_mut(..count).unwrap_or_default(),
+            kind: self.kind.split_off_mut(..count).unwrap_or_default(),
+            filled: 0,
+        }
+    }
+}
+
+/// Flattens the slices of the queues that lie in the window, picoseconds on the shifted clock: one pass that counts
+/// the segments, and one that writes them to their columns.
 pub(super) fn flatten(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -104,40 +160,156 @@ pub(super) fn flatten(
     window: &Range<i64>,
     cancel: &Cancel,
 ) -> Result<Segments, Cancelled> {
-    let size = queues
-        .iter()
-        .map(|queue| trace.slices(queue.track).len())
-        .sum();
-    let jobs: Vec<usize> = (0..queues.len()).collect();
-    let parts = parallel::scan_items(&jobs, size, cancel, Vec::new, |out, job| {
-        out.push((*job, columns(trace, devices, &queues[*job], window)));
+    let jobs = jobs(trace, &queues, window);
+    let size = jobs.iter().map(|job| job.slices.len()).sum();
+    let flattening = |job: &Job| Flattening {
+        trace,
+        devices,
+        queue: &queues[job.queue],
+        window,
+    };
+    let counted = parallel::scan_items(&jobs, size, cancel, Vec::new, |out, job| {
+        let mut extent = Extent::default();
+        flattening(job).run(job.slices.clone(), &mut extent);
+        out.push((job.queue, job.slices.start, extent));
     })?;
-    let mut parts: Vec<(usize, QueueColumns)> = parts.into_iter().flatten().collect();
-    parts.sort_unstable_by_key(|(queue, _)| *queue);
+    let mut counted: Vec<_> = counted.into_iter().flatten().collect();
+    counted.sort_unstable_by_key(|(queue, start, _)| (*queue, *start));
+    let extents: Vec<Extent> = counted.into_iter().map(|(_, _, extent)| extent).collect();
+
     let mut found = Segments {
         by_track: vec![NONE; trace.tracks().len()],
         ..Segments::default()
     };
-    let graph = &mut found.graph;
-    for (queue, columns) in parts {
-        let first = index(graph.begin.len());
-        graph.begin.extend_from_slice(&columns.begin);
-        graph.end.extend_from_slice(&columns.end);
-        graph.kind.extend_from_slice(&columns.kind);
-        graph.queue.resize(graph.begin.len(), index(queue));
-        found.slice.extend_from_slice(&columns.slice);
-        graph.queues.push(QueueSegments {
-            first,
-            end: index(graph.begin.len()),
-            device: queues[queue].device.map_or(NONE, index),
-            is_ordered: !queues[queue].in_flight,
+    let ranges = place(&queues, &jobs, &extents, window);
+    let mut first = 0;
+    for (number, queue) in queues.iter().enumerate() {
+        let of_queue = ranges.iter().filter(|range| range.queue == number);
+        let count: usize = of_queue.map(|range| range.count).sum();
+        found.graph.queues.push(QueueSegments {
+            first: index(first),
+            end: index(first + count),
+            device: queue.device.map_or(NONE, index),
+            is_ordered: !queue.in_flight,
         });
-        if let Some(slot) = found.by_track.get_mut(queues[queue].track.index()) {
-            *slot = index(queue);
+        first += count;
+        if let Some(slot) = found.by_track.get_mut(queue.track.index()) {
+            *slot = index(number);
         }
     }
+    let graph = &mut found.graph;
+    graph.begin = pages::filled(0, first);
+    graph.end = pages::filled(0, first);
+    graph.kind = pages::filled(SegmentKind::Host, first);
+    pages::reserve(&mut graph.queue, first);
+    for (number, queue) in graph.queues.iter().enumerate() {
+        graph.queue.resize(queue.end as usize, index(number));
+    }
+    found.slice = pages::filled(NONE, first);
+    let mut rest = Columns {
+        begin: &mut graph.begin,
+        end: &mut graph.end,
+        slice: &mut found.slice,
+        kind: &mut graph.kind,
+        filled: 0,
+    };
+    let mut work = Vec::with_capacity(jobs.len());
+    for range in &ranges {
+        let mut columns = rest.split_off(range.count);
+        match &range.content {
+            Content::Nothing(time) => columns.push(time.start, time.end, NONE, SegmentKind::Host),
+            Content::Job(job) => work.push((&jobs[*job], Mutex::new(columns))),
+        }
+    }
+    parallel::scan_items(
+        &work,
+        size,
+        cancel,
+        || (),
+        |(), (job, columns)| {
+            let mut columns = columns.lock().unwrap_or_else(PoisonError::into_inner);
+            flattening(job).run(job.slices.clone(), &mut *columns);
+        },
+    )?;
+    drop(work);
     found.queues = queues;
     Ok(found)
+}
+
+/// Splits the slices of the queues that may lie in the window into jobs, in the order of the queues and of time.
+fn jobs(trace: &Trace, queues: &[PathQueue], window: &Range<i64>) -> Vec<Job> {
+    let mut found = Vec::new();
+    for (number, queue) in queues.iter().enumerate() {
+        let slices = trace.slices(queue.track);
+        let on_file = |ps: i64| Time::from_ps(ps.saturating_sub(queue.shift));
+        let all = trace.candidates(queue.track, on_file(window.start)..on_file(window.end));
+        let track = trace.tracks().get(queue.track.index());
+        let nests = track.is_some_and(|track| track.overflow_rows == 0);
+        let mut start = all.start;
+        while start < all.end {
+            let mut end = (start + JOB_SLICES).min(all.end);
+            // Slices that overlap without nesting have no outermost level; those in flight need none.
+            while end < all.end && !queue.in_flight && !(nests && slices.depth[end] == 0) {
+                end = if nests { end + 1 } else { all.end };
+            }
+            found.push(Job {
+                queue: number,
+                slices: start..end,
+            });
+            start = end;
+        }
+    }
+    found
+}
+
+/// Consecutive segments: those of a job, or time without a slice.
+struct SegmentRange {
+    queue: usize,
+    count: usize,
+    content: Content,
+}
+
+enum Content {
+    /// Index of a job.
+    Job(usize),
+    /// The time.
+    Nothing(Range<i64>),
+}
+
+/// Lists the segments of all queues in their order, given the extents of the jobs.
+fn place(
+    queues: &[PathQueue],
+    jobs: &[Job],
+    extents: &[Extent],
+    window: &Range<i64>,
+) -> Vec<SegmentRange> {
+    let mut found = Vec::with_capacity(jobs.len());
+    let mut of_jobs = jobs.iter().zip(extents).enumerate().peekable();
+    for (number, queue) in queues.iter().enumerate() {
+        let mut time = window.start;
+        let mut idle_until = |found: &mut Vec<SegmentRange>, begin: i64, end: i64| {
+            if queue.marks_steps && time < begin {
+                found.push(SegmentRange {
+                    queue: number,
+                    count: 1,
+                    content: Content::Nothing(time..begin),
+                });
+            }
+            time = end;
+        };
+        while let Some((job, (_, extent))) = of_jobs.next_if(|(_, (job, _))| job.queue == number) {
+            if extent.count > 0 {
+                idle_until(&mut found, extent.begin, extent.end);
+                found.push(SegmentRange {
+                    queue: number,
+                    count: extent.count,
+                    content: Content::Job(job),
+                });
+            }
+        }
+        idle_until(&mut found, window.end, window.end);
+    }
+    found
 }
 
 fn kind_of(work: Work) -> SegmentKind {
@@ -148,79 +320,80 @@ fn kind_of(work: Work) -> SegmentKind {
     }
 }
 
-fn columns(
-    trace: &Trace,
-    devices: &Devices<'_>,
-    queue: &PathQueue,
-    window: &Range<i64>,
-) -> QueueColumns {
-    let slices = trace.slices(queue.track);
-    let on_file = |ps: i64| Time::from_ps(ps.saturating_sub(queue.shift));
-    let range = on_file(window.start)..on_file(window.end);
-    let mut found = QueueColumns::default();
-    let mut open: Vec<(u32, i64, SegmentKind)> = Vec::new();
-    let mut time = window.start;
-    let idle_from = |found: &mut QueueColumns, from: i64, to: i64| {
-        if queue.marks_steps {
-            found.push(from, to, NONE, SegmentKind::Host);
-        }
-    };
-    for slice in trace.candidates(queue.track, range) {
-        let start = slices.start[slice].ps().saturating_add(queue.shift);
-        let end = slices.end(slice).ps().saturating_add(queue.shift);
-        if end <= window.start || end <= start {
-            continue;
-        }
-        let kind = if queue.device.is_some() {
-            match devices.work(queue.track, slice) {
-                Some(work) => kind_of(work),
-                None => continue,
+/// Flattens slices of one queue.
+struct Flattening<'a> {
+    trace: &'a Trace,
+    devices: &'a Devices<'a>,
+    queue: &'a PathQueue,
+    window: &'a Range<i64>,
+}
+
+impl Flattening<'_> {
+    fn run<S: SegmentSink>(&self, indexes: Range<usize>, sink: &mut S) {
+        let (queue, window) = (self.queue, self.window);
+        let slices = self.trace.slices(queue.track);
+        let mut push = |begin: i64, end: i64, slice: u32, kind: SegmentKind| {
+            // The thread of the steps ends with the window.
+            let end = if queue.marks_steps {
+                end.min(window.end)
+            } else {
+                end
+            };
+            if begin < end {
+                sink.push(begin, end, slice, kind);
             }
-        } else {
-            SegmentKind::Host
         };
-        if queue.in_flight {
-            found.push(start.max(window.start), end, index(slice), kind);
-            continue;
-        }
-        // Close what ends before this slice starts.
-        while let Some((inner, until, inner_kind)) = open.last().copied() {
-            if until > start {
-                break;
+        let mut open: Vec<(u32, i64, SegmentKind)> = Vec::new();
+        let mut time = None;
+        for slice in indexes {
+            let start = slices.start[slice].ps().saturating_add(queue.shift);
+            let end = slices.end(slice).ps().saturating_add(queue.shift);
+            if end <= window.start || end <= start {
+                continue;
             }
-            if until > time {
-                found.push(time, until, inner, inner_kind);
-                time = until;
+            let kind = if queue.device.is_some() {
+                match self.devices.work(queue.track, slice) {
+                    Some(work) => kind_of(work),
+                    None => continue,
+                }
+            } else {
+                SegmentKind::Host
+            };
+            if queue.in_flight {
+                push(start.max(window.start), end, index(slice), kind);
+                continue;
             }
-            open.pop();
+            let mut now = time.unwrap_or_else(|| start.max(window.start));
+            // Close what ends before this slice starts.
+            while let Some((inner, until, inner_kind)) = open.last().copied() {
+                if until > start {
+                    break;
+                }
+                if until > now {
+                    push(now, until, inner, inner_kind);
+                    now = until;
+                }
+                open.pop();
+            }
+            let start = start.max(now);
+            match open.last() {
+                Some((inner, _, inner_kind)) => push(now, start, *inner, *inner_kind),
+                None if queue.marks_steps => push(now, start, NONE, SegmentKind::Host),
+                None => {}
+            }
+            time = Some(start);
+            open.push((index(slice), end, kind));
         }
-        let start = start.max(time);
-        match open.last() {
-            Some((inner, _, inner_kind)) => found.push(time, start, *inner, *inner_kind),
-            None => idle_from(&mut found, time, start),
+        let Some(mut now) = time else {
+            return;
+        };
+        while let Some((inner, until, kind)) = open.pop() {
+            if until > now {
+                push(now, until, inner, kind);
+                now = until;
+            }
         }
-        time = start;
-        open.push((index(slice), end, kind));
     }
-    while let Some((inner, until, kind)) = open.pop() {
-        if until > time {
-            found.push(time, until, inner, kind);
-            time = until;
-        }
-    }
-    if queue.marks_steps {
-        idle_from(&mut found, time, window.end);
-        while found.begin.last().is_some_and(|begin| *begin >= window.end) {
-            found.begin.pop();
-            found.end.pop();
-            found.slice.pop();
-            found.kind.pop();
-        }
-        if let Some(end) = found.end.last_mut() {
-            *end = (*end).min(window.end);
-        }
-    }
-    found
 }
 
 impl Segments {
@@ -249,6 +422,12 @@ impl Segments {
         let end = end.ps().saturating_add(shift);
         let (segment, anchor) = self.graph.locate(queue, end)?;
         (anchor == end && self.graph.end[segment as usize] == end).then_some(segment)
+    }
+
+    /// Returns the slice of a segment.
+    pub fn event(&self, trace: &Trace, segment: usize) -> Option<EventId> {
+        let (track, slice) = self.slice_of(segment)?;
+        Some(trace.slices(track).id(slice))
     }
 
     /// Returns the track of a segment, and the index of its slice there.

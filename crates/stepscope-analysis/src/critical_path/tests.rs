@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+use super::blocks::Blocks;
 use super::graph::{
     Confidence, Dependency, Graph, LagKind, NONE, QueueSegments, SegmentKind, index,
 };
@@ -13,8 +14,34 @@ use super::replay::{Changes, Unchanged, replay};
 /// One random segment: gap before it, length, whether it waits, and seeds of its edges.
 type Random = (i64, i64, bool, Vec<(u32, u8)>);
 
+/// Segments of random queues, and what connects them.
+struct Parts {
+    graph: Graph,
+    groups: Vec<Vec<u32>>,
+    dependencies: Vec<Dependency>,
+    syncs: Vec<Dependency>,
+}
+
 /// Builds a graph from random queues: the first queues are threads, the others belong to a device.
 fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
+    let Parts {
+        mut graph,
+        groups,
+        dependencies,
+        syncs,
+    } = parts(queues, groups);
+    graph.group = vec![NONE; graph.len()];
+    for (number, members) in groups.iter().enumerate() {
+        for member in members {
+            graph.group[*member as usize] = index(number);
+        }
+    }
+    graph.groups = groups;
+    graph.connect(dependencies, syncs);
+    graph
+}
+
+fn parts(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Parts {
     let mut graph = Graph::default();
     let mut times = Vec::new();
     for (number, segments) in queues.iter().enumerate() {
@@ -67,21 +94,22 @@ fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
             }
         }
     }
-    graph.group = vec![NONE; count];
+    let mut found: Vec<Vec<u32>> = Vec::new();
     for (a, b) in groups {
         let pair = [*a as usize % count, *b as usize % count];
         let waits: Vec<bool> = queues.iter().flatten().map(|segment| segment.2).collect();
-        let is_free = |segment: &usize| graph.group[*segment] == NONE && !waits[*segment];
+        let is_grouped = |segment: usize| found.iter().flatten().any(|one| *one == index(segment));
+        let is_free = |segment: &usize| !is_grouped(*segment) && !waits[*segment];
         if graph.queue[pair[0]] != graph.queue[pair[1]] && pair.iter().all(is_free) {
-            let number = index(graph.groups.len());
-            for segment in pair {
-                graph.group[segment] = number;
-            }
-            graph.groups.push(pair.map(index).to_vec());
+            found.push(pair.map(index).to_vec());
         }
     }
-    graph.connect(dependencies, syncs);
-    graph
+    Parts {
+        graph,
+        groups: found,
+        dependencies,
+        syncs,
+    }
 }
 
 /// Factors of lengths and of lags.
@@ -97,6 +125,39 @@ impl Changes for Factors {
 
     fn lag(&self, _: usize, _: LagKind, measured: i64, _: bool) -> i64 {
         measured * self.lags
+    }
+
+    fn waits(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// The same factors of the segments in blocks.
+struct BlockFactors<'a> {
+    segments: &'a Graph,
+    blocks: &'a Blocks,
+    factors: &'a Factors,
+}
+
+impl Changes for BlockFactors<'_> {
+    fn length(&self, block: usize, measured: i64) -> i64 {
+        let range = self.blocks.segments(block);
+        if range.len() == 1 {
+            return self.factors.length(range.start, measured);
+        }
+        let graph = self.segments;
+        let lengths = range
+            .clone()
+            .map(|segment| self.factors.length(segment, graph.length(segment)));
+        let inside = range.start + 1..range.end;
+        let lags = inside
+            .map(|segment| (graph.begin[segment] - graph.end[segment - 1]) * self.factors.lags);
+        lengths.chain(lags).sum()
+    }
+
+    fn lag(&self, block: usize, kind: LagKind, measured: i64, binding: bool) -> i64 {
+        self.factors
+            .lag(self.blocks.segments(block).start, kind, measured, binding)
     }
 
     fn waits(&self, _: usize) -> bool {
@@ -269,6 +330,41 @@ proptest! {
         for segment in 0..graph.len() {
             prop_assert_eq!(times.begin[segment], model.time(segment, false), "start of {}", segment);
             prop_assert_eq!(times.end[segment], model.time(segment, true), "end of {}", segment);
+        }
+    }
+
+    #[test]
+    fn blocks_have_the_path_and_the_replay_of_their_segments(
+        queues in random_queues(),
+        groups in random_groups(),
+        seeds in prop::collection::vec(0..4_i64, 60),
+        lags in 0..3_i64,
+    ) {
+        let graph = build(&queues, &groups);
+        let (last, window) = window(&graph);
+        let parts = parts(&queues, &groups);
+        let blocks = Blocks::new(&parts.graph, &parts.groups, last, parts.dependencies, parts.syncs);
+        prop_assert_eq!(blocks.graph.contradictions, graph.contradictions);
+        for block in 0..blocks.graph.len() {
+            for segment in blocks.segments(block) {
+                prop_assert_eq!(blocks.block_of(segment), block);
+            }
+        }
+        let mut path = Vec::new();
+        let of_blocks = walk(&blocks.graph, blocks.block_of(last), &window);
+        blocks.visit(&parts.graph, &of_blocks, |_, row| path.push(row));
+        prop_assert_eq!(path, walk(&graph, last, &window));
+        let factors = Factors {
+            lengths: (0..graph.len()).map(|segment| seeds[segment % seeds.len()]).collect(),
+            lags,
+        };
+        let expected = replay(&graph, &factors);
+        let of_blocks = BlockFactors { segments: &parts.graph, blocks: &blocks, factors: &factors };
+        let times = replay(&blocks.graph, &of_blocks);
+        for block in 0..blocks.graph.len() {
+            let range = blocks.segments(block);
+            prop_assert_eq!(times.begin[block], expected.begin[range.start], "start of {:?}", range);
+            prop_assert_eq!(times.end[block], expected.end[range.end - 1], "end of {:?}", range);
         }
     }
 

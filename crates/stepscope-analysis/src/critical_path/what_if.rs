@@ -6,19 +6,23 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{Cancelled, NameId, SliceKind, TrackId};
+use stepscope_store::{Trace, pages};
 
+use super::CriticalPath;
+use super::blocks::Blocks;
 use super::calls::{CallKind, CallKinds};
 use super::class::classes;
-use super::graph::{LagKind, NONE, SegmentKind};
+use super::graph::{Graph, LagKind, NONE, SegmentKind};
 use super::nearest::Nearest;
 use super::replay::{Changes, Unchanged, replay};
 use super::spec::{Change, Glob, Phase, Scenario, Scope, Selector, Spec};
-use super::{CriticalPath, path};
+use super::totals::CHUNK_BLOCKS;
 use crate::names::by_text;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::slice_class::is_input;
 
 /// Result of a scenario.
@@ -32,22 +36,20 @@ pub struct Prediction {
     pub on_path_ps: i64,
 }
 
-/// New lengths and lags.
-struct Changed {
-    /// By segment.
-    length: Vec<i64>,
+/// New lengths and lags of blocks.
+struct Changed<'a> {
+    blocks: &'a Blocks,
+    /// By block: new length minus measured one; empty without a change.
+    longer: Vec<i64>,
     /// Changes of lags: kind, selected segments, change.
     lags: Vec<(LagKind, Option<Vec<bool>>, Change)>,
-    /// Waits that no longer wait.
+    /// Segments whose waits no longer wait; empty without any.
     removed: Vec<bool>,
 }
 
-impl Changes for Changed {
-    fn length(&self, segment: usize, _: i64) -> i64 {
-        self.length[segment]
-    }
-
-    fn lag(&self, segment: usize, kind: LagKind, measured: i64, _: bool) -> i64 {
+impl Changed<'_> {
+    /// Returns the new lag before a segment.
+    fn lag_of(&self, segment: usize, kind: LagKind, measured: i64) -> i64 {
         let mut lag = measured;
         for (changed, mask, change) in &self.lags {
             let selected = mask.as_ref().is_none_or(|mask| mask[segment]);
@@ -57,8 +59,23 @@ impl Changes for Changed {
         }
         lag
     }
+}
 
-    fn waits(&self, segment: usize) -> bool {
+impl Changes for Changed<'_> {
+    fn length(&self, block: usize, measured: i64) -> i64 {
+        let longer = self.longer.get(block).copied().unwrap_or(0);
+        measured.saturating_add(longer)
+    }
+
+    fn lag(&self, block: usize, kind: LagKind, measured: i64, _: bool) -> i64 {
+        if self.lags.is_empty() {
+            return measured;
+        }
+        self.lag_of(self.blocks.segments(block).start, kind, measured)
+    }
+
+    fn waits(&self, block: usize) -> bool {
+        let segment = self.blocks.segments(block).start;
         self.removed.get(segment) != Some(&true)
     }
 }
@@ -83,27 +100,29 @@ fn scaled(length: i64, factor: f64) -> i64 {
 }
 
 /// Lags of device work at their floors, host segments as measured.
-struct Structural<'a, 'b> {
-    path: &'a CriticalPath<'b>,
+struct Structural<'a> {
+    graph: &'a Graph,
+    /// By block: its length at the floors of the gaps inside minus the measured one.
+    longer: Vec<i64>,
     /// Smallest gap of each queue.
     gaps: Vec<i64>,
     /// Median lag of events, hand-overs and returns.
     medians: [i64; LagKind::ALL.len()],
 }
 
-impl Changes for Structural<'_, '_> {
-    fn length(&self, _: usize, measured: i64) -> i64 {
-        measured
+impl Changes for Structural<'_> {
+    fn length(&self, block: usize, measured: i64) -> i64 {
+        measured.saturating_add(self.longer[block])
     }
 
-    fn lag(&self, segment: usize, kind: LagKind, measured: i64, binding: bool) -> i64 {
+    fn lag(&self, block: usize, kind: LagKind, measured: i64, binding: bool) -> i64 {
         if !binding {
             return measured;
         }
         match kind {
             LagKind::ThreadGap => measured,
-            LagKind::KernelGap => self.gaps[self.path.graph().queue[segment] as usize],
-            LagKind::LaunchLatency => self.path.graph().floor_of(segment, kind),
+            LagKind::KernelGap => self.gaps[self.graph.queue[block] as usize],
+            LagKind::LaunchLatency => self.graph.floor_of(block, kind),
             kind => self.medians[kind as usize],
         }
     }
@@ -113,17 +132,25 @@ impl Changes for Structural<'_, '_> {
     }
 }
 
+/// What a scenario does to the lengths of the segments that it selects.
+enum LengthChange {
+    /// The same change of each.
+    Each(Change),
+    /// A length of each segment.
+    Lengths(Vec<i64>),
+}
+
 impl CriticalPath<'_> {
     /// Returns the length of the window in a replay, picoseconds.
     fn replayed<C: Changes>(&self, changes: &C) -> i64 {
-        let times = replay(self.graph(), changes);
         // Time after the last segment has no cause, and stays.
         let tail = self
             .window
             .end
             .saturating_sub(self.graph().end[self.last])
             .max(0);
-        let end = times.end[self.last].saturating_add(tail);
+        let times = replay(&self.blocks.graph, changes);
+        let end = times.end[self.blocks.block_of(self.last)].saturating_add(tail);
         end.saturating_sub(self.window.start)
     }
 
@@ -133,25 +160,47 @@ impl CriticalPath<'_> {
     }
 
     /// Returns the length of the window if all lags of device work had their floors: the smallest launch latency of
-    /// the device, the smallest gap of the queue, the median of event waits, hand-overs and returns.
+    /// the device, the smallest gap of the queue, the median of event waits, hand-overs and returns. Computed on first
+    /// use.
     pub fn structural_replay(&self) -> i64 {
-        let graph = self.graph();
+        *self
+            .figures
+            .structural
+            .get_or_init(|| self.compute_structural_replay())
+    }
+
+    fn compute_structural_replay(&self) -> i64 {
+        let (graph, segments) = (&self.blocks.graph, self.graph());
         let mut gaps = vec![i64::MAX; graph.queues.len()];
         let mut lags: [Vec<i64>; LagKind::ALL.len()] = Default::default();
-        for segment in 0..graph.len() {
-            if let Some(bound) = graph.bound(segment) {
-                let lag = graph.begin[segment].saturating_sub(bound.anchor);
-                match bound.kind {
-                    LagKind::KernelGap => {
-                        let gap = &mut gaps[graph.queue[segment] as usize];
-                        *gap = (*gap).min(lag);
+        // Gaps inside blocks: those between work of a device that only its order connects.
+        let gaps_inside = |block: usize| {
+            let range = self.blocks.segments(block);
+            let is_device = range.len() > 1 && graph.on_device(block);
+            let inside = if is_device {
+                range.start + 1..range.end
+            } else {
+                0..0
+            };
+            inside.map(|segment| segments.begin[segment].saturating_sub(segments.end[segment - 1]))
+        };
+        for (number, queue) in graph.queues.iter().enumerate() {
+            let gap = &mut gaps[number];
+            for block in queue.first as usize..queue.end as usize {
+                if let Some(bound) = graph.bound(block) {
+                    let lag = graph.begin[block].saturating_sub(bound.anchor);
+                    match bound.kind {
+                        LagKind::KernelGap => *gap = (*gap).min(lag),
+                        LagKind::EventWait | LagKind::Handover => {
+                            lags[bound.kind as usize].push(lag);
+                        }
+                        _ => {}
                     }
-                    LagKind::EventWait | LagKind::Handover => lags[bound.kind as usize].push(lag),
-                    _ => {}
                 }
-            }
-            if let Some(wait) = graph.bound_wait(segment) {
-                lags[wait.kind as usize].push(graph.end[segment].saturating_sub(wait.anchor));
+                *gap = gaps_inside(block).fold(*gap, i64::min);
+                if let Some(wait) = graph.bound_wait(block) {
+                    lags[wait.kind as usize].push(graph.end[block].saturating_sub(wait.anchor));
+                }
             }
         }
         let medians = lags.map(|mut lags| {
@@ -162,12 +211,19 @@ impl CriticalPath<'_> {
                 *lags.select_nth_unstable(middle).1
             }
         });
+        let gaps: Vec<i64> = gaps
+            .into_iter()
+            .map(|gap| if gap == i64::MAX { 0 } else { gap })
+            .collect();
+        let longer = |block: usize| {
+            let floor = gaps[graph.queue[block] as usize];
+            let longer = gaps_inside(block).map(|gap| floor.saturating_sub(gap));
+            longer.fold(0, i64::saturating_add)
+        };
         self.replayed(&Structural {
-            path: self,
-            gaps: gaps
-                .into_iter()
-                .map(|gap| if gap == i64::MAX { 0 } else { gap })
-                .collect(),
+            graph,
+            longer: (0..graph.len()).map(longer).collect(),
+            gaps,
             medians,
         })
     }
@@ -175,14 +231,13 @@ impl CriticalPath<'_> {
     /// Predicts the length of the window after a scenario.
     pub fn what_if(&self, scenario: &Scenario, cancel: &Cancel) -> Result<Prediction, Cancelled> {
         let graph = self.graph();
-        let mut length: Vec<i64> = (0..graph.len())
-            .map(|segment| self.own_length(segment))
-            .collect();
         let mut changed = Changed {
-            length: Vec::new(),
+            blocks: &self.blocks,
+            longer: Vec::new(),
             lags: Vec::new(),
             removed: Vec::new(),
         };
+        let mut lengths: Vec<(Vec<bool>, LengthChange)> = Vec::new();
         let mut any = vec![false; graph.len()];
         // Fixed lengths first: the order of the changes has no effect.
         let (factors, fixed): (Vec<&Spec>, Vec<&Spec>) = scenario
@@ -205,67 +260,150 @@ impl CriticalPath<'_> {
                 changed.removed = mask;
                 continue;
             }
-            match spec.change {
-                Change::Factor(_) | Change::Fixed(_) => {
-                    let selected = length
-                        .iter_mut()
-                        .zip(&mask)
-                        .filter(|(_, selected)| **selected);
-                    for (length, _) in selected {
-                        *length = changed_length(*length, spec.change);
-                    }
-                }
-                change => self.equalise(&mut length, &mask, spec, change),
-            }
             for (any, selected) in any.iter_mut().zip(&mask) {
                 *any |= selected;
             }
-        }
-        changed.length = length;
-        cancel.check()?;
-        let on_path = self.path.iter().filter(|row| {
-            if row.kind.is_segment() {
-                return any[row.segment as usize];
+            match spec.change {
+                Change::Factor(_) | Change::Fixed(_) => {
+                    lengths.push((mask, LengthChange::Each(spec.change)));
+                }
+                change => {
+                    let mut all = self.changed_lengths(&lengths);
+                    self.equalise(&mut all, &mask, spec, change);
+                    lengths.push((vec![true; graph.len()], LengthChange::Lengths(all)));
+                }
             }
-            lags_on_path.iter().any(|(kind, mask)| {
-                let selected = mask.as_ref().is_none_or(|mask| mask[row.segment as usize]);
-                selected && row.kind.as_str() == kind.as_str()
-            })
-        });
+        }
+        cancel.check()?;
+        self.set_longer(&mut changed, &lengths, cancel)?;
         Ok(Prediction {
-            on_path_ps: on_path
-                .map(path::PathSegment::length)
-                .fold(0, i64::saturating_add),
+            on_path_ps: self.selected_on_path(&any, &lags_on_path),
             selected: any.iter().filter(|selected| **selected).count() as u64,
             window_ps: self.replayed(&changed),
         })
     }
 
-    /// Predicts the length of the window with a factor on some segments.
-    pub fn what_if_selected(&self, mask: &[bool], factor: f64) -> i64 {
-        let lengths = mask.iter().enumerate().map(|(segment, selected)| {
-            let length = self.own_length(segment);
-            if *selected {
-                scaled(length, factor)
+    /// Returns the time on the path of selected segments and lags, picoseconds.
+    fn selected_on_path(&self, any: &[bool], lags: &[(LagKind, Option<Vec<bool>>)]) -> i64 {
+        let mut sum = 0_i64;
+        self.blocks.visit(self.graph(), &self.path, |_, row| {
+            let is_selected = if row.kind.is_segment() {
+                any[row.segment as usize]
             } else {
-                length
+                lags.iter().any(|(kind, mask)| {
+                    let selected = mask.as_ref().is_none_or(|mask| mask[row.segment as usize]);
+                    selected && row.kind.as_str() == kind.as_str()
+                })
+            };
+            if is_selected {
+                sum = sum.saturating_add(row.length());
             }
         });
-        self.replayed(&Changed {
-            length: lengths.collect(),
-            lags: Vec::new(),
-            removed: Vec::new(),
-        })
+        sum
     }
 
-    /// Returns the length that a change applies to, picoseconds: of a participant of a collective its transfer.
-    pub fn own_length(&self, segment: usize) -> i64 {
-        let graph = self.graph();
-        match graph.group(segment) {
-            Some(group) => {
-                graph.end[segment].saturating_sub(graph.begin[graph.last_arriver(group)])
+    /// Returns the length of a segment after changes.
+    fn changed_length(
+        &self,
+        block: usize,
+        segment: usize,
+        lengths: &[(Vec<bool>, LengthChange)],
+    ) -> i64 {
+        let mut length = self.own_length(block, segment);
+        for (mask, change) in lengths {
+            if mask[segment] {
+                length = match change {
+                    LengthChange::Each(change) => changed_length(length, *change),
+                    LengthChange::Lengths(lengths) => lengths[segment],
+                };
             }
-            None => graph.length(segment),
+        }
+        length
+    }
+
+    /// Returns the lengths of all segments after changes.
+    fn changed_lengths(&self, lengths: &[(Vec<bool>, LengthChange)]) -> Vec<i64> {
+        let blocks = 0..self.blocks.graph.len();
+        let segments = blocks.flat_map(|block| {
+            let segments = self.blocks.segments(block);
+            segments.map(move |segment| self.changed_length(block, segment, lengths))
+        });
+        segments.collect()
+    }
+
+    /// Computes by how much each block becomes longer.
+    fn set_longer(
+        &self,
+        changed: &mut Changed<'_>,
+        lengths: &[(Vec<bool>, LengthChange)],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let graph = self.graph();
+        let longer = |block: usize| {
+            let range = self.blocks.segments(block);
+            let mut sum = 0_i64;
+            for segment in range.clone() {
+                if lengths.iter().any(|(mask, _)| mask[segment]) {
+                    let own = self.own_length(block, segment);
+                    let new = self.changed_length(block, segment, lengths);
+                    sum = sum.saturating_add(new.saturating_sub(own));
+                }
+                if segment > range.start && !changed.lags.is_empty() {
+                    let lag = graph.begin[segment].saturating_sub(graph.end[segment - 1]);
+                    let new = changed.lag_of(segment, graph.gap_kind(segment), lag);
+                    sum = sum.saturating_add(new.saturating_sub(lag));
+                }
+            }
+            sum
+        };
+        let blocks = self.blocks.graph.len();
+        let mut all = pages::filled(0, blocks);
+        let jobs: Vec<_> = all
+            .chunks_mut(CHUNK_BLOCKS)
+            .enumerate()
+            .map(|(number, chunk)| (number * CHUNK_BLOCKS, Mutex::new(chunk)))
+            .collect();
+        parallel::scan_items(
+            &jobs,
+            graph.len(),
+            cancel,
+            || (),
+            |(), (first, chunk)| {
+                let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
+                for (block, sum) in (*first..).zip(chunk.iter_mut()) {
+                    *sum = longer(block);
+                }
+            },
+        )?;
+        drop(jobs);
+        changed.longer = all;
+        Ok(())
+    }
+
+    /// Predicts the length of the window with a factor on some segments.
+    pub fn what_if_selected(&self, mask: Vec<bool>, factor: f64) -> i64 {
+        let mut changed = Changed {
+            blocks: &self.blocks,
+            longer: Vec::new(),
+            lags: Vec::new(),
+            removed: Vec::new(),
+        };
+        let lengths = [(mask, LengthChange::Each(Change::Factor(factor)))];
+        // Nothing cancels it.
+        let _ = self.set_longer(&mut changed, &lengths, &Cancel::default());
+        self.replayed(&changed)
+    }
+
+    /// Returns the length that a change of a segment in a block applies to, picoseconds: of a participant of a
+    /// collective its transfer.
+    #[inline]
+    pub(super) fn own_length(&self, block: usize, segment: usize) -> i64 {
+        let blocks = &self.blocks.graph;
+        match blocks.group(block) {
+            Some(group) => {
+                blocks.end[block].saturating_sub(blocks.begin[blocks.last_arriver(group)])
+            }
+            None => self.graph().length(segment),
         }
     }
 
@@ -368,14 +506,25 @@ impl CriticalPath<'_> {
 
     /// Takes the last wait of the window's thread out of the selection: the window ends with it.
     fn keep_last_wait(&self, mask: &mut [bool]) {
-        let graph = self.graph();
-        let queue = graph.queues[graph.queue[self.last] as usize];
+        let blocks = &self.blocks.graph;
+        let queue = blocks.queues[self.graph().queue[self.last] as usize];
         let last = (queue.first..queue.end)
             .rev()
-            .find(|segment| graph.wait[*segment as usize] != NONE);
+            .find(|block| blocks.wait[*block as usize] != NONE);
         if let Some(last) = last {
-            mask[last as usize] = false;
+            mask[self.blocks.segments(last as usize).start] = false;
         }
+    }
+
+    /// Returns which segments are waits.
+    fn waits(&self) -> Vec<bool> {
+        let mut found = vec![false; self.graph().len()];
+        for (block, wait) in self.blocks.graph.wait.iter().enumerate() {
+            if *wait != NONE {
+                found[self.blocks.segments(block).start] = true;
+            }
+        }
+        found
     }
 
     /// Returns the segments that a selector selects.
@@ -444,7 +593,7 @@ impl CriticalPath<'_> {
                 })
                 .collect()
             }
-            Selector::Sync => all.map(|segment| graph.wait[segment] != NONE).collect(),
+            Selector::Sync => self.waits(),
             Selector::Rank(rank) => all
                 .map(|segment| self.segment_rank(segment) == *rank)
                 .collect(),
@@ -462,35 +611,43 @@ impl CriticalPath<'_> {
     }
 
     /// Finds the slices of the input pipeline, or those of compilation.
-    pub(super) fn host_class(&self, input: bool) -> Nearest {
-        // Slices of one name mostly have one category, and follow each other on a track.
-        let mut known: Vec<Option<(TrackId, NameId, bool)>> = vec![None; self.trace.name_count()];
-        Nearest::new(self, |track, slice| {
-            let slices = self.trace.slices(track);
-            let (name, category) = (slices.name[slice], slices.category.get(slice));
-            let found = known.get_mut(name.index());
-            if let Some(Some((of_track, of_category, is_kind))) = found.as_deref()
-                && (*of_track, *of_category) == (track, category)
-            {
-                return *is_kind;
+    fn host_class(&self, input: bool) -> Nearest {
+        let mut kinds = HostKinds::new(self.trace);
+        let bit = if input { INPUT } else { COMPILE };
+        Nearest::new(self, |track, slice| kinds.get(track, slice) & bit != 0)
+    }
+
+    /// Finds the slices of the input pipeline, and those of compilation. One pass over the threads if there are none.
+    pub(super) fn host_classes(&self) -> (Nearest, Nearest) {
+        let queues = self.segments.queues.iter();
+        let threads = queues.filter(|queue| queue.device.is_none());
+        let chunks = parallel::track_chunks(
+            threads.map(|queue| (queue.track, 0..self.trace.slices(queue.track).len())),
+        );
+        let kinds = || (HostKinds::new(self.trace), 0);
+        let found = parallel::scan(&chunks, &Cancel::default(), kinds, |(kinds, all), chunk| {
+            for slice in chunk.indexes.clone() {
+                *all |= kinds.get(chunk.track, slice);
             }
-            let kind = self.trace.kind(track, name, category);
-            let is_kind = if input {
-                is_input(kind, self.trace.name(name))
+        });
+        // Nothing cancels it.
+        let found = found.unwrap_or_default();
+        let all = found.iter().fold(0, |all, (_, some)| all | some);
+        let of = |bit: u8, input: bool| {
+            if all & bit == 0 {
+                Nearest::none()
             } else {
-                kind == SliceKind::Compile
-            };
-            if let Some(found) = found {
-                *found = Some((track, category, is_kind));
+                self.host_class(input)
             }
-            is_kind
-        })
+        };
+        (of(INPUT, true), of(COMPILE, false))
     }
 
     /// Replaces lengths by a statistic: over segments of the same name, or over the partners in other ranks.
     fn equalise(&self, length: &mut [i64], mask: &[bool], spec: &Spec, change: Change) {
         let graph = self.graph();
         let of_ranks = matches!(spec.selector, Selector::Rank(_) | Selector::Ranks);
+        let waits = self.waits();
         // The n-th segment of a name in each rank is the same one.
         let mut counts: BTreeMap<(u32, SegmentKind, NameId), u32> = BTreeMap::new();
         let mut groups: BTreeMap<(SegmentKind, NameId, u32), Vec<(u32, u32)>> = BTreeMap::new();
@@ -499,7 +656,7 @@ impl CriticalPath<'_> {
             let Some(name) = self.name(at) else {
                 continue;
             };
-            if graph.wait[at] != NONE || !(of_ranks || mask[at]) {
+            if waits[at] || !(of_ranks || mask[at]) {
                 continue;
             }
             let rank = self.segment_rank(at);
@@ -546,6 +703,51 @@ impl CriticalPath<'_> {
         let mut order: Vec<u32> = (0..super::graph::index(graph.len())).collect();
         order.sort_by_key(|segment| (graph.begin[*segment as usize], *segment));
         order
+    }
+}
+
+/// Bits of kinds of host slices: of the input pipeline, and of compilation.
+const INPUT: u8 = 1;
+const COMPILE: u8 = 2;
+
+/// Kinds of host slices.
+struct HostKinds<'a> {
+    trace: &'a Trace,
+    /// By name: slices of one name mostly have one category, and follow each other on a track.
+    known: Vec<Option<(TrackId, NameId, u8)>>,
+}
+
+impl<'a> HostKinds<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        Self {
+            trace,
+            known: vec![None; trace.name_count()],
+        }
+    }
+
+    /// Returns the bits of a slice.
+    fn get(&mut self, track: TrackId, slice: usize) -> u8 {
+        let trace = self.trace;
+        let slices = trace.slices(track);
+        let (name, category) = (slices.name[slice], slices.category.get(slice));
+        let found = self.known.get_mut(name.index());
+        if let Some(Some((of_track, of_category, bits))) = found.as_deref()
+            && (*of_track, *of_category) == (track, category)
+        {
+            return *bits;
+        }
+        let kind = trace.kind(track, name, category);
+        let mut bits = 0;
+        if is_input(kind, trace.name(name)) {
+            bits |= INPUT;
+        }
+        if kind == SliceKind::Compile {
+            bits |= COMPILE;
+        }
+        if let Some(found) = found {
+            *found = Some((track, category, bits));
+        }
+        bits
     }
 }
 

@@ -11,16 +11,13 @@ use crate::report::{
 };
 use crate::reports::Options;
 use stepscope_analysis::critical_path::graph::{Confidence, LagKind};
-use stepscope_analysis::critical_path::groups::{
-    PathGroup, PathGrouping, PathKey, fine_times, group, segments_named,
-};
-use stepscope_analysis::critical_path::path::{PathKind, by_kind};
+use stepscope_analysis::critical_path::groups::{PathGroup, PathGrouping, PathKey, segments_named};
+use stepscope_analysis::critical_path::path::PathKind;
 use stepscope_analysis::critical_path::spec::{
     PRESETS, Scenario, SpecCause, SpecError, parse, preset,
 };
+use stepscope_analysis::critical_path::totals::PathTotals;
 use stepscope_analysis::critical_path::{CriticalPath, critical_path};
-use stepscope_analysis::device::Devices;
-use stepscope_analysis::launch::Launches;
 use stepscope_analysis::op_class::OpClass;
 use stepscope_analysis::parallel::{self, Cancel};
 
@@ -119,9 +116,7 @@ fn grouping(by: Option<&str>) -> Option<PathGrouping> {
 }
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let devices = Devices::from_trace(trace, cancel)?;
-    let launches = Launches::from_trace(trace, &devices, cancel)?;
-    let found = critical_path(trace, &devices, &launches, &options.scope(), cancel)?;
+    let found = critical_path(trace, &options.scope(), cancel)?;
     let Some(path) = found else {
         return Ok(Report::missing(
             KIND,
@@ -131,16 +126,16 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     cancel.check()?;
     let mut report = Report::new(KIND);
     let checks_replay = path.graph().len() <= MAX_SAVINGS_SEGMENTS;
-    let exact = || checks_replay.then(|| path.exact_replay());
-    let replays = || Ok((error_share(&path), exact()));
-    let ((replay_error, exact), operations) =
-        parallel::both(replays, || Ok(group(&path, PathGrouping::Op)))?;
+    let exact = checks_replay.then(|| path.exact_replay());
+    // The error needs a replay of one thread; the sums use what is left of the processors.
+    let sums = || Ok((path.totals(), path.groups(PathGrouping::Op)));
+    let (replay_error, (totals, operations)) = parallel::both(|| Ok(error_share(&path)), sums)?;
+    cancel.check()?;
     summary(&mut report, &path, replay_error);
-    report.sentence = sentence_of(&path, &operations);
+    report.sentence = sentence_of(&path, totals, operations);
     let title_rows = match grouping(options.by.as_deref()) {
         None => segments(&path, options.top),
-        Some(by @ PathGrouping::Op) => groups(&path, by, &operations, cancel)?,
-        Some(by) => groups(&path, by, &group(&path, by), cancel)?,
+        Some(by) => groups(&path, by, path.groups(by), cancel)?,
     };
     report.table = title_rows;
     report.table.cut(options.top);
@@ -149,7 +144,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     // The check of the options has read them before.
     let scenarios = scenarios(options).unwrap_or_default();
     if !scenarios.is_empty() || wants_faster {
-        let faster = wants_faster.then_some(operations.as_slice());
+        let faster = wants_faster.then_some(operations);
         what_if(
             &mut report,
             &path,
@@ -177,18 +172,12 @@ fn ns(ps: i64) -> f64 {
 }
 
 fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
-    let length = path.length();
-    let sum = path
-        .path
-        .iter()
-        .map(stepscope_analysis::critical_path::path::PathSegment::length)
-        .fold(0, i64::saturating_add);
-    report.scalar("window_ns", "Window", Unit::Ns, ns(length));
+    let totals = path.totals();
+    report.scalar("window_ns", "Window", Unit::Ns, ns(path.length()));
     report.scalar("steps", "Steps", Unit::Count, path.steps.len());
-    report.scalar("path_ns", "Path", Unit::Ns, ns(sum));
-    let kinds = by_kind(&path.path);
-    let of = |kind: PathKind| ns(kinds[kind as usize]);
-    let fine = fine_times(path);
+    report.scalar("path_ns", "Path", Unit::Ns, ns(totals.length()));
+    let of = |kind: PathKind| ns(totals.by_kind[kind as usize]);
+    let fine = totals.fine;
     let figures = [
         ("host_ns", "Host", ns(fine.host)),
         ("input_ns", "Input", ns(fine.input)),
@@ -222,14 +211,8 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
     for (key, title, value) in figures {
         report.scalar(key, title, Unit::Ns, value);
     }
-    let inferred = path
-        .path
-        .iter()
-        .filter(|row| row.edge == Confidence::Inferred);
-    let inferred = inferred
-        .map(stepscope_analysis::critical_path::path::PathSegment::length)
-        .fold(0, i64::saturating_add);
-    let part = (length > 0).then(|| inferred as f64 / length as f64);
+    let length = path.length();
+    let part = (length > 0).then(|| totals.inferred as f64 / length as f64);
     report.scalar("inferred_share", "On inferred edges", Unit::Share, part);
     report.scalar(
         "replay_error_share",
@@ -243,30 +226,23 @@ fn summary(report: &mut Report, path: &CriticalPath<'_>, replay_error: f64) {
         "contradictions",
         "Contradictions",
         Unit::Count,
-        path.graph().contradictions,
+        path.blocks.graph.contradictions,
     );
     report.scalar(
         "ranks_crossed",
         "Changes of rank",
         Unit::Count,
-        changes_of_rank(path),
+        path.changes_of_file(),
     );
     report.scalar("segments", "Segments", Unit::Count, path.graph().len());
 }
 
-fn changes_of_rank(path: &CriticalPath<'_>) -> usize {
-    let file = |segment: u32| {
-        let queue = path.graph().queue[segment as usize] as usize;
-        path.segments.queues[queue].file
-    };
-    let mut files: Vec<usize> = path.path.iter().map(|row| file(row.segment)).collect();
-    files.dedup();
-    files.len().saturating_sub(1)
-}
-
-fn sentence_of(path: &CriticalPath<'_>, operations: &[PathGroup]) -> crate::report::Sentence {
-    let kinds = by_kind(&path.path);
-    let of = |kind: PathKind| ns(kinds[kind as usize]);
+fn sentence_of(
+    path: &CriticalPath<'_>,
+    totals: &PathTotals,
+    operations: &[PathGroup],
+) -> crate::report::Sentence {
+    let of = |kind: PathKind| ns(totals.by_kind[kind as usize]);
     let device = of(PathKind::Device) + of(PathKind::Communication);
     let window = duration(ns(path.length())).link(Link::scalar("window_ns"));
     let longest = operations
@@ -372,9 +348,9 @@ fn groups(
                 savings_left -= 1;
                 let selected = segments_named(path, name, kind);
                 [0.5, 0.0].map(|factor| {
-                    Some(ns(
-                        length.saturating_sub(path.what_if_selected(&selected, factor))
-                    ))
+                    Some(ns(length.saturating_sub(
+                        path.what_if_selected(selected.clone(), factor),
+                    )))
                 })
             }
             _ => [None, None],
@@ -418,8 +394,8 @@ fn segments(path: &CriticalPath<'_>, top: usize) -> Table {
         Column::new("event", "Event", Unit::Event),
     ]);
     let start = run_start(path.trace);
-    table.left_out = path.path.len().saturating_sub(top) as u64;
-    for row in path.path.iter().take(top) {
+    table.left_out = path.totals().rows.saturating_sub(top) as u64;
+    for row in path.first_rows(top) {
         let segment = row.segment as usize;
         let queue = path.graph().queue[segment];
         let name = path
@@ -445,12 +421,10 @@ fn edges(path: &CriticalPath<'_>) -> Table {
         Column::new("edge", "Confidence", Unit::Text),
         Column::new("count", "Edges", Unit::Count),
     ]);
-    let graph = path.graph();
-    let all = || graph.dependencies.list.iter().chain(&graph.syncs.list);
+    let counts = path.edge_counts();
     for kind in LagKind::ALL {
         for confidence in Confidence::ALL {
-            let same = all().filter(|edge| edge.kind == kind && edge.confidence == confidence);
-            let count = same.count();
+            let count = counts[kind as usize][confidence as usize];
             if count > 0 {
                 table.push([
                     kind.as_str().into(),
@@ -460,17 +434,19 @@ fn edges(path: &CriticalPath<'_>) -> Table {
             }
         }
     }
-    let ordered = (0..graph.len()).filter(|segment| graph.previous(*segment).is_some());
+    let ordered = path.graph().queues.iter().filter(|queue| queue.is_ordered);
+    let ordered = ordered.map(|queue| (queue.end - queue.first).saturating_sub(1) as usize);
     table.push([
         "queue_order".into(),
         Confidence::Ordered.as_str().into(),
-        ordered.count().into(),
+        ordered.sum::<usize>().into(),
     ]);
-    if !graph.groups.is_empty() {
+    let groups = path.blocks.graph.groups.len();
+    if groups > 0 {
         table.push([
             "collective".into(),
             Confidence::Recorded.as_str().into(),
-            graph.groups.len().into(),
+            groups.into(),
         ]);
     }
     table
@@ -533,7 +509,7 @@ fn what_if(
             let text = format!("{}={change}", path.trace.name(name));
             push(
                 &text,
-                path.what_if_selected(&selected, factor),
+                path.what_if_selected(selected.clone(), factor),
                 Some(row.path_ps),
                 None,
             );
@@ -570,7 +546,7 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, (replay_error, exact): (f
             duration(ns(end.saturating_sub(path.window.end)))
         ));
     }
-    let contradictions = path.graph().contradictions;
+    let contradictions = path.blocks.graph.contradictions;
     if contradictions > 0 {
         report.note(sentence!(
             "{} edges contradict the times in the files; they were shortened or left out.",

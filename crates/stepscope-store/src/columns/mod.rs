@@ -9,7 +9,7 @@ pub(crate) mod column;
 pub(crate) mod level;
 pub(crate) mod mapped;
 pub(crate) mod max_end_index;
-pub(crate) mod pages;
+pub mod pages;
 pub(crate) mod plain;
 pub(crate) mod sections;
 pub(crate) mod table;

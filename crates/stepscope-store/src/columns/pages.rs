@@ -15,7 +15,7 @@ const LONG_BYTES: usize = 4 << 20;
 
 /// Reserves memory for `len` values in total, on large pages if they are many. Reserves nothing if
 /// there is not enough memory: the column then grows as it fills.
-pub(crate) fn reserve<T>(column: &mut Vec<T>, len: usize) {
+pub fn reserve<T>(column: &mut Vec<T>, len: usize) {
     let more = len.saturating_sub(column.len());
     if more == 0 || len <= column.capacity() || column.try_reserve_exact(more).is_err() {
         return;
@@ -23,6 +23,14 @@ pub(crate) fn reserve<T>(column: &mut Vec<T>, len: usize) {
     if column.capacity().saturating_mul(size_of::<T>()) >= LONG_BYTES {
         advise(column.spare_capacity_mut());
     }
+}
+
+/// Creates a column of `len` equal values, on large pages if it is long.
+pub fn filled<T: Copy>(value: T, len: usize) -> Vec<T> {
+    let mut column = Vec::new();
+    reserve(&mut column, len);
+    column.resize(len, value);
+    column
 }
 
 /// Creates a column of zeros, on large pages if it is long.

@@ -79,6 +79,22 @@ impl FlowTable {
             .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
     }
 
+    /// Returns target and source of the links that arrive at slices with these ids, in order of target and departure.
+    pub(crate) fn arriving_at(
+        &self,
+        slices: std::ops::Range<u32>,
+    ) -> impl Iterator<Item = (EventId, EventId)> + use<'_> {
+        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
+        let first = self.by_to.partition_point(|link| to(link) < slices.start);
+        let arriving = self.by_to.get(first..).unwrap_or_default().iter();
+        arriving
+            .map_while(move |link| {
+                let to = EventId(to(link));
+                (to.0 < slices.end).then_some((to, *link))
+            })
+            .filter_map(|(to, link)| Some((to, EventId(*self.from.get(link as usize)?))))
+    }
+
     /// Returns the links that arrive at the slice, in order of departure.
     pub(crate) fn arriving(&self, slice: EventId) -> Vec<FlowEdge> {
         let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);

@@ -708,6 +708,13 @@ impl Trace {
         self.flows.sources(id, near)
     }
 
+    /// Returns target and source of all links that arrive at slices of a track, in order of the targets.
+    pub fn flows_into(&self, track: TrackId) -> impl Iterator<Item = (EventId, EventId)> + use<'_> {
+        let slices = self.slices(track);
+        self.flows
+            .arriving_at(slices.first_id.0..slices.id(slices.len()).0)
+    }
+
     /// Returns the links that leave the event, in time order.
     pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
         self.flows.leaving(id)

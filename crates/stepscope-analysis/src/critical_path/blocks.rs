@@ -1,0 +1,278 @@
+//! Blocks: runs of segments of a queue that only their order connects.
+//!
+//! Edges arrive at the start of a block's first segment and leave at the end of its last one; a segment in which an
+//! edge leaves, a wait and a participant of a collective are blocks of their own. Within a block every segment
+//! depends on the one before it and on nothing else. So walk and replays visit blocks instead of segments, and find
+//! the same times:
+//!
+//! ```text
+//! length'(block) = length(block) + sum over its segments of (length'(s) - length(s) + lag'(s) - lag(s))
+//! ```
+
+use std::ops::Range;
+
+use super::graph::{Confidence, Dependency, Graph, NONE, QueueSegments, SegmentKind, index};
+use super::path::{PathKind, PathSegment};
+
+/// Blocks of the segments of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// The graph of the blocks, with all edges. Its kinds are those of the first segments.
+    pub graph: Graph,
+    /// First segment of each block, and the number of segments.
+    first: Vec<u32>,
+    starts: Starts,
+}
+
+/// The set of the first segments of blocks, with the number of them before each word.
+#[derive(Clone, Debug, Default)]
+struct Starts {
+    segments: usize,
+    words: Vec<u64>,
+    before: Vec<u32>,
+}
+
+impl Starts {
+    fn new(segments: usize) -> Self {
+        Self {
+            segments,
+            words: vec![0; segments.div_ceil(64)],
+            before: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, segment: usize) {
+        if segment < self.segments {
+            self.words[segment / 64] |= 1 << (segment % 64);
+        }
+    }
+
+    #[inline]
+    fn contains(&self, segment: usize) -> bool {
+        let word = self.words.get(segment / 64).copied().unwrap_or(0);
+        word >> (segment % 64) & 1 == 1
+    }
+
+    /// Makes a segment a block of its own.
+    fn isolate(&mut self, segment: usize) {
+        self.insert(segment);
+        self.insert(segment + 1);
+    }
+
+    /// Counts the blocks; needed once before [`block_of`](Self::block_of).
+    fn count(&mut self) -> usize {
+        let mut sum = 0;
+        self.before = self
+            .words
+            .iter()
+            .map(|word| {
+                let before = sum;
+                sum += word.count_ones();
+                before
+            })
+            .collect();
+        sum as usize
+    }
+
+    /// Returns the number of the block that contains a segment.
+    #[inline]
+    fn block_of(&self, segment: usize) -> u32 {
+        let word = self.words[segment / 64];
+        let until = u64::MAX >> (63 - segment % 64);
+        (self.before[segment / 64] + (word & until).count_ones()).saturating_sub(1)
+    }
+}
+
+impl Blocks {
+    /// Finds the blocks of segments, connects them, and finds which edges bind. Edges that contradict the times of the
+    /// segments are left out and counted; `groups` has the participants of each collective. A block ends with the
+    /// segment `last`.
+    pub(crate) fn new(
+        segments: &Graph,
+        groups: &[Vec<u32>],
+        last: usize,
+        mut dependencies: Vec<Dependency>,
+        mut syncs: Vec<Dependency>,
+    ) -> Self {
+        let left_out = segments.retain_consistent(&mut dependencies, &mut syncs);
+        let mut starts = Starts::new(segments.len());
+        for queue in &segments.queues {
+            starts.insert(queue.first as usize);
+            if !queue.is_ordered {
+                (queue.first..queue.end).for_each(|segment| starts.insert(segment as usize));
+            }
+        }
+        let leaves = |starts: &mut Starts, edge: &Dependency| {
+            let from = edge.from as usize;
+            if edge.anchor < segments.end[from] {
+                starts.insert(from);
+            }
+            starts.insert(from + 1);
+        };
+        for edge in &dependencies {
+            starts.insert(edge.to as usize);
+            leaves(&mut starts, edge);
+        }
+        for edge in &syncs {
+            starts.isolate(edge.to as usize);
+            leaves(&mut starts, edge);
+        }
+        for member in groups.iter().flatten() {
+            starts.isolate(*member as usize);
+        }
+        starts.insert(last + 1);
+        let blocks = starts.count();
+        let mut found = Self {
+            graph: Graph::default(),
+            first: Vec::with_capacity(blocks + 1),
+            starts,
+        };
+        found.graph = found.graph_of(segments, blocks);
+        let starts = &found.starts;
+        for edge in dependencies.iter_mut().chain(&mut syncs) {
+            edge.to = starts.block_of(edge.to as usize);
+            edge.from = starts.block_of(edge.from as usize);
+        }
+        found.graph.contradictions = left_out;
+        if !groups.is_empty() {
+            found.graph.group = vec![NONE; blocks];
+            for (number, members) in groups.iter().enumerate() {
+                let members = members.iter();
+                let members = members.map(|member| starts.block_of(*member as usize));
+                let members: Vec<u32> = members.collect();
+                for member in &members {
+                    found.graph.group[*member as usize] = index(number);
+                }
+                found.graph.groups.push(members);
+            }
+        }
+        found.graph.connect(dependencies, syncs);
+        found
+    }
+
+    /// Builds the columns of the blocks, and lists their first segments.
+    fn graph_of(&mut self, segments: &Graph, blocks: usize) -> Graph {
+        let mut graph = Graph {
+            begin: Vec::with_capacity(blocks),
+            end: Vec::with_capacity(blocks),
+            kind: Vec::with_capacity(blocks),
+            queue: Vec::with_capacity(blocks),
+            ..Graph::default()
+        };
+        for (number, queue) in segments.queues.iter().enumerate() {
+            let before = index(graph.begin.len());
+            for segment in queue.first as usize..queue.end as usize {
+                if self.starts.contains(segment) {
+                    self.first.push(index(segment));
+                    graph.begin.push(segments.begin[segment]);
+                    graph.end.push(segments.end[segment]);
+                    graph.kind.push(segments.kind[segment]);
+                } else if let Some(end) = graph.end.last_mut() {
+                    *end = segments.end[segment];
+                }
+            }
+            graph.queue.resize(graph.begin.len(), index(number));
+            graph.queues.push(QueueSegments {
+                first: before,
+                end: index(graph.begin.len()),
+                ..*queue
+            });
+        }
+        self.first.push(index(segments.len()));
+        graph
+    }
+
+    /// Returns the segments of a block.
+    #[inline]
+    pub fn segments(&self, block: usize) -> Range<usize> {
+        self.first[block] as usize..self.first[block + 1] as usize
+    }
+
+    /// Returns the block that contains a segment.
+    #[inline]
+    pub fn block_of(&self, segment: usize) -> usize {
+        self.starts.block_of(segment) as usize
+    }
+
+    /// Estimates the memory of the blocks, bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let graph = &self.graph;
+        // Begin, end, queue, binding, wait, first edges, first segment, schedule; kind.
+        let block = size_of::<[i64; 2]>() + size_of::<[u32; 7]>() + size_of::<SegmentKind>();
+        let edges = graph.dependencies.list.len() + graph.syncs.list.len();
+        graph.len() * block + edges * size_of::<Dependency>() + self.starts.words.len() * 12
+    }
+
+    /// Visits a path over blocks as one over their segments, with the block of each row.
+    pub(super) fn visit(
+        &self,
+        segments: &Graph,
+        path: &[PathSegment],
+        mut row: impl FnMut(usize, PathSegment),
+    ) {
+        for whole in path {
+            let block = whole.segment as usize;
+            let range = self.segments(block);
+            if !whole.kind.is_segment() {
+                // Only the time at the end of the window follows its block.
+                let follows = whole.begin >= self.graph.end[block];
+                let segment = if follows { range.end - 1 } else { range.start };
+                row(
+                    block,
+                    PathSegment {
+                        segment: index(segment),
+                        ..*whole
+                    },
+                );
+                continue;
+            }
+            if range.len() == 1 {
+                row(
+                    block,
+                    PathSegment {
+                        segment: index(range.start),
+                        ..*whole
+                    },
+                );
+                continue;
+            }
+            let gap = PathKind::of_lag(segments.gap_kind(range.start));
+            let ends = &segments.end[range.clone()];
+            let from = range.start + ends.partition_point(|end| *end <= whole.begin);
+            let mut time = whole.begin;
+            for segment in from..range.end {
+                let is_last = segment + 1 == range.end;
+                let pieces = [
+                    (gap, segments.begin[segment], Confidence::Ordered),
+                    (
+                        PathKind::of_segment(segments.kind[segment]),
+                        segments.end[segment],
+                        if is_last {
+                            whole.edge
+                        } else {
+                            Confidence::Ordered
+                        },
+                    ),
+                ];
+                for (kind, end, edge) in pieces {
+                    let end = end.min(whole.end);
+                    if time < end {
+                        let segment = index(segment);
+                        row(
+                            block,
+                            PathSegment {
+                                kind,
+                                segment,
+                                begin: time,
+                                end,
+                                edge,
+                            },
+                        );
+                        time = end;
+                    }
+                }
+            }
+        }
+    }
+}
