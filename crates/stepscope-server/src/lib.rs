@@ -43,6 +43,7 @@ mod reply;
 mod routes;
 mod run_cache;
 mod server;
+mod side_cache;
 mod snapshots;
 mod state;
 mod view;

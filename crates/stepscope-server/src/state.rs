@@ -13,6 +13,7 @@ use crate::op_times::OpTimesCache;
 use crate::opening::Runs;
 use crate::options::ServerOptions;
 use crate::path_cache::PathCache;
+use crate::side_cache::SideCache;
 use crate::snapshots::SnapshotCache;
 use crate::viewer::Viewer;
 
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) op_times: Arc<OpTimesCache>,
     pub(crate) snapshots: Arc<SnapshotCache>,
     pub(crate) paths: Arc<PathCache>,
+    /// Runs as sides of comparisons.
+    pub(crate) sides: Arc<SideCache>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -60,6 +63,7 @@ impl State {
             op_times: Arc::default(),
             snapshots: Arc::default(),
             paths: Arc::default(),
+            sides: Arc::default(),
             viewer,
             session_token,
             events,

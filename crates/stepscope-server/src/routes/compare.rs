@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, RowsBy};
 use stepscope_analysis::compare::run::ComparedRun;
-use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::AnalysisScope;
 use stepscope_analysis::steps::range_of;
 use stepscope_engine::Run;
@@ -17,6 +17,7 @@ use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, StopOnDrop};
 use crate::routes::stats::MAX_ROWS;
+use crate::side_cache::SideCache;
 use crate::state::State;
 
 /// `GET /compare?base=RUN&new=RUN`
@@ -33,15 +34,21 @@ async fn answer(state: &Arc<State>, params: Params) -> Result<Response, Problem>
     let cancel = Arc::new(Cancel::default());
     let _stop = StopOnDrop(Arc::clone(&cancel));
     let permit = Arc::clone(&state.permits).acquire_owned().await;
+    let sides = Arc::clone(&state.sides);
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        compute(&base, &new, &params, &cancel)
+        compute(&sides, [&base, &new], &params, &cancel)
     });
     work.await
         .map_err(|error| Problem::internal(error.to_string()))?
 }
 
-fn compute(base: &Run, new: &Run, params: &Params, cancel: &Cancel) -> Result<Response, Problem> {
+fn compute(
+    sides: &SideCache,
+    [base, new]: [&Arc<Run>; 2],
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Response, Problem> {
     let by = params.choice("by", &RowsBy::ALL.map(|by| (by.as_str(), by)))?;
     let match_by = params.choice("match", &MatchBy::ALL.map(|by| (by.as_str(), by)))?;
     let share = |name: &str, default: f64, low: f64| match params.text(name) {
@@ -60,21 +67,26 @@ fn compute(base: &Run, new: &Run, params: &Params, cancel: &Cancel) -> Result<Re
         tolerance: share("tolerance", 0.01, 0.0)?,
         confidence: share("confidence", 0.95, 0.5)?,
     };
-    let runs = [base, new]
-        .into_iter()
-        .map(|run| {
-            let scope = AnalysisScope {
-                range: steps(run, params)?,
-                ..AnalysisScope::default()
-            };
-            let found = ComparedRun::compute(&run.trace, &scope, options.detail(), cancel)?;
-            if run.trace.is_damaged() {
-                return Err(Problem::damaged_import());
-            }
-            Ok(found)
+    let scope = |run: &Run| {
+        Ok::<_, Problem>(AnalysisScope {
+            range: steps(run, params)?,
+            ..AnalysisScope::default()
         })
-        .collect::<Result<Vec<ComparedRun>, Problem>>()?;
-    let comparison = Comparison::new(&runs[..1], &runs[1..], &options);
+    };
+    let (of_base, of_new) = (scope(base)?, scope(new)?);
+    let detail = options.detail();
+    let read_base = || sides.side(base, of_base, detail, cancel);
+    let read_new = || sides.side(new, of_new, detail, cancel);
+    let (from, to) = if Arc::ptr_eq(base, new) {
+        (read_base()?, read_new()?)
+    } else {
+        parallel::both(read_base, read_new)?
+    };
+    if base.trace.is_damaged() || new.trace.is_damaged() {
+        return Err(Problem::damaged_import());
+    }
+    let side = std::slice::from_ref::<ComparedRun>;
+    let comparison = Comparison::new(side(&from), side(&to), &options);
     let names = [base.name.clone(), new.name.clone()];
     let view = ComparisonView {
         comparison: &comparison,
