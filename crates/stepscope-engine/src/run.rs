@@ -285,7 +285,6 @@ fn devices(trace: &Trace) -> Vec<String> {
             }
         }
     }
-    named.sort();
     let mut used: Vec<(usize, u32)> = trace
         .tracks()
         .iter()
@@ -295,15 +294,17 @@ fn devices(trace: &Trace) -> Vec<String> {
     used.dedup();
     // A rank lists all accelerators of its machine; only those that it used have tracks.
     if used.is_empty() {
+        named.sort();
         return named.into_iter().map(|device| device.2).collect();
     }
     used.into_iter()
         .map(|(file, ordinal)| {
-            let first = named.partition_point(|known| (known.0, known.1) < (file, ordinal));
-            named
-                .get(first)
-                .filter(|known| (known.0, known.1) == (file, ordinal))
-                .map_or_else(|| format!("device {ordinal}"), |known| known.2.clone())
+            let file = trace.files().get(file);
+            let name = file.and_then(|file| file.device_fact(ordinal, "name"));
+            match name {
+                Some(stepscope_store::FactValue::Text(name)) => name.clone(),
+                _ => format!("device {ordinal}"),
+            }
         })
         .collect()
 }

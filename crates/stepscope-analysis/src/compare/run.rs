@@ -516,7 +516,7 @@ fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
 
 fn device_model(trace: &Trace, file: usize, ordinal: u32) -> String {
     let file = trace.files().get(file);
-    let name = file.and_then(|file| file.fact(&format!("device.{ordinal}.name")));
+    let name = file.and_then(|file| file.device_fact(ordinal, "name"));
     name.map(ToString::to_string).unwrap_or_default()
 }
 

@@ -1,9 +1,9 @@
 //! Facts that qualify a comparison, one sentence each.
 
-use stepscope_analysis::compare::result::{CompareNote, Mismatch};
+use stepscope_analysis::compare::result::{CompareNote, Comparison, Mismatch};
 
 use super::ComparisonView;
-use crate::report::{Sentence, count, duration, sentence, share};
+use crate::report::{Sentence, count, duration, sentence, share, with_thousands};
 
 /// Relative difference between the base and the run of a prediction from which they are not the same steps.
 const OTHER_STEPS: f64 = 0.05;
@@ -22,8 +22,8 @@ pub(super) fn mismatch(found: &Mismatch) -> Sentence {
         }
         Mismatch::WorldSize([base, new]) => sentence!(
             "Not comparable: the numbers of ranks differ: {} and {}",
-            base.to_string(),
-            new.to_string()
+            with_thousands(*base),
+            with_thousands(*new)
         ),
         Mismatch::RecordingOptions(sides) => {
             let [base, new] = sides.map(|[python, shapes, memory]| {
@@ -89,8 +89,9 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
             ));
         }
         let sides = found.steps.map(|[all, compared, outliers]| {
-            let outliers = (outliers > 0).then(|| format!(", {outliers} of them outliers"));
-            format!("{compared} of {all} steps{}", outliers.unwrap_or_default())
+            let outliers =
+                (outliers > 0).then(|| sentence!(", {} of them outliers", count(outliers)));
+            sentence!("{} of {} steps{}", count(compared), count(all), outliers)
         });
         let [base, new] = sides;
         notes.push(sentence!(
@@ -99,7 +100,21 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
             new
         ));
     }
-    notes.extend(found.notes.iter().map(|note| sentence_of(view, note)));
+    for note in &found.notes {
+        // What holds for both sides is said once.
+        let other = found
+            .notes
+            .iter()
+            .find(|other| is_of_other_side(note, other));
+        match (side_of(note), other) {
+            (Some(side), Some(other)) => {
+                if side == 0 {
+                    notes.extend(sentence_of_both(found, note, other));
+                }
+            }
+            _ => notes.push(sentence_of(view, note)),
+        }
+    }
     let other = found
         .predictions
         .iter()
@@ -115,6 +130,65 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
     notes
 }
 
+/// Returns the side of a note that may hold for both.
+const fn side_of(note: &CompareNote) -> Option<usize> {
+    match note {
+        CompareNote::FewSteps { side, .. }
+        | CompareNote::WholeRecording { side }
+        | CompareNote::DerivedSteps { side }
+        | CompareNote::AllStepsLeftOut { side }
+        | CompareNote::Unlaunched { side, .. }
+        | CompareNote::StatisticsOnly { side }
+        | CompareNote::Empty { side } => Some(*side),
+        _ => None,
+    }
+}
+
+/// Returns whether two notes are the same fact of different sides.
+fn is_of_other_side(a: &CompareNote, b: &CompareNote) -> bool {
+    let sides = side_of(a).zip(side_of(b));
+    std::mem::discriminant(a) == std::mem::discriminant(b) && sides.is_some_and(|(a, b)| a != b)
+}
+
+/// Returns the sentence of a fact of both sides.
+fn sentence_of_both(found: &Comparison, base: &CompareNote, new: &CompareNote) -> Option<Sentence> {
+    Some(match (base, new) {
+        (CompareNote::FewSteps { steps: base, .. }, CompareNote::FewSteps { steps: new, .. }) => {
+            sentence!(
+                "{} and {} compared steps; a verdict needs 5 on each side",
+                count(*base),
+                count(*new)
+            )
+        }
+        (
+            CompareNote::Unlaunched { share: base, .. },
+            CompareNote::Unlaunched { share: new, .. },
+        ) => {
+            sentence!(
+                "{} of the device time of the base and {} of that of the new side have no known launch and stand \
+                 under the names of kernels",
+                share(*base),
+                share(*new)
+            )
+        }
+        (CompareNote::WholeRecording { .. }, _) => {
+            "Neither side marks steps: the whole recordings are compared, without a verdict".into()
+        }
+        (CompareNote::DerivedSteps { .. }, _) => {
+            "Neither side marks steps: the steps are derived from a repetition".into()
+        }
+        (CompareNote::AllStepsLeftOut { .. }, _) => {
+            "Every step of both sides compiles or is warm-up: all of them are compared".into()
+        }
+        (CompareNote::StatisticsOnly { .. }, _) if found.are_totals => {
+            "Both sides have statistics only: totals are compared, without a verdict".into()
+        }
+        (CompareNote::StatisticsOnly { .. }, _) => "Both sides have statistics only".into(),
+        (CompareNote::Empty { .. }, _) => "Neither side has anything to compare".into(),
+        _ => return None,
+    })
+}
+
 fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
     let label = |side: &usize| view.label(*side);
     match note {
@@ -127,9 +201,10 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             count(*new)
         ),
         CompareNote::FewSteps { side, steps } => sentence!(
-            "{} has {} compared steps; a verdict needs 5",
+            "{} has {} compared {}; a verdict needs 5",
             label(side),
-            count(*steps)
+            count(*steps),
+            if *steps == 1 { "step" } else { "steps" }
         ),
         CompareNote::WholeRecording { side } => sentence!(
             "{} marks no steps: its whole recording is compared, without a verdict",
@@ -154,8 +229,12 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             share(*part),
             label(side)
         ),
-        CompareNote::StatisticsOnly { side } => sentence!(
+        CompareNote::StatisticsOnly { side } if view.comparison.are_totals => sentence!(
             "{} has statistics only: totals are compared, without a verdict",
+            label(side)
+        ),
+        CompareNote::StatisticsOnly { side } => sentence!(
+            "{} has statistics only: its totals are not compared with a timeline",
             label(side)
         ),
         CompareNote::Losses {
@@ -166,7 +245,7 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             "Comparability is lowered: events of {} are missing: {} ({})",
             label(side),
             what.title(),
-            number.to_string()
+            with_thousands(*number)
         ),
         CompareNote::ClockError { side, error_ns } => sentence!(
             "Comparability is lowered: the clocks of the ranks of {} may differ by {}",

@@ -322,9 +322,9 @@ pub fn with_thousands(number: impl Into<i128>) -> SentencePart {
     )
 }
 
-/// Returns a small integer as a value of a sentence, without separators: `1234`.
+/// Returns a number of items as a value of a sentence: `1,234`.
 pub fn count(number: usize) -> SentencePart {
-    SentencePart::value(number.to_string(), number as f64, Unit::Count)
+    with_thousands(number as i128)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use stepscope_model::{Cancelled, Profile, ProfileKind};
 use stepscope_store::Trace;
 
 use crate::report::{
-    Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, sentence,
+    Cell, Column, Link, Report, Sentence, Table, Unit, count, duration, sentence, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
@@ -151,8 +151,7 @@ fn sentence_of(profiles: &[&Profile], rows: usize) -> Sentence {
             duration(ns(row.total_s.unwrap_or(0.0))).link(Link::row("action", &*row.name)),
             row.calls.map(|calls| sentence!(
                 " in {} calls",
-                SentencePart::value(calls.to_string(), calls as f64, Unit::Count)
-                    .link(Link::row("action", &*row.name))
+                with_thousands(calls).link(Link::row("action", &*row.name))
             )),
         ),
         None => of_functions(profiles, rows),

@@ -51,6 +51,20 @@ impl FileFacts {
             .find(|fact| fact.0 == key)
             .map(|fact| &fact.1)
     }
+
+    /// Returns a fact about a device, such as its `name`. Where the file describes no device of this ordinal, that of
+    /// all devices if they are equal: kernels of ROCm have the number of the agent, which counts processors too.
+    pub fn device_fact(&self, ordinal: u32, key: &str) -> Option<&FactValue> {
+        if let Some(found) = self.fact(&format!("device.{ordinal}.{key}")) {
+            return Some(found);
+        }
+        let mut all = self.facts.iter().filter_map(|(known, value)| {
+            let (number, name) = known.strip_prefix("device.")?.split_once('.')?;
+            (name == key && number.parse::<u32>().is_ok()).then_some(value)
+        });
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    }
 }
 
 /// Value of a fact.
