@@ -27,7 +27,8 @@
 //! exceed 1: there are several of them. The events that another profiler recorded of the step's own thread have
 //! their own track; they count as events of other threads, and are named as events of this one.
 //!
-//! Where the program marked no steps, the most regular repetition is offered as *derived* steps (module
+//! Where the program marked no steps, those that the recorder took from calls of a torch optimizer
+//! (`stepscope run`) are offered as *derived* steps, else the most regular repetition (module
 //! `derived`). [`StepReport::count`] is the number of steps of a run, wherever it is shown: the finished steps of
 //! the rank that has the most. [`breakdown`] splits the time of the steps; [`times`] has the statistics of their
 //! lengths; `stepscope_compat::xprof_steps` has the lengths as XProf computes them.
@@ -49,6 +50,7 @@ pub mod times;
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::vocabulary::step::OPTIMIZER_STEP;
 use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
@@ -305,14 +307,23 @@ struct Found {
 }
 
 fn find(trace: &Trace, marked_only: bool) -> Found {
-    let (markers, repeated) = markers(trace);
+    let marks = markers(trace);
     let mut found = Found {
-        markers,
-        repeated,
+        markers: marks.markers,
+        repeated: marks.repeated,
         derived: None,
         pattern: None,
     };
-    if found.markers.is_empty()
+    if marks.from_optimizer {
+        let name = Some(OPTIMIZER_STEP.to_owned());
+        if marked_only {
+            found.markers.clear();
+            found.repeated.clear();
+            found.pattern = name;
+        } else {
+            found.derived = name;
+        }
+    } else if found.markers.is_empty()
         && let Some(derived) = derived::derive(trace)
     {
         if marked_only {
@@ -666,6 +677,47 @@ mod tests {
         );
         let found = steps(&trace);
         assert_eq!((found.count(), found.ranks()), (2, 1));
+    }
+
+    /// A thread with numbered steps of 10 ps each.
+    fn trace_with_steps(names: &[(&str, i64)]) -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(Epoch::default());
+        for (name, number) in names {
+            let thread = sink.track(name);
+            let slice = SliceIn {
+                start: Time::from_ps(10 * number),
+                dur: Dur::from_ps(10),
+                name: sink.name(name),
+                step: Some(*number),
+                ..SliceIn::default()
+            };
+            sink.slice(thread, slice);
+        }
+        builder.add(sink);
+        builder.finish()
+    }
+
+    #[test]
+    fn steps_of_an_optimizer_are_derived_and_marked_ones_take_precedence() {
+        let numbers = |report: &StepReport| {
+            report
+                .steps
+                .iter()
+                .map(|step| step.number)
+                .collect::<Vec<_>>()
+        };
+        let alone = trace_with_steps(&[(OPTIMIZER_STEP, 1), (OPTIMIZER_STEP, 2)]);
+        let found = steps(&alone);
+        assert_eq!(numbers(&found), [1, 2]);
+        assert_eq!(found.derived.as_deref(), Some(OPTIMIZER_STEP));
+        let marked_only = steps_of(&alone, true);
+        assert_eq!(numbers(&marked_only), []);
+        assert_eq!(marked_only.pattern.as_deref(), Some(OPTIMIZER_STEP));
+        let both = trace_with_steps(&[(OPTIMIZER_STEP, 1), ("train", 7)]);
+        let found = steps(&both);
+        assert_eq!((numbers(&found), found.derived), (vec![7], None));
     }
 
     #[test]

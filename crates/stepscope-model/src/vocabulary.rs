@@ -6,4 +6,5 @@
 pub mod collective;
 pub mod kineto;
 pub mod producer;
+pub mod step;
 pub mod xla;

@@ -1,6 +1,7 @@
 //! Sentences for notes that qualify steps.
 
 use stepscope_analysis::steps::StepNote;
+use stepscope_model::vocabulary::step::OPTIMIZER_STEP;
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hints};
@@ -28,11 +29,18 @@ pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<Sentence> {
                 }));
             }
             StepNote::Derived { name } => {
-                out.push(sentence!(
-                    "{}; these are derived: each run of {}, which repeats most regularly.",
-                    not_marked(),
-                    format!("{name:?}")
-                ));
+                out.push(if name == OPTIMIZER_STEP {
+                    sentence!(
+                        "{}; these are derived: from one call of the optimizer's step() to the next.",
+                        not_marked()
+                    )
+                } else {
+                    sentence!(
+                        "{}; these are derived: each run of {}, which repeats most regularly.",
+                        not_marked(),
+                        format!("{name:?}")
+                    )
+                });
                 let lines = hints(trace, Lack::Steps).into_iter();
                 out.extend(lines.map(|(framework, line)| {
                     sentence!(

@@ -438,7 +438,7 @@ mod tests {
     /// Computes the figures of all labels, with either variant of [`Covered`], and with the steps in chunks of
     /// this many.
     fn figures(trace: &Trace, once: bool, chunk: usize) -> Vec<Figure> {
-        let (markers, _) = super::super::marks::markers(trace);
+        let markers = super::super::marks::markers(trace).markers;
         let marks = StepMarkers::from_trace(trace);
         let mut sums = Table::Sparse(FxHashMap::default());
         let mut counted_until = vec![(u32::MAX, Time::MIN); trace.name_count()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::step::OPTIMIZER_STEP;
 use stepscope_model::{SliceFlags, TrackId, TrackKind};
 use stepscope_store::Trace;
 
@@ -12,9 +13,20 @@ use super::processes;
 use super::roots::roots;
 use super::step_markers::step_markers;
 
-/// Lists the markers that count, in order of their start, and the tracks whose markers repeat them.
-pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
+/// The markers that count.
+pub(super) struct Marks {
+    /// In order of their start.
+    pub(super) markers: Vec<Marker>,
+    /// Tracks whose markers repeat them.
+    pub(super) repeated: Vec<TrackId>,
+    /// The recorder has derived these markers from calls of an optimizer: the program marks none.
+    pub(super) from_optimizer: bool,
+}
+
+/// Lists the markers that count.
+pub(super) fn markers(trace: &Trace) -> Marks {
     let mut by_track: BTreeMap<TrackId, Vec<Marker>> = BTreeMap::new();
+    let mut from_optimizer: BTreeMap<TrackId, Vec<Marker>> = BTreeMap::new();
     for step_marker in trace.step_marks() {
         let Some((on, index)) = trace.place_of_slice(step_marker.event) else {
             continue;
@@ -26,7 +38,16 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         ) else {
             continue;
         };
-        by_track.entry(on).or_default().push(Marker {
+        let is_derived = slices
+            .name
+            .get(index)
+            .is_some_and(|name| trace.name(*name) == OPTIMIZER_STEP);
+        let list = if is_derived {
+            &mut from_optimizer
+        } else {
+            &mut by_track
+        };
+        list.entry(on).or_default().push(Marker {
             number: step_marker.number,
             file,
             process: None,
@@ -39,8 +60,10 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
                 .contains(SliceFlags::UNFINISHED),
         });
     }
+    // An optimizer's steps are no unnumbered marks of the program.
     let numbered: Vec<usize> = by_track
         .values()
+        .chain(from_optimizer.values())
         .filter_map(|marks| marks.first().map(|step_marker| step_marker.file))
         .collect();
     let has_numbers = |file: usize| numbered.contains(&file);
@@ -49,6 +72,10 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         .chain(step_markers(trace, has_numbers));
     for marker in unnumbered_marks {
         by_track.entry(marker.track).or_default().push(marker);
+    }
+    let is_derived = by_track.is_empty() && !from_optimizer.is_empty();
+    if is_derived {
+        by_track = from_optimizer;
     }
     processes::assign(trace, &mut by_track);
     let mut groups: Vec<_> = by_track.into_iter().collect();
@@ -74,5 +101,9 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         }
     }
     retained.sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
-    (retained, repeated)
+    Marks {
+        markers: retained,
+        repeated,
+        from_optimizer: is_derived,
+    }
 }
