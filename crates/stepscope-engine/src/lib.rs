@@ -48,6 +48,7 @@ pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
 pub use sql::{SqlAnswer, SqlEngine, SqlError, SqlQuery, find_sql_engine, sql_shell};
 pub use stepscope::recover::RecoveredRun;
+pub use stepscope::session::{Storage, storage};
 pub use stepscope_analysis as analysis;
 pub use stepscope_compat as compat;
 pub use stepscope_formats::Format as TraceFormat;

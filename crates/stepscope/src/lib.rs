@@ -73,11 +73,11 @@ pub use ring::names::StaticName;
 pub use ring::steps::{StepTimes, StepWatch};
 pub use session::mirrors::set_mirrors;
 pub use session::{
-    AtLimit, Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
-    SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,
-    flight_status, flush_trace, is_recording, save_last, start_capture, start_flight, start_trace,
-    start_trace_with, start_worker, stop_flight, stop_trace, stop_trace_with, trace, worker_run,
-    write_last,
+    AtLimit, Capture, CaptureProgress, EnvironmentTrace, FlightOptions, FlightStatus,
+    HostTracerLevel, SessionError, SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace,
+    end_trace, end_worker, flight_status, flush_trace, is_recording, save_last, start_capture,
+    start_flight, start_trace, start_trace_with, start_worker, stop_flight, stop_trace,
+    stop_trace_with, trace, trace_from_environment, worker_run, write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 

@@ -30,6 +30,11 @@ const PARTS: u64 = 16;
 const MIN_PART: u64 = 64 << 10;
 const MAX_PART: u64 = 64 << 20;
 
+/// Returns the bytes that stay free by default on a file system of this size.
+pub(crate) fn default_keep_free_bytes(total_bytes: u64) -> u64 {
+    (total_bytes / 100 * FREE_PERCENT).max(MIN_FREE)
+}
+
 /// Limits of a journal's file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskLimit {
@@ -64,8 +69,8 @@ impl DiskLimit {
         }
         // A file system that reports no space has no limit on free space.
         let space = (self.query_space)(fd)?;
-        let share = || (space.total / 100 * FREE_PERCENT).max(MIN_FREE);
-        let floor = self.keep_free_bytes.unwrap_or_else(share);
+        let default = || default_keep_free_bytes(space.total);
+        let floor = self.keep_free_bytes.unwrap_or_else(default);
         (space.free < floor.saturating_add(part)).then_some(LimitReached::Free(floor))
     }
 }

@@ -8,13 +8,15 @@
 //!
 //! Reading order: this file (the public functions), `recording` (from start to stop), `finished`
 //! (export), `capture`, `flight` and `running_flight` (the flight recorder), `workers` and
-//! `worker_journals` (processes of one program), `handlers` (fork and exit), `mirrors`, `folder`.
+//! `worker_journals` (processes of one program), `handlers` (fork and exit), `mirrors`, `folder`,
+//! `storage` (the file system of a log directory), `environment` (recordings that variables ask for).
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
 )]
 
 mod capture;
+mod environment;
 mod error;
 mod finished;
 mod flight;
@@ -25,6 +27,7 @@ pub(crate) mod mirrors;
 mod options;
 mod recording;
 mod running_flight;
+mod storage;
 mod worker_journals;
 mod workers;
 
@@ -35,10 +38,12 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 pub use capture::{Capture, CaptureProgress, start_capture};
+pub use environment::{EnvironmentTrace, trace_from_environment};
 pub use error::SessionError;
 pub use flight::{FlightStatus, flight_status, save_last, start_flight, stop_flight, write_last};
 pub use flight_options::{FlightOptions, SlowStep};
 pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
+pub use storage::{Storage, storage};
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
 use crate::export::merge_external::ExternalProfiles;
