@@ -9,34 +9,38 @@ from typing import TYPE_CHECKING, Any
 from stepscope._errors import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
 
-def import_after(module: str, ours: str) -> None:
+def import_after(module: str, ours: str | Callable[[], object]) -> None:
     """
-    Import the module ``ours`` once ``module`` has been imported: now, if that is so already.
+    Import the module ``ours``, or call it, once ``module`` has been imported: now, if that is so already.
 
     An error in ``ours`` is a warning: the program's import succeeds.
     """
     if module in sys.modules and not getattr(sys.modules[module].__spec__, "_initializing", False):
-        _import_ours(ours)
+        _run_ours(ours)
     else:
         sys.meta_path.insert(0, _Finder(module, ours))
 
 
-def _import_ours(name: str) -> None:
+def _run_ours(ours: str | Callable[[], object]) -> None:
     try:
-        importlib.import_module(name)
+        if isinstance(ours, str):
+            importlib.import_module(ours)
+        else:
+            ours()
     except Exception as error:
+        name = ours if isinstance(ours, str) else "stepscope run"
         warn(f"cannot adapt stepscope to the installed framework ({name}): {type(error).__name__}: {error}")
 
 
 class _Finder:
     """Finds one module by asking the other finders, and removes itself."""
 
-    def __init__(self, module: str, ours: str) -> None:
+    def __init__(self, module: str, ours: str | Callable[[], object]) -> None:
         self._module = module
         self._ours = ours
 
@@ -46,11 +50,11 @@ class _Finder:
         """Give the spec of the module with a loader that runs our code, too."""
         if fullname != self._module:
             return None
-        for finder in list(sys.meta_path):
+        finders = list(sys.meta_path)
+        # One before this finder may wait for the same module, and ask this one.
+        for finder in finders[finders.index(self) + 1 :] if self in finders else finders:
             find_spec = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = (
-                None if finder is self or find_spec is None else find_spec(fullname, path, target)
-            )
+            spec: ModuleSpec | None = None if find_spec is None else find_spec(fullname, path, target)
             if spec is None:
                 continue
             if spec.loader is not None:
@@ -62,7 +66,7 @@ class _Finder:
 class _Loader:
     """The module's own loader, after whose work ours is imported."""
 
-    def __init__(self, theirs: Any, finder: _Finder, ours: str) -> None:
+    def __init__(self, theirs: Any, finder: _Finder, ours: str | Callable[[], object]) -> None:
         self._theirs = theirs
         self._finder = finder
         self._ours = ours
@@ -81,7 +85,7 @@ class _Loader:
         self._theirs.exec_module(module)
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
-        _import_ours(self._ours)
+        _run_ours(self._ours)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._theirs, name)

@@ -165,6 +165,7 @@ def start_flight(
     def start() -> list[str]:
         global _keeps_s
         recorder.end_worker()
+        recorder.end_automatic()
         _core.start_flight(
             log_dir,
             keep_last_s=float(keep_last_s),

@@ -113,6 +113,8 @@ class Recorder:
         """The run that workers of this process record into."""
         self.fork_callbacks: list[Callable[[], None]] = []
         """Called in the child after a fork."""
+        self.automatic: Callable[[], None] | None = None
+        """Ends what records this process without its doing, before the program starts its own recording."""
         self._skip_reason = ""
         # Sessions of this process in a distributed program, recorded or not.
         self._session_count = 0
@@ -163,6 +165,7 @@ class Recorder:
         """Start a session; its warnings."""
         ranks = find().override(options.rank, options.world_size)
         self.end_worker()
+        self.end_automatic()
         if self.state is State.SKIPPED or (recorded_ranks and self.records_program()):
             raise SessionActiveError(_ALREADY_STARTED)
         if recorded_ranks and (ranks.rank or 0) not in recorded_ranks:
@@ -227,6 +230,12 @@ class Recorder:
         self.session.start_warnings = frozenset(shown)
         return shown
 
+    def end_automatic(self) -> None:
+        """Make room for a recording that the program starts itself."""
+        automatic, self.automatic = self.automatic, None
+        if automatic is not None:
+            automatic()
+
     def stop(self) -> dict[str, Any] | str:
         """Stop in the reverse order, and write; the fields of the report, or why nothing was recorded."""
         if self.state is State.SKIPPED:
@@ -240,7 +249,7 @@ class Recorder:
             if self.state is not State.ENDED:
                 # Ours first: what the others do while they stop is not the program's.
                 _core.end()
-                session.gathered = session.sources.stop()
+                session.gathered += session.sources.stop()
                 self.state = State.ENDED
             fields: dict[str, Any] = _core.stop(session.gathered, session.sources.warnings)
         finally:

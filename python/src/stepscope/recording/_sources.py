@@ -321,12 +321,16 @@ class Group:
 
     def start(self, options: ProfileOptions) -> None:
         """Start each. One that cannot start is a warning, or an error if the options say so."""
+        names = self._names
+        if names is None or isinstance(names, frozenset):
+            names = tuple(name for name in imported() if names is None or name in names)
+        self.start_named(names, options)
+
+    def start_named(self, names: tuple[str, ...], options: ProfileOptions) -> None:
+        """Start these, as `start` does."""
         present = imported()
         if options.host_tracer_level == 0 and options.device_tracer_level == 0:
             return
-        names = self._names
-        if names is None or isinstance(names, frozenset):
-            names = tuple(name for name in present if names is None or name in names)
         for name in names:
             if name not in present:
                 self._missing(name, f"the program has not imported {name}", options)
