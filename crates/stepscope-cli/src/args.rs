@@ -20,9 +20,11 @@ use stepscope_remote::OptionValue;
 use crate::error::CliError;
 
 mod query;
+mod run;
 mod values;
 
 pub use query::{Query, QueryFormat};
+pub use run::Run;
 
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 pub(crate) use values::step_numbers;
@@ -40,6 +42,7 @@ use values::{
     subcommand_precedence_over_arg = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  \
+        stepscope run -- python train.py    record a program\n  \
         stepscope --port=8791 LOGDIR        view the runs of LOGDIR in a browser\n  \
         stepscope info trace.json.gz        print what a trace contains\n  \
         stepscope report LOGDIR steps       print step times and where the time goes\n  \
@@ -57,6 +60,8 @@ struct Cli {
 pub enum Command {
     /// Serve the viewer over log directories and files (the default command)
     View(View),
+    /// Record a program without changing it
+    Run(Run),
     /// Print what a trace or a log directory contains
     Info(Info),
     /// Print a report
@@ -535,11 +540,9 @@ impl Reading {
 
 /// Commands of this version.
 const COMMANDS: &[&str] = &[
-    "view", "info", "report", "compare", "baseline", "convert", "capture", "recover", "peaks",
-    "query",
+    "view", "run", "info", "report", "compare", "baseline", "convert", "capture", "recover",
+    "peaks", "query",
 ];
-/// Names of planned commands in the documentation.
-const NOT_BUILT: &[&str] = &["run", "doctor"];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[
     "--port",
@@ -592,19 +595,15 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     if COMMANDS.contains(&text) || Path::new(text).exists() {
         return Ok(());
     }
-    if NOT_BUILT.contains(&text) {
-        return Err(CliError::usage(format!(
-            "cannot run 'stepscope {text}': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
-        )));
-    }
     // A separator or an extension marks a path.
     if text.contains(['/', '\\', '.']) {
         return Ok(());
     }
-    let all = COMMANDS.iter().chain(NOT_BUILT);
     // Longer words resemble no command.
     let text_head: String = text.chars().take(32).collect();
-    let nearest = all.min_by_key(|command| edits(&text_head, command));
+    let nearest = COMMANDS
+        .iter()
+        .min_by_key(|command| edits(&text_head, command));
     match nearest {
         Some(command) if edits(&text_head, command) <= (command.len() / 3).max(1) => {
             Err(CliError::usage(format!(
@@ -702,10 +701,6 @@ mod tests {
         assert_eq!(
             usage("--port 1 reprot"),
             "cannot run 'reprot': no such command or path\nhelp: did you mean 'stepscope report'?"
-        );
-        assert_eq!(
-            usage("doctor a b"),
-            "cannot run 'stepscope doctor': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
         );
         // A word that resembles nothing is taken for a path.
         assert!(matches!(parsed("logs"), Ok(Some(Command::View(_)))));

@@ -309,7 +309,11 @@ fn print_text(
     }
     if let Some(logdir) = log_dir(report).filter(|_| report.any_ok()) {
         let logdir = logdir.display().to_string();
-        writeln!(out, "View it with: stepscope {}", clean(&quoted(&logdir)))?;
+        writeln!(
+            out,
+            "View it with: stepscope {}",
+            clean(&text::shell_word(&logdir))
+        )?;
     }
     if let Some(Ok(waiting)) = link {
         writeln!(out, "Open URL in browser: {}", waiting.url())?;
@@ -337,15 +341,6 @@ fn print_captured(name: &str, captured: &Captured, out: &mut dyn Write) -> Resul
 /// Returns the log directory of `LOG_DIR/plugins/profile/SESSION`.
 fn log_dir(report: &CaptureReport) -> Option<&Path> {
     report.folder.ancestors().nth(3)
-}
-
-/// Quotes the text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "/._-+:@,=".contains(letter);
-    if text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 fn print_end(ended: LinkOutcome, waited: Duration, out: &mut dyn Write) -> Result<(), CliError> {
@@ -517,11 +512,5 @@ mod tests {
         assert_eq!(with_host("9012", "::1"), "[::1]:9012");
         assert_eq!(with_host("x:9012", "h"), "x:9012");
         assert_eq!(with_host("", "h"), "");
-    }
-
-    #[test]
-    fn words_of_a_shell() {
-        assert_eq!(quoted("/logs/a-1"), "/logs/a-1");
-        assert_eq!(quoted("my logs' $x"), "'my logs'\\'' $x'");
     }
 }

@@ -28,6 +28,18 @@ pub enum CliError {
         /// 3: a rule failed; 4: the gate cannot decide.
         code: u8,
     },
+    /// The program of `stepscope run` could not be started.
+    NotStarted {
+        /// `cannot run PROGRAM: CAUSE`, and after a line break `help: WHAT TO DO`.
+        text: String,
+        /// 127: there is no such program; 126: it cannot be executed.
+        code: u8,
+    },
+    /// The program of `stepscope run` ended with this code.
+    ProgramEnded {
+        /// The program's exit code, or 128 and its signal.
+        code: u8,
+    },
     /// The reader of our output closed the pipe (exit code 0).
     PipeClosed,
 }
@@ -45,12 +57,16 @@ impl CliError {
 
     /// Returns whether nothing is printed.
     pub fn is_quiet(&self) -> bool {
-        matches!(self, Self::PipeClosed | Self::Gate { .. })
+        matches!(
+            self,
+            Self::PipeClosed | Self::Gate { .. } | Self::ProgramEnded { .. }
+        )
     }
 
     /// Prints the error and its help, one line each. Ignores write errors.
     pub fn print(&self, to: &mut dyn Write) {
-        let (Self::Failed { text } | Self::Usage { text }) = self else {
+        let (Self::Failed { text } | Self::Usage { text } | Self::NotStarted { text, .. }) = self
+        else {
             return;
         };
         // Text from a trace must not add lines: all other line breaks are escaped.
@@ -69,7 +85,9 @@ impl CliError {
         match self {
             Self::Failed { .. } => 1,
             Self::Usage { .. } => 2,
-            Self::Gate { code } => *code,
+            Self::Gate { code } | Self::NotStarted { code, .. } | Self::ProgramEnded { code } => {
+                *code
+            }
             Self::PipeClosed => 0,
         }
     }

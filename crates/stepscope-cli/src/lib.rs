@@ -5,11 +5,11 @@
 //!                                                      -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
-//! [`view`], [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
+//! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
 //! [`query`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage; of a gate also 3 and 4. A reader that closes our output early
-//! (`| head`) is not an error.
+//! (`| head`) is not an error. `run` ends as its program does; 126 and 127 if that cannot be started.
 
 pub mod args;
 pub mod capture;
@@ -24,6 +24,7 @@ pub mod progress;
 pub mod query;
 pub mod recover;
 pub mod report;
+pub mod run;
 pub mod text;
 pub mod view;
 
@@ -63,6 +64,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
 pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError> {
     match args::parse(arguments, out)? {
         Some(Command::View(view)) => view::run(&view, out),
+        Some(Command::Run(program)) => run::run(&program),
         Some(Command::Info(info)) => info::run(&info, out),
         Some(Command::Report(report)) => report::run(&report, out),
         Some(Command::Compare(compare)) => compare::run(&compare, out),

@@ -54,6 +54,15 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Quotes the text as one word of a shell.
+pub fn shell_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+:@,=".contains(letter);
+    if text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Escapes the text and truncates it to `most` characters.
 pub fn short(text: &str, most: usize) -> String {
     // Only the start is escaped: names can have ten million characters.
@@ -242,6 +251,12 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_shell() {
+        assert_eq!(shell_word("/logs/a-1"), "/logs/a-1");
+        assert_eq!(shell_word("my logs' $x"), "'my logs'\\'' $x'");
+    }
 
     #[test]
     fn names_cannot_act() {

@@ -56,6 +56,33 @@ pub(crate) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
     Ok(steps)
 }
 
+/// Parses `13` or `13-21`, counted from 1.
+pub(super) fn program_steps(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let steps = step_numbers(text)?;
+    let number = |number: &i64| u64::try_from(*number).ok().filter(|number| *number > 0);
+    match (number(steps.start()), number(steps.end())) {
+        (Some(first), Some(last)) => Ok(first..=last),
+        _ => Err("the first step of a program is 1".to_owned()),
+    }
+}
+
+/// Checks a list such as `0,8`.
+pub(super) fn ranks(text: &str) -> Result<String, String> {
+    let is_rank = |rank: &str| rank.trim().parse::<u32>().is_ok();
+    if text.split(',').all(is_rank) {
+        return Ok(text.to_owned());
+    }
+    Err("give ranks such as 0 or 0,8".to_owned())
+}
+
+/// Parses `1.5` or `1.5x`.
+pub(super) fn slow_step(text: &str) -> Result<f64, String> {
+    let times = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
+    times
+        .filter(|times| (1.0..1e6).contains(times))
+        .ok_or_else(|| "give a number from 1, such as 1.5".to_owned())
+}
+
 /// Parses a time from the start of the run; same syntax as [`time`].
 pub(super) fn moment(text: &str) -> Result<Dur, String> {
     let ps = time_s(text).map(|seconds| (seconds * 1e12).round());
@@ -168,6 +195,17 @@ mod tests {
         for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
             assert!(step_numbers(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn steps_of_a_program_are_counted_from_1() {
+        assert_eq!(program_steps("10-20"), Ok(10..=20));
+        for wrong in ["0", "0-3", "-1", "5-3"] {
+            assert!(program_steps(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((slow_step("1.5"), slow_step("2x")), (Ok(1.5), Ok(2.0)));
+        assert!(slow_step("0.5").is_err() && slow_step("nan").is_err());
+        assert!(ranks("0,8").is_ok() && ranks("0,").is_err() && ranks("a").is_err());
     }
 
     #[test]

@@ -16,4 +16,5 @@ mod formats;
 mod overlay;
 mod query;
 mod report;
+mod run;
 mod traces;

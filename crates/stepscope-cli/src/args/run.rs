@@ -1,0 +1,126 @@
+//! The arguments of `stepscope run`.
+#![allow(
+    clippy::doc_markdown,
+    reason = "terminals show these texts as they are"
+)]
+
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::values::{program_steps, ranks, size, slow_step, time};
+
+/// `stepscope run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        stepscope run -- python train.py --epochs 3\n  \
+        stepscope run --steps 10-20 --calls -- python -m package.train\n  \
+        stepscope run --ranks 0 --logdir LOGDIR -- torchrun --nproc-per-node 8 train.py\n  \
+        stepscope run --keep-last 30s --on-slow-step 1.5 -- python train.py\n\n\
+        The program is not changed: its input, output, exit code and signals are its own. What this command\n\
+        prints goes to stderr, after the program has ended. docs/guide/run.md describes what is recorded, and\n\
+        docs/reference/environment.md the variables that carry these options to the program.")]
+pub struct Run {
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+    /// Log directory
+    #[arg(
+        long,
+        alias = "log_dir",
+        alias = "log-dir",
+        value_name = "DIR",
+        default_value = "logs"
+    )]
+    pub logdir: PathBuf,
+    /// Name of the run, for all processes [default: the local time]
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Record these steps only, counted by calls of a torch optimizer's step()
+    #[arg(long, value_name = "N[-M]", value_parser = program_steps, conflicts_with_all = ["wait", "keep_last"])]
+    pub steps: Option<RangeInclusive<u64>>,
+    /// Begin the recording after this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub wait: Option<Duration>,
+    /// End the recording after this time
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "keep_last")]
+    pub duration: Option<Duration>,
+    /// Samples of Python stacks per second; 0 takes none
+    #[arg(long, value_name = "HZ", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub sample: u32,
+    /// Record every call of a Python function
+    #[arg(long)]
+    pub calls: bool,
+    /// Profilers of frameworks that record too: auto, none, or some of jax, torch, torch_xla
+    #[arg(long, value_name = "NAMES", default_value = "auto")]
+    pub sources: String,
+    /// How long the profilers of frameworks record, from the first use of the framework; they keep their events
+    /// in memory. With --steps, they record these steps
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub source_time: Duration,
+    /// Ranks that are recorded, separated by commas [default: all]
+    #[arg(long, value_name = "RANKS", value_parser = ranks)]
+    pub ranks: Option<String>,
+    /// Keep only the last part of the program, without the profilers of frameworks
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub keep_last: Option<Duration>,
+    /// Also save what led to a step that takes so many times the median
+    #[arg(long, value_name = "TIMES", value_parser = slow_step, requires = "keep_last")]
+    pub on_slow_step: Option<f64>,
+    /// Give labels and steps to Nsight (nvtx) or VTune (itt) too
+    #[arg(long, value_name = "TOOL", value_enum)]
+    pub mirror: Option<Mirror>,
+    /// Maximum size of each process's recording on the disk [default: 8GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_bytes: Option<u64>,
+    /// What happens at the maximum size, or when the disk is nearly full
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AtLimit::KeepLatest)]
+    pub at_limit: AtLimit,
+    /// Do not record worker processes of multiprocessing
+    #[arg(long)]
+    pub no_workers: bool,
+    /// Do not open the run for its first finding
+    #[arg(long)]
+    pub no_summary: bool,
+}
+
+/// Tool that gets labels and steps too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mirror {
+    /// Nsight Systems.
+    Nvtx,
+    /// VTune.
+    Itt,
+}
+
+impl Mirror {
+    /// Returns the name in the variable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nvtx => "nvtx",
+            Self::Itt => "itt",
+        }
+    }
+}
+
+/// What happens when a recording has reached a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AtLimit {
+    /// Remove the oldest part
+    KeepLatest,
+    /// Stop recording
+    Stop,
+}
+
+impl AtLimit {
+    /// Returns the name in the variable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::KeepLatest => "keep_latest",
+            Self::Stop => "stop",
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `stepscope run`: the program behaves as without the command. Recordings of Python programs: `python/tests/test_run.py`.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::cli::{refusal, text};
+
+/// The command in `home`, with its log directory.
+fn stepscope(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stepscope"));
+    command
+        .current_dir(home)
+        .env("XDG_CACHE_HOME", home.join("cache"))
+        .env("TMPDIR", home)
+        .env_remove("PYTHONPATH")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = stepscope(home);
+    command.arg("run").args(arguments).output().unwrap()
+}
+
+#[test]
+fn output_and_exit_code_are_those_of_the_program() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = run(
+        home.path(),
+        &["--", "sh", "-c", "echo out; echo err >&2; exit 7"],
+    );
+    assert_eq!(ended.status.code(), Some(7));
+    assert_eq!(text(&ended.stdout), "out\n");
+    let notes = text(&ended.stderr);
+    assert!(
+        notes.starts_with("err\nstepscope: nothing was recorded: "),
+        "{notes}"
+    );
+    // The private folder is gone.
+    let left: Vec<_> = std::fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("stepscope-run"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn options_of_the_program_need_no_dashes_before_them() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = run(home.path(), &["--sample", "0", "echo", "--steps", "-n"]);
+    assert_eq!(text(&ended.stdout), "--steps -n\n");
+    let refused = |arguments: &[&str]| refusal(&run(home.path(), arguments)).0;
+    assert_eq!(refused(&["--no-such", "echo"]), 2);
+    assert_eq!(refused(&["--steps", "0-3", "--", "echo"]), 2);
+    assert_eq!(refused(&["--on-slow-step", "2", "--", "echo"]), 2);
+    assert_eq!(refused(&[]), 2);
+}
+
+#[test]
+fn variables_carry_the_options() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = stepscope(home.path());
+    let ended = command
+        .env("PYTHONPATH", "/theirs")
+        .args([
+            "run", "--logdir", "l o g s", "--steps", "3", "--ranks", "0,8",
+        ])
+        .args([
+            "--max-bytes",
+            "2GB",
+            "--duration",
+            "1.5min",
+            "--calls",
+            "--",
+        ])
+        .args(["sh", "-c", "env"])
+        .output()
+        .unwrap();
+    let printed = text(&ended.stdout);
+    let logdir = home.path().join("l o g s");
+    let logdir = format!("STEPSCOPE_LOG_DIR={}", logdir.display());
+    for line in [
+        logdir.as_str(),
+        "STEPSCOPE_STEPS=3-3",
+        "STEPSCOPE_RANKS=0,8",
+        "STEPSCOPE_MAX_BYTES=2000000000",
+        "STEPSCOPE_DURATION_S=90",
+        "STEPSCOPE_CALLS=1",
+        "STEPSCOPE_SAMPLING_HZ=100",
+    ] {
+        assert!(
+            printed.lines().any(|found| found == line),
+            "{line}: {printed}"
+        );
+    }
+    let path = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("PYTHONPATH="))
+        .unwrap();
+    assert!(
+        path.contains("/stepscope-run-") && path.ends_with(":/theirs"),
+        "{path}"
+    );
+    assert!(!printed.contains("STEPSCOPE_WAIT_S"));
+}
+
+#[test]
+fn program_that_cannot_be_started_is_an_error_as_in_a_shell() {
+    let home = tempfile::tempdir().unwrap();
+    let (code, line) = refusal(&run(home.path(), &["--", "/no/such/program"]));
+    assert_eq!(code, 127);
+    assert!(line.contains("cannot run /no/such/program: "), "{line}");
+    let file = home.path().join("no_program");
+    std::fs::write(&file, "text").unwrap();
+    assert_eq!(refusal(&run(home.path(), &["--", "./no_program"])).0, 126);
+}
+
+#[test]
+fn program_runs_without_a_log_directory() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("logs"), "a file").unwrap();
+    let ended = run(
+        home.path(),
+        &[
+            "--",
+            "sh",
+            "-c",
+            "echo \"$STEPSCOPE_LOG_DIR|$PYTHONPATH\"; exit 3",
+        ],
+    );
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(3), "|\n")
+    );
+    let notes = text(&ended.stderr);
+    assert_eq!(notes.lines().count(), 2, "{notes}");
+    assert!(
+        notes.starts_with("stepscope: cannot record this program: logs: "),
+        "{notes}"
+    );
+}
+
+#[test]
+fn signal_that_ends_the_program_ends_the_command() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = run(home.path(), &["--", "sh", "-c", "kill -KILL $$"]);
+    assert_eq!(ended.status.signal(), Some(9));
+}
+
+#[test]
+fn signals_are_forwarded() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["TERM", "USR1"] {
+        let script = format!("trap 'exit 5' {name}; echo ready; while :; do sleep 0.01; done");
+        let mut running = stepscope(home.path())
+            .args(["run", "--", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(running.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let sent = Command::new("kill")
+            .args([format!("-{name}"), running.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        assert_eq!(running.wait().unwrap().code(), Some(5), "{name}");
+    }
+}
+
+/// The program of the next test.
+#[test]
+#[ignore = "the program of `rust_program_is_recorded`"]
+fn rust_program() {
+    let _recording = stepscope::trace_from_environment();
+    for number in 0..3 {
+        let _step = stepscope::step(number);
+        drop(stepscope::span!("inside"));
+    }
+}
+
+#[test]
+fn rust_program_is_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    let name = "run::rust_program";
+    let ended = run(
+        home.path(),
+        &[
+            "--session",
+            "one",
+            "--",
+            program,
+            "--ignored",
+            "--exact",
+            name,
+        ],
+    );
+    assert!(ended.status.success());
+    let notes = text(&ended.stderr);
+    assert!(
+        notes.contains("stepscope: recorded logs/plugins/profile/one ("),
+        "{notes}"
+    );
+    assert!(notes.contains("stepscope: Steps take "), "{notes}");
+    assert!(
+        notes.ends_with("stepscope: View it with: stepscope logs\n"),
+        "{notes}"
+    );
+}
