@@ -19,10 +19,12 @@ use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
 
+mod doctor;
 mod query;
 mod run;
 mod values;
 
+pub use doctor::Doctor;
 pub use query::{Query, QueryFormat};
 pub use run::Run;
 
@@ -80,6 +82,8 @@ pub enum Command {
     Peaks(Peaks),
     /// Ask runs a question in SQL
     Query(Query),
+    /// Print what can be recorded on this machine, and what hinders it
+    Doctor(Doctor),
 }
 
 /// `stepscope view`.
@@ -541,7 +545,7 @@ impl Reading {
 /// Commands of this version.
 const COMMANDS: &[&str] = &[
     "view", "run", "info", "report", "compare", "baseline", "convert", "capture", "recover",
-    "peaks", "query",
+    "peaks", "query", "doctor",
 ];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[

@@ -6,15 +6,16 @@
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
-//! [`query`].
+//! [`query`], [`doctor`].
 //!
-//! Exit codes: 0 success, 1 the operation failed, 2 usage; of a gate also 3 and 4. A reader that closes our output early
+//! Exit codes: 0 success, 1 the operation failed (of `doctor`: something hinders recording), 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error. `run` ends as its program does; 126 and 127 if that cannot be started.
 
 pub mod args;
 pub mod capture;
 pub mod compare;
 pub mod convert;
+pub mod doctor;
 pub mod error;
 mod heaps;
 pub mod info;
@@ -74,6 +75,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Recover(recover)) => recover::run(&recover, out),
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         Some(Command::Query(query)) => query::run(&query, out),
+        Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
         // Help or version: already printed.
         None => Ok(()),
     }

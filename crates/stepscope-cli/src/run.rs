@@ -96,7 +96,7 @@ fn prepare(asked: &args::Run, command: &mut Command) -> Result<RunFolder, String
 }
 
 /// Creates the directory, and a file in it for a moment.
-fn check_writable(logdir: &Path) -> io::Result<()> {
+pub(crate) fn check_writable(logdir: &Path) -> io::Result<()> {
     fs::create_dir_all(logdir)?;
     let probe = logdir.join(format!(".stepscope-probe-{}", std::process::id()));
     fs::write(&probe, b"stepscope")?;

@@ -144,7 +144,8 @@ fn nothing(reports: &[ProcessReport]) -> String {
         "the recordings were not written"
     };
     format!(
-        "nothing was recorded: {cause}\nhelp: docs/guide/run.md lists what this command records"
+        "nothing was recorded: {cause}\nhelp: 'stepscope doctor' lists what can be recorded here, \
+        docs/guide/run.md what this command records"
     )
 }
 

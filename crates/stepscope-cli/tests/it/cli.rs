@@ -67,7 +67,7 @@ fn every_command_has_help_with_an_example() {
     let listed = text(&help.stdout);
     for command in [
         "view", "run", "info", "report", "compare", "baseline", "convert", "capture", "recover",
-        "peaks", "query",
+        "peaks", "query", "doctor",
     ] {
         assert!(
             listed.contains(&format!("\n  {command} ")),

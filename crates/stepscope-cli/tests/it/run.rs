@@ -214,3 +214,36 @@ fn rust_program_is_recorded() {
         "{notes}"
     );
 }
+
+#[test]
+fn doctor_prints_json_that_names_every_problem() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("logs"), "a file").unwrap();
+    let ended = stepscope(home.path())
+        .env("PATH", home.path())
+        .args(["doctor", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let checks = json["checks"].as_array().unwrap();
+    let check = |id: &str| checks.iter().find(|check| check["id"] == id).unwrap();
+    assert_eq!(check("python")["state"], "absent");
+    assert_eq!(check("log_directory")["state"], "problem");
+    let problems = checks.iter().filter(|check| check["state"] == "problem");
+    assert_eq!(json["problems"], problems.clone().count());
+    for problem in problems {
+        assert!(
+            problem["help"]
+                .as_str()
+                .is_some_and(|help| !help.is_empty()),
+            "{problem}"
+        );
+    }
+    let printed = stepscope(home.path())
+        .env("PATH", home.path())
+        .arg("doctor")
+        .output()
+        .unwrap();
+    assert!(text(&printed.stdout).contains("\nproblem  Log directory"));
+}

@@ -1,0 +1,300 @@
+//! Accelerators, and the libraries that record what they do.
+
+use std::path::PathBuf;
+
+use super::Check;
+use super::machine::Machine;
+use super::python::Python;
+
+/// Folders with the CUDA toolkit's libraries.
+const CUPTI_FOLDERS: [&str; 6] = [
+    "/usr/local/cuda/extras/CUPTI/lib64",
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+];
+const ROCM_FOLDERS: [&str; 2] = ["/opt/rocm/lib", "/opt/rocm/lib64"];
+/// Allows every user to read the GPU's counters.
+const UNRESTRICT: &str = "echo 'options nvidia \"NVreg_RestrictProfilingToAdminUsers=0\"' | sudo tee -a \
+    /etc/modprobe.d/nvidia-kernel-common.conf && sudo update-initramfs -u && sudo reboot";
+
+/// Checks NVIDIA, AMD, TPU and Neuron devices.
+pub(super) fn checks(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
+    let mut found = nvidia(machine, python);
+    found.push(rocm(machine));
+    found.push(tpu(machine, python));
+    found.push(neuron(machine));
+    found
+}
+
+fn nvidia(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
+    let Some(driver) = machine.read("/proc/driver/nvidia/version") else {
+        return vec![Check::absent("nvidia", "NVIDIA GPU", "no driver is loaded")];
+    };
+    let is_version =
+        |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    let version = driver
+        .split_whitespace()
+        .find(is_version)
+        .unwrap_or("of unknown version");
+    let mut found = vec![Check::ok(
+        "nvidia",
+        "NVIDIA GPU",
+        format!("driver {version}"),
+    )];
+    found.push(cupti(machine, python));
+    found.push(privileges(machine));
+    found.extend(injection(machine));
+    found
+}
+
+fn cupti(machine: &Machine, python: Option<&Python>) -> Check {
+    const ID: &str = "cupti";
+    const TITLE: &str = "CUPTI";
+    let of_python = python
+        .into_iter()
+        .flat_map(|python| python.cupti.iter().cloned());
+    let folders = machine
+        .variable("LD_LIBRARY_PATH")
+        .map(std::env::split_paths);
+    let named = folders
+        .into_iter()
+        .flatten()
+        .map(|folder| folder.join("libcupti.so"));
+    let of_system = CUPTI_FOLDERS
+        .iter()
+        .flat_map(|folder| machine.starting_with(folder, "libcupti.so"));
+    let first: Option<PathBuf> = of_python
+        .chain(named.filter(|file| file.exists()))
+        .chain(of_system)
+        .next();
+    match (first, python) {
+        (Some(file), _) => Check::ok(ID, TITLE, file.display().to_string()),
+        (None, Some(python)) => Check::problem(
+            ID,
+            TITLE,
+            "libcupti.so was not found: kernels cannot be recorded",
+            python.pip("install nvidia-cuda-cupti-cu12"),
+        ),
+        (None, None) => Check::problem(
+            ID,
+            TITLE,
+            "libcupti.so was not found: kernels cannot be recorded",
+            "pip install nvidia-cuda-cupti-cu12, or install the CUDA toolkit",
+        ),
+    }
+}
+
+fn privileges(machine: &Machine) -> Check {
+    const ID: &str = "gpu_privileges";
+    const TITLE: &str = "GPU privileges";
+    let parameters = machine
+        .read("/proc/driver/nvidia/params")
+        .unwrap_or_default();
+    let mut lines = parameters.lines();
+    let restricted = lines.any(|line| line.replace(' ', "") == "RmProfilingAdminOnly:1");
+    if !restricted {
+        return Check::ok(ID, TITLE, "every user may read the counters of the GPU");
+    }
+    if machine.is_administrator() {
+        return Check::ok(ID, TITLE, "this process may read the counters of the GPU");
+    }
+    Check::problem(
+        ID,
+        TITLE,
+        "only administrators may read the counters of the GPU; CUPTI then fails with \
+        CUPTI_ERROR_INSUFFICIENT_PRIVILEGES where it needs them",
+        UNRESTRICT,
+    )
+}
+
+/// A process has room for one user of CUPTI.
+fn injection(machine: &Machine) -> Option<Check> {
+    let library = machine.variable("CUDA_INJECTION64_PATH")?;
+    Some(Check::problem(
+        "cuda_injection",
+        "Other GPU profiler",
+        format!(
+            "CUDA_INJECTION64_PATH loads {} into every CUDA program",
+            library.display()
+        ),
+        "unset CUDA_INJECTION64_PATH",
+    ))
+}
+
+fn rocm(machine: &Machine) -> Check {
+    const ID: &str = "rocm";
+    const TITLE: &str = "AMD GPU";
+    let device = machine.path("/dev/kfd");
+    if !device.exists() {
+        return Check::absent(ID, TITLE, "no /dev/kfd");
+    }
+    let version = machine.read("/opt/rocm/.info/version").unwrap_or_default();
+    let version = match version.trim() {
+        "" => "ROCm of unknown version".to_owned(),
+        version => format!("ROCm {version}"),
+    };
+    if let Err(error) = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&device)
+    {
+        return Check::problem(
+            ID,
+            TITLE,
+            format!("{version}; /dev/kfd: {error}"),
+            "sudo usermod -aG render,video $USER, and log in again",
+        );
+    }
+    let mut libraries = ROCM_FOLDERS.iter().flat_map(|folder| {
+        ["librocprofiler-sdk.so", "libroctracer64.so"]
+            .map(|name| machine.starting_with(folder, name))
+    });
+    if libraries.all(|found| found.is_empty()) {
+        return Check::problem(
+            ID,
+            TITLE,
+            format!("{version}; neither librocprofiler-sdk nor libroctracer64 is below /opt/rocm"),
+            "sudo apt-get install rocprofiler-sdk",
+        );
+    }
+    Check::ok(ID, TITLE, version)
+}
+
+fn tpu(machine: &Machine, python: Option<&Python>) -> Check {
+    const ID: &str = "tpu";
+    const TITLE: &str = "TPU";
+    let chips = machine.starting_with("/dev", "accel").len();
+    let libtpu = python.and_then(|python| python.package("libtpu"));
+    match (chips, libtpu) {
+        (0, _) => Check::absent(ID, TITLE, "no /dev/accel*"),
+        (chips, Some(version)) => Check::ok(ID, TITLE, format!("{chips} chips, libtpu {version}")),
+        (chips, None) => Check::problem(
+            ID,
+            TITLE,
+            format!("{chips} chips, and no libtpu in this Python"),
+            python.map_or_else(
+                || "pip install 'jax[tpu]'".to_owned(),
+                |python| python.pip("install 'jax[tpu]'"),
+            ),
+        ),
+    }
+}
+
+fn neuron(machine: &Machine) -> Check {
+    const ID: &str = "neuron";
+    const TITLE: &str = "AWS Neuron";
+    let devices = machine.starting_with("/dev", "neuron").len();
+    if devices == 0 {
+        return Check::absent(ID, TITLE, "no /dev/neuron*");
+    }
+    let names = ["neuron-explorer", "neuron-profile"];
+    let installed = names.into_iter().find_map(|name| {
+        let file = machine.path(&format!("/opt/aws/neuron/bin/{name}"));
+        machine
+            .program(name)
+            .or_else(|| file.exists().then_some(file))
+    });
+    match installed {
+        Some(tool) => Check::ok(ID, TITLE, format!("{devices} devices, {}", tool.display())),
+        None => Check::problem(
+            ID,
+            TITLE,
+            format!("{devices} devices, and neither neuron-explorer nor neuron-profile"),
+            "sudo apt-get install aws-neuronx-tools",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::machine::fake::FakeMachine;
+    use super::*;
+
+    const DRIVER: &str = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n";
+
+    fn states(fake: &FakeMachine) -> Vec<(&'static str, State)> {
+        let found = checks(&fake.machine, None).into_iter();
+        found.map(|check| (check.id, check.state)).collect()
+    }
+
+    fn found(fake: &FakeMachine, id: &str) -> Check {
+        let mut found = checks(&fake.machine, None).into_iter();
+        found.find(|check| check.id == id).unwrap()
+    }
+
+    #[test]
+    fn machine_without_accelerators_has_no_problem() {
+        let names = ["nvidia", "rocm", "tpu", "neuron"];
+        assert_eq!(
+            states(&FakeMachine::new()),
+            names.map(|name| (name, State::Absent))
+        );
+    }
+
+    #[test]
+    fn nvidia_needs_cupti_and_privileges() {
+        let fake = FakeMachine::new()
+            .file("/proc/driver/nvidia/version", DRIVER)
+            .file(
+                "/proc/driver/nvidia/params",
+                "A: 0\nRmProfilingAdminOnly: 1\n",
+            )
+            .file("/proc/self/status", "CapEff:\t0000000000000000\n");
+        assert_eq!(found(&fake, "nvidia").found, "driver 535.104.05");
+        assert_eq!(found(&fake, "cupti").state, State::Problem);
+        let privileges = found(&fake, "gpu_privileges");
+        assert_eq!(privileges.state, State::Problem);
+        assert!(
+            privileges
+                .help
+                .unwrap()
+                .contains("NVreg_RestrictProfilingToAdminUsers=0")
+        );
+        let fake = fake
+            .file("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.12", "")
+            .file("/proc/self/status", "CapEff:\t000001ffffffffff\n")
+            .variable("CUDA_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so");
+        assert!(found(&fake, "cupti").found.ends_with("libcupti.so.12"));
+        assert_eq!(found(&fake, "gpu_privileges").state, State::Ok);
+        assert_eq!(
+            found(&fake, "cuda_injection").help.unwrap(),
+            "unset CUDA_INJECTION64_PATH"
+        );
+    }
+
+    #[test]
+    fn amd_needs_a_profiling_library() {
+        let fake = FakeMachine::new()
+            .file("/dev/kfd", "")
+            .file("/opt/rocm/.info/version", "6.2.0-66\n");
+        let check = found(&fake, "rocm");
+        assert_eq!(
+            (check.state, check.found.starts_with("ROCm 6.2.0-66; ")),
+            (State::Problem, true)
+        );
+        let fake = fake.file("/opt/rocm/lib/librocprofiler-sdk.so.0", "");
+        assert_eq!(found(&fake, "rocm").state, State::Ok);
+    }
+
+    #[test]
+    fn tpu_and_neuron_need_their_tools() {
+        let fake = FakeMachine::new()
+            .file("/dev/accel0", "")
+            .file("/dev/accel1", "")
+            .file("/dev/neuron0", "");
+        assert_eq!(
+            found(&fake, "tpu").found,
+            "2 chips, and no libtpu in this Python"
+        );
+        assert_eq!(
+            found(&fake, "neuron").help.unwrap(),
+            "sudo apt-get install aws-neuronx-tools"
+        );
+        let fake = fake.program("neuron-profile", "#!/bin/sh\n");
+        assert_eq!(found(&fake, "neuron").state, State::Ok);
+    }
+}
