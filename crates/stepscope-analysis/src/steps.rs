@@ -713,7 +713,7 @@ mod tests {
         assert_eq!(numbers(&found), [1, 2]);
         assert_eq!(found.derived.as_deref(), Some(OPTIMIZER_STEP));
         let marked_only = steps_of(&alone, true);
-        assert_eq!(numbers(&marked_only), []);
+        assert!(marked_only.steps.is_empty());
         assert_eq!(marked_only.pattern.as_deref(), Some(OPTIMIZER_STEP));
         let both = trace_with_steps(&[(OPTIMIZER_STEP, 1), ("train", 7)]);
         let found = steps(&both);

@@ -15,7 +15,7 @@ use super::machine::Machine;
 /// The program that Python runs.
 const PROBE: &str = include_str!("probe.py");
 /// Time in which Python has to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Longest answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// Oldest version that can be recorded.
@@ -217,7 +217,7 @@ fn lightning(python: &Python) -> Option<Check> {
     (!found.is_empty()).then(|| Check::ok("lightning", "Lightning", found.join(", ")))
 }
 
-/// Two TensorBoards in one environment end it with "Duplicate plugins".
+/// Two `TensorBoard` packages in one environment end it with "Duplicate plugins".
 fn tensorboard(python: &Python) -> Option<Check> {
     const ID: &str = "tensorboard";
     const TITLE: &str = "TensorBoard";
@@ -297,11 +297,12 @@ mod tests {
 
     #[test]
     fn each_mismatch_has_a_command() {
+        type Case<'a> = (&'a [u64], &'a [(&'a str, &'a str)], &'a str, String);
         let pip = "/venv/bin/python -m pip ";
-        for (version, packages, id, help) in [
+        let cases: [Case<'_>; 6] = [
             (
-                &[3, 9, 7][..],
-                &[][..],
+                &[3, 9, 7],
+                &[],
                 "python",
                 "python3.12 -m venv .venv".to_owned(),
             ),
@@ -335,7 +336,8 @@ mod tests {
                 "package",
                 format!("{pip}install stepscope=={}", env!("CARGO_PKG_VERSION")),
             ),
-        ] {
+        ];
+        for (version, packages, id, help) in cases {
             assert_eq!(
                 problems(&python(version, packages)),
                 [(id, help)],

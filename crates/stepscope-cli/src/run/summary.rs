@@ -21,6 +21,8 @@ const MAX_OPENED_BYTES: u64 = 1 << 30;
 const MAX_WARNINGS: usize = 8;
 /// Reports are small; a larger file is not one.
 const MAX_REPORT_BYTES: u64 = 1 << 20;
+/// Times of files are those of the kernel's last tick, up to 10 ms ago.
+const TICK_NS: i64 = 10_000_000;
 /// Smallest slowdown by the profilers of frameworks that is printed.
 const LEAST_SLOWDOWN: f64 = 0.01;
 
@@ -113,10 +115,11 @@ fn written_since(logdir: &Path, began_ns: i64) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
+    let began_ns = u128::try_from(began_ns - TICK_NS).unwrap_or(0);
     let is_new = |file: &PathBuf| {
         let written = fs::metadata(file).and_then(|file| file.modified()).ok();
         let since_1970 = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        since_1970.is_some_and(|time| time.as_nanos() >= u128::try_from(began_ns).unwrap_or(0))
+        since_1970.is_some_and(|time| time.as_nanos() >= began_ns)
     };
     let sessions = entries(&logdir.join("plugins/profile"));
     let files = sessions.iter().flat_map(|session| entries(session));

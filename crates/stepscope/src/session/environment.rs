@@ -19,10 +19,8 @@ pub struct EnvironmentTrace {
 /// Records from now on if the environment asks for it, as `stepscope run` does.
 ///
 /// ```
-/// fn main() {
-///     let _recording = stepscope::trace_from_environment();
-///     // stepscope run -- target/release/program
-/// }
+/// // In `main`; then, from a shell: stepscope run -- target/release/program
+/// let _recording = stepscope::trace_from_environment();
 /// ```
 ///
 /// The variable `STEPSCOPE_LOG_DIR` names the log directory; without it, nothing is recorded and nothing
@@ -172,7 +170,8 @@ mod tests {
         assert_eq!(found.session.max_bytes, 2_000_000);
         assert_eq!(found.session.at_limit, AtLimit::Stop);
         assert_eq!(found.keep_last, Some(Duration::from_millis(1500)));
-        assert!(found.slow_step.is_some_and(|slow| slow.times_median == 3.0));
+        let times_median = found.slow_step.map(|slow| slow.times_median);
+        assert_eq!(times_median, Some(3.0));
         assert!(
             read(&[("STEPSCOPE_KEEP_LAST_S", "0")])
                 .unwrap()
