@@ -12,7 +12,7 @@ use std::time::Duration;
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
-use stepscope_sql::session::{Limits, Session};
+use stepscope_sql::session::{Limits, Session, Source};
 use stepscope_sql::shell;
 
 const HELP: &str = "\
@@ -114,7 +114,8 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 
 fn start_shell(options: &Options) -> Result<(), String> {
     let memory = options.memory();
-    let opened = Session::open(&options.paths, !options.no_cache, memory);
+    let sources: Vec<Source> = options.paths.iter().cloned().map(Source::Path).collect();
+    let opened = Session::open(&sources, !options.no_cache, memory);
     let (session, problems) = opened.map_err(|error| match error.hint() {
         Some(hint) => format!("{error}\nhelp: {hint}"),
         None => error.to_string(),
@@ -124,6 +125,7 @@ fn start_shell(options: &Options) -> Result<(), String> {
     }
     let limits = Limits {
         rows: options.rows.unwrap_or(1_000),
+        bytes: u64::MAX,
         timeout: Duration::from_millis(options.timeout_ms.unwrap_or(60_000)),
     };
     shell::run(&session, memory, limits, options.history.as_deref())

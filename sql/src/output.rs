@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use serde_json::{Value as Json, json};
 use stepscope_engine::csv_text;
 
-use self::cell::{json_of, text_of};
+use self::cell::{Wide, json_of, text_of};
 use self::table::TextTable;
 
 /// Format of an answer.
@@ -22,6 +22,8 @@ pub enum Format {
     Csv,
     /// `{"columns": [{"key", "title", "type", "unit"}], "rows": [{key: value}], "truncated"}`.
     Json,
+    /// The same, with whole numbers of 2^53 or more as strings, as everywhere in our HTTP interface.
+    HttpJson,
     /// Arrow's stream format.
     Arrow,
 }
@@ -33,6 +35,7 @@ impl Format {
             "table" => Self::Table,
             "csv" => Self::Csv,
             "json" => Self::Json,
+            "http-json" => Self::HttpJson,
             "arrow" => Self::Arrow,
             _ => return None,
         })
@@ -50,7 +53,7 @@ pub struct Writer {
 enum Kind {
     Table(TextTable),
     Csv,
-    Json,
+    Json { wide: Wide },
     Arrow(Box<StreamWriter<Vec<u8>>>),
 }
 
@@ -65,11 +68,16 @@ impl Writer {
                 csv_line(keys.iter().map(String::as_str), &mut bytes);
                 Kind::Csv
             }
-            Format::Json => {
+            Format::Json | Format::HttpJson => {
                 bytes.extend(b"{\"columns\": ");
                 bytes.extend(columns(schema, &keys).to_string().into_bytes());
                 bytes.extend(b", \"rows\": [");
-                Kind::Json
+                let wide = if format == Format::Json {
+                    Wide::Number
+                } else {
+                    Wide::Text
+                };
+                Kind::Json { wide }
             }
             Format::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema)?)),
         };
@@ -93,7 +101,7 @@ impl Writer {
                     csv_line(cells, &mut self.bytes);
                 }
             }
-            Kind::Json => {
+            Kind::Json { wide } => {
                 for row in 0..batch.num_rows() {
                     let first = self.rows + row == 0;
                     self.bytes.extend(if first { &b"\n{"[..] } else { b",\n{" });
@@ -105,7 +113,7 @@ impl Writer {
                             .extend(Json::from(key.as_str()).to_string().into_bytes());
                         self.bytes.extend(b": ");
                         self.bytes
-                            .extend(json_of(array, row)?.to_string().into_bytes());
+                            .extend(json_of(array, row, *wide)?.to_string().into_bytes());
                     }
                     self.bytes.push(b'}');
                 }
@@ -124,7 +132,7 @@ impl Writer {
         match &mut self.kind {
             Kind::Table(table) => table.print(truncated, &mut self.bytes),
             Kind::Csv => {}
-            Kind::Json => {
+            Kind::Json { .. } => {
                 let end = format!("\n], \"truncated\": {truncated}}}\n");
                 self.bytes.extend(end.into_bytes());
             }
@@ -275,13 +283,13 @@ fn hint_for(text: &str) -> Option<String> {
         {
             "queries read: write one SELECT"
         } else if text.starts_with("Resources exhausted") {
-            "let the query read less, or raise --memory"
+            "let the query read less, or allow it more memory"
         } else if text.contains("took longer than") {
-            "let the query read less, or raise --timeout"
+            "let the query read less, or allow it more time"
         } else if text.contains("table") && text.contains("not found") {
-            "'stepscope query --tables' lists tables and columns"
+            "SELECT * FROM table_columns lists tables and columns"
         } else if text.contains("No field named") {
-            "'stepscope query --tables TABLE' lists its columns"
+            "SELECT * FROM table_columns lists the columns"
         } else if text.contains("multiple") && text.contains("statement")
             || text.contains("single SQL statement")
         {

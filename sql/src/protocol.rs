@@ -7,9 +7,10 @@
 use std::io::{self, Read, Write};
 
 /// Version of the protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
-/// To this program: a query, `{"id", "runs", "sql", "format", "rows", "timeout_ms", "width", "cache"}`.
+/// To this program: a query, `{"id", "runs", "sql", "format", "rows", "bytes", "timeout_ms", "width", "cache"}`. A run is
+/// a path, or `{"path", "first_file", "name", "fingerprint"}` for one of the runs at a path.
 pub const QUERY: u8 = 1;
 /// To this program: cancel a query, `{"id"}`.
 pub const CANCEL: u8 = 2;
@@ -24,7 +25,7 @@ pub const STARTED: u8 = 17;
 pub const DATA: u8 = 18;
 /// The answer is complete: `{"id", "rows", "truncated"}`.
 pub const END: u8 = 19;
-/// The query failed: `{"id", "message", "hint"}`.
+/// The query failed: `{"id", "message", "hint"}`; with `"ends": true`, this program ends too.
 pub const ERROR: u8 = 20;
 
 /// Longest accepted message to this program, bytes.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Stdin, Stdout};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
 use crate::protocol::{self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES};
 use crate::schema_table;
-use crate::session::{Limits, Session, timed_out};
+use crate::session::{Limits, Session, Source, timed_out};
 
 /// Bytes of an answer per message.
 const CHUNK: usize = 64 << 10;
@@ -31,10 +30,11 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Deserialize)]
 struct Query {
     id: u32,
-    runs: Vec<PathBuf>,
+    runs: Vec<Source>,
     sql: String,
     format: String,
     rows: usize,
+    bytes: u64,
     timeout_ms: u64,
     width: Option<usize>,
     cache: bool,
@@ -45,8 +45,8 @@ struct QueryId {
     id: u32,
 }
 
-/// Paths of a session, and whether the import cache is used.
-type SessionKey = (Vec<PathBuf>, bool);
+/// Runs of a session, and whether the import cache is used.
+type SessionKey = (Vec<Source>, bool);
 
 struct Server {
     memory: Memory,
@@ -226,6 +226,7 @@ impl Server {
         };
         let limits = Limits {
             rows: query.rows,
+            bytes: query.bytes,
             timeout: Duration::from_millis(query.timeout_ms),
         };
         locked::limit_memory(self.memory);
@@ -245,14 +246,18 @@ impl Server {
             *lock(&writer) = Some(Writer::new(format, schema, query.width)?);
             Ok(())
         };
+        let mut written = 0;
         let each = &mut |batch: &RecordBatch| {
             if let Some(writer) = &mut *lock(&writer) {
                 writer.add(batch)?;
                 if writer.len() >= CHUNK {
-                    self.send_data(id, &writer.take());
+                    let bytes = writer.take();
+                    written += bytes.len() as u64;
+                    self.send_data(id, &bytes);
                 }
+                return Ok(written + writer.len() as u64);
             }
-            Ok(())
+            Ok(written)
         };
         let result = session.run(&query.sql, limits, begin, each).await;
         let result = result.and_then(|answer| {
@@ -320,11 +325,13 @@ impl Server {
             let end = deadline + GRACE;
             let now = Instant::now();
             if now >= end {
-                self.fail(
-                    id,
-                    &timed_out(timeout),
-                    Some("let the query read less, or raise --timeout"),
-                );
+                let content = json!({
+                    "id": id,
+                    "message": timed_out(timeout),
+                    "hint": "let the query read less, or allow it more time",
+                    "ends": true,
+                });
+                self.send(ERROR, &content.to_string().into_bytes());
                 std::process::exit(3);
             }
             let waited = self.started.wait_timeout(running, end - now);

@@ -12,8 +12,9 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
 use rustc_hash::FxHashMap;
+use serde::Deserialize;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::{EngineError, Run, open_each};
+use stepscope_engine::{EngineError, Run, open_each, open_listed};
 use stepscope_model::ReadContext;
 
 use crate::args_table::ArgsTable;
@@ -27,11 +28,35 @@ use crate::tables::{RunTable, TABLES};
 /// Longest accepted query, bytes.
 pub const LONGEST_QUERY: usize = 64 << 10;
 
+/// Rows that are written before the size of the answer is looked at.
+const ROWS_AT_ONCE: usize = 256;
+
+/// What a session opens.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Source {
+    /// Every run at a path: a file, a session folder or a log directory.
+    Path(PathBuf),
+    /// One of the runs at a path.
+    Listed {
+        /// The path.
+        path: PathBuf,
+        /// The run's first file.
+        first_file: PathBuf,
+        /// The value of the columns `run`.
+        name: String,
+        /// Changes when a file of the run does.
+        fingerprint: u64,
+    },
+}
+
 /// Limits of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most rows of the answer.
     pub rows: usize,
+    /// Size of the answer after which no further rows follow, bytes.
+    pub bytes: u64,
     /// Longest time.
     pub timeout: Duration,
 }
@@ -61,20 +86,36 @@ pub struct Answer {
 }
 
 impl Session {
-    /// Opens the runs at these paths: files, session folders or log directories.
+    /// Opens runs.
     ///
-    /// Fails if a path has no run. A run that cannot be opened is left out and named in the second result.
+    /// Fails if a path has no run, or if a listed run cannot be opened. A run at a path that cannot be opened is left
+    /// out and named in the second result.
     pub fn open(
-        paths: &[PathBuf],
+        sources: &[Source],
         use_cache: bool,
         memory: Memory,
     ) -> std::result::Result<(Self, Vec<String>), EngineError> {
         let cancel = Arc::new(Cancel::default());
         let context = Arc::new(ReadContext::default());
         let mut opened: Vec<(PathBuf, Run)> = Vec::new();
+        let mut names: Vec<(usize, &String)> = Vec::new();
         let mut problems = Vec::new();
         let mut first_error = None;
-        for path in paths {
+        for source in sources {
+            let path = match source {
+                Source::Path(path) => path,
+                Source::Listed {
+                    path,
+                    first_file,
+                    name,
+                    ..
+                } => {
+                    names.push((opened.len(), name));
+                    let run = open_listed(path, first_file, &context, use_cache)?;
+                    opened.push((path.clone(), run));
+                    continue;
+                }
+            };
             let report = open_each(path, &context, use_cache, &mut |run| {
                 match run {
                     Ok(run) => opened.push((path.clone(), run)),
@@ -97,7 +138,12 @@ impl Session {
                     .map(|problem| format!("{}: {}", problem.file, problem.reason)),
             );
         }
-        let keys = keys(&opened);
+        let mut keys = keys(&opened);
+        for (at, name) in names {
+            if let Some(key) = keys.get_mut(at) {
+                key.clone_from(name);
+            }
+        }
         let runs = opened.into_iter().zip(keys).zip(0..);
         let runs = runs.map(|(((path, run), key), number)| {
             let path = path.display().to_string();
@@ -180,32 +226,35 @@ impl Session {
         frame.execute_stream().await
     }
 
-    /// Runs a query and passes its batches on, the schema first.
+    /// Runs a query and passes its batches on, the schema first. `each` returns the size of the answer so far.
     pub async fn run(
         &self,
         sql: &str,
         limits: Limits,
         begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
-        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+        each: &mut (dyn FnMut(&RecordBatch) -> Result<u64> + Send),
     ) -> Result<Answer> {
         let work = async {
             let mut stream = self.plan(sql).await?;
             begin(&stream.schema())?;
+            let mut bytes = 0;
             let mut answer = Answer {
                 rows: 0,
                 truncated: false,
             };
             while let Some(batch) = stream.next().await {
                 let batch = batch?;
-                let left = limits.rows - answer.rows;
-                let taken = batch.num_rows().min(left);
-                if taken > 0 {
-                    each(&batch.slice(0, taken))?;
-                }
-                answer.rows += taken;
-                if taken < batch.num_rows() {
-                    answer.truncated = true;
-                    break;
+                let mut at = 0;
+                while at < batch.num_rows() {
+                    if answer.rows >= limits.rows || bytes >= limits.bytes {
+                        answer.truncated = true;
+                        return Ok(answer);
+                    }
+                    let most = (batch.num_rows() - at).min(ROWS_AT_ONCE);
+                    let taken = most.min(limits.rows - answer.rows);
+                    bytes = each(&batch.slice(at, taken))?;
+                    answer.rows += taken;
+                    at += taken;
                 }
             }
             Ok(answer)
@@ -221,11 +270,12 @@ impl Session {
         let mut batches = Vec::new();
         let limits = Limits {
             rows: usize::MAX,
+            bytes: u64::MAX,
             timeout: Duration::from_mins(10),
         };
         let each = &mut |batch: &RecordBatch| {
             batches.push(batch.clone());
-            Ok(())
+            Ok(0)
         };
         self.run(sql, limits, &mut |_| Ok(()), each).await?;
         Ok(batches)

@@ -116,8 +116,11 @@ async fn answer(
         Ok(())
     };
     let each = &mut |batch: &RecordBatch| match &mut *lock() {
-        Some(writer) => writer.add(batch),
-        None => Ok(()),
+        Some(writer) => {
+            writer.add(batch)?;
+            Ok(writer.len() as u64)
+        }
+        None => Ok(0),
     };
     let result = session.run(sql, limits, begin, each).await;
     let result = result.and_then(|answer| match &mut *lock() {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use stepscope_engine::{SqlEngine, SqlError, SqlQuery, find_sql_engine, sql_shell};
+use stepscope_engine::{SqlEngine, SqlError, SqlQuery, SqlRun, find_sql_engine, sql_shell};
 
 use crate::args;
 use crate::error::CliError;
@@ -51,11 +51,13 @@ fn query(
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let mut engine = SqlEngine::start(asked.memory).map_err(failed)?;
+    let runs: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
     let query = SqlQuery {
-        runs: paths,
+        runs: &runs,
         sql,
         format: asked.format.as_str(),
         rows: asked.rows,
+        bytes: u64::MAX,
         timeout: asked.timeout,
         width: width_of_terminal(),
         use_cache: !asked.no_cache,

@@ -19,6 +19,7 @@ use crate::open;
 use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
 use crate::scan::{ScanResult, Sniffed};
+use crate::sql::SqlRun;
 
 pub(crate) use found::open_found;
 
@@ -350,6 +351,25 @@ impl Engine {
         let state = held(&self.state);
         let entry = state.runs.iter().find(|entry| entry.found.id == id)?;
         Some(entry.summary())
+    }
+
+    /// Returns the run for the SQL engine, where the columns `run` have this name.
+    pub fn sql_run(&self, id: &str, name: &str) -> Option<SqlRun> {
+        let state = held(&self.state);
+        let entry = state.runs.iter().find(|entry| entry.found.id == id)?;
+        let first_file = entry.found.files.first()?.path.clone();
+        // The longest one: a directory and a file in it may both have been named.
+        let roots = state.roots.iter();
+        let path = roots
+            .filter(|root| first_file.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len());
+        Some(SqlRun::Listed {
+            // A run recovered into the cache lies outside of them.
+            path: path.unwrap_or(&first_file).clone(),
+            first_file,
+            name: name.to_owned(),
+            fingerprint: entry.fingerprint,
+        })
     }
 
     /// Returns problems of the last scan: folders without permission, links out of the directory,

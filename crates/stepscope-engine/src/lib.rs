@@ -42,11 +42,13 @@ pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
-pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
+pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_listed, open_path};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
-pub use sql::{SqlAnswer, SqlEngine, SqlError, SqlQuery, find_sql_engine, sql_shell};
+pub use sql::{
+    SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, find_sql_engine, sql_shell,
+};
 pub use stepscope::recover::RecoveredRun;
 pub use stepscope::session::{Storage, storage};
 pub use stepscope_analysis as analysis;

@@ -83,6 +83,29 @@ pub fn open_each(
     Ok(report)
 }
 
+/// Opens the run at `path` (file or directory) whose first file is `first_file`, without a watcher.
+pub fn open_listed(
+    path: &Path,
+    first_file: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+) -> Result<Run, EngineError> {
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    let run = found
+        .runs
+        .iter()
+        .find(|run| run.files.iter().any(|file| file.path == first_file))
+        .ok_or_else(|| EngineError::NoSuchRun(first_file.display().to_string()))?;
+    let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
+    let opened = open_found(run, context, cache.as_ref());
+    if let Some(cache) = &cache {
+        cache.wait();
+    }
+    opened
+}
+
 /// Opens the runs at `path` (file or directory), all at once, without a watcher.
 ///
 /// Files and folders that could not be examined (an unreadable folder, a pipe) are returned as

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// The environment variable that names the program.
@@ -20,7 +20,7 @@ const VARIABLE: &str = "STEPSCOPE_SQL";
 /// Its file name.
 const PROGRAM: &str = "stepscope-sql";
 /// Version of the protocol.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 /// How to get it.
 const HOW_TO_GET: &str = "build it with 'cargo build --release --manifest-path sql/Cargo.toml' and put stepscope-sql \
                           next to stepscope or on PATH, or name it in STEPSCOPE_SQL";
@@ -32,6 +32,7 @@ const LONGEST: u32 = 16 << 20;
 const STDERR_BYTES: u64 = 64 << 10;
 
 const QUERY: u8 = 1;
+const TABLES: u8 = 3;
 const HELLO: u8 = 16;
 const STARTED: u8 = 17;
 const DATA: u8 = 18;
@@ -71,7 +72,7 @@ pub enum SqlError {
         hint: Option<String>,
     },
     /// The program ended during the query.
-    #[error("cannot run the query: {0}\nhelp: let the query read less, or raise --memory")]
+    #[error("cannot run the query: {0}\nhelp: let the query read less, or allow it more memory")]
     Ended(String),
     /// The answer could not be written.
     #[error(transparent)]
@@ -82,17 +83,50 @@ fn help(hint: Option<&str>) -> String {
     hint.map_or_else(String::new, |hint| format!("\nhelp: {hint}"))
 }
 
+/// What a query reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum SqlRun {
+    /// Every run at a path.
+    Path(PathBuf),
+    /// One run of a list ([`Engine::sql_run`](crate::Engine::sql_run)). A query fails if it cannot be opened.
+    Listed {
+        /// The path that the run was found at.
+        path: PathBuf,
+        /// Its first file.
+        first_file: PathBuf,
+        /// The value of the columns `run`.
+        name: String,
+        /// A hash that changes when a file of the run does: the program then opens it again.
+        fingerprint: u64,
+    },
+}
+
+impl SqlRun {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (path, file) = match self {
+            Self::Path(path) => (path, None),
+            Self::Listed {
+                path, first_file, ..
+            } => (path, Some(first_file)),
+        };
+        std::iter::once(path).chain(file).map(PathBuf::as_path)
+    }
+}
+
 /// A query.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlQuery<'a> {
-    /// Paths of the runs.
-    pub runs: &'a [PathBuf],
+    /// The runs.
+    pub runs: &'a [SqlRun],
     /// One statement.
     pub sql: &'a str,
-    /// `table`, `csv`, `json` or `arrow`.
+    /// `table`, `csv`, `json`, `arrow`, or `http-json`: JSON whose whole numbers of 2^53 or more are strings.
     pub format: &'a str,
     /// Most rows of the answer.
     pub rows: usize,
+    /// Size after which no further rows follow, bytes.
+    pub bytes: u64,
     /// Longest time, from when the runs are open.
     pub timeout: Duration,
     /// Width of the terminal, for tables.
@@ -133,6 +167,8 @@ struct End {
 struct Failure {
     message: String,
     hint: Option<String>,
+    #[serde(default)]
+    ends: bool,
 }
 
 /// Finds the program: by the environment variable, next to this program, on `PATH`.
@@ -151,6 +187,17 @@ pub fn find_sql_engine() -> Result<PathBuf, SqlError> {
     files.find(|file| file.is_file()).ok_or(SqlError::NotFound)
 }
 
+/// Ends a running program from another thread: its query then fails.
+#[derive(Clone)]
+pub struct SqlStop(Arc<Mutex<Child>>);
+
+impl SqlStop {
+    /// Ends the program. Does nothing if it has ended.
+    pub fn stop(&self) {
+        let _ = lock(&self.0).kill();
+    }
+}
+
 /// The running program.
 pub struct SqlEngine {
     path: PathBuf,
@@ -160,6 +207,7 @@ pub struct SqlEngine {
     /// Reads the program's error output.
     stderr: Option<JoinHandle<String>>,
     queries: u32,
+    is_usable: bool,
 }
 
 fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
@@ -172,7 +220,8 @@ impl SqlEngine {
         Self::start_at(find_sql_engine()?, memory_bytes)
     }
 
-    fn start_at(path: PathBuf, memory_bytes: u64) -> Result<Self, SqlError> {
+    /// Starts the program at a path, as [`start`](Self::start) does.
+    pub fn start_at(path: PathBuf, memory_bytes: u64) -> Result<Self, SqlError> {
         let failed = |reason: String| SqlError::NotStarted {
             path: path.clone(),
             reason,
@@ -197,6 +246,7 @@ impl SqlEngine {
             stdout: BufReader::new(stdout),
             stderr: stderr.ok(),
             queries: 0,
+            is_usable: true,
             path,
         };
         let hello = match engine.read() {
@@ -219,12 +269,43 @@ impl SqlEngine {
         }
     }
 
-    /// Runs a query and passes the bytes of its answer to `out` as they come.
+    /// Returns what ends the program while a query runs.
+    pub fn stopper(&self) -> SqlStop {
+        SqlStop(Arc::clone(&self.child))
+    }
+
+    /// Returns whether the program can answer another query.
+    pub fn is_usable(&self) -> bool {
+        self.is_usable && matches!(lock(&self.child).try_wait(), Ok(None))
+    }
+
+    /// Returns the tables and functions as JSON: `{"tables": [{"name", "row", "columns": [{"name", "type", "unit",
+    /// "meaning"}]}], "functions": [{"call", "meaning"}]}`.
+    pub fn schema(&mut self) -> Result<Vec<u8>, SqlError> {
+        self.queries += 1;
+        let content = json!({"id": self.queries}).to_string();
+        let mut schema = Vec::new();
+        self.ask(TABLES, content.as_bytes(), Duration::ZERO, &mut |bytes| {
+            schema.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(schema)
+    }
+
+    /// Runs a query and passes the bytes of its answer to `out` as they come. After an error of `out`, the program is
+    /// of no further use.
     pub fn query(
         &mut self,
         query: &SqlQuery<'_>,
         out: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<SqlAnswer, SqlError> {
+        let mut paths = query.runs.iter().flat_map(SqlRun::paths);
+        if let Some(path) = paths.find(|path| path.to_str().is_none()) {
+            return Err(SqlError::Query {
+                message: format!("the path {} is not UTF-8", path.display()),
+                hint: Some("rename the file or its folder".to_owned()),
+            });
+        }
         self.queries += 1;
         let content = json!({
             "id": self.queries,
@@ -232,11 +313,23 @@ impl SqlEngine {
             "sql": query.sql,
             "format": query.format,
             "rows": query.rows,
+            "bytes": query.bytes,
             "timeout_ms": u64::try_from(query.timeout.as_millis()).unwrap_or(u64::MAX),
             "width": query.width,
             "cache": query.use_cache,
         });
-        if self.write(QUERY, content.to_string().as_bytes()).is_err() {
+        self.ask(QUERY, content.to_string().as_bytes(), query.timeout, out)
+    }
+
+    /// Sends a message and reads the answer to its end. `timeout` begins when the runs are open.
+    fn ask(
+        &mut self,
+        kind: u8,
+        content: &[u8],
+        timeout: Duration,
+        out: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<SqlAnswer, SqlError> {
+        if self.write(kind, content).is_err() {
             return Err(self.ended());
         }
         let mut answer = SqlAnswer::default();
@@ -251,9 +344,10 @@ impl SqlEngine {
                     if let Ok(started) = serde_json::from_slice::<Started>(&content) {
                         answer.problems = started.problems;
                     }
-                    watchdog = Some(Watchdog::start(&self.child, query.timeout + GRACE));
+                    watchdog = Some(Watchdog::start(&self.child, timeout.saturating_add(GRACE)));
                 }
-                DATA => out(content.get(4..).unwrap_or_default())?,
+                DATA => out(content.get(4..).unwrap_or_default())
+                    .inspect_err(|_| self.is_usable = false)?,
                 END => {
                     if let Ok(end) = serde_json::from_slice::<End>(&content) {
                         (answer.rows, answer.truncated) = (end.rows, end.truncated);
@@ -265,7 +359,9 @@ impl SqlEngine {
                     let failure: Failure = serde_json::from_slice(&content).unwrap_or(Failure {
                         message: "the SQL engine gives no reason".to_owned(),
                         hint: None,
+                        ends: false,
                     });
+                    self.is_usable &= !failure.ends;
                     return Err(SqlError::Query {
                         message: failure.message,
                         hint: failure.hint,
@@ -303,6 +399,7 @@ impl SqlEngine {
 
     /// Explains why the program ended.
     fn ended(&mut self) -> SqlError {
+        self.is_usable = false;
         let status = {
             let mut child = lock(&self.child);
             // It may still be there, with a broken pipe.

@@ -15,7 +15,7 @@ use stepscope_model::ReadContext;
 use stepscope_sql::locked::Memory;
 use stepscope_sql::output::{Format, Writer, describe};
 use stepscope_sql::protocol;
-use stepscope_sql::session::{Limits, Session};
+use stepscope_sql::session::{Limits, Session, Source};
 use stepscope_test_data::Corpus;
 use tokio::runtime::Runtime;
 
@@ -48,13 +48,15 @@ pub(crate) fn open(name: &str) -> Session {
 }
 
 pub(crate) fn open_all(paths: &[std::path::PathBuf]) -> Session {
-    let opened = Session::open(paths, false, Memory::default());
+    let sources: Vec<Source> = paths.iter().cloned().map(Source::Path).collect();
+    let opened = Session::open(&sources, false, Memory::default());
     opened.unwrap().0
 }
 
 pub(crate) fn try_ask(session: &Session, sql: &str) -> Result<Value, String> {
     let limits = Limits {
         rows: usize::MAX,
+        bytes: u64::MAX,
         timeout: Duration::from_mins(10),
     };
     let writer: Mutex<Option<Writer>> = Mutex::new(None);
@@ -62,7 +64,10 @@ pub(crate) fn try_ask(session: &Session, sql: &str) -> Result<Value, String> {
         *writer.lock().unwrap() = Some(Writer::new(Format::Json, schema, None)?);
         Ok(())
     };
-    let each = &mut |batch: &RecordBatch| writer.lock().unwrap().as_mut().unwrap().add(batch);
+    let each = &mut |batch: &RecordBatch| {
+        writer.lock().unwrap().as_mut().unwrap().add(batch)?;
+        Ok(0)
+    };
     let answer = runtime().block_on(session.run(sql, limits, begin, each));
     answer.map_err(|error| describe(&error).0)?;
     let mut writer = writer.into_inner().unwrap().unwrap();
@@ -163,7 +168,7 @@ impl Program {
 
     pub(crate) fn start_query(&mut self, id: u32, path: &Path, sql: &str, timeout_ms: u64) {
         let query = json!({
-            "id": id, "runs": [path], "sql": sql, "format": "json", "rows": 1000,
+            "id": id, "runs": [path], "sql": sql, "format": "json", "rows": 1000, "bytes": 1 << 20,
             "timeout_ms": timeout_ms, "width": null, "cache": false,
         });
         self.send(protocol::QUERY, &query);
