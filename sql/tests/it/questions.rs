@@ -1,22 +1,9 @@
-//! Questions that have a report of their own: SQL and report agree on every run.
+//! Questions that have a report of their own: SQL and report agree. Each returns the number of compared rows.
 
 use stepscope_engine::Run;
 use stepscope_sql::session::Session;
-use stepscope_test_data::{Corpus, corpus_tests};
 
-use crate::support::{Row, ask, assert_same_sums, each_run, number, one, same, sums, try_ask};
-
-corpus_tests!(
-    q1_where_the_time_of_a_step_goes,
-    q3_which_kernels_take_the_devices_time,
-    q5_how_much_communication_is_exposed,
-    q6_which_rank_comes_late,
-    q7_which_operators_cause_device_time,
-    q8_launch_latency,
-    q10_what_holds_the_memory,
-    q11_waiting_for_input,
-    q12_which_operations_cost_most,
-);
+use crate::support::{Row, ask, assert_same_sums, number, one, same, sums, try_ask};
 
 /// Returns the rows of a report, by the table function.
 fn report(session: &Session, call: &str) -> Vec<Row> {
@@ -39,239 +26,228 @@ fn figure(session: &Session, kind: &str, key: &str) -> Option<f64> {
     rows.first().and_then(|row| row["value"].as_f64())
 }
 
-fn q1_where_the_time_of_a_step_goes(corpus: &Corpus) {
+pub(crate) fn q1_where_the_time_of_a_step_goes(session: &Session, run: &Run) -> f64 {
     let mut steps = 0;
-    each_run(corpus, &mut |session, run| {
-        let reported = report(session, "'steps', 'step'");
-        let rows = ask(session, "SELECT * FROM steps ORDER BY start_ps, id");
-        assert_eq!(rows.len(), reported.len(), "{}", run.name);
-        for row in &rows {
-            let reported = reported
-                .iter()
-                .find(|reported| reported["event"] == row["id"])
-                .unwrap();
-            steps += 1;
-            assert_eq!(reported["step"], number(row, "step"), "{}", run.name);
-            assert_eq!(reported["outlier"], row["outlier"], "{}", run.name);
-            let buckets = [
-                "compute",
-                "exposed_communication",
-                "exposed_copy",
-                "input",
-                "compile",
-                "host",
-                "idle",
-            ];
-            let also = ["communication", "copy", "device_step"];
-            for name in buckets.iter().chain(&also) {
-                let (ps, ns) = (
-                    &row[&format!("{name}_ps")],
-                    &reported[&format!("{name}_ns")],
+    let reported = report(session, "'steps', 'step'");
+    let rows = ask(session, "SELECT * FROM steps ORDER BY start_ps, id");
+    assert_eq!(rows.len(), reported.len(), "{}", run.name);
+    for row in &rows {
+        let reported = reported
+            .iter()
+            .find(|reported| reported["event"] == row["id"])
+            .unwrap();
+        steps += 1;
+        assert_eq!(reported["step"], number(row, "step"), "{}", run.name);
+        assert_eq!(reported["outlier"], row["outlier"], "{}", run.name);
+        let buckets = [
+            "compute",
+            "exposed_communication",
+            "exposed_copy",
+            "input",
+            "compile",
+            "host",
+            "idle",
+        ];
+        let also = ["communication", "copy", "device_step"];
+        for name in buckets.iter().chain(&also) {
+            let (ps, ns) = (
+                &row[&format!("{name}_ps")],
+                &reported[&format!("{name}_ns")],
+            );
+            assert_eq!(ps.is_null(), ns.is_null(), "{}: {name}", run.name);
+            if !ps.is_null() {
+                assert!(
+                    same(ps.as_f64().unwrap() / 1e3, ns.as_f64().unwrap()),
+                    "{}: {name}",
+                    run.name
                 );
-                assert_eq!(ps.is_null(), ns.is_null(), "{}: {name}", run.name);
-                if !ps.is_null() {
-                    assert!(
-                        same(ps.as_f64().unwrap() / 1e3, ns.as_f64().unwrap()),
-                        "{}: {name}",
-                        run.name
-                    );
-                }
-            }
-            if row["unfinished"] == false {
-                let sum: i64 = buckets
-                    .iter()
-                    .map(|name| row[&format!("{name}_ps")].as_i64().unwrap())
-                    .sum();
-                assert_eq!(row["dur_ps"], sum, "{}", run.name);
             }
         }
-    });
-    assert!(steps > 20, "{steps}");
-}
-
-fn q3_which_kernels_take_the_devices_time(corpus: &Corpus) {
-    let mut kernels = 0.0;
-    each_run(corpus, &mut |session, run| {
-        let reported = report(session, "'kernels', 'name'");
-        if reported.first().is_none_or(|row| !row.contains_key("work")) {
-            assert_eq!(
-                one(session, "SELECT count(*) AS n FROM kernels")["n"],
-                0,
-                "{}",
-                run.name
-            );
-            return;
-        }
-        let rows = ask(
-            session,
-            "SELECT name, work, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns FROM kernels GROUP BY name, work",
-        );
-        let columns = ["count", "total_ns"];
-        let ours = sums(&rows, &["name", "work"], &columns);
-        kernels += ours.values().map(|row| row[0]).sum::<f64>();
-        assert_same_sums(run, &ours, &sums(&reported, &["name", "work"], &columns));
-        let longest = one(
-            session,
-            "SELECT max(dur_ps) / 1e3 AS ns, min(dur_ps) / 1e3 AS least FROM kernels",
-        );
-        let most = reported
-            .iter()
-            .map(|row| number(row, "max_ns"))
-            .fold(0.0, f64::max);
-        assert!(same(number(&longest, "ns"), most), "{}", run.name);
-    });
-    assert!(kernels > corpus.either(20.0, 50_000.0), "{kernels}");
-}
-
-fn q5_how_much_communication_is_exposed(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        // Device planes of XSpace have instructions that await others: the report charges their time by another rule.
-        if run
-            .trace
-            .files()
-            .iter()
-            .any(|file| file.spec.format == "xspace")
-        {
-            return;
-        }
-        let (Some(exposed), Some(all)) = (
-            figure(session, "overlap", "exposed_ns"),
-            figure(session, "overlap", "communication_ns"),
-        ) else {
-            return;
-        };
-        let row = one(
-            session,
-            "SELECT sum(intervals_length(intervals_minus(communication, computation))) / 1e3 AS exposed, \
-                    sum(intervals_length(communication)) / 1e3 AS total \
-             FROM (SELECT intervals(start_ps, dur_ps) FILTER (WHERE work = 'communication') AS communication, \
-                          intervals(start_ps, dur_ps) FILTER (WHERE work = 'compute') AS computation \
-                   FROM kernels GROUP BY host, rank, device)",
-        );
-        assert!(
-            same(number(&row, "exposed"), exposed),
-            "{}: {row:?} {exposed}",
-            run.name
-        );
-        assert!(
-            same(number(&row, "total"), all),
-            "{}: {row:?} {all}",
-            run.name
-        );
-    });
-}
-
-fn q6_which_rank_comes_late(corpus: &Corpus) {
-    let mut compared = 0;
-    each_run(corpus, &mut |session, run| {
-        let reported = section(session, "'collectives:participants'");
-        let parts = report(session, "'collectives', 'part'");
-        let rows = ask(session, "SELECT * FROM collectives");
-        if parts
-            .first()
-            .is_some_and(|row| row.contains_key("participant"))
-        {
-            assert_eq!(rows.len(), parts.len(), "{}", run.name);
-        }
-        if reported
-            .first()
-            .is_none_or(|row| !row.contains_key("waited_ns"))
-        {
-            return;
-        }
-        let late = one(
-            session,
-            "SELECT sum(late_ps) / 1e3 AS late, sum(wait_ps) / 1e3 AS waited, count(*) AS n FROM collectives WHERE comparable",
-        );
-        let total = |key: &str| {
-            reported
+        if row["unfinished"] == false {
+            let sum: i64 = buckets
                 .iter()
-                .filter_map(|row| row[key].as_f64())
-                .sum::<f64>()
-        };
-        let mean_late = reported
+                .map(|name| row[&format!("{name}_ps")].as_i64().unwrap())
+                .sum();
+            assert_eq!(row["dur_ps"], sum, "{}", run.name);
+        }
+    }
+    f64::from(steps)
+}
+
+pub(crate) fn q3_which_kernels_take_the_devices_time(session: &Session, run: &Run) -> f64 {
+    let reported = report(session, "'kernels', 'name'");
+    if reported.first().is_none_or(|row| !row.contains_key("work")) {
+        assert_eq!(
+            one(session, "SELECT count(*) AS n FROM kernels")["n"],
+            0,
+            "{}",
+            run.name
+        );
+        return 0.0;
+    }
+    let rows = ask(
+        session,
+        "SELECT name, work, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns FROM kernels GROUP BY name, work",
+    );
+    let columns = ["count", "total_ns"];
+    let ours = sums(&rows, &["name", "work"], &columns);
+    let kernels = ours.values().map(|row| row[0]).sum::<f64>();
+    assert_same_sums(run, &ours, &sums(&reported, &["name", "work"], &columns));
+    let longest = one(
+        session,
+        "SELECT max(dur_ps) / 1e3 AS ns, min(dur_ps) / 1e3 AS least FROM kernels",
+    );
+    let most = reported
+        .iter()
+        .map(|row| number(row, "max_ns"))
+        .fold(0.0, f64::max);
+    assert!(same(number(&longest, "ns"), most), "{}", run.name);
+    kernels
+}
+
+pub(crate) fn q5_how_much_communication_is_exposed(session: &Session, run: &Run) -> f64 {
+    // Device planes of XSpace have instructions that await others: the report charges their time by another rule.
+    if run
+        .trace
+        .files()
+        .iter()
+        .any(|file| file.spec.format == "xspace")
+    {
+        return 0.0;
+    }
+    let (Some(exposed), Some(all)) = (
+        figure(session, "overlap", "exposed_ns"),
+        figure(session, "overlap", "communication_ns"),
+    ) else {
+        return 0.0;
+    };
+    let row = one(
+        session,
+        "SELECT sum(intervals_length(intervals_minus(communication, computation))) / 1e3 AS exposed, \
+                sum(intervals_length(communication)) / 1e3 AS total \
+         FROM (SELECT intervals(start_ps, dur_ps) FILTER (WHERE work = 'communication') AS communication, \
+                      intervals(start_ps, dur_ps) FILTER (WHERE work = 'compute') AS computation \
+               FROM kernels GROUP BY host, rank, device)",
+    );
+    assert!(
+        same(number(&row, "exposed"), exposed),
+        "{}: {row:?} {exposed}",
+        run.name
+    );
+    assert!(
+        same(number(&row, "total"), all),
+        "{}: {row:?} {all}",
+        run.name
+    );
+    1.0
+}
+
+pub(crate) fn q6_which_rank_comes_late(session: &Session, run: &Run) -> f64 {
+    let reported = section(session, "'collectives:participants'");
+    let parts = report(session, "'collectives', 'part'");
+    let rows = ask(session, "SELECT * FROM collectives");
+    if parts
+        .first()
+        .is_some_and(|row| row.contains_key("participant"))
+    {
+        assert_eq!(rows.len(), parts.len(), "{}", run.name);
+    }
+    if reported
+        .first()
+        .is_none_or(|row| !row.contains_key("waited_ns"))
+    {
+        return 0.0;
+    }
+    let late = one(
+        session,
+        "SELECT sum(late_ps) / 1e3 AS late, sum(wait_ps) / 1e3 AS waited, count(*) AS n FROM collectives WHERE comparable",
+    );
+    let total = |key: &str| {
+        reported
             .iter()
-            .filter_map(|row| Some(row["mean_late_ns"].as_f64()? * row["count"].as_f64()?));
-        compared += reported.len();
-        assert!(same(total("count"), number(&late, "n")), "{}", run.name);
-        if number(&late, "n") > 0.0 {
-            assert!(
-                same(mean_late.sum::<f64>(), number(&late, "late")),
-                "{}",
-                run.name
-            );
-            assert!(
-                same(total("waited_ns"), number(&late, "waited")),
-                "{}",
-                run.name
-            );
-        }
-        // The text of question 6: who is last, by the aligned clock.
-        let last = ask(
-            session,
-            "SELECT count(*) AS n, sum(late_ps) / 1e3 AS kept FROM (SELECT comparable, \
-             aligned_start_ps - min(aligned_start_ps) OVER (PARTITION BY run, collective) AS late_ps, \
-             row_number() OVER (PARTITION BY run, collective ORDER BY aligned_start_ps DESC, host, rank, device) AS place \
-             FROM collectives) WHERE place = 1 AND comparable",
-        );
-        assert!(same(total("last"), number(&last[0], "n")), "{}", run.name);
-        if number(&last[0], "n") > 0.0 {
-            assert!(
-                same(total("kept_waiting_ns"), number(&last[0], "kept")),
-                "{}",
-                run.name
-            );
-        }
-    });
-    assert!(compared > 1, "{compared}");
-}
-
-fn q7_which_operators_cause_device_time(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        let reported = report(session, "'kernels', 'operation'");
-        if reported
-            .first()
-            .is_none_or(|row| !row.contains_key("total_ns"))
-        {
-            return;
-        }
-        let rows = ask(
-            session,
-            "SELECT coalesce(op_name, 'no launching operation') AS name, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns \
-             FROM kernels GROUP BY 1",
-        );
-        let columns = ["count", "total_ns"];
-        assert_same_sums(
-            run,
-            &sums(&rows, &["name"], &columns),
-            &sums(&reported, &["name"], &columns),
-        );
-    });
-}
-
-fn q8_launch_latency(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        let Some(p50) = figure(session, "kernels", "launch_delay_p50_ns") else {
-            return;
-        };
-        let row = one(
-            session,
-            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY cast(delay_ps AS DOUBLE)) / 1e3 AS p50, \
-             percentile_cont(0.9) WITHIN GROUP (ORDER BY cast(delay_ps AS DOUBLE)) / 1e3 AS p90, count(*) AS n \
-             FROM kernels WHERE launch_id IS NOT NULL",
-        );
+            .filter_map(|row| row[key].as_f64())
+            .sum::<f64>()
+    };
+    let mean_late = reported
+        .iter()
+        .filter_map(|row| Some(row["mean_late_ns"].as_f64()? * row["count"].as_f64()?));
+    let compared = reported.len() as f64;
+    assert!(same(total("count"), number(&late, "n")), "{}", run.name);
+    if number(&late, "n") > 0.0 {
         assert!(
-            close(number(&row, "p50"), p50),
-            "{}: {row:?} {p50}",
+            same(mean_late.sum::<f64>(), number(&late, "late")),
+            "{}",
             run.name
         );
-        let p90 = figure(session, "kernels", "launch_delay_p90_ns").unwrap();
         assert!(
-            close(number(&row, "p90"), p90),
-            "{}: {row:?} {p90}",
+            same(total("waited_ns"), number(&late, "waited")),
+            "{}",
             run.name
         );
-    });
+    }
+    // The text of question 6: who is last, by the aligned clock.
+    let last = ask(
+        session,
+        "SELECT count(*) AS n, sum(late_ps) / 1e3 AS kept FROM (SELECT comparable, \
+         aligned_start_ps - min(aligned_start_ps) OVER (PARTITION BY run, collective) AS late_ps, \
+         row_number() OVER (PARTITION BY run, collective ORDER BY aligned_start_ps DESC, host, rank, device) AS place \
+         FROM collectives) WHERE place = 1 AND comparable",
+    );
+    assert!(same(total("last"), number(&last[0], "n")), "{}", run.name);
+    if number(&last[0], "n") > 0.0 {
+        assert!(
+            same(total("kept_waiting_ns"), number(&last[0], "kept")),
+            "{}",
+            run.name
+        );
+    }
+    compared
+}
+
+pub(crate) fn q7_which_operators_cause_device_time(session: &Session, run: &Run) -> f64 {
+    let reported = report(session, "'kernels', 'operation'");
+    if reported
+        .first()
+        .is_none_or(|row| !row.contains_key("total_ns"))
+    {
+        return 0.0;
+    }
+    let rows = ask(
+        session,
+        "SELECT coalesce(op_name, 'no launching operation') AS name, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns \
+         FROM kernels GROUP BY 1",
+    );
+    let columns = ["count", "total_ns"];
+    assert_same_sums(
+        run,
+        &sums(&rows, &["name"], &columns),
+        &sums(&reported, &["name"], &columns),
+    );
+    1.0
+}
+
+pub(crate) fn q8_launch_latency(session: &Session, run: &Run) -> f64 {
+    let Some(p50) = figure(session, "kernels", "launch_delay_p50_ns") else {
+        return 0.0;
+    };
+    let row = one(
+        session,
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY cast(delay_ps AS DOUBLE)) / 1e3 AS p50, \
+         percentile_cont(0.9) WITHIN GROUP (ORDER BY cast(delay_ps AS DOUBLE)) / 1e3 AS p90, count(*) AS n \
+         FROM kernels WHERE launch_id IS NOT NULL",
+    );
+    assert!(
+        close(number(&row, "p50"), p50),
+        "{}: {row:?} {p50}",
+        run.name
+    );
+    let p90 = figure(session, "kernels", "launch_delay_p90_ns").unwrap();
+    assert!(
+        close(number(&row, "p90"), p90),
+        "{}: {row:?} {p90}",
+        run.name
+    );
+    1.0
 }
 
 /// Whether two percentiles are equal: the engine interpolates with six digits of the distance between two values.
@@ -279,122 +255,116 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-fn q10_what_holds_the_memory(corpus: &Corpus) {
-    let mut allocators = 0;
-    each_run(corpus, &mut |session, run| {
-        let reported = report(session, "'memory', 'allocator'");
-        if reported
-            .first()
-            .is_none_or(|row| !row.contains_key("allocated_bytes"))
-        {
-            return;
-        }
-        allocators += reported.len();
-        let rows = ask(
+pub(crate) fn q10_what_holds_the_memory(session: &Session, run: &Run) -> f64 {
+    let reported = report(session, "'memory', 'allocator'");
+    if reported
+        .first()
+        .is_none_or(|row| !row.contains_key("allocated_bytes"))
+    {
+        return 0.0;
+    }
+    let allocators = reported.len() as f64;
+    let rows = ask(
+        session,
+        "SELECT allocator, host, count(*) AS allocations, sum(bytes) AS allocated_bytes, \
+         count(*) FILTER (WHERE freed_at_ps IS NULL) AS never_freed FROM allocations GROUP BY allocator, host",
+    );
+    let reported: Vec<Row> = reported
+        .into_iter()
+        .filter(|row| number(row, "allocations") > 0.0)
+        .collect();
+    let by = ["allocator", "host"];
+    let columns = ["allocations", "allocated_bytes"];
+    assert_same_sums(
+        run,
+        &sums(&rows, &by, &columns),
+        &sums(&reported, &by, &columns),
+    );
+    if run.name.contains("cpu_memory") {
+        // This file has addresses, and its peak lies at an allocation.
+        let peaks = ask(
             session,
-            "SELECT allocator, host, count(*) AS allocations, sum(bytes) AS allocated_bytes, \
-             count(*) FILTER (WHERE freed_at_ps IS NULL) AS never_freed FROM allocations GROUP BY allocator, host",
+            "SELECT allocator, host, max(in_use_bytes) AS peak_bytes FROM allocations GROUP BY allocator, host",
         );
-        let reported: Vec<Row> = reported
-            .into_iter()
-            .filter(|row| number(row, "allocations") > 0.0)
-            .collect();
-        let by = ["allocator", "host"];
-        let columns = ["allocations", "allocated_bytes"];
         assert_same_sums(
             run,
-            &sums(&rows, &by, &columns),
-            &sums(&reported, &by, &columns),
+            &sums(&peaks, &by, &["peak_bytes"]),
+            &sums(&reported, &by, &["peak_bytes"]),
         );
-        if run.name.contains("cpu_memory") {
-            // This file has addresses, and its peak lies at an allocation.
-            let peaks = ask(
-                session,
-                "SELECT allocator, host, max(in_use_bytes) AS peak_bytes FROM allocations GROUP BY allocator, host",
-            );
-            assert_same_sums(
-                run,
-                &sums(&peaks, &by, &["peak_bytes"]),
-                &sums(&reported, &by, &["peak_bytes"]),
-            );
-        }
-    });
-    assert!(allocators > 1, "{allocators}");
+    }
+    allocators
 }
 
-fn q11_waiting_for_input(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        let reported = section(session, "'input:steps'");
+pub(crate) fn q11_waiting_for_input(session: &Session, run: &Run) -> f64 {
+    let reported = section(session, "'input:steps'");
+    if reported
+        .first()
+        .is_none_or(|row| !row.contains_key("input_ns"))
+    {
+        return 0.0;
+    }
+    let rows = ask(
+        session,
+        "SELECT id, input_ps / 1e3 AS input_ns, dur_ps / 1e3 AS duration_ns FROM steps WHERE NOT unfinished",
+    );
+    for reported in reported {
+        let row = rows
+            .iter()
+            .find(|row| row["id"] == reported["event"])
+            .unwrap();
+        assert!(
+            same(number(row, "input_ns"), number(&reported, "input_ns")),
+            "{}",
+            run.name
+        );
+        assert!(
+            same(number(row, "duration_ns"), number(&reported, "duration_ns")),
+            "{}",
+            run.name
+        );
+    }
+    1.0
+}
+
+pub(crate) fn q12_which_operations_cost_most(session: &Session, run: &Run) -> f64 {
+    let mut classes = 0;
+    let rows = ask(
+        session,
+        "SELECT class, name, coalesce(program, '') AS program, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns, \
+         sum(self_ps) / 1e3 AS self_ns FROM ops GROUP BY 1, 2, 3",
+    );
+    for class in ["framework", "hlo", "module", "action", "label", "python"] {
+        let reported = report(session, &format!("'ops', '{class}'"));
+        let ours: Vec<Row> = rows
+            .iter()
+            .filter(|row| row["class"] == class)
+            .cloned()
+            .collect();
         if reported
             .first()
-            .is_none_or(|row| !row.contains_key("input_ns"))
+            .is_none_or(|row| !row.contains_key("total_ns"))
         {
-            return;
+            assert!(ours.is_empty(), "{} {class}", run.name);
+            continue;
         }
-        let rows = ask(
-            session,
-            "SELECT id, input_ps / 1e3 AS input_ns, dur_ps / 1e3 AS duration_ns FROM steps WHERE NOT unfinished",
+        classes += 1;
+        let by = ["name", "program"];
+        let counts = ["count"];
+        assert_same_sums(
+            run,
+            &sums(&ours, &by, &counts),
+            &sums(&reported, &by, &counts),
         );
-        for reported in reported {
-            let row = rows
-                .iter()
-                .find(|row| row["id"] == reported["event"])
-                .unwrap();
-            assert!(
-                same(number(row, "input_ns"), number(&reported, "input_ns")),
-                "{}",
-                run.name
-            );
-            assert!(
-                same(number(row, "duration_ns"), number(&reported, "duration_ns")),
-                "{}",
-                run.name
-            );
-        }
-    });
-}
-
-fn q12_which_operations_cost_most(corpus: &Corpus) {
-    let mut classes = 0;
-    each_run(corpus, &mut |session, run| {
-        let rows = ask(
-            session,
-            "SELECT class, name, coalesce(program, '') AS program, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns, \
-             sum(self_ps) / 1e3 AS self_ns FROM ops GROUP BY 1, 2, 3",
-        );
-        for class in ["framework", "hlo", "module", "action", "label", "python"] {
-            let reported = report(session, &format!("'ops', '{class}'"));
-            let ours: Vec<Row> = rows
-                .iter()
-                .filter(|row| row["class"] == class)
-                .cloned()
-                .collect();
-            if reported
-                .first()
-                .is_none_or(|row| !row.contains_key("total_ns"))
-            {
-                assert!(ours.is_empty(), "{} {class}", run.name);
-                continue;
-            }
-            classes += 1;
-            let by = ["name", "program"];
-            let counts = ["count"];
+        if uses_one_clock(run) {
+            let times = ["total_ns", "self_ns"];
             assert_same_sums(
                 run,
-                &sums(&ours, &by, &counts),
-                &sums(&reported, &by, &counts),
+                &sums(&ours, &by, &times),
+                &sums(&reported, &by, &times),
             );
-            if uses_one_clock(run) {
-                let times = ["total_ns", "self_ns"];
-                assert_same_sums(
-                    run,
-                    &sums(&ours, &by, &times),
-                    &sums(&reported, &by, &times),
-                );
-            }
         }
-    });
-    assert!(classes > 10, "{classes}");
+    }
+    f64::from(classes)
 }
 
 /// Whether no slice has a duration by another clock than the timeline's: where some slices of a row lack it, the

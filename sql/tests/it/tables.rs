@@ -2,72 +2,65 @@ use serde_json::json;
 use stepscope_engine::Run;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
-use stepscope_test_data::{Corpus, corpus_tests};
+use stepscope_test_data::Corpus;
 
-use crate::support::{ask, each_run, one, open, open_all, try_ask};
-
-corpus_tests!(
-    every_table_reads_on_every_run,
-    sums_of_slices_equal_the_trace
-);
+use crate::support::{ask, one, open, open_all, try_ask};
 
 /// Every column of every table, with the types that the schema promises.
-fn every_table_reads_on_every_run(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        for (table, _, columns) in schema_table::all() {
-            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-            let sql = format!("SELECT {} FROM {table} LIMIT 300", names.join(", "));
-            let answer = try_ask(session, &sql);
-            let answer = answer.unwrap_or_else(|error| panic!("{}: {sql}: {error}", run.name));
-            for (reported, column) in answer["columns"].as_array().unwrap().iter().zip(columns) {
-                assert_eq!(reported["key"], column.name, "{table}");
-                assert_eq!(
-                    reported["type"],
-                    column.kind.sql(),
-                    "{table}.{}",
-                    column.name
-                );
-                if !column.unit.is_empty() {
-                    assert_eq!(reported["unit"], column.unit, "{table}.{}", column.name);
-                }
+pub(crate) fn every_table_reads_on_every_run(session: &Session, run: &Run) -> f64 {
+    for (table, _, columns) in schema_table::all() {
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let sql = format!("SELECT {} FROM {table} LIMIT 300", names.join(", "));
+        let answer = try_ask(session, &sql);
+        let answer = answer.unwrap_or_else(|error| panic!("{}: {sql}: {error}", run.name));
+        for (reported, column) in answer["columns"].as_array().unwrap().iter().zip(columns) {
+            assert_eq!(reported["key"], column.name, "{table}");
+            assert_eq!(
+                reported["type"],
+                column.kind.sql(),
+                "{table}.{}",
+                column.name
+            );
+            if !column.unit.is_empty() {
+                assert_eq!(reported["unit"], column.unit, "{table}.{}", column.name);
             }
         }
-    });
+    }
+    1.0
 }
 
-fn sums_of_slices_equal_the_trace(corpus: &Corpus) {
-    each_run(corpus, &mut |session, run| {
-        let trace = &run.trace;
-        let (mut count, mut dur, mut own) = (0_u64, 0_i128, 0_i128);
-        for track in trace.tracks() {
-            let slices = trace.slices(track.id);
-            count += slices.len() as u64;
-            dur += slices
-                .dur
-                .iter()
-                .map(|dur| i128::from(dur.ps()))
-                .sum::<i128>();
-            own += trace
-                .self_times(track.id)
-                .iter()
-                .map(|dur| i128::from(dur.ps()))
-                .sum::<i128>();
-        }
-        if dur > i128::from(i64::MAX) {
-            return;
-        }
-        let row = one(
-            session,
-            "SELECT count(*) AS n, coalesce(sum(dur_ps), 0) AS dur, coalesce(sum(self_ps), 0) AS own, \
-             coalesce(sum(end_ps - start_ps - dur_ps), 0) AS gap, count(DISTINCT id) AS ids FROM slices",
-        );
-        assert_eq!(row["n"], count, "{}", run.name);
-        assert_eq!(row["ids"], count, "{}", run.name);
-        assert_eq!(row["dur"], i64::try_from(dur).unwrap(), "{}", run.name);
-        assert_eq!(row["own"], i64::try_from(own).unwrap(), "{}", run.name);
-        assert_eq!(row["gap"], 0, "{}", run.name);
-        is_sorted(session, run);
-    });
+pub(crate) fn sums_of_slices_equal_the_trace(session: &Session, run: &Run) -> f64 {
+    let trace = &run.trace;
+    let (mut count, mut dur, mut own) = (0_u64, 0_i128, 0_i128);
+    for track in trace.tracks() {
+        let slices = trace.slices(track.id);
+        count += slices.len() as u64;
+        dur += slices
+            .dur
+            .iter()
+            .map(|dur| i128::from(dur.ps()))
+            .sum::<i128>();
+        own += trace
+            .self_times(track.id)
+            .iter()
+            .map(|dur| i128::from(dur.ps()))
+            .sum::<i128>();
+    }
+    if dur > i128::from(i64::MAX) {
+        return 0.0;
+    }
+    let row = one(
+        session,
+        "SELECT count(*) AS n, coalesce(sum(dur_ps), 0) AS dur, coalesce(sum(self_ps), 0) AS own, \
+         coalesce(sum(end_ps - start_ps - dur_ps), 0) AS gap, count(DISTINCT id) AS ids FROM slices",
+    );
+    assert_eq!(row["n"], count, "{}", run.name);
+    assert_eq!(row["ids"], count, "{}", run.name);
+    assert_eq!(row["dur"], i64::try_from(dur).unwrap(), "{}", run.name);
+    assert_eq!(row["own"], i64::try_from(own).unwrap(), "{}", run.name);
+    assert_eq!(row["gap"], 0, "{}", run.name);
+    is_sorted(session, run);
+    1.0
 }
 
 /// The order that a scan declares lets windows run without a sort: it must hold.
