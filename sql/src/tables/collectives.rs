@@ -156,3 +156,58 @@ fn collectives(data: &RunData) -> Result<RecordBatch> {
     }
     rows.finish()
 }
+
+pub(super) const CLOCKS: Table = Table {
+    name: "clocks",
+    row: "the clock of a file with collectives, compared with the first one's",
+    columns: &[
+        common::RUN,
+        column("file", Type::Int, "File: `files.file`"),
+        common::HOST,
+        common::RANK,
+        column("collectives", Type::BigInt, "Collectives that both have").unit("count"),
+        column(
+            "estimate_ps",
+            Type::BigInt,
+            "Offset at which their ends coincide best",
+        )
+        .unit("ps"),
+        column(
+            "applied_ps",
+            Type::BigInt,
+            "Applied offset: 0 if the files' own clocks can be right",
+        )
+        .unit("ps"),
+        column("error_ps", Type::BigInt, "Maximum error of a time").unit("ps"),
+        column(
+            "arrival_error_ps",
+            Type::BigInt,
+            "Maximum error of the start of a collective",
+        )
+        .unit("ps"),
+    ],
+    build: clocks,
+};
+
+fn clocks(data: &RunData) -> Result<RecordBatch> {
+    let trace = data.trace();
+    let devices = Devices::from_trace(trace, data.cancel()).map_err(stopped)?;
+    let none = Launches::default();
+    let launches = data.launches().unwrap_or(&none);
+    let found = find(trace, &devices, launches, data.cancel()).map_err(stopped)?;
+    let mut rows = Rows::new(CLOCKS.columns);
+    for clock in &found.clocks {
+        rows.push([
+            (&data.key).into(),
+            clock.file.into(),
+            data.host(clock.file).into(),
+            data.rank(clock.file).into(),
+            clock.shared.into(),
+            clock.estimate.into(),
+            clock.applied.into(),
+            clock.error().into(),
+            clock.arrival_error().into(),
+        ]);
+    }
+    rows.finish()
+}

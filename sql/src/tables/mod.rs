@@ -2,10 +2,13 @@
 
 mod allocations;
 mod collectives;
+mod devices;
 mod kernels;
 mod ops;
+mod programs;
 mod provider;
 mod run;
+mod statistics;
 mod steps;
 mod tracks;
 
@@ -35,6 +38,8 @@ pub struct Table {
 pub const TABLES: &[Table] = &[
     run::RUNS,
     run::FILES,
+    run::HOSTS,
+    devices::DEVICES,
     run::FACTS,
     run::DIAGNOSTICS,
     tracks::TRACKS,
@@ -42,8 +47,13 @@ pub const TABLES: &[Table] = &[
     steps::STEPS,
     ops::OPS,
     kernels::KERNELS,
+    devices::GAPS,
     collectives::COLLECTIVES,
+    collectives::CLOCKS,
     allocations::ALLOCATIONS,
+    statistics::NAMES,
+    statistics::PROFILES,
+    programs::INSTRUCTIONS,
 ];
 
 /// Converts the end of a cancelled analysis.

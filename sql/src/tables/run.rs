@@ -1,5 +1,7 @@
 //! `runs`, `files`, `facts`, `diagnostics`: a run as a whole.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_store::FactValue;
@@ -134,6 +136,12 @@ pub(super) const FILES: Table = Table {
         common::HOST,
         common::RANK,
         column(
+            "epoch_unix_ns",
+            Type::BigInt,
+            "Unix time of zero on the file's clock",
+        )
+        .unit("ns"),
+        column(
             "shift_ps",
             Type::BigInt,
             "Offset that was added to its times",
@@ -162,10 +170,68 @@ fn files(data: &RunData) -> Result<RecordBatch> {
             file.spec.bytes.into(),
             (&file.spec.host).into(),
             file.spec.rank.into(),
+            file.epoch.unix_ns.into(),
             file.shift.into(),
             file.slices.into(),
             file.async_slices.into(),
             file.derived_slices.into(),
+        ]);
+    }
+    rows.finish()
+}
+
+pub(super) const HOSTS: Table = Table {
+    name: "hosts",
+    row: "a host or rank",
+    columns: &[
+        common::RUN,
+        common::HOST,
+        common::RANK,
+        column("files", Type::Int, "Files").unit("count"),
+        column("processes", Type::Int, "Processes with tracks").unit("count"),
+        column("devices", Type::Int, "Accelerators with tracks").unit("count"),
+        column("slices", Type::BigInt, "Slices").unit("count"),
+        column("bytes", Type::BigInt, "Size of the files").unit("bytes"),
+    ],
+    build: hosts,
+};
+
+fn hosts(data: &RunData) -> Result<RecordBatch> {
+    #[derive(Default)]
+    struct Found {
+        files: usize,
+        processes: BTreeSet<i64>,
+        devices: BTreeSet<u32>,
+        slices: u64,
+        bytes: u64,
+    }
+    let trace = data.trace();
+    let mut found: BTreeMap<(&str, Option<u32>), Found> = BTreeMap::new();
+    for (number, file) in trace.files().iter().enumerate() {
+        let host = found
+            .entry((data.host(number), file.spec.rank))
+            .or_default();
+        host.files += 1;
+        host.bytes = host.bytes.saturating_add(file.spec.bytes);
+    }
+    for track in trace.tracks() {
+        let host = (data.host(track.file), data.rank(track.file));
+        let host = found.entry(host).or_default();
+        host.processes.extend(track.pid);
+        host.devices.extend(track.device);
+        host.slices += u64::from(track.slices);
+    }
+    let mut rows = Rows::new(HOSTS.columns);
+    for ((host, rank), found) in found {
+        rows.push([
+            (&data.key).into(),
+            host.into(),
+            rank.into(),
+            found.files.into(),
+            found.processes.len().into(),
+            found.devices.len().into(),
+            found.slices.into(),
+            found.bytes.into(),
         ]);
     }
     rows.finish()

@@ -46,6 +46,8 @@ const CHECKS: &[(&str, Check, f64, f64)] = &[
     ("q12", questions::q12_which_operations_cost_most, 11.0, 11.0),
     ("tables", tables::every_table_reads_on_every_run, 11.0, 11.0),
     ("sums", tables::sums_of_slices_equal_the_trace, 11.0, 11.0),
+    ("gaps", questions::gaps_equal_the_report, 0.0, 1.0),
+    ("names", questions::names_equal_slices, 11.0, 11.0),
 ];
 
 fn every_check_holds_on_every_run(corpus: &Corpus) {

@@ -375,3 +375,63 @@ fn uses_one_clock(run: &Run) -> bool {
         .iter()
         .all(|track| track.device.is_none())
 }
+
+/// Gaps of devices, with the causes of the report, and the idle time of `devices`.
+pub(crate) fn gaps_equal_the_report(session: &Session, run: &Run) -> f64 {
+    let Some(idle) = figure(session, "idle", "idle_ns") else {
+        return 0.0;
+    };
+    let row = one(
+        session,
+        "SELECT count(*) AS n, coalesce(sum(dur_ps), 0) / 1e3 AS ns, coalesce(sum(host_ps + launch_ps + \
+         synchronisation_ps + input_ps + communication_ps + unknown_ps - dur_ps), 0) AS rest, \
+         count(*) FILTER (WHERE after_id IS NULL) AS open FROM gaps",
+    );
+    assert!(
+        same(number(&row, "ns"), idle),
+        "{}: {row:?} {idle}",
+        run.name
+    );
+    assert_eq!(row["rest"], 0, "{}", run.name);
+    let gaps = figure(session, "idle", "gaps").unwrap();
+    assert!(
+        same(number(&row, "n"), gaps),
+        "{}: {row:?} {gaps}",
+        run.name
+    );
+    let devices = one(session, "SELECT sum(idle_ps) / 1e3 AS ns FROM devices");
+    assert!(
+        same(number(&devices, "ns"), idle),
+        "{}: {devices:?} {idle}",
+        run.name
+    );
+    // What ends before a gap touches it.
+    let touching = one(
+        session,
+        "SELECT count(*) AS n FROM gaps g JOIN slices s ON s.run = g.run AND s.id = g.before_id \
+         WHERE s.end_ps <> g.start_ps",
+    );
+    assert_eq!(touching["n"], 0, "{}", run.name);
+    gaps
+}
+
+/// Sums by name are the sums of the slices.
+pub(crate) fn names_equal_slices(session: &Session, run: &Run) -> f64 {
+    let sums = |table: &str, columns: &str| {
+        let sql = format!(
+            "SELECT host, name, category, kind, {columns} FROM {table} GROUP BY host, name, category, kind"
+        );
+        let by = ["host", "name", "category", "kind"];
+        sums(&ask(session, &sql), &by, &["n", "total", "own", "most"])
+    };
+    let slices = sums(
+        "slices",
+        "count(*) AS n, sum(dur_ps) AS total, sum(self_ps) AS own, max(dur_ps) AS most",
+    );
+    let names = sums(
+        "names",
+        "sum(count) AS n, sum(total_ps) AS total, sum(self_ps) AS own, max(max_ps) AS most",
+    );
+    assert_same_sums(run, &names, &slices);
+    names.len() as f64
+}

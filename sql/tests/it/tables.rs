@@ -243,3 +243,19 @@ fn reference_page_lists_every_table_column_and_function() {
         );
     }
 }
+
+#[test]
+fn compiled_programs_and_statistics_are_tables() {
+    let session = open_all(&[Corpus::committed().folder().to_owned()]);
+    let row = one(
+        &session,
+        "SELECT (SELECT count(*) FROM hosts) AS hosts, (SELECT count(*) FROM profiles) AS profiles, \
+         (SELECT count(*) FROM instructions) AS instructions, \
+         (SELECT count(*) FROM instructions WHERE opcode = '') AS empty, \
+         (SELECT sum(files) FROM hosts) - (SELECT count(*) FROM files) AS files",
+    );
+    for table in ["hosts", "instructions", "profiles"] {
+        assert!(row[table].as_i64().unwrap() > 10, "{row:?}");
+    }
+    assert_eq!((&row["empty"], &row["files"]), (&json!(0), &json!(0)));
+}
