@@ -81,15 +81,22 @@ pub(crate) fn test() -> Result<Outcome> {
         answer.contains("{\"runs\": 7}"),
         "unexpected answer: {answer}"
     );
+    // The server and the engine together.
+    shell::run(
+        shell::cargo()
+            .args(["test", "--quiet", "--package", "stepscope-server"])
+            .args(["--test", "it", "--", "--ignored", "sql::"])
+            .env("STEPSCOPE_SQL", engine()),
+    )?;
     Ok(Outcome::Ok)
 }
 
-/// Runs the tests on collected traces, when asked: they open each trace a dozen times without optimisations.
+/// Runs the tests on collected traces, when asked: the engine's kernels are not optimised.
 pub(crate) fn collected() -> Result<Outcome> {
     const ASK: &str = "STEPSCOPE_SQL_COLLECTED";
     if std::env::var_os(ASK).is_none() {
         return Ok(Outcome::NotRun(format!(
-            "it takes over ten minutes; {ASK}=1 runs it"
+            "it may take ten minutes; {ASK}=1 runs it"
         )));
     }
     let folder = shell::collected_traces();
@@ -109,7 +116,7 @@ pub(crate) fn collected() -> Result<Outcome> {
 }
 
 /// Returns the path of the program that the tests build.
-fn engine() -> PathBuf {
+pub(crate) fn engine() -> PathBuf {
     let folder = shell::root().join("sql");
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| folder.join("target"), |target| folder.join(target));

@@ -9,7 +9,7 @@
 //! `reply` (one request about a run), `opening` (imports that requests share), `view`, `params`, [`ns`]
 //! (exact times), [`wire`] (serialized types), `capture` (captures of running programs), `live` (events for
 //! all listeners), `state` (shared by all requests), [`Viewer`], `problem`, `op_times`
-//! (measured times of compiled operations), `perfetto_link`.
+//! (measured times of compiled operations), `sql_engines` (the programs that answer SQL), `perfetto_link`.
 //! `docs/reference/http.md` documents the interface by request and response; a test compares the two.
 //!
 //! Modules depend in one direction: data (`ns`, `view`, `capture`, `wire`, `live`), then `state`, then `reply`
@@ -45,6 +45,7 @@ mod run_cache;
 mod server;
 mod side_cache;
 mod snapshots;
+mod sql_engines;
 mod state;
 mod view;
 mod viewer;

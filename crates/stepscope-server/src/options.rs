@@ -33,6 +33,12 @@ pub struct ServerOptions {
     pub session_token: Option<String>,
     /// Directory of notes; the engine's data directory if `None`.
     pub data_dir: Option<PathBuf>,
+    /// The SQL engine; found as `stepscope query` finds it if `None`. For tests.
+    pub sql_program: Option<PathBuf>,
+    /// Memory that the operators of one SQL engine may hold, bytes.
+    pub sql_memory_bytes: u64,
+    /// Time after which an SQL engine without queries ends.
+    pub sql_idle: Duration,
 }
 
 impl Default for ServerOptions {
@@ -50,6 +56,9 @@ impl Default for ServerOptions {
             connections_per_client: 128,
             session_token: None,
             data_dir: None,
+            sql_program: None,
+            sql_memory_bytes: 2 << 30,
+            sql_idle: Duration::from_mins(5),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use stepscope_engine::{EngineError, RunProblem};
+use stepscope_engine::{EngineError, RunProblem, SqlError};
 
 /// An error response of type `application/problem+json`.
 #[derive(Clone, Debug)]
@@ -302,6 +302,41 @@ impl Problem {
             "not built yet",
             format!("{what} is coming"),
         )
+    }
+
+    /// The SQL engine is missing or of no use, a query failed, or its answer is too large.
+    pub(crate) fn sql(error: &SqlError) -> Self {
+        let text = error.to_string();
+        let (detail, hint) = match text.split_once("\nhelp: ") {
+            Some((detail, hint)) => (detail, Some(hint)),
+            None => (text.as_str(), None),
+        };
+        let (status, code, title) = match error {
+            SqlError::NotFound | SqlError::NotStarted { .. } | SqlError::OtherVersion { .. } => (
+                StatusCode::NOT_IMPLEMENTED,
+                "no-sql-engine",
+                "SQL needs the SQL engine",
+            ),
+            _ => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "query-failed",
+                "the query has no answer",
+            ),
+        };
+        let mut problem = Self::new(status, code, title, detail.to_owned());
+        problem.hint = hint.map(str::to_owned);
+        problem
+    }
+
+    /// Too many queries wait.
+    pub(crate) fn sql_busy() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "sql-busy",
+            "too many queries",
+            "other queries run, and as many as may wait do".to_owned(),
+        )
+        .hint("try again when one has ended")
     }
 
     /// An internal error: neither the client nor the file is the cause.

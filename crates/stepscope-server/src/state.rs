@@ -15,6 +15,7 @@ use crate::options::ServerOptions;
 use crate::path_cache::PathCache;
 use crate::side_cache::SideCache;
 use crate::snapshots::SnapshotCache;
+use crate::sql_engines::SqlEngines;
 use crate::viewer::Viewer;
 
 /// Number of events that a slow listener may lag behind before it loses events.
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) paths: Arc<PathCache>,
     /// Runs as sides of comparisons.
     pub(crate) sides: Arc<SideCache>,
+    pub(crate) sql: Arc<SqlEngines>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -58,6 +60,7 @@ impl State {
         let of_this_server = format!("{:08x}", hasher.finish() >> 32);
         Arc::new(Self {
             captures: Captures::new(&options.capture_to, of_this_server),
+            sql: Arc::new(SqlEngines::new(&options)),
             options,
             runs,
             op_times: Arc::default(),

@@ -828,6 +828,8 @@ export const ENDPOINTS = [
   ['GET', '/capture/{id}'],
   ['DELETE', '/capture/{id}'],
   ['GET', '/reports'],
+  ['POST', '/sql'],
+  ['GET', '/sql/schema'],
   ['GET', '/compare'],
   ['GET', '/runs'],
   ['POST', '/runs/import'],

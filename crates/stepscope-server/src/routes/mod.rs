@@ -19,6 +19,7 @@ mod path;
 mod reports;
 mod runs;
 mod snapshot;
+mod sql;
 mod stats;
 mod strip;
 mod timeline;
@@ -92,6 +93,8 @@ fn table() -> Vec<Route> {
         get("/capture/{id}", capturing::get),
         delete("/capture/{id}", capturing::stop),
         get("/reports", reports::kinds),
+        post("/sql", sql::query),
+        get("/sql/schema", sql::schema),
         get("/compare", compare::compare),
         get("/runs", runs::list),
         post("/runs/import", importing::import),
@@ -179,7 +182,6 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
             }
             Problem::no_such_route().into_response()
         }
-        Some("sql") => Problem::coming("SQL").into_response(),
         _ => Problem::no_such_route().into_response(),
     }
 }

@@ -20,5 +20,7 @@ mod real;
 mod safety;
 mod snapshots;
 mod socket;
+#[cfg(unix)]
+mod sql;
 mod support;
 mod viewer;
