@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from stepscope import torch_xla as torch_xla
     from stepscope.read import open as open
     from stepscope.reading._compare import compare as compare
+    from stepscope.reading._sql import sql as sql
     from stepscope.recording._flight import (
         FlightStatus,
         SlowStep,
@@ -112,6 +113,7 @@ __all__ = [
     "is_recording",
     "save_last",
     "set_mirror",
+    "sql",
     "start_flight",
     "start_server",
     "start_trace",
@@ -138,6 +140,7 @@ _LATER = {
     **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope.recording._flight"),
     "compare": "stepscope.reading._compare",
     "open": "stepscope.read",
+    "sql": "stepscope.reading._sql",
 }
 # Modules that are imported when they are first used as attributes.
 _MODULES = ("jax", "lightning", "neuron", "read", "torch", "torch_xla")

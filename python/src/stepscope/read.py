@@ -7,13 +7,14 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepscope import _core
 from stepscope._errors import QueryError
 from stepscope._generated import REPORT_KINDS
 from stepscope._suggest import nearest
 from stepscope.reading._progress import Progress
+from stepscope.reading._query import query_runs
 from stepscope.reading._report import Report, Table
 from stepscope.reading._tracks import (
     Content,
@@ -30,6 +31,8 @@ from stepscope.reading._tracks import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow
+
     StrPath = str | os.PathLike[str]
 
 __all__ = [
@@ -594,6 +597,58 @@ class Run:
                 row["track"] = content.tracks[row["track"]].key
             row["longest"] = content.event(row["longest"])
         return Aggregate(by=tuple(words), rows=rows)
+
+    @overload
+    def sql(
+        self, query: str, *, format: Literal["arrow"] = ..., rows: int | None = ..., timeout_s: float = ...
+    ) -> pyarrow.Table: ...
+    @overload
+    def sql(
+        self, query: str, *, format: Literal["rows"], rows: int | None = ..., timeout_s: float = ...
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    def sql(
+        self, query: str, *, format: Literal["ipc"], rows: int | None = ..., timeout_s: float = ...
+    ) -> bytes: ...
+    def sql(
+        self,
+        query: str,
+        *,
+        format: Any = "arrow",
+        rows: int | None = None,
+        timeout_s: float = 60.0,
+    ) -> Any:
+        """
+        Ask the run a question in SQL; `stepscope.sql` asks several runs.
+
+        Needs the program ``stepscope-sql``, which opens the run through the import cache.
+
+        Parameters
+        ----------
+        query
+            One statement.
+        format
+            ``arrow`` for a `pyarrow.Table` (needs ``pip install pyarrow``), ``rows`` for a list of
+            dictionaries, ``ipc`` for the bytes of an Arrow stream.
+        rows
+            Maximum number of rows. Default: all.
+        timeout_s
+            Maximum time once the run is open, seconds.
+
+        Raises
+        ------
+        QueryError
+            The query is wrong or reached a limit, the program is missing, or the format is unknown (also a
+            `ValueError`).
+        ModuleNotFoundError
+            The format is ``arrow``, and pyarrow is not installed.
+
+        Examples
+        --------
+        >>> run.sql("SELECT name, sum(dur_ps) AS ps FROM kernels GROUP BY name").to_pandas()
+        """
+        runs = [(self._found, self.id, self.name)]
+        return query_runs(runs, query, format=format, rows=rows, timeout_s=timeout_s)
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {len(self.paths)} file{'s' * (len(self.paths) != 1)}>"

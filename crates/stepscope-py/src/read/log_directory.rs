@@ -12,12 +12,12 @@ use super::run::{RunData, problem_line};
 use crate::session::exception;
 
 /// How long a Ctrl-C and a change of the progress line wait.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 
 /// Runs below one path.
 #[pyclass(frozen, module = "stepscope._core")]
 pub(crate) struct LogDirectory {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
 }
 
 #[allow(

@@ -5,6 +5,7 @@
 //!        -> column (buffer protocol)  \
 //!        -> table  (Arrow stream)      > arrow (the C data interface)
 //!        -> query (search, reports, aggregates)
+//!        -> sql   (the SQL engine)
 //! xspace (`ProfileData`: an XSpace as it is written)
 //! ```
 //!
@@ -18,6 +19,7 @@ mod arrow;
 mod log_directory;
 mod query;
 mod run;
+mod sql;
 mod table;
 mod values;
 mod xspace;
@@ -29,6 +31,7 @@ pub(crate) use run::RunData;
 /// Adds what this room has to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
+    module.add_function(wrap_pyfunction!(sql::query_sql, module)?)?;
     module.add_class::<log_directory::LogDirectory>()?;
     module.add_class::<RunData>()?;
     module.add_class::<xspace::ProfileData>()?;

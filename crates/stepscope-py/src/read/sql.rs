@@ -1,0 +1,116 @@
+//! SQL over runs. The SQL engine is another program, which stays for the next query.
+
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use stepscope_engine::{SqlEngine, SqlError, SqlQuery, SqlRun};
+
+use super::log_directory::{LogDirectory, TICK};
+use crate::session::exception;
+
+/// Memory that the operators of a query may hold, bytes.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+/// Engines without a query, with the process that started them. A static is never dropped: a forked process must not
+/// end the engines of its parent. They end when this process does, with their pipes.
+static ENGINES: Mutex<Vec<(u32, SqlEngine)>> = Mutex::new(Vec::new());
+
+fn engines() -> std::sync::MutexGuard<'static, Vec<(u32, SqlEngine)>> {
+    ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an engine of this process, or starts one.
+fn take() -> Result<SqlEngine, SqlError> {
+    let own = std::process::id();
+    let mut engines = engines();
+    while let Some((process, engine)) = engines.pop() {
+        if process != own {
+            std::mem::forget(engine);
+        } else if engine.is_usable() {
+            return Ok(engine);
+        }
+    }
+    drop(engines);
+    SqlEngine::start(MEMORY_BYTES)
+}
+
+/// Runs a query over runs, each with its directory, id and name in the columns `run`; returns the bytes of the answer.
+#[pyfunction]
+#[pyo3(signature = (runs, sql, *, format, rows, timeout_s))]
+pub(super) fn query_sql(
+    py: Python<'_>,
+    runs: Vec<(Py<LogDirectory>, String, String)>,
+    sql: String,
+    format: String,
+    rows: Option<usize>,
+    timeout_s: f64,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
+    let mut use_cache = true;
+    let mut listed: Vec<SqlRun> = Vec::new();
+    for (directory, id, name) in runs {
+        let engine = Arc::clone(&directory.get().engine);
+        use_cache &= engine.options().use_cache;
+        let run = engine.sql_run(&id, &name);
+        listed.push(run.ok_or_else(|| {
+            let text = format!("cannot find the run '{name}': its files are gone");
+            exception(py, "QueryError", &text)
+        })?);
+    }
+    let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX);
+    let mut engine = py.detach(take).map_err(failed)?;
+    let stop = engine.stopper();
+    let (sender, mut receiver) = sync_channel(1);
+    std::thread::Builder::new()
+        .name("stepscope-sql".to_owned())
+        .spawn(move || {
+            let query = SqlQuery {
+                runs: &listed,
+                sql: &sql,
+                format: &format,
+                rows: rows.unwrap_or(usize::MAX),
+                bytes: u64::MAX,
+                timeout,
+                width: None,
+                use_cache,
+            };
+            let mut bytes = Vec::new();
+            let result = engine.query(&query, &mut |more| {
+                bytes.extend_from_slice(more);
+                Ok(())
+            });
+            if engine.is_usable() {
+                engines().push((std::process::id(), engine));
+            }
+            let _ = sender.send(result.map(|_| bytes));
+        })?;
+    let mut interrupted: Option<PyErr> = None;
+    loop {
+        let waiting = &mut receiver;
+        match py.detach(move || waiting.recv_timeout(TICK)) {
+            Ok(result) => {
+                return match interrupted {
+                    Some(error) => Err(error),
+                    None => result.map(|bytes| PyBytes::new(py, &bytes)).map_err(failed),
+                };
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(exception(
+                    py,
+                    "QueryError",
+                    "cannot run the query: it broke off",
+                ));
+            }
+        }
+        if interrupted.is_none()
+            && let Err(error) = py.check_signals()
+        {
+            interrupted = Some(error);
+            stop.stop();
+        }
+    }
+}
