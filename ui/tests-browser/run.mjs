@@ -19,6 +19,7 @@ import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
 import { snapshots } from './probes/snapshots.mjs';
 import { speed } from './probes/speed.mjs';
+import { sql } from './probes/sql.mjs';
 import { tabs } from './probes/tabs.mjs';
 import { takenAway } from './probes/taken-away.mjs';
 import { timeline } from './probes/timeline.mjs';
@@ -90,6 +91,7 @@ try {
     ...calls,
     ...readable,
     ...compare,
+    ...sql,
     ...capture,
     ...navigation,
     ...tracks,

@@ -125,6 +125,7 @@ fn in_a_browser() -> Result<Outcome> {
             .env("STEPSCOPE_BIN", binary)
             .env("STEPSCOPE_SERVE", served)
             .env("STEPSCOPE_HLO_PROGRAM", hlo_program)
+            .env("STEPSCOPE_SQL", sql::engine())
             .env("STEPSCOPE_CHROMIUM", chromium),
     )?;
     Ok(Outcome::Ok)

@@ -245,6 +245,27 @@ fn reference_page_lists_every_table_column_and_function() {
 }
 
 #[test]
+fn questions_of_the_viewer_are_answered() {
+    let page =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/pages/sql/questions.sql");
+    let page = std::fs::read_to_string(page).unwrap();
+    let questions: Vec<&str> = page.split("-- ").skip(1).collect();
+    assert_eq!(questions.len(), 15);
+    let folder = Corpus::committed().path("torch_cpu");
+    let paths = ["cpu_modules.pt.trace.json.gz", "cpu_optim.pt.trace.json.gz"]
+        .map(|name| folder.join(name));
+    let session = open_all(&paths);
+    let mut rows = 0;
+    for question in questions {
+        let (title, sql) = question.split_once('\n').unwrap();
+        let answer = try_ask(&session, sql.trim().trim_end_matches(';'));
+        let answer = answer.unwrap_or_else(|error| panic!("{title}: {error}"));
+        rows += answer["rows"].as_array().unwrap().len();
+    }
+    assert!(rows > 20, "{rows}");
+}
+
+#[test]
 fn compiled_programs_and_statistics_are_tables() {
     let session = open_all(&[Corpus::committed().folder().to_owned()]);
     let row = one(

@@ -2,11 +2,13 @@
 import { TOOLS } from '../model/generated.ts';
 import { announce, overlay, run } from '../state/commands.ts';
 import { type Binding, bindingOf } from '../state/keys.ts';
-import { compareWith, goTo, type Store } from '../state/store.ts';
+import { compareWith, goTo, queryOf, type Store } from '../state/store.ts';
 
 const CHORD_MS = 1500;
 /** Letter of the page of two runs, which is no tool of a run. */
 const COMPARE_LETTER = 'c';
+/** Letter of the SQL page. */
+const SQL_LETTER = 'q';
 
 function isField(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
@@ -23,6 +25,10 @@ export function bindKeyboard(store: Store): () => void {
     const id = store.runId.peek();
     if (letter.toLowerCase() === COMPARE_LETTER) {
       if (store.place.peek().kind !== 'compare') goTo(store, compareWith(id));
+      return;
+    }
+    if (letter.toLowerCase() === SQL_LETTER) {
+      if (store.place.peek().kind !== 'sql') goTo(store, queryOf(id));
       return;
     }
     if (tool === undefined) return;

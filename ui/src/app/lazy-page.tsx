@@ -50,10 +50,11 @@ const RUN_PAGES = {
 } satisfies Record<string, Chunk<LazyProps>>;
 
 const COMPARE = chunk(() => import('../pages/compare/page.tsx'));
+const SQL = chunk(() => import('../pages/sql/page.tsx'));
 
 type Loadable = Pick<Chunk<LazyProps>, 'load'> & { readonly page: () => unknown };
 
-const CHUNKS: readonly Loadable[] = [...Object.values(RUN_PAGES), COMPARE];
+const CHUNKS: readonly Loadable[] = [...Object.values(RUN_PAGES), COMPARE, SQL];
 
 export type LazyTool = keyof typeof RUN_PAGES;
 
@@ -144,4 +145,12 @@ export function LazyComparePage(page: Omit<LazyProps, 'run'>): JSX.Element {
   const Found = COMPARE.page();
   if (Found !== undefined) return <Found {...page} />;
   return <Waiting title="Compare" question="Is the new run slower, and because of what?" problem={problem} />;
+}
+
+/** The page of queries. */
+export function LazySqlPage(page: Omit<LazyProps, 'run'>): JSX.Element {
+  const problem = useChunk(SQL);
+  const Found = SQL.page();
+  if (Found !== undefined) return <Found {...page} />;
+  return <Waiting title="SQL" question="What else do you want to know?" problem={problem} />;
 }

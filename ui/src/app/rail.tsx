@@ -15,7 +15,7 @@ import { captureNow } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
-import { compareWith, goHome, goTo, type Store } from '../state/store.ts';
+import { compareWith, goHome, goTo, queryOf, type Store } from '../state/store.ts';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton, type IconName } from '../widgets/icon.tsx';
 
@@ -56,6 +56,10 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   const toTool = (next: string) => {
     if (next === 'compare') {
       if (place.kind !== 'compare') goTo(store, compareWith(id));
+      return;
+    }
+    if (next === 'sql') {
+      if (place.kind !== 'sql') goTo(store, queryOf(id));
       return;
     }
     const target = id ?? runs[0]?.id;
@@ -101,6 +105,14 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       search: 'diff',
       selected: place.kind === 'compare',
     },
+    {
+      id: 'sql',
+      label: 'SQL',
+      group: 'Queries',
+      detail: 'tables of one or more runs',
+      search: 'query database',
+      selected: place.kind === 'sql',
+    },
     ...neuronTools.map((item) => ({
       id: item.id,
       label: item.title,
@@ -140,13 +152,14 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
             placeholder={runs.length === 0 ? 'No runs yet' : 'Choose a run'}
             options={runOptions}
             onChoose={(next) => {
-              if (place.kind === 'tool') goTo(store, { kind: 'tool', run: next, tool: place.tool });
+              if (place.kind === 'sql') goTo(store, queryOf(next));
+              else if (place.kind === 'tool') goTo(store, { kind: 'tool', run: next, tool: place.tool });
               else goHome(store, next);
             }}
           />
           <Combobox
             label="Tool"
-            text={place.kind === 'compare' ? 'Compare' : (current?.title ?? '')}
+            text={place.kind === 'compare' ? 'Compare' : place.kind === 'sql' ? 'SQL' : (current?.title ?? '')}
             placeholder="Choose a tool"
             options={toolOptions}
             onChoose={toTool}
@@ -226,6 +239,18 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
           >
             <Icon name="compare" />
             {open ? <span>Compare</span> : undefined}
+          </a>
+        </li>
+        <li>
+          <a
+            href={below(formatAddress({ place: queryOf(id), view: EMPTY_VIEW }))}
+            title="Ask runs in SQL"
+            aria-label="SQL"
+            {...(place.kind === 'sql' ? { 'aria-current': 'page' } : {})}
+            onClick={(event) => follow(event, () => toTool('sql'))}
+          >
+            <Icon name="sql" />
+            {open ? <span>SQL</span> : undefined}
           </a>
         </li>
         {neuronTools.length === 0 || id === undefined || !open ? undefined : (

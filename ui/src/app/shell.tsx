@@ -19,7 +19,7 @@ import { Elided } from '../widgets/elided.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 import { EmptyState, ErrorState, Loading } from '../widgets/states.tsx';
 import { CaptureDialog } from './capture.tsx';
-import { isFillable, isLazyPage, LazyComparePage, LazyPage } from './lazy-page.tsx';
+import { isFillable, isLazyPage, LazyComparePage, LazyPage, LazySqlPage } from './lazy-page.tsx';
 import { serverInfo } from './live-data.ts';
 import { copyLink, Help, Palette, Share, Warnings } from './overlays.tsx';
 import { Rail } from './rail.tsx';
@@ -97,7 +97,9 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
         ? 'Runs · stepscope'
         : place.kind === 'compare'
           ? 'Compare · stepscope'
-          : 'stepscope';
+          : place.kind === 'sql'
+            ? 'SQL · stepscope'
+            : 'stepscope';
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -209,6 +211,8 @@ function Page({
       return <RunsPage store={store} server={serverInfo.value} />;
     case 'compare':
       return <LazyComparePage store={store} theme={theme} />;
+    case 'sql':
+      return <LazySqlPage store={store} theme={theme} />;
     case 'unknown':
       return (
         <>

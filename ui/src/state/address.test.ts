@@ -107,7 +107,9 @@ describe('address', () => {
     expect(parseRoute('/run/r/timeline/')).toEqual({ kind: 'tool', run: 'r', tool: 'timeline' });
     expect(parseRoute('/run/%E0%A4%A')).toEqual({ kind: 'tool', run: '%E0%A4%A', tool: 'overview' });
     expect(parseRoute('/nonsense')).toEqual({ kind: 'unknown', path: '/nonsense' });
-    expect(parseAddress('/sql', 'run=r').place).toEqual({ kind: 'unknown', path: '/sql' });
+    expect(parseAddress('/sql', 'run=r&run=s').place).toEqual({ kind: 'sql', runs: ['r', 's'] });
+    expect(parseAddress('/run/r/sql', '').place).toEqual({ kind: 'sql', runs: ['r'] });
+    expect(parseAddress('/sql/more', '').place.kind).toBe('unknown');
   });
 
   it('makes new entries of pages, selections and areas, not of zoom', () => {

@@ -11,6 +11,8 @@ export type Route =
   | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
   /** Two runs against each other: the base and the new one; `undefined`: not chosen yet. */
   | { readonly kind: 'compare'; readonly base: string | undefined; readonly other: string | undefined }
+  /** SQL over runs. */
+  | { readonly kind: 'sql'; readonly runs: readonly string[] }
   | { readonly kind: 'unknown'; readonly path: string };
 
 export const COLOURINGS = [
@@ -113,6 +115,10 @@ export interface View {
   /** The aligned step of each compared run: `13`, or `13:2` of rank 2. */
   readonly baseStep: string | undefined;
   readonly otherStep: string | undefined;
+  /** The query of the SQL page that was run last; the columns of its chart. */
+  readonly sql: string;
+  readonly chartX: string | undefined;
+  readonly chartY: string | undefined;
   /** `undefined`: the stored choice. */
   readonly theme: 'light' | 'dark' | undefined;
 }
@@ -166,6 +172,9 @@ export const EMPTY_VIEW: View = {
   confidence: undefined,
   baseStep: undefined,
   otherStep: undefined,
+  sql: '',
+  chartX: undefined,
+  chartY: undefined,
   theme: undefined,
 };
 
@@ -190,7 +199,9 @@ export function parseRoute(path: string): Route {
   const [head, run, tool] = parts;
   if (head === undefined) return { kind: 'runs' };
   if (head === 'compare' && parts.length === 1) return { kind: 'compare', base: undefined, other: undefined };
+  if (head === 'sql' && parts.length === 1) return { kind: 'sql', runs: [] };
   if (head === 'run' && run !== undefined && parts.length <= 3) {
+    if (tool === 'sql') return { kind: 'sql', runs: [run] };
     // The page of two runs, asked for as a page of one: the run is the new side.
     if (tool === 'compare') return { kind: 'compare', base: undefined, other: run };
     return { kind: 'tool', run, tool: tool ?? 'overview' };
@@ -268,7 +279,9 @@ export function parseAddress(path: string, search: string): Address {
       ? { ...asked, tool: named.page }
       : asked.kind === 'compare'
         ? { ...asked, base: params.get('a') ?? asked.base, other: params.get('b') ?? asked.other }
-        : asked;
+        : asked.kind === 'sql' && params.has('run')
+          ? { ...asked, runs: [...new Set(params.getAll('run'))] }
+          : asked;
   for (const [key, value] of Object.entries(named?.view ?? {})) if (!params.has(key)) params.set(key, value);
   const selected = numberOf(params.get('sel'));
   const view: View = {
@@ -330,6 +343,9 @@ export function parseAddress(path: string, search: string): Address {
     confidence: shareOf(params.get('confidence')),
     baseStep: stepOf(params.get('astep')),
     otherStep: stepOf(params.get('bstep')),
+    sql: params.get('sql') ?? '',
+    chartX: params.get('x') ?? undefined,
+    chartY: params.get('y') ?? undefined,
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
   return { place, view };
@@ -343,6 +359,8 @@ export function formatRoute(place: Route): string {
       return `/run/${encodeURIComponent(place.run)}${place.tool === 'overview' ? '' : `/${place.tool}`}`;
     case 'compare':
       return '/compare';
+    case 'sql':
+      return '/sql';
     case 'unknown':
       return place.path;
   }
@@ -358,6 +376,15 @@ export function formatAddress({ place, view }: Address): string {
   if (place.kind === 'compare') {
     if (place.base !== undefined) params.set('a', place.base);
     if (place.other !== undefined) params.set('b', place.other);
+  }
+  if (place.kind === 'sql') {
+    for (const run of place.runs) params.append('run', run);
+    if (view.sql !== '') params.set('sql', view.sql);
+    if (view.top !== undefined) params.set('top', String(view.top));
+    if (view.sort !== undefined) params.set('sort', view.sort);
+    if (view.tab !== undefined) params.set('tab', view.tab);
+    if (view.chartX !== undefined) params.set('x', view.chartX);
+    if (view.chartY !== undefined) params.set('y', view.chartY);
   }
   if (place.kind === 'tool' || place.kind === 'compare') {
     if (view.range !== undefined) params.set('t', rangeText(view.range));
@@ -462,6 +489,9 @@ export function isNewEntry(from: Address, to: Address): boolean {
     (from.place.kind === 'compare' &&
       to.place.kind === 'compare' &&
       (from.place.base !== to.place.base || from.place.other !== to.place.other)) ||
+    (from.place.kind === 'sql' &&
+      to.place.kind === 'sql' &&
+      (from.place.runs.join('\n') !== to.place.runs.join('\n') || from.view.sql !== to.view.sql)) ||
     from.view.selected !== to.view.selected ||
     from.view.node !== to.view.node ||
     JSON.stringify(from.view.area) !== JSON.stringify(to.view.area)

@@ -143,7 +143,7 @@ export function helpLines(letter: (code: string) => string): {
       ['Esc', 'close; then clear the selection; then the search'],
       [
         `${letter('KeyG')} then a letter`,
-        'go to: O overview, T timeline, X critical path, P ops, F call tree, K kernels, M memory, I input, R ranks, E reports, C compare',
+        'go to: O overview, T timeline, X critical path, P ops, F call tree, K kernels, M memory, I input, R ranks, E reports, C compare, Q SQL',
       ],
       ['Ctrl/Cmd+C', 'copy the selected event or row'],
       ['Ctrl/Cmd+L', 'copy the link to this view'],

@@ -13,15 +13,21 @@ export interface Store {
   readonly view: Writable<View>;
   /** The complete state, for the address bar. */
   readonly address: ReadonlySignal<Address>;
-  /** Id of the current run; of two compared runs the new one. */
+  /** Id of the current run; of two compared runs the new one, of queried runs the first. */
   readonly runId: ReadonlySignal<string | undefined>;
 }
 
 const VIEW_KEYS = Object.keys(EMPTY_VIEW) as (keyof View)[];
 
-/** Returns the run that the other pages show next: of two compared runs the new one. */
+/** Returns the run that the other pages show next: of two compared runs the new one, of queried runs the first. */
 const runOf = (place: Route): string | undefined =>
-  place.kind === 'tool' ? place.run : place.kind === 'compare' ? (place.other ?? place.base) : undefined;
+  place.kind === 'tool'
+    ? place.run
+    : place.kind === 'compare'
+      ? (place.other ?? place.base)
+      : place.kind === 'sql'
+        ? place.runs[0]
+        : undefined;
 
 export function createStore(): Store {
   const place = signal<Route>({ kind: 'runs' });
@@ -74,6 +80,9 @@ export function createStore(): Store {
     confidence: signal<View['confidence']>(undefined),
     baseStep: signal<View['baseStep']>(undefined),
     otherStep: signal<View['otherStep']>(undefined),
+    sql: signal(''),
+    chartX: signal<View['chartX']>(undefined),
+    chartY: signal<View['chartY']>(undefined),
     theme: signal<View['theme']>(undefined),
   };
   const snapshot = (): View => {
@@ -108,7 +117,7 @@ const leftPages = new WeakMap<Store, Map<string, PageState>>();
 
 /**
  * Opens another page. A change of the run resets the run's state. Within a run each page restores its own table, tab
- * and filter. A comparison of other runs keeps how it compares. `view`: further changes of the new page.
+ * and filter. A comparison of other runs keeps how it compares, a query of other runs its text. `view`: further changes of the new page.
  */
 export function goTo(store: Store, place: Route, view: Partial<View> = {}): void {
   const before = store.place.peek();
@@ -119,7 +128,7 @@ export function goTo(store: Store, place: Route, view: Partial<View> = {}): void
     (store.view[key] as Signal<unknown>).value = value;
   };
   batch(() => {
-    if (before.kind === 'compare' && place.kind === 'compare') left.clear();
+    if (place.kind === before.kind && (place.kind === 'compare' || place.kind === 'sql')) left.clear();
     else if (!sameRun) {
       left.clear();
       for (const key of VIEW_KEYS) if (key !== 'theme') put(key, EMPTY_VIEW[key]);
@@ -137,6 +146,9 @@ export function goTo(store: Store, place: Route, view: Partial<View> = {}): void
 
 /** Returns the page that compares a run, as the new side, with one that the user chooses there. */
 export const compareWith = (run: string | undefined): Route => ({ kind: 'compare', base: undefined, other: run });
+
+/** Returns the page that asks a run in SQL. */
+export const queryOf = (run: string | undefined): Route => ({ kind: 'sql', runs: run === undefined ? [] : [run] });
 
 /** Set for one move: the address bar replaces its entry, so that "Back" skips a page that the user never saw. */
 export const quietMove = { next: false };
