@@ -1,6 +1,6 @@
 //! Profile and Terminate.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stepscope_remote::proto::{ProfileRequest, TerminateRequest};
 use tonic::Code;
@@ -115,8 +115,7 @@ fn terminate_ends_it_early_with_the_data() {
         };
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
-        // For what the program does meanwhile.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        program.until_steps().await;
         let end = |session: &str| TerminateRequest {
             session_id: session.to_owned(),
         };
@@ -151,8 +150,7 @@ fn two_at_once_are_told_apart() {
             "{}",
             refused.message()
         );
-        // For what the program does meanwhile.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        program.until_steps().await;
         other.terminate(TerminateRequest::default()).await.unwrap();
         let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);

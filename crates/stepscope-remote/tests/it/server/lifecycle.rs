@@ -300,13 +300,17 @@ fn ending() {
     };
     let server = start_server(0).unwrap();
     let address = format!("http://{}", server.address());
+    let to = address.clone();
     let client = std::thread::Builder::new().spawn(move || {
         talk(async {
-            let client = ProfilerServiceClient::connect(address);
+            let client = ProfilerServiceClient::connect(to);
             let _ = client.await.unwrap().profile(request(60_000)).await;
         });
     });
-    std::thread::sleep(Duration::from_millis(200));
+    talk(async {
+        let client = ProfilerServiceClient::connect(address).await;
+        until_captured(&mut client.unwrap()).await;
+    });
     let kept = std::mem::ManuallyDrop::new(server);
     match case.as_str() {
         "exit" => std::process::exit(7),
@@ -379,7 +383,7 @@ fn a_killed_program_is_only_gone() {
     talk(async {
         let mut client = program.client().await;
         let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        program.until_captured().await;
         program.kill();
         let gone = tokio::time::timeout(PATIENCE, capture).await;
         assert!(gone.unwrap().unwrap().is_err());
@@ -405,8 +409,7 @@ fn a_program_that_ends_during_a_capture_hands_it_over() {
         let mut client = program.client().await;
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
-        // For what the program does meanwhile.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        program.until_steps().await;
         program.end();
         let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);

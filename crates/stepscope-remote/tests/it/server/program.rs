@@ -94,6 +94,23 @@ impl Program {
         until_captured(&mut self.client().await).await;
     }
 
+    /// Waits until two steps have ended after this call: the second one began after it.
+    pub(crate) async fn until_steps(&self) {
+        let mut client = self.client().await;
+        let begun = Instant::now();
+        let mut steps = 0;
+        while steps < 2 {
+            let look = MonitorRequest {
+                duration_ms: 50,
+                monitoring_level: 2,
+                timestamp: false,
+            };
+            let answer = client.monitor(look).await.unwrap().into_inner();
+            steps += steps_of(&answer.data);
+            assert!(begun.elapsed() < PATIENCE, "no step: {}", answer.data);
+        }
+    }
+
     /// Closes its standard input: what runs `--until-eof` ends.
     pub(crate) fn end(&mut self) {
         drop(self.child.stdin.take());
@@ -200,6 +217,15 @@ pub(crate) async fn until_captured(client: &mut ProfilerServiceClient<Channel>) 
         }
         assert!(begun.elapsed() < PATIENCE, "no capture: {}", answer.data);
     }
+}
+
+/// The number of steps that `Monitor` reports.
+fn steps_of(data: &str) -> u64 {
+    let line = data.lines().find(|line| line.starts_with("Step time: "));
+    let count = line
+        .and_then(|line| line.strip_suffix(" steps"))
+        .and_then(|line| line.rsplit(' ').next());
+    count.map_or(0, |count| count.parse().unwrap())
 }
 
 /// A request for so many milliseconds, as simple as can be.

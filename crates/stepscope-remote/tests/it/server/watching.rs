@@ -1,16 +1,18 @@
 //! Monitor, and the continuous calls: the last moments.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use stepscope_formats::probe::Probe;
+use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
 use stepscope_remote::proto::profiler_service_monitor_result::ResponseType;
 use stepscope_remote::proto::{
     GetSnapshotRequest, MonitorRequest, ProfileRequest, StopContinuousProfilingRequest,
     TerminateRequest,
 };
+use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use super::program::{Program, files, request, stock_request};
+use super::program::{PATIENCE, Program, files, request, stock_request};
 use super::{count, read, talk};
 
 fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
@@ -18,6 +20,20 @@ fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
         duration_ms,
         monitoring_level,
         timestamp: true,
+    }
+}
+
+/// Waits until the flight recorder has the last so many seconds.
+async fn until_kept(client: &mut ProfilerServiceClient<Channel>, seconds: f64) {
+    let begun = Instant::now();
+    loop {
+        let told = client.monitor(monitor(10, 1)).await.unwrap().into_inner();
+        let kept = told.data.split("Recording: the last ").nth(1);
+        let kept = kept.and_then(|rest| rest.split(' ').next());
+        if kept.is_some_and(|kept| kept.parse::<f64>().unwrap() >= seconds) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}", told.data);
     }
 }
 
@@ -109,7 +125,7 @@ fn a_program_that_keeps_its_last_moments_gives_them() {
     let program = Program::start(&["--keep-last", "60000"]);
     talk(async {
         let mut client = program.client().await;
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        until_kept(&mut client, 0.8).await;
         let all = client
             .get_snapshot(snapshot("", None))
             .await
@@ -189,7 +205,7 @@ fn a_client_can_have_the_last_moments_kept() {
         client.continuous_profiling(begin.clone()).await.unwrap();
         let again = client.start_continuous_profiling(begin).await.unwrap_err();
         assert_eq!(again.code(), Code::AlreadyExists);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        program.until_steps().await;
         let answer = client
             .get_snapshot(snapshot("shot", None))
             .await
