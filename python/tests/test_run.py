@@ -270,12 +270,13 @@ class Programs(unittest.TestCase):
                 """,
             }
         )
-        self.run_program(
+        done = self.run_program(
             sys.executable,
             "program.py",
             PYTHONPATH=str(self.folder),
             options=["--sources", "none", "--steps", "5-7", "--sample", "0"],
         )
+        self.assertIn("3 derived steps", done.stderr)
         names = self.names()
         # Step 5 lasts from the end of the fifth call of step() to the end of the sixth.
         bodies = sorted(name for name in names if name.startswith("body"))

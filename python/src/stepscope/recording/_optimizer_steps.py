@@ -32,6 +32,8 @@ class OptimizerSteps:
     def __init__(self) -> None:
         self.number = 0
         """Steps that have begun."""
+        self.recorded = 0
+        """Of them, those that are in a recording."""
         self.listener: Callable[[int, int], None] | None = None
         """Called before each step with its number, and the length of the one before it, in nanoseconds."""
         self._optimizer: weakref.ref[Any] | None = None
@@ -71,6 +73,7 @@ class OptimizerSteps:
         if self.listener is not None:
             self.listener(self.number, now - self._began_ns if self.number > 1 else 0)
         self._began_ns = now
+        self.recorded += _core.is_recording()
         begun = _core.StepTrace(NAME, step_num=self.number)
         begun.__enter__()
         self._open = begun

@@ -311,7 +311,7 @@ class ProgramRecording:
             "path": str(fields["path"]),
             "dropped": fields["dropped"],
             "warnings": list(fields["warnings"]),
-            "steps": steps.number,
+            "steps": steps.recorded,
             "source_slowdown": self._slowdown(),
         }
         self._write(report)
