@@ -10,10 +10,8 @@ use crate::python::{self, Environment, Interpreter};
 use crate::{demo, peers, shell};
 
 /// The environment into which the package is installed.
-const PACKAGE: Environment = Environment::from_requirements(
-    "package",
-    &["pyarrow==26.0.1", "typing-extensions==4.16.0"],
-);
+const PACKAGE: Environment =
+    Environment::from_requirements("package", &["pyarrow==26.0.1", "typing-extensions==4.16.0"]);
 /// Linters for the package's sources, and the spelling checker for all files.
 const LINTERS: Environment = Environment::from_requirements(
     "lint",
