@@ -15,49 +15,50 @@ mod windows;
 
 use anyhow::{Result, bail};
 
-use crate::part::Parts;
+use crate::part::{Outcome, Parts};
 use results::Results;
 
+/// A benchmark: the argument that asks for it, its name, and the measurement.
+type Benchmark = (
+    &'static str,
+    &'static str,
+    fn(&mut Results) -> Result<Outcome>,
+);
+
 /// All benchmarks.
-const ALL: [&str; 7] = [
-    "spans", "open", "windows", "reports", "large", "capture", "python",
+const ALL: [Benchmark; 9] = [
+    ("spans", "spans", spans::measure),
+    ("open", "open XSpace", open::xspace),
+    ("open", "open JSON", open::json),
+    ("windows", "windows", windows::measure),
+    ("reports", "reports", reports::peers),
+    ("large", "large", reports::large),
+    ("capture", "capture", capture::measure),
+    ("capture", "capture clients", clients::measure),
+    ("python", "python", python::measure),
 ];
 
 /// `cargo xtask bench [spans|open|windows|reports|large|capture|python]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for argument in arguments {
-        if !ALL.contains(&argument.as_str()) {
-            bail!("no benchmark '{argument}'; there are {}", ALL.join(", "));
+        if !ALL.iter().any(|(name, ..)| name == argument) {
+            let mut names: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
+            names.dedup();
+            bail!("no benchmark '{argument}'; there are {}", names.join(", "));
         }
     }
-    let wanted =
-        |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
     let mut results = Results::new();
     let mut parts = Parts::default();
-    if wanted("spans") {
-        parts.run("spans", || spans::measure(&mut results));
-    }
-    if wanted("open") {
-        parts.run("open XSpace", || open::xspace(&mut results));
-        parts.run("open JSON", || open::json(&mut results));
-    }
-    if wanted("windows") {
-        parts.run("windows", || windows::measure(&mut results));
-    }
-    if wanted("reports") {
-        parts.run("reports", || reports::peers(&mut results));
-    }
-    if wanted("large") {
-        parts.run("large", || reports::large(&mut results));
-    }
-    if wanted("capture") {
-        parts.run("capture", || capture::measure(&mut results));
-        parts.run("capture clients", || clients::measure(&mut results));
-    }
-    if wanted("python") {
-        parts.run("python", || python::measure(&mut results));
+    for (argument, name, measure) in ALL {
+        if arguments.is_empty() || arguments.iter().any(|wanted| wanted == argument) {
+            parts.run(name, || {
+                let outcome = measure(&mut results)?;
+                // What was measured stays if a later benchmark is interrupted.
+                results.write()?;
+                Ok(outcome)
+            });
+        }
     }
     results.print();
-    results.write()?;
     parts.finish()
 }

@@ -63,7 +63,6 @@ impl Results {
             merged(&before, &self.sections)
         );
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("wrote {}", path.display());
         Ok(())
     }
 }
