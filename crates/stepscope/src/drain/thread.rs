@@ -377,7 +377,7 @@ impl Drain {
         if let Some(first) = here.map(|published| published.sequence).min() {
             seen.next = seen.next.max(first);
         }
-        seen.late = old.late();
+        seen.late = region.fill_from(old);
         self.seen[region.index as usize] = Some(seen);
     }
 

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::platform::os;
-use crate::ring::chunk::{ChunkHead, Record};
+use crate::ring::chunk::Record;
 use crate::ring::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES,
     REGION_BYTES, RegionHead, THREAD_NAME_BYTES, first_extent_bytes, word,
@@ -122,17 +122,23 @@ impl OldRingMapping {
         unsafe { &*self.at.cast::<HeadWords>() }
     }
 
-    /// Returns bytes of a chunk. `to` must not exceed the chunk's `used`.
+    /// Returns bytes of a chunk.
     pub(crate) fn published(&self, chunk: usize, from: u32, to: u32) -> &[u8] {
         debug_assert!(from <= to && to as usize <= CHUNK_USABLE && chunk < MAX_CHUNKS);
         let offset = CHUNKS_OFFSET + chunk * CHUNK_BYTES + from as usize;
-        // SAFETY: the range is within the mapping, as the mapping's head describes it; these bytes
-        // were published before the move, and are final.
+        // SAFETY: the range is within the mapping, as the mapping's head describes it; no
+        // thread writes there any more.
         unsafe { std::slice::from_raw_parts(self.at.add(offset), (to - from) as usize) }
+    }
+
+    /// Returns words of a chunk.
+    fn words_of(&self, chunk: usize, from: u32, to: u32) -> Vec<u64> {
+        let bytes = self.published(chunk, from, to).chunks_exact(8);
+        bytes.map(|bytes| word(bytes, 0)).collect()
     }
 }
 
-/// The rest of a chunk in an old mapping, after the records that were published there.
+/// The rest of the chunk that the owner was filling during a move, from the old mapping.
 #[derive(Clone)]
 pub(crate) struct LateRecords {
     chunk: usize,
@@ -140,27 +146,6 @@ pub(crate) struct LateRecords {
     /// Offset of the rest in the chunk, bytes.
     from: u32,
     words: Vec<u64>,
-}
-
-impl OldRingMapping {
-    /// Returns the unpublished rest of the chunk that the owner was filling.
-    pub(crate) fn late(&self) -> Option<LateRecords> {
-        let chunks = self.head().chunks.iter().enumerate();
-        let state = |chunk: &ChunkHead| chunk.state.load(Ordering::Acquire);
-        let (chunk, head) = chunks
-            .filter(|(_, chunk)| state(chunk) & 1 == 0)
-            .max_by_key(|(_, chunk)| state(chunk))?;
-        let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
-        let from = head.used.load(Ordering::Acquire).min(usable);
-        let bytes = self.published(chunk, from, usable);
-        let words = bytes.chunks_exact(8).map(|bytes| word(bytes, 0));
-        (state(head) != 0).then(|| LateRecords {
-            chunk,
-            sequence: state(head) >> 1,
-            from,
-            words: words.collect(),
-        })
-    }
 }
 
 impl Drop for OldRingMapping {
@@ -343,6 +328,36 @@ impl RingMemory {
         Ok(before)
     }
 
+    /// Fills in the records that the owner wrote to the old file and published in the new one: all chunks after
+    /// the first extent moved later than the head. Returns what the owner may be publishing just now. Drain thread
+    /// only.
+    pub(crate) fn fill_from(&self, old: &OldRingMapping) -> Option<LateRecords> {
+        let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
+        let mut current: Option<(usize, u32, u32)> = None;
+        let chunks = self.head().chunks.iter().zip(&old.head().chunks);
+        for (chunk, (head, head_before)) in chunks.enumerate() {
+            let Some(published) = head.published() else {
+                continue;
+            };
+            let used = published.used.min(usable);
+            let before = head_before.published();
+            let before = before.filter(|before| before.sequence == published.sequence);
+            let from = before.map_or(0, |before| before.used.min(used));
+            let words = old.words_of(chunk, from, used);
+            self.fill(chunk, from, used, &words);
+            let is_later = current.is_none_or(|(_, sequence, _)| sequence < published.sequence);
+            if !published.left && is_later {
+                current = Some((chunk, published.sequence, used));
+            }
+        }
+        current.map(|(chunk, sequence, from)| LateRecords {
+            chunk,
+            sequence,
+            from,
+            words: old.words_of(chunk, from, usable),
+        })
+    }
+
     /// Writes a record to its position in the new file, when the owner wrote it to the old file
     /// just before the move and published it here just after. Returns whether the record is
     /// settled. Drain thread only.
@@ -355,11 +370,17 @@ impl RingMemory {
         if used <= late.from {
             return false;
         }
-        let records = late.words.chunks_exact(RECORD_BYTES / 8);
-        for (at, words) in (late.from..used).step_by(RECORD_BYTES).zip(records) {
+        self.fill(late.chunk, late.from, used, &late.words);
+        true
+    }
+
+    /// Writes those published records of a chunk that are missing in the new file.
+    fn fill(&self, chunk: usize, from: u32, used: u32, words: &[u64]) {
+        let records = words.chunks_exact(RECORD_BYTES / 8);
+        for (at, words) in (from..used).step_by(RECORD_BYTES).zip(records) {
             // SAFETY: the range is within the chunk; below `used` only this thread writes, and all
             // accesses are atomic.
-            let record = unsafe { &*self.chunk(late.chunk).add(at as usize).cast::<Record>() };
+            let record = unsafe { &*self.chunk(chunk).add(at as usize).cast::<Record>() };
             // Fresh pages are zeros, and no event has the key 0.
             if record.key.load(Ordering::Relaxed) == 0 {
                 for (word, late) in [&record.key, &record.value, &record.meta]
@@ -370,7 +391,6 @@ impl RingMemory {
                 }
             }
         }
-        true
     }
 
     /// Claims a free region, or creates one.
@@ -527,4 +547,64 @@ fn current_thread_name(into: &mut [u8; THREAD_NAME_BYTES], whole: bool) -> u32 {
         }
     }
     u32::try_from(len).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a record of a chunk.
+    fn record(chunk: *mut u8, at: usize) -> &'static Record {
+        // SAFETY: tests pass chunks of mappings that live long enough.
+        unsafe { &*chunk.add(at).cast::<Record>() }
+    }
+
+    #[test]
+    fn records_of_a_chunk_that_moved_after_the_head_are_filled_in() {
+        let bytes = first_extent_bytes(2);
+        let file = || {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(bytes as u64).unwrap();
+            file
+        };
+        let (old, new) = (file(), file());
+        let region = RingMemory::claim().unwrap();
+        // SAFETY: the range belongs to the region.
+        assert!(unsafe { os::map_file(region.base, bytes, old.as_raw_fd(), 0) });
+        let head = region.head();
+        head.chunk_limit.store(2, Ordering::Relaxed);
+        head.extents[0].file_offset.store(0, Ordering::Relaxed);
+        head.extents[0].chunks.store(2, Ordering::Relaxed);
+        head.chunks[0].take(1);
+        record(region.chunk(0), 0).put([1, 2, 3]);
+        head.chunks[0].used.store(24, Ordering::Release);
+        // SAFETY: no other thread uses the region.
+        let before = unsafe { region.relocate(old.as_raw_fd(), &new) }.unwrap();
+        // What a writer does whose chunks are still those of the old file while its head is that of the new one.
+        let old_chunk = |chunk: usize| {
+            // SAFETY: within the mapping.
+            unsafe { before.at.add(CHUNKS_OFFSET + chunk * CHUNK_BYTES) }
+        };
+        record(old_chunk(0), 24).put([4, 5, 6]);
+        head.chunks[0].used.store(48, Ordering::Release);
+        head.chunks[0].leave(1);
+        head.chunks[1].take(2);
+        record(old_chunk(1), 0).put([7, 8, 9]);
+        head.chunks[1].used.store(24, Ordering::Release);
+        record(old_chunk(1), 24).put([10, 11, 12]);
+
+        let late = region.fill_from(&before).unwrap();
+        let words = |chunk: usize, at: usize| {
+            let record = record(region.chunk(chunk), at);
+            [&record.key, &record.value, &record.meta].map(|word| word.load(Ordering::Relaxed))
+        };
+        assert_eq!(words(0, 0), [0; 3], "the journal has it from the old file");
+        assert_eq!(words(0, 24), [4, 5, 6]);
+        assert_eq!(words(1, 0), [7, 8, 9]);
+        assert_eq!(words(1, 24), [0; 3]);
+        assert!(!region.write_late_record(&late));
+        head.chunks[1].used.store(48, Ordering::Release);
+        assert!(region.write_late_record(&late));
+        assert_eq!(words(1, 24), [10, 11, 12]);
+    }
 }
