@@ -1,4 +1,4 @@
-//! Samples with stacks (pprof): sums by function, by stack and by label.
+//! Samples with stacks: sums by function, by stack and by label.
 
 use std::hash::Hash;
 
@@ -83,15 +83,18 @@ impl SampleUnit {
 /// Sums of one group of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleSums {
-    /// Number of samples whose value is not 0.
+    /// Number of samples whose value is not 0. Several samples may be one entry of the file: see
+    /// [`StackSamples::count`](stepscope_model::StackSamples::count).
     pub samples: u64,
     /// Sum of the values, in the unit of the type.
     pub value: i64,
 }
 
 impl SampleSums {
-    fn add(&mut self, value: i64) {
-        self.samples += u64::from(value != 0);
+    fn add(&mut self, value: i64, count: u64) {
+        if value != 0 {
+            self.samples = self.samples.saturating_add(count);
+        }
         self.value = self.value.saturating_add(value);
     }
 }
@@ -109,12 +112,13 @@ pub struct FunctionSums<'a> {
     pub total: SampleSums,
 }
 
-/// Visits the value of this type in every sample of the profiles, with the index of the profile.
+/// Visits the value of this type in every sample of the profiles, with the index of the profile and
+/// the number of samples that the entry stands for.
 pub(crate) fn each_value<'a>(
     profiles: &[&'a Profile],
     of: &SampleType,
     cancel: &Cancel,
-    mut visit: impl FnMut(usize, &'a StackSample, i64),
+    mut visit: impl FnMut(usize, &'a StackSample, i64, u64),
 ) -> Result<(), Cancelled> {
     for (number, profile) in profiles.iter().enumerate() {
         let types = &profile.samples.types;
@@ -125,7 +129,8 @@ pub(crate) fn each_value<'a>(
             if index % LOOK_EVERY == 0 {
                 cancel.check()?;
             }
-            visit(number, sample, sample.values.get(at).copied().unwrap_or(0));
+            let value = sample.values.get(at).copied().unwrap_or(0);
+            visit(number, sample, value, profile.samples.count(sample));
         }
     }
     Ok(())
@@ -138,7 +143,9 @@ pub fn sum(
     cancel: &Cancel,
 ) -> Result<SampleSums, Cancelled> {
     let mut sums = SampleSums::default();
-    each_value(profiles, of, cancel, |_, _, value| sums.add(value))?;
+    each_value(profiles, of, cancel, |_, _, value, count| {
+        sums.add(value, count);
+    })?;
     Ok(sums)
 }
 
@@ -171,7 +178,7 @@ pub fn by_function<'a>(
     // Number of the last sample that a function was in.
     let mut last_seen = vec![0_u64; found.len()];
     let mut sample_number = 0;
-    each_value(profiles, of, cancel, |profile, sample, value| {
+    each_value(profiles, of, cancel, |profile, sample, value, count| {
         sample_number += 1;
         let frames = profiles[profile].samples.frames(sample);
         for (depth, frame) in frames.enumerate() {
@@ -180,11 +187,11 @@ pub fn by_function<'a>(
                 continue;
             };
             if depth == 0 {
-                found[function].own.add(value);
+                found[function].own.add(value, count);
             }
             if last_seen[function] != sample_number {
                 last_seen[function] = sample_number;
-                found[function].total.add(value);
+                found[function].total.add(value, count);
             }
         }
     })?;
@@ -244,7 +251,7 @@ fn sum_groups<'a, K: Hash + Eq>(
 ) -> Result<Vec<SampleGroup<'a>>, Cancelled> {
     let mut number_of: FxHashMap<K, usize> = FxHashMap::default();
     let mut found: Vec<SampleGroup<'a>> = Vec::new();
-    each_value(profiles, of, cancel, |profile, sample, value| {
+    each_value(profiles, of, cancel, |profile, sample, value, count| {
         let at = *number_of.entry(key(profile, sample)).or_insert_with(|| {
             found.push(SampleGroup {
                 profile,
@@ -253,7 +260,7 @@ fn sum_groups<'a, K: Hash + Eq>(
             });
             found.len() - 1
         });
-        found[at].sums.add(value);
+        found[at].sums.add(value, count);
     })?;
     found.retain(|group| group.sums.samples > 0);
     // Groups of equal value stay in the file's order.
@@ -407,6 +414,14 @@ mod tests {
         );
         let all = sum(&profiles, types[0], &cancel).unwrap();
         assert_eq!((all.value, all.samples), (4, 3));
+        // With a type that counts samples, an entry stands for as many.
+        let mut counted = profile.clone();
+        counted.samples.types[0] = SampleType {
+            name: "samples".into(),
+            unit: "count".into(),
+        };
+        let counted_sum = sum(&[&counted], &counted.samples.types[1], &cancel).unwrap();
+        assert_eq!((counted_sum.value, counted_sum.samples), (i64::MAX, 4));
         // Sums saturate.
         let bytes = by_function(&profiles, types[1], &cancel).unwrap();
         assert_eq!(bytes[0].total.value, i64::MAX);

@@ -125,6 +125,17 @@ impl StackSamples {
         locations.flat_map(|frames| frames.iter().copied())
     }
 
+    /// Returns the number of samples that an entry stands for: its value of the type `samples` in
+    /// `count`, or 1 without such a type. A negative number is 0.
+    pub fn count(&self, sample: &StackSample) -> u64 {
+        let is_count = |one: &SampleType| &*one.name == "samples" && &*one.unit == "count";
+        let Some(at) = self.types.iter().position(is_count) else {
+            return 1;
+        };
+        let count = sample.values.get(at).copied().unwrap_or(0);
+        u64::try_from(count).unwrap_or(0)
+    }
+
     /// Returns whether these are the live arrays and executables of JAX's devices, as
     /// `jax.profiler.save_device_memory_profile` writes them: `allocations` (count) and `space` (bytes) by `kind`.
     pub fn is_jax_device_memory(&self) -> bool {

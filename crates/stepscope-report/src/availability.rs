@@ -108,7 +108,7 @@ const NO_ACTIONS: Missing = (
     Lack::Actions,
 );
 const NO_SAMPLES: Missing = (
-    "not recorded: no samples with stacks (pprof) are in this run",
+    "not recorded: no samples with stacks are in this run",
     Lack::StackSamples,
 );
 const NO_OPERATORS: Missing = (

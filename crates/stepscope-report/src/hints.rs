@@ -43,7 +43,7 @@ pub enum Lack {
     Input,
     /// Marks of steps.
     Steps,
-    /// Samples with stacks (pprof).
+    /// Samples with stacks.
     StackSamples,
 }
 

@@ -319,7 +319,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "pprof",
         title: "Sampled stacks",
-        question: "Which functions do the samples of a pprof file name most?",
+        question: "Which functions are in most of the sampled stacks?",
         peer_title: Some("pprof -top"),
         by: pprof::BY,
         make: pprof::make,

@@ -217,7 +217,7 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
         "pprof",
         "Sampled stacks",
-        "Which functions do the samples of a pprof file name most?",
+        "Which functions are in most of the sampled stacks?",
         (
             "function",
             "stack",

@@ -571,7 +571,7 @@ export const REPORT_KINDS: readonly ReportKind[] = [
   {
     name: 'pprof',
     title: 'Sampled stacks',
-    question: 'Which functions do the samples of a pprof file name most?',
+    question: 'Which functions are in most of the sampled stacks?',
     by: ['function', 'stack', 'label'],
     peerTitle: 'pprof -top',
   },

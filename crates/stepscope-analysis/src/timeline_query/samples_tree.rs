@@ -1,4 +1,4 @@
-//! Call tree of samples with stacks (pprof): samples with the same path of functions are one node.
+//! Call tree of samples with stacks: samples with the same path of functions are one node.
 //!
 //! ```text
 //! value(node) = sum over the samples whose stack begins with its path
@@ -63,8 +63,8 @@ impl Growing {
         at
     }
 
-    /// Adds a sample to the nodes of its path, outermost first.
-    fn add(&mut self, path: impl Iterator<Item = u32>, value: i128) {
+    /// Adds samples of one stack to the nodes of their path, outermost first.
+    fn add(&mut self, path: impl Iterator<Item = u32>, value: i128, count: u64) {
         let mut parent = NO_PARENT;
         for name in path.take(MAX_DEPTH) {
             let at = self.child(parent, name);
@@ -76,7 +76,7 @@ impl Growing {
             }
             if let Some(node) = self.nodes.get_mut(at as usize) {
                 node.total_ps += value;
-                node.count += 1;
+                node.count = node.count.saturating_add(count);
             }
             parent = at;
         }
@@ -104,7 +104,7 @@ pub fn tree(
         .iter()
         .map(|profile| profile.samples.is_jax_device_memory())
         .collect();
-    each_value(profiles, of, cancel, |number, sample, value| {
+    each_value(profiles, of, cancel, |number, sample, value, count| {
         if value <= 0 {
             return;
         }
@@ -124,7 +124,7 @@ pub fn tree(
         if path.is_empty() {
             path.push(no_stack);
         }
-        growing.add(path.into_iter(), width(value, scale));
+        growing.add(path.into_iter(), width(value, scale), count);
     })?;
     Ok(StatisticsTree {
         flame: lay_out(&growing.nodes, limit),

@@ -1,4 +1,4 @@
-//! [`stack_samples`] as a report: samples with stacks of pprof files.
+//! [`stack_samples`] as a report: samples with stacks of pprof files and of other sampling profilers.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let profiles = sampled(trace);
     let (types, first) = sample_types(&profiles);
     let Some(main) = types.get(first).copied() else {
-        let reason = "no samples with stacks (pprof) are in this run";
+        let reason = "no samples with stacks are in this run";
         return Ok(Report::missing(KIND, reason));
     };
     let mut report = Report::new(KIND);

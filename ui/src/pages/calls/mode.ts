@@ -40,10 +40,10 @@ export function setMode(store: Store, mode: Mode): void {
 /** Labels of the sources of nodes. */
 export const BY_LABELS: Readonly<Record<string, { readonly label: string; readonly nodes: string }>> = {
   python: { label: 'Python functions', nodes: 'Python calls' },
-  sample: { label: 'Python functions (sampled)', nodes: 'sampled Python stacks' },
+  sample: { label: 'Functions (sampled)', nodes: 'sampled stacks' },
   label: { label: 'Labels', nodes: 'labels' },
   host: { label: 'All host slices', nodes: 'host slices' },
   statistics: { label: 'cProfile statistics', nodes: 'Python calls' },
-  samples: { label: 'Samples with stacks (pprof)', nodes: 'sampled stacks' },
+  samples: { label: 'Samples with stacks', nodes: 'sampled stacks' },
   stack: { label: 'All slices', nodes: 'slices' },
 };

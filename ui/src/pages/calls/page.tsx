@@ -414,7 +414,7 @@ function Calls({
       : answer.by === 'sample'
         ? 'Sampled: times are right within the distance of two samples; counts are not numbers of calls.'
         : answer.by === 'samples'
-          ? `Samples of a pprof file; counts are numbers of samples.${scope.label === undefined ? '' : ' It has no times: the range has no effect.'}`
+          ? `Sums of samples with stacks; counts are numbers of samples.${scope.label === undefined ? '' : ' It has no times: the range has no effect.'}`
           : undefined;
   if (mode.shape === 'sandwich') {
     return (
