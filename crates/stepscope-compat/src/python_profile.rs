@@ -1,8 +1,8 @@
 //! Calls of Python functions as `cProfile` counts them, from the slices of any trace.
 //!
 //! A slice is a call if it has a name in the form of a tracer of Python functions: `$file.py:12 name` and
-//! `$module name` (JAX's and ours), or if its category is `python_function` (torch's: `file.py(12): name`,
-//! `<built-in method …>`).
+//! `$module name` (JAX's and ours), or if its category is that of Python functions: torch's `python_function`
+//! (`file.py(12): name`, `<built-in method …>`), viztracer's `fee` (`name (file.py:12)`, `builtins.len`).
 //!
 //! The accounting rule for each function `f` over all tracks: `calls` is the number of its slices; `total` the
 //! time of those that are below no other slice of `f`; `own` the time of all of them minus that of the calls
@@ -243,6 +243,15 @@ fn function_of(name: &str) -> (Arc<str>, u32, Arc<str>) {
     {
         return (file.into(), line, function.into());
     }
+    // viztracer: `name (path/file.py:12)`.
+    if let Some((function, location)) = name
+        .strip_suffix(')')
+        .and_then(|name| name.rsplit_once(" ("))
+        && let Some((file, line)) = location.rsplit_once(':')
+        && let Ok(line) = line.parse()
+    {
+        return (file.into(), line, function.into());
+    }
     own(name)
 }
 
@@ -257,6 +266,8 @@ mod tests {
     fn names_of_all_tracers_are_understood() {
         for (name, file, line, function) in [
             ("$train.py:12 step", "train.py", 12, "step"),
+            ("step (a b/train.py:12)", "a b/train.py", 12, "step"),
+            ("builtins.sum", "~", 0, "builtins.sum"),
             ("$builtins len", "~", 0, "<built-in method builtins.len>"),
             ("$<unknown> append", "~", 0, "<method 'append'>"),
             ("$<string>:1 <module>", "<string>", 1, "<module>"),

@@ -54,6 +54,8 @@ const NAMES: &[(&str, Category)] = &[
     (ANNOTATIONS[1], Category::DeviceAnnotation),
     ("python_function", Category::PythonFunction),
     ("python", Category::PythonFunction),
+    // viztracer: function entry and exit.
+    ("fee", Category::PythonFunction),
     ("runtime", Category::RuntimeCall),
     ("hip_api", Category::RuntimeCall),
     ("hsa_api", Category::RuntimeCall),

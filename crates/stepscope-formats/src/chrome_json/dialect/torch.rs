@@ -60,6 +60,7 @@ const MAX_FACT_BYTES: usize = 64 << 10;
 
 /// Emits the members outside the events as facts.
 pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
+    let has_viztracer = find(bytes, top, b"viztracer_metadata").is_some();
     for (key, value) in top {
         let name = String::from_utf8_lossy(key.slice(bytes));
         match (&*name, value.json_type) {
@@ -83,6 +84,16 @@ pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
                 });
             }
             ("ERROR", JsonType::Array) => writer_errors(bytes, value, sink),
+            ("viztracer_metadata", JsonType::Object) => {
+                let _ = visit_members(bytes, value.span.start, &mut |key, value| {
+                    if key == "overflow" && value == ArgValue::Bool(true) {
+                        let detail = "viztracer's buffer was full: raise --tracer_entries";
+                        sink.diagnose(Diagnostic::DroppedByWriter, 1, detail);
+                    }
+                });
+            }
+            // viztracer: the text of each source file.
+            ("file_info", JsonType::Object) if has_viztracer => continue,
             _ => {}
         }
         if value.span.len() > MAX_FACT_BYTES {

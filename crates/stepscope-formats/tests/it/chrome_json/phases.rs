@@ -297,3 +297,21 @@ fn torch_files_tell_devices_ranks_and_steps() {
     assert!(bare.epoch.unwrap().unix_ns.is_some());
     assert_eq!(bare.diagnostics, []);
 }
+
+#[test]
+fn viztracer_says_when_it_lost_events_and_its_sources_are_no_loss() {
+    let file = |overflow: bool| {
+        let sources = "x".repeat(100_000);
+        read(format!(
+            r#"{{"traceEvents":[{{"ph":"X","cat":"fee","name":"f (a.py:3)","pid":1,"tid":1,"ts":1,"dur":2,
+            "args":{{"func_args":{{"n":"7"}}}}}}],"viztracer_metadata":{{"overflow":{overflow},"version":"1.1.1"}},
+            "file_info":{{"files":{{"a.py":["{sources}",3]}},"functions":{{}}}}}}"#
+        ))
+    };
+    let probe = file(false);
+    assert_eq!(probe.diagnostics, []);
+    let keys: Vec<&str> = probe.facts.iter().map(|fact| &*fact.0).collect();
+    assert!(keys.contains(&"viztracer_metadata") && !keys.contains(&"file_info"));
+    assert_eq!(probe.args(probe.slices[0].args)[0].0, "func_args");
+    assert_eq!(file(true).count(Diagnostic::DroppedByWriter), 1);
+}
