@@ -58,6 +58,16 @@ fn main() -> io::Result<()> {
     let live_arrays = inflated(LIVE_ARRAYS);
     put("pprof", "jax", &live_arrays)?;
     put("detect", "pprof", &live_arrays)?;
+    for (number, (name, text)) in SAMPLED.iter().enumerate() {
+        let choice = [u8::try_from(number).unwrap_or(0)];
+        put("sampled", name, &[&choice, *text].concat())?;
+        put("detect", name, text)?;
+    }
+    put("nccl_flight", "json", FLIGHT)?;
+    put("nccl_flight", "pickle", FLIGHT_PICKLE)?;
+    put("detect", "nccl_flight", FLIGHT_PICKLE)?;
+    put("measureme", "whole", &self_profile())?;
+    put("detect", "measureme", &self_profile())?;
     put("detect", "torch_snapshot", &SNAPSHOT[..64])?;
     put("report_text", "simple", SIMPLE)?;
     put("report_text", "advanced", ADVANCED)?;
@@ -101,6 +111,50 @@ const PROGRAMS: [(&str, &[u8]); 3] = [
 ];
 const LIVE_ARRAYS: &[u8] = include_bytes!("../../tests/data/traces/hlo/device_memory.prof");
 
+const FLIGHT: &[u8] = br#"{"version":"2.5","pg_config":{"0":{"desc":"d","ranks":"[0, 1]"}},"pg_status":{"0":{
+    "last_started_collective":-1}},"entries":[{"frames":[{"name":"f","filename":"g","line":7}],"pg_id":0,
+    "process_group":["0","d"],"profiling_name":"nccl:all_reduce","time_created_ns":5,"input_sizes":[[3,4]],
+    "input_dtypes":["Float"],"output_sizes":[[3,4]],"state":"completed","time_discovered_completed_ns":9}]}"#;
+const FLIGHT_PICKLE: &[u8] = b"\x80\x02}(X\x09\0\0\0pg_config}X\x07\0\0\0entries](}(X\x0f\0\0\0time_created_nsK\x05\
+    X\x0e\0\0\0profiling_nameX\x04\0\0\0nccluX\x01\0\0\0aeu.";
+
+/// Files of the formats of the target `sampled`, in its order.
+const SAMPLED: [(&str, &[u8]); 4] = [
+    (
+        "speedscope",
+        br#"{"shared":{"frames":[{"name":"a","file":"f","line":3},{"name":"b"}]},"profiles":[
+        {"type":"sampled","name":"c","unit":"seconds","startValue":0,"samples":[[0,1],[0]],"weights":[0.01,0.02]},
+        {"type":"evented","name":"d","unit":"bytes","events":[{"type":"O","frame":0,"at":1},
+        {"type":"C","frame":0,"at":4}]},{"type":"evented","unit":"milliseconds","startValue":5,"endValue":9,
+        "events":[{"type":"O","frame":1,"at":5}]}]}"#,
+    ),
+    (
+        "collapsed",
+        b"# a
+a;b;c (d.py:3) 12
+a;b 3
+",
+    ),
+    (
+        "perf",
+        b"# a
+train 9/10 [001] 100.001: 250 task-clock: \n	 63c a+0x1c (/b)
+	 6f c (/b)
+
+train 9 100.002: cycles: 1f d (e)
+",
+    ),
+    (
+        "firefox",
+        br#"{"meta":{"interval":1,"startTime":5,"sampleUnits":{"threadCPUDelta":"ns"},"categories":[{"name":"c"}]},
+        "threads":[{"name":"a","pid":"1","tid":2,"stringArray":["f","g"],"funcTable":{"name":[0,1],"fileName":[1,null]},
+        "frameTable":{"func":[0,1],"line":[3,null],"category":[0,0]},"stackTable":{"frame":[0,1],"prefix":[null,0]},
+        "samples":{"stack":[0,1,null],"time":[1,2,3],"weight":[1,2,1],"threadCPUDelta":[0,7,null]},
+        "markers":{"name":[0,1],"startTime":[1,2],"endTime":[2,null],"phase":[1,0],"category":[0,0],
+        "data":[{"type":"t"},null]}}]}"#,
+    ),
+];
+
 /// Inflates a small file.
 fn inflated(packed: &[u8]) -> Vec<u8> {
     gzip::inflate_prefix(packed, 1 << 20)
@@ -125,6 +179,31 @@ const ROCPROF: &[u8] = br#"{"rocprofiler-sdk-tool":[{"metadata":{"node":{"hostna
     {"internal":6},"start_timestamp":6,"end_timestamp":7}],"marker_api":[{"correlation_id":{"internal":3},
     "thread_id":1,"start_timestamp":5,"end_timestamp":9}],"memory_copy":[{"kind":0,"operation":0,
     "start_timestamp":8,"end_timestamp":9,"dst_agent_id":{"handle":2},"bytes":16}]}}]}"#;
+
+/// Builds a self-profile of rustc with an interval, an instant and a number.
+fn self_profile() -> Vec<u8> {
+    let mut events = b"MMES\x09\0\0\0".to_vec();
+    // The first two bytes of the stream of texts after its header, and the third one.
+    let (kind, label) = (100_000_011_u64, 100_000_013_u64);
+    for (second, upper) in [(9_u32, 0_u32), (u32::MAX, 0xffff), (u32::MAX - 1, 0xffff)] {
+        events.extend(kind.to_le_bytes());
+        events.extend(label.to_le_bytes());
+        for field in [1, 4, second, upper] {
+            events.extend(field.to_le_bytes());
+        }
+    }
+    let texts = b"MMSD\x09\0\0\0a\xffb\xfe\x0b\xe1\xf5\x05\0\0\0\0\x1ec\xff{\"cmd\":\"d\"}\xff";
+    let mut index = b"MMSI\x09\0\0\0".to_vec();
+    index.extend(100_000_001_u64.to_le_bytes());
+    index.extend(23_u64.to_le_bytes());
+    let mut out = b"MMPD\x09\0\0\0".to_vec();
+    for (tag, content) in [(0, &events[..]), (1, texts), (2, &index)] {
+        out.push(tag);
+        out.extend(u32::try_from(content.len()).unwrap_or(0).to_le_bytes());
+        out.extend(content);
+    }
+    out
+}
 
 /// Builds statistics of a recursive function.
 fn statistics() -> Vec<u8> {

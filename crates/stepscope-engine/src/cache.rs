@@ -351,11 +351,17 @@ fn format_of(code: &str) -> Option<Format> {
         Format::ChromeJson,
         Format::Perfetto,
         Format::RocprofJson,
+        Format::Measureme,
         Format::Pprof,
+        Format::Speedscope,
+        Format::CollapsedStacks,
+        Format::PerfScript,
+        Format::FirefoxProfile,
         Format::Pstats,
         Format::LightningReport,
         Format::Hlo,
         Format::TorchSnapshot,
+        Format::NcclFlightRecorder,
     ]
     .into_iter()
     .find(|format| format.code() == code)

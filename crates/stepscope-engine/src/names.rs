@@ -17,7 +17,7 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof`, `.pb.gz` or a pickle, extensions of several programs: content decides.
+    /// `.prof`, `.pb.gz`, `.folded` or a pickle, extensions of several programs: content decides.
     AnyProfile,
     /// A compiled program: `*.hlo_proto.pb` of XProf, `*.hlo.pb` of a folder that XLA dumped into.
     Hlo,
@@ -46,13 +46,7 @@ const TRACE_JSON: &[&str] = &[
     "_trace.json",
     "_trace.json.gz",
 ];
-const OTHER: &[&str] = &[
-    ".mm_profdata",
-    ".mm_profdata.gz",
-    ".et",
-    ".et.json",
-    ".et.json.gz",
-];
+const OTHER: &[&str] = &[".et", ".et.json", ".et.json.gz"];
 const PROFILE: &[&str] = &[
     ".prof",
     ".prof.gz",
@@ -63,7 +57,18 @@ const PROFILE: &[&str] = &[
     ".pstats",
     ".pickle",
     ".pkl",
+    ".mm_profdata",
+    ".mm_profdata.gz",
+    ".folded",
+    ".folded.gz",
+    ".collapsed",
+    ".collapsed.gz",
+    ".perf.txt",
+    ".linux-perf.txt",
+    ".perf",
 ];
+/// Beginning of the names of the files that PyTorch's flight recorder writes; the rank follows.
+const FLIGHT_RECORDER: &str = "nccl_trace_rank_";
 /// Extension of a program that XProf extracted from a trace.
 const HLO_OF_XPROF: &str = ".hlo_proto.pb";
 /// Extensions of a program that XLA dumped.
@@ -94,7 +99,7 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         Some(NameClass::Hlo)
     } else if ends(OTHER) || is_program_text(name) {
         Some(NameClass::Other)
-    } else if ends(PROFILE) {
+    } else if ends(PROFILE) || name.starts_with(FLIGHT_RECORDER) {
         Some(NameClass::AnyProfile)
     } else if ends(TRACE_JSON) {
         Some(NameClass::TraceJson)
@@ -118,6 +123,8 @@ pub(crate) fn stem(name: &str) -> &str {
         ".pt.trace.json",
         ".trace.json.gz",
         ".trace.json",
+        ".speedscope.json.gz",
+        ".speedscope.json",
         ".json.gz",
         ".json",
         ".pftrace.gz",
@@ -137,6 +144,15 @@ pub(crate) fn stem(name: &str) -> &str {
         ".pstat",
         ".pickle",
         ".pkl",
+        ".mm_profdata.gz",
+        ".mm_profdata",
+        ".folded.gz",
+        ".folded",
+        ".collapsed.gz",
+        ".collapsed",
+        ".linux-perf.txt",
+        ".perf.txt",
+        ".perf",
         ".txt",
         ".gz",
     ];
@@ -415,6 +431,10 @@ mod tests {
         assert_eq!(classify("fit-a.prof"), Some(NameClass::AnyProfile));
         assert_eq!(stem("fit-a.prof"), "fit-a");
         assert_eq!(classify("snapshot.pickle"), Some(NameClass::AnyProfile));
+        assert_eq!(classify("nccl_trace_rank_3"), Some(NameClass::AnyProfile));
+        assert_eq!(classify("cpu.folded"), Some(NameClass::AnyProfile));
+        assert_eq!(classify("cpu.perf.txt"), Some(NameClass::AnyProfile));
+        assert_eq!(stem("cpu.speedscope.json"), "cpu");
         assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);

@@ -389,11 +389,17 @@ impl Walk<'_> {
                 Format::XSpace
                 | Format::Perfetto
                 | Format::RocprofJson
+                | Format::Measureme
                 | Format::Pprof
+                | Format::Speedscope
+                | Format::CollapsedStacks
+                | Format::PerfScript
+                | Format::FirefoxProfile
                 | Format::Pstats
                 | Format::LightningReport
                 | Format::Hlo
-                | Format::TorchSnapshot,
+                | Format::TorchSnapshot
+                | Format::NcclFlightRecorder,
             ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,

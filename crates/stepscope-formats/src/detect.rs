@@ -46,9 +46,13 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if is_torch_snapshot(prefix) {
         return Ok(by_content(Format::TorchSnapshot));
     }
+    if is_flight_recorder(prefix) {
+        return Ok(by_content(Format::NcclFlightRecorder));
+    }
     if named == Some(Format::TorchSnapshot) && matches!(prefix, [0x80, 2..=5, ..]) {
         return Err(FormatError::NotATrace {
-            reason: "a Python pickle, but no snapshot of `torch.cuda.memory._dump_snapshot`"
+            reason: "a Python pickle, but neither a snapshot of `torch.cuda.memory._dump_snapshot` nor a dump of the NCCL \
+                     flight recorder"
                 .to_owned(),
         });
     }
@@ -63,12 +67,12 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if let Some(text) = json::start(prefix) {
         return match json::sort_out(text) {
             json::Verdict::Is(format) => Ok(by_content(format)),
-            json::Verdict::Cut if named == Some(Format::ChromeJson) => {
-                Ok(by_name(Format::ChromeJson))
-            }
-            json::Verdict::Cut => Err(FormatError::NotATrace {
-                reason: "JSON, but none of the keys of a trace came so far".to_owned(),
-            }),
+            json::Verdict::Cut => match named {
+                Some(format @ (Format::ChromeJson | Format::Speedscope)) => Ok(by_name(format)),
+                _ => Err(FormatError::NotATrace {
+                    reason: "JSON, but none of the keys of a trace came so far".to_owned(),
+                }),
+            },
             json::Verdict::Other(reason) => Err(FormatError::NotATrace { reason }),
         };
     }
@@ -82,6 +86,9 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if is_lightning_report(prefix) {
         return Ok(by_content(Format::LightningReport));
     }
+    if let Some(format) = stacks_as_text(prefix) {
+        return Ok(by_content(format));
+    }
     if let Some(format) = proto::sort_out(prefix, named) {
         return Ok(by_content(format));
     }
@@ -89,9 +96,12 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
         // Protobuf with damage in its first bytes can be readable further on, and an XSpace without
         // planes has no bytes.
         Some(format @ Format::XSpace) => Ok(by_name(format)),
-        Some(format @ (Format::Perfetto | Format::ChakraTrace)) if !is_blank(prefix) => {
-            Ok(by_name(format))
-        }
+        Some(
+            format @ (Format::Perfetto
+            | Format::ChakraTrace
+            | Format::CollapsedStacks
+            | Format::PerfScript),
+        ) if !is_blank(prefix) => Ok(by_name(format)),
         _ if is_blank(prefix) => Err(FormatError::Empty),
         _ => Err(FormatError::Unrecognised {
             found: prefix[..prefix.len().min(FormatError::SHOWN_BYTES)].to_vec(),
@@ -128,8 +138,14 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
         ".perfetto_trace",
     ]) {
         Some(Format::Perfetto)
+    } else if ends(&[".speedscope.json", ".speedscope"]) {
+        Some(Format::Speedscope)
     } else if ends(&[".json"]) {
         Some(Format::ChromeJson)
+    } else if ends(&[".folded", ".collapsed"]) {
+        Some(Format::CollapsedStacks)
+    } else if ends(&[".perf", ".linux-perf.txt", ".perf.txt"]) {
+        Some(Format::PerfScript)
     } else if ends(&[".hlo_proto.pb", ".hlo.pb"]) {
         Some(Format::Hlo)
     } else if ends(&[".mm_profdata"]) {
@@ -221,6 +237,22 @@ fn is_rocprof_table(prefix: &[u8]) -> bool {
     }
 }
 
+/// Returns whether this is a pickle of a dictionary whose first keys are those of a flight recorder's dump.
+fn is_flight_recorder(prefix: &[u8]) -> bool {
+    /// `version` and `comm_lib_version`, which are short, precede it.
+    const KEY_WITHIN: usize = 512;
+    let head = prefix.get(..KEY_WITHIN).unwrap_or(prefix);
+    is_pickled_dict(prefix) && memchr::memmem::find(head, b"pg_config").is_some()
+}
+
+/// Returns whether a pickle begins with a dictionary.
+fn is_pickled_dict(prefix: &[u8]) -> bool {
+    matches!(
+        prefix,
+        [0x80, 2..=5, b'}' | 0x95, ..] | [b'(', b'd', ..] | [b'}', b'q' | b'r' | b'(', ..]
+    )
+}
+
 /// Returns whether this is a pickle of a dictionary whose first key is one of an allocator snapshot.
 fn is_torch_snapshot(prefix: &[u8]) -> bool {
     /// The key stands after the opcodes of the protocol, the frame, the dictionary and the mark.
@@ -231,15 +263,23 @@ fn is_torch_snapshot(prefix: &[u8]) -> bool {
         b"allocator_settings",
         b"external_annotations",
     ];
-    let is_dict = matches!(
-        prefix,
-        [0x80, 2..=5, b'}' | 0x95, ..] | [b'(', b'd', ..] | [b'}', b'q' | b'r' | b'(', ..]
-    );
     let head = prefix.get(..KEY_WITHIN).unwrap_or(prefix);
-    is_dict
+    is_pickled_dict(prefix)
         && KEYS
             .iter()
             .any(|key| memchr::memmem::find(head, key).is_some())
+}
+
+/// Recognises stacks as text, if their readers are in this build.
+fn stacks_as_text(prefix: &[u8]) -> Option<Format> {
+    #[cfg(feature = "samples")]
+    if crate::collapsed::is_collapsed(prefix) {
+        return Some(Format::CollapsedStacks);
+    } else if crate::perf_script::is_perf_script(prefix) {
+        return Some(Format::PerfScript);
+    }
+    let _ = prefix;
+    None
 }
 
 fn is_blank(prefix: &[u8]) -> bool {

@@ -20,6 +20,14 @@ pub enum Format {
     Measureme,
     /// pprof's samples with stacks (protobuf): of Go, of JAX's device memory, of other programs.
     Pprof,
+    /// speedscope's own JSON, as py-spy writes it (`*.speedscope.json`).
+    Speedscope,
+    /// Collapsed stacks (text): `main;load 12`.
+    CollapsedStacks,
+    /// A profile of the Firefox Profiler in its processed format, as samply writes it (JSON).
+    FirefoxProfile,
+    /// Text that `perf script` prints.
+    PerfScript,
     /// Python's `cProfile` statistics (`*.prof`).
     Pstats,
     /// Lightning's profiler report (text).
@@ -28,6 +36,8 @@ pub enum Format {
     Hlo,
     /// A snapshot of PyTorch's caching allocator (pickle).
     TorchSnapshot,
+    /// A dump of PyTorch's flight recorder for collectives (pickle or JSON).
+    NcclFlightRecorder,
     /// Neuron's native system profile (JSON).
     NeuronSystemProfile,
 }
@@ -44,10 +54,15 @@ impl Format {
             Self::ChakraTrace => "chakra-trace",
             Self::Measureme => "measureme",
             Self::Pprof => "pprof",
+            Self::Speedscope => "speedscope",
+            Self::CollapsedStacks => "collapsed-stacks",
+            Self::FirefoxProfile => "firefox-profile",
+            Self::PerfScript => "perf-script",
             Self::Pstats => "pstats",
             Self::LightningReport => "lightning-report",
             Self::Hlo => "hlo",
             Self::TorchSnapshot => "torch-memory-snapshot",
+            Self::NcclFlightRecorder => "nccl-flight-recorder",
             Self::NeuronSystemProfile => "neuron-system-profile",
         }
     }
@@ -63,10 +78,15 @@ impl Format {
             Self::ChakraTrace => "Chakra execution trace",
             Self::Measureme => "rustc self-profile",
             Self::Pprof => "pprof profile",
+            Self::Speedscope => "speedscope profile",
+            Self::CollapsedStacks => "collapsed stacks",
+            Self::FirefoxProfile => "Firefox profile",
+            Self::PerfScript => "perf script output",
             Self::Pstats => "cProfile statistics",
             Self::LightningReport => "Lightning profiler report",
             Self::Hlo => "HLO module",
             Self::TorchSnapshot => "PyTorch memory snapshot",
+            Self::NcclFlightRecorder => "NCCL flight recorder dump",
             Self::NeuronSystemProfile => "Neuron system profile",
         }
     }

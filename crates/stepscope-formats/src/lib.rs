@@ -8,10 +8,14 @@
 
 #[cfg(feature = "chrome")]
 pub mod chrome_json;
+#[cfg(feature = "samples")]
+pub mod collapsed;
 #[cfg(feature = "profiles")]
 pub mod cprofile;
 pub mod detect;
 mod error;
+#[cfg(feature = "samples")]
+pub mod firefox;
 mod format;
 pub mod gzip;
 #[cfg(feature = "xplane")]
@@ -20,11 +24,19 @@ pub mod hlo;
 mod json;
 #[cfg(feature = "profiles")]
 pub mod lightning;
+#[cfg(feature = "rustc")]
+pub mod measureme;
+#[cfg(feature = "snapshots")]
+pub mod nccl_flight;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod null_sink;
 pub mod parquet;
+#[cfg(feature = "samples")]
+pub mod perf_script;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(feature = "snapshots")]
+mod pickle;
 #[cfg(feature = "profiles")]
 pub mod pprof;
 #[cfg(any(test, feature = "probe"))]
@@ -32,6 +44,10 @@ pub mod probe;
 mod protobuf;
 #[cfg(feature = "rocprof")]
 pub mod rocprof;
+#[cfg(feature = "samples")]
+mod sampling;
+#[cfg(feature = "samples")]
+pub mod speedscope;
 #[cfg(feature = "snapshots")]
 pub mod torch_snapshot;
 #[cfg(feature = "xplane")]
@@ -72,6 +88,18 @@ pub fn read<S: EventSink>(
         Format::Pstats => cprofile::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
         Format::LightningReport => lightning::read(bytes, context, sink),
+        #[cfg(feature = "rustc")]
+        Format::Measureme => measureme::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
+        Format::Speedscope => speedscope::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
+        Format::FirefoxProfile => firefox::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
+        Format::CollapsedStacks => collapsed::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
+        Format::PerfScript => perf_script::read(bytes, context, sink),
+        #[cfg(feature = "snapshots")]
+        Format::NcclFlightRecorder => nccl_flight::read(bytes, context, sink),
         #[cfg(feature = "snapshots")]
         Format::TorchSnapshot => torch_snapshot::read(bytes, context, sink),
         other => Err(FormatError::NotReadable { format: other }),
@@ -98,6 +126,16 @@ pub fn arg_source(
         Format::RocprofJson => Ok(rocprof::arg_source(bytes)),
         #[cfg(feature = "profiles")]
         Format::Pprof | Format::Pstats | Format::LightningReport => Ok(cprofile::arg_source()),
+        #[cfg(feature = "rustc")]
+        Format::Measureme => Ok(measureme::arg_source(bytes)),
+        #[cfg(feature = "samples")]
+        Format::FirefoxProfile => Ok(firefox::arg_source(bytes)),
+        #[cfg(feature = "samples")]
+        Format::Speedscope | Format::CollapsedStacks | Format::PerfScript => {
+            Ok(cprofile::arg_source())
+        }
+        #[cfg(feature = "snapshots")]
+        Format::NcclFlightRecorder => Ok(nccl_flight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]
         Format::TorchSnapshot => Ok(torch_snapshot::arg_source(bytes)),
         other => Err(FormatError::NotReadable { format: other }),

@@ -32,6 +32,9 @@ const CHROME_KEYS: [&[u8]; 10] = [
     b"traceName",
 ];
 
+/// The schema that a speedscope file names.
+const SPEEDSCOPE_SCHEMA: &[u8] = b"speedscope.app/file-format-schema.json";
+
 /// Number of keys named in the reason of [`Verdict::Other`].
 const KEYS_SHOWN: usize = 5;
 /// Maximum number of objects of a bare array to check.
@@ -91,6 +94,14 @@ pub(super) fn sort_out(text: &[u8]) -> Verdict {
     if matches!(verdict, Verdict::Is(_)) {
         return verdict;
     }
+    // speedscope names its schema; either of its two large members may come first.
+    if memchr::memmem::find(text, SPEEDSCOPE_SCHEMA).is_some() {
+        return Verdict::Is(Format::Speedscope);
+    }
+    // Other large members may precede the threads of a Firefox profile.
+    if memchr::memmem::find(text, b"\"preprocessedProfileVersion\"").is_some() {
+        return Verdict::Is(Format::FirefoxProfile);
+    }
     // Unescaped quotes hide keys from a scan that counts quotes.
     if memchr::memmem::find(text, b"\"traceEvents\"").is_some() {
         return Verdict::Is(Format::ChromeJson);
@@ -101,18 +112,30 @@ pub(super) fn sort_out(text: &[u8]) -> Verdict {
 fn object(text: &[u8]) -> Verdict {
     let mut found = None;
     let (mut schema, mut nodes, mut chrome) = (false, false, false);
+    let (mut shared, mut profiles) = (false, false);
+    let (mut meta, mut threads) = (false, false);
     let mut shown: Vec<String> = Vec::new();
     let closed = keys(text, 1, |key, _| {
         match key {
             b"traceEvents" => found = Some(Format::ChromeJson),
             b"rocprofiler-sdk-tool" => found = Some(Format::RocprofJson),
             b"trace_events" => found = Some(Format::NeuronSystemProfile),
+            b"shared" => shared = true,
+            b"profiles" => profiles = true,
+            b"meta" => meta = true,
+            b"threads" => threads = true,
+            b"pg_config" => found = Some(Format::NcclFlightRecorder),
             b"schema" => schema = true,
             b"nodes" | b"start_ts" => nodes = true,
             _ => chrome |= CHROME_KEYS.contains(&key),
         }
         if schema && nodes {
             found = Some(Format::ExecutionTraceJson);
+        }
+        if shared && profiles {
+            found = Some(Format::Speedscope);
+        } else if meta && threads {
+            found = Some(Format::FirefoxProfile);
         }
         if shown.len() < KEYS_SHOWN {
             let key = key.get(..key.len().min(40)).unwrap_or(key);

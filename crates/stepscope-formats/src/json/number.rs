@@ -13,6 +13,19 @@ pub(crate) enum NotTime {
     TooLarge,
 }
 
+#[cfg(feature = "samples")]
+/// Converts a text in a unit of `10^power` picoseconds (9: milliseconds, 12: seconds) to
+/// picoseconds.
+pub(crate) fn ps_from_text(text: &[u8], power: i64) -> Result<i128, NotTime> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    let magnitude = long(digits, power)?;
+    Ok(if negative { -magnitude } else { magnitude })
+}
+
 /// Converts a text in microseconds to picoseconds.
 pub(crate) fn ps_from_us_text(text: &[u8]) -> Result<i128, NotTime> {
     let (negative, digits) = match text {
@@ -22,7 +35,7 @@ pub(crate) fn ps_from_us_text(text: &[u8]) -> Result<i128, NotTime> {
     };
     let magnitude = match short(digits) {
         Some(ps) => ps,
-        None => long(digits)?,
+        None => long(digits, 6)?,
     };
     Ok(if negative { -magnitude } else { magnitude })
 }
@@ -68,14 +81,15 @@ fn digit_at(digits: &[u8], at: usize) -> Option<u64> {
     (digit < 10).then_some(u64::from(digit))
 }
 
-/// Converts any decimal number: any count of digits, an exponent, infinity.
-fn long(text: &[u8]) -> Result<i128, NotTime> {
+/// Converts any decimal number: any count of digits, an exponent, infinity. `power` is that of
+/// [`ps_from_text`].
+fn long(text: &[u8], power: i64) -> Result<i128, NotTime> {
     if [&b"Infinity"[..], b"inf", b"Inf", b"infinity"].contains(&text) {
         return Err(NotTime::TooLarge);
     }
     let mut mantissa: u128 = 0;
     // Power of ten that converts the mantissa to picoseconds.
-    let mut power: i64 = 6;
+    let mut power = power;
     let mut inexact = false;
     let mut digits_seen = false;
     let mut in_fraction = false;
@@ -168,6 +182,17 @@ mod tests {
         assert_eq!(ps("-7"), Ok(-7_000_000));
         assert_eq!(ps("0.000001"), Ok(1));
         assert_eq!(ps("12."), Ok(12_000_000));
+    }
+
+    #[cfg(feature = "samples")]
+    #[test]
+    fn other_units_are_exact() {
+        let ps = |text: &str, power| ps_from_text(text.as_bytes(), power);
+        assert_eq!(ps("0.1", 12), Ok(100_000_000_000));
+        assert_eq!(ps("-198789.478194", 12), Ok(-198_789_478_194_000_000));
+        assert_eq!(ps("1.5", 9), Ok(1_500_000_000));
+        assert_eq!(ps("7", 3), Ok(7_000));
+        assert_eq!(ps("x", 3), Err(NotTime::NotNumber));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{ArgError, ArgSource, ArgValue, SharedBytes};
 
 use crate::json::scan::{JsonType, Value};
+use crate::json::walk;
 use crate::rocprof::facts;
-use crate::rocprof::walk;
 
 pub(super) struct Source {
     bytes: SharedBytes,

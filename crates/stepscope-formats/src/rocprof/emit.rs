@@ -7,8 +7,8 @@ use stepscope_model::{
     ReadContext, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
+use crate::json::walk::{self, Fault};
 use crate::rocprof::facts::{Agent, Process};
-use crate::rocprof::walk::{self, Fault};
 
 /// Number of records between two checks for cancellation.
 const OFTEN: u64 = 4_096;

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::json::scan::skip_space;
-use crate::rocprof::walk::{self, Fault};
+use crate::json::walk::{self, Fault};
 
 /// Maximum number of processes of a file; further ones are skipped.
 const MAX_PROCESSES: usize = 4_096;

@@ -6,19 +6,18 @@
 //! `buffer_records`. `docs/formats/rocprofv3.md` describes how each record is converted.
 //!
 //! Reading order: [`read`], then `facts` (first pass: everything except the records), `emit`
-//! (second pass: the records), `args`; they share `walk`.
+//! (second pass: the records), `args`.
 
 mod args;
 mod emit;
 mod facts;
-mod walk;
 
 use std::sync::Arc;
 
 use stepscope_model::{ArgSource, Diagnostic, EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
-use walk::Fault;
+use crate::json::walk::{self, Fault};
 
 /// Reads a whole file into `sink`; `bytes` is the uncompressed text.
 ///

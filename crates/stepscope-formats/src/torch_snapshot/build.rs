@@ -7,7 +7,7 @@ use stepscope_model::{
 };
 
 use super::SnapshotLosses;
-use super::pickle::{Pickle, Value};
+use crate::pickle::{Pickle, Value};
 
 /// Maximum number of frames of a stack; outer ones are left out.
 const MAX_FRAMES: usize = 512;

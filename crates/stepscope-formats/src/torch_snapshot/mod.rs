@@ -2,12 +2,11 @@
 //! `torch.cuda._memory_viz._profile_to_snapshot` for other devices. See
 //! `docs/formats/torch-memory-snapshot.md`.
 //!
-//! Reading order: `pickle` (plain values, no code), `build` (the [`MemorySnapshot`]), `emit` (its
+//! Reading order: [`pickle`] (plain values, no code), `build` (the [`MemorySnapshot`]), `emit` (its
 //! events, and their arguments).
 
 mod build;
 mod emit;
-mod pickle;
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,8 +14,8 @@ use stepscope_model::{
     ArgError, ArgSource, ArgValue, Diagnostic, EventSink, MemorySnapshot, ReadContext, SharedBytes,
 };
 
-use self::pickle::PickleFault;
 use crate::FormatError;
+use crate::pickle::{self, PickleFault};
 
 /// Reads a snapshot into `sink`: an instant per event of the allocators.
 ///

@@ -12,6 +12,12 @@ mod chrome_json;
 #[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
 mod conversion;
 mod detect;
+#[cfg(feature = "samples")]
+mod firefox;
+#[cfg(feature = "rustc")]
+mod measureme;
+#[cfg(feature = "snapshots")]
+mod nccl_flight;
 #[cfg(feature = "perfetto")]
 mod perfetto;
 #[cfg(feature = "profiles")]
@@ -20,6 +26,8 @@ mod pprof;
 mod profiles;
 #[cfg(feature = "rocprof")]
 mod rocprof;
+#[cfg(feature = "samples")]
+mod sampled;
 #[cfg(feature = "snapshots")]
 mod torch_snapshot;
 #[cfg(feature = "perfetto")]

@@ -2,12 +2,12 @@
 
 use stepscope_model::Cancelled;
 
-use crate::json::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
-use crate::json::text::unescape;
+use super::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
+use super::text::unescape;
 
 /// Reason why the traversal stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// Invalid text.
     ScanError(ScanError),
     /// Cancelled by the user.
@@ -27,7 +27,7 @@ impl From<Cancelled> for Fault {
 }
 
 /// Returns the offset at which the read stopped.
-pub(super) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
+pub(crate) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
     match stop {
         Some(ScanError::Damaged(at)) => at as u64,
         _ => bytes.len() as u64,
@@ -35,11 +35,11 @@ pub(super) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
 }
 
 /// End offset of a value, or the reason why it is unknown.
-pub(super) type End = Result<usize, Fault>;
+pub(crate) type End = Result<usize, Fault>;
 
 /// Calls `visit` with the key and the value's offset for each member of the object at `at`; `visit`
 /// returns the end of the value. Returns the end of the object.
-pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize) -> End) -> End {
+pub(crate) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize) -> End) -> End {
     if byte_at(bytes, at)? != b'{' {
         return Err(ScanError::Damaged(at).into());
     }
@@ -63,7 +63,7 @@ pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize
 }
 
 /// Calls `visit` for the elements of the list at `at`, like [`object`]. Skips other values.
-pub(super) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End) -> End {
+pub(crate) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End) -> End {
     if byte_at(bytes, at)? != b'[' {
         return skip(bytes, at);
     }
@@ -77,18 +77,54 @@ pub(super) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End)
     }
 }
 
+/// Cursor over the elements of a list, for lists that are read side by side.
+pub(crate) struct Elements<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Elements<'a> {
+    /// Starts at the list whose opening bracket is at `at`.
+    pub(crate) fn open(bytes: &'a [u8], at: usize) -> Result<Self, ScanError> {
+        if byte_at(bytes, at)? != b'[' {
+            return Err(ScanError::Damaged(at));
+        }
+        Ok(Self { bytes, at: at + 1 })
+    }
+
+    /// Returns the next element; `None` after the last one.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator would end at the first error; here the error is the result"
+    )]
+    pub(crate) fn next(&mut self) -> Result<Option<Value>, ScanError> {
+        loop {
+            self.at = skip_space(self.bytes, self.at);
+            match byte_at(self.bytes, self.at)? {
+                b']' => return Ok(None),
+                b',' => self.at += 1,
+                _ => {
+                    let (value, end) = scan::value(self.bytes, self.at)?;
+                    self.at = end;
+                    return Ok(Some(value));
+                }
+            }
+        }
+    }
+}
+
 /// Skips a value; returns its end.
-pub(super) fn skip(bytes: &[u8], at: usize) -> End {
+pub(crate) fn skip(bytes: &[u8], at: usize) -> End {
     Ok(value(bytes, at)?.1)
 }
 
 /// Scans a whole value; returns it and the offset after it.
-pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Fault> {
+pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Fault> {
     Ok(scan::value(bytes, at)?)
 }
 
 /// Visits the decoded members of a small object. Other values have no members.
-pub(super) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Value)) -> End {
+pub(crate) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Value)) -> End {
     if byte_at(bytes, at)? != b'{' {
         return skip(bytes, at);
     }
@@ -100,13 +136,13 @@ pub(super) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Val
 }
 
 /// Parses an unsigned integer.
-pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
+pub(crate) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
     let digits = std::str::from_utf8(value.raw(bytes)?).ok()?;
     digits.parse().ok()
 }
 
 /// Decodes a string.
-pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
+pub(crate) fn text(bytes: &[u8], value: &Value) -> Option<String> {
     match value.json_type {
         JsonType::Str { escaped } => {
             Some(unescape(value.span.slice(bytes), escaped).text.into_owned())
@@ -116,7 +152,7 @@ pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
 }
 
 /// Returns the number under `key` in an object, such as `handle` in `{"handle":16}`.
-pub(super) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
+pub(crate) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
     if value.json_type != JsonType::Object {
         return None;
     }

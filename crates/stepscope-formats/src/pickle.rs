@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 /// A plain value. Texts and containers are indexes into [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     None,
     Bool(bool),
     Int(i64),
@@ -24,7 +24,7 @@ pub(super) enum Value {
 
 /// The reason why decoding stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PickleFault {
+pub(crate) enum PickleFault {
     /// The bytes end early.
     Truncated,
     /// The opcode calls Python code or refers to a class.
@@ -35,7 +35,7 @@ pub(super) enum PickleFault {
 
 /// The decoded values.
 #[derive(Default)]
-pub(super) struct Pickle<'a> {
+pub(crate) struct Pickle<'a> {
     texts: Vec<Cow<'a, [u8]>>,
     /// Elements of lists; keys and values of dictionaries, alternating.
     containers: Vec<Vec<Value>>,
@@ -44,9 +44,41 @@ pub(super) struct Pickle<'a> {
 /// Keys of a dictionary that [`Pickle::get`] compares: hostile dictionaries are longer.
 const MAX_KEYS: usize = 64;
 
-impl Pickle<'_> {
+impl<'a> Pickle<'a> {
+    /// Copies what borrows from the file.
+    pub(crate) fn into_owned(self) -> Pickle<'static> {
+        let texts = self.texts.into_iter();
+        Pickle {
+            texts: texts.map(|text| Cow::Owned(text.into_owned())).collect(),
+            containers: self.containers,
+        }
+    }
+
+    /// Adds a text.
+    pub(crate) fn add_text(&mut self, text: impl Into<Cow<'a, [u8]>>) -> Value {
+        let at = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        self.texts.push(text.into());
+        Value::Text(at)
+    }
+
+    /// Adds a list.
+    pub(crate) fn add_list(&mut self, elements: Vec<Value>) -> Value {
+        Value::List(self.add_container(elements))
+    }
+
+    /// Adds a dictionary of keys and values, alternating.
+    pub(crate) fn add_dict(&mut self, pairs: Vec<Value>) -> Value {
+        Value::Dict(self.add_container(pairs))
+    }
+
+    fn add_container(&mut self, elements: Vec<Value>) -> u32 {
+        let at = u32::try_from(self.containers.len()).unwrap_or(u32::MAX);
+        self.containers.push(elements);
+        at
+    }
+
     /// Returns the elements of a list or tuple; none of another value.
-    pub(super) fn list(&self, value: Value) -> &[Value] {
+    pub(crate) fn list(&self, value: Value) -> &[Value] {
         match value {
             Value::List(at) => self.containers.get(at as usize).map_or(&[], Vec::as_slice),
             _ => &[],
@@ -54,7 +86,7 @@ impl Pickle<'_> {
     }
 
     /// Returns the keys and values of a dictionary; none of another value.
-    pub(super) fn pairs(&self, value: Value) -> impl Iterator<Item = (Value, Value)> {
+    pub(crate) fn pairs(&self, value: Value) -> impl Iterator<Item = (Value, Value)> {
         let all: &[Value] = match value {
             Value::Dict(at) => self.containers.get(at as usize).map_or(&[], Vec::as_slice),
             _ => &[],
@@ -63,7 +95,7 @@ impl Pickle<'_> {
     }
 
     /// Returns a value of a dictionary with short names as keys; `None` if it is absent.
-    pub(super) fn get(&self, dict: Value, key: &str) -> Value {
+    pub(crate) fn get(&self, dict: Value, key: &str) -> Value {
         let Value::Dict(at) = dict else {
             return Value::None;
         };
@@ -84,12 +116,12 @@ impl Pickle<'_> {
     }
 
     /// Returns a text; empty for other values.
-    pub(super) fn text(&self, value: Value) -> Cow<'_, str> {
+    pub(crate) fn text(&self, value: Value) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes(value).unwrap_or_default())
     }
 
     /// Returns a whole number that is not negative.
-    pub(super) fn whole(value: Value) -> Option<u64> {
+    pub(crate) fn whole(value: Value) -> Option<u64> {
         match value {
             Value::Int(number) => Some(u64::try_from(number).unwrap_or(0)),
             Value::Uint(number) => Some(number),
@@ -112,7 +144,7 @@ struct Machine<'a> {
 
 /// Decodes a pickle: its values, the outermost one, the fault that stopped it, and where. A
 /// truncated pickle gives its readable part.
-pub(super) fn decode(bytes: &[u8]) -> (Pickle<'_>, Value, Option<PickleFault>, usize) {
+pub(crate) fn decode(bytes: &[u8]) -> (Pickle<'_>, Value, Option<PickleFault>, usize) {
     let mut machine = Machine {
         bytes,
         at: 0,
