@@ -21,7 +21,7 @@
 //! Runs of segments without edges between them are one block ([`blocks`]): walk and replay visit blocks.
 //!
 //! Cost: two passes over the slices of the window, `log n` for each edge, and one pass over the blocks for each
-//! replay. The last paths of a trace stay in memory with it ([`cache`]): a further scenario costs a replay only.
+//! replay. The last paths of a trace stay in memory with it (`cache`): a further scenario costs a replay only.
 
 #![allow(
     clippy::similar_names,

@@ -1,7 +1,7 @@
 //! `stepscope doctor`: what can be recorded on this machine, and what hinders it.
 //!
-//! Each check looks at one thing and returns a [`Check`]; a problem names the command that solves it. Checks read
-//! the machine through [`Machine`], so tests give them a root folder of their own.
+//! Each check looks at one thing and returns a `Check`; a problem names the command that solves it. Checks read
+//! the machine through `Machine`, so tests give them a root folder of their own.
 
 mod devices;
 mod environment;

@@ -1,8 +1,8 @@
 //! `stepscope run`: records a program without changing it.
 //!
-//! The command starts the program with variables ([`environment`]) and with a folder in front of `PYTHONPATH` whose
+//! The command starts the program with variables (`environment`) and with a folder in front of `PYTHONPATH` whose
 //! `sitecustomize` has each Python interpreter record itself. Every recorded process leaves a report in that
-//! folder; [`summary`] prints them when the program has ended.
+//! folder; `summary` prints them when the program has ended.
 //!
 //! **Invariant:** the program runs as without this command, whatever fails here. (`tests/it/run`)
 

@@ -2,7 +2,7 @@
 //! `torch.cuda._memory_viz._profile_to_snapshot` for other devices. See
 //! `docs/formats/torch-memory-snapshot.md`.
 //!
-//! Reading order: [`pickle`] (plain values, no code), `build` (the [`MemorySnapshot`]), `emit` (its
+//! Reading order: `pickle` (plain values, no code), `build` (the [`MemorySnapshot`]), `emit` (its
 //! events, and their arguments).
 
 mod build;
