@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -41,9 +42,11 @@ class WithoutEngine(Folder):
         self.environment(STEPSCOPE_SQL="/nowhere/stepscope-sql")
 
     def test_error_says_how_to_get_the_engine(self):
-        run = stepscope.open(self.path, use_cache=False).run
-        with self.assertRaisesRegex(stepscope.QueryError, "(?s)/nowhere/stepscope-sql.*help: build it with"):
-            run.sql("SELECT 1", format="rows")
+        # In a process of its own: this one may keep an engine of another test.
+        program = "import stepscope, sys; stepscope.sql(sys.argv[1], 'SELECT 1', format='rows')"
+        arguments = [sys.executable, "-c", program, str(self.path)]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        self.assertRegex(ended.stderr, "(?s)QueryError: .*/nowhere/stepscope-sql.*help: build it with")
 
     def test_unknown_format_names_the_nearest(self):
         with self.assertRaisesRegex(stepscope.QueryError, "(?s)cannot give rows as 'row'\nhelp: .*rows"):
