@@ -24,6 +24,8 @@ pub mod hlo;
 mod json;
 #[cfg(feature = "profiles")]
 pub mod lightning;
+#[cfg(any(feature = "profiles", feature = "perfetto", feature = "rocprof"))]
+mod losses;
 #[cfg(feature = "rustc")]
 pub mod measureme;
 #[cfg(feature = "snapshots")]

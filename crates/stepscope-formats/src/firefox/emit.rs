@@ -11,7 +11,8 @@ use super::tables::{NONE, Tables};
 use super::thread::{Markers, Thread, WeightType};
 use crate::FormatError;
 use crate::cprofile::truncated;
-use crate::sampling::{SampleTable, SampledTrack, SliceBudget, sample_end};
+use crate::losses;
+use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget, sample_end};
 
 /// Number of samples or markers between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -411,7 +412,7 @@ fn to_time(ps: i128) -> Option<Time> {
 
 impl Losses {
     fn diagnose<S: EventSink>(&self, sink: &mut S, budget: &SliceBudget, stacks_left_out: u64) {
-        let counts = [
+        let losses = [
             (
                 Diagnostic::Unreadable,
                 self.no_stack,
@@ -445,21 +446,8 @@ impl Losses {
             (Diagnostic::NegativeDuration, self.negative, "markers"),
             (Diagnostic::UnmatchedEnd, self.unmatched, "markers"),
             (Diagnostic::UnfinishedSlice, self.unfinished, "markers"),
-            (
-                Diagnostic::LimitReached,
-                budget.left_out(),
-                "slices and markers beyond one per byte of the file",
-            ),
-            (
-                Diagnostic::LimitReached,
-                stacks_left_out,
-                "stacks beyond four frames per byte of the file",
-            ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
+        sampling::diagnose_limits(sink, budget, stacks_left_out);
     }
 }

@@ -10,14 +10,12 @@ mod thread;
 
 use std::sync::Arc;
 
-use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Diagnostic, EventSink, ReadContext, SharedBytes,
-};
+use stepscope_model::{ArgError, ArgSource, ArgValue, EventSink, ReadContext, SharedBytes};
 
 use self::tables::Tables;
 use crate::FormatError;
 use crate::json::number::ps_from_text;
-use crate::json::scan::{ScanError, Value, skip_space};
+use crate::json::scan::{Value, skip_space};
 use crate::json::value::visit_members;
 use crate::json::walk::{self, Fault};
 
@@ -76,12 +74,8 @@ pub fn read<S: EventSink>(
     let source = sink.source(arg_source(bytes));
     emit::emit(text, &file, source, context, sink)?;
     if let Some(stop) = stopped {
-        let what = match stop {
-            ScanError::End => Diagnostic::Truncated,
-            ScanError::Damaged(_) => Diagnostic::Unreadable,
-        };
-        let at = walk::place(Some(stop), text);
-        sink.diagnose(what, 1, &format!("reading ended at byte {at}"));
+        let (what, detail) = walk::loss(stop, text);
+        sink.diagnose(what, 1, &detail);
     }
     context.advance(text.len() as u64)?;
     Ok(())

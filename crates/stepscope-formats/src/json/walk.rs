@@ -1,6 +1,6 @@
 //! Sequential traversal of JSON text that decodes only the requested values.
 
-use stepscope_model::Cancelled;
+use stepscope_model::{Cancelled, Diagnostic};
 
 use super::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
 use super::text::unescape;
@@ -32,6 +32,16 @@ pub(crate) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
         Some(ScanError::Damaged(at)) => at as u64,
         _ => bytes.len() as u64,
     }
+}
+
+/// Returns the loss of a read that stopped before the end, and its detail.
+pub(crate) fn loss(stop: ScanError, bytes: &[u8]) -> (Diagnostic, String) {
+    let what = match stop {
+        ScanError::End => Diagnostic::Truncated,
+        ScanError::Damaged(_) => Diagnostic::Unreadable,
+    };
+    let at = place(Some(stop), bytes);
+    (what, format!("reading ended at byte {at}"))
 }
 
 /// End offset of a value, or the reason why it is unknown.

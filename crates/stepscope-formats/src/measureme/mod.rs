@@ -20,6 +20,7 @@ use crate::FormatError;
 use crate::cprofile::truncated;
 use crate::json::value::{key_of, whole};
 use crate::json::walk;
+use crate::losses;
 
 /// Number of events between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -236,7 +237,7 @@ fn time(ns: u64) -> Time {
 
 impl Losses {
     fn diagnose<S: EventSink>(&self, sink: &mut S) {
-        let counts = [
+        let losses = [
             (
                 Diagnostic::MissingMetadata,
                 self.no_text,
@@ -249,11 +250,7 @@ impl Losses {
                 "values without a time beyond the first 1,024 names",
             ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
     }
 }
 

@@ -11,6 +11,7 @@ use stepscope_model::{
 use super::values::Dump;
 use crate::FormatError;
 use crate::cprofile::truncated;
+use crate::losses;
 use crate::pickle::{Pickle, Value};
 
 /// Number of entries between two checks for cancellation.
@@ -166,7 +167,7 @@ fn emit_facts<S: EventSink>(dump: &Dump<'_>, sink: &mut S) {
 
 impl Losses {
     fn diagnose<S: EventSink>(&self, sink: &mut S) {
-        let counts = [
+        let losses = [
             (Diagnostic::BadTime, self.no_time, "collectives"),
             (Diagnostic::NegativeDuration, self.negative, "collectives"),
             (
@@ -175,10 +176,6 @@ impl Losses {
                 "collectives that were not complete",
             ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
     }
 }

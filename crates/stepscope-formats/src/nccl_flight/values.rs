@@ -5,7 +5,7 @@ use stepscope_model::{ArgValue, Diagnostic};
 
 use super::Loss;
 use crate::FormatError;
-use crate::json::scan::{self, JsonType, ScanError, skip_space};
+use crate::json::scan::{self, JsonType, skip_space};
 use crate::json::value::{key_of, scalar};
 use crate::json::walk::{self, Fault};
 use crate::pickle::{self, Pickle, PickleFault, Value};
@@ -145,11 +145,7 @@ fn from_json(text: &[u8]) -> Read<'_> {
         Err(Fault::Cancelled) => (None, 0),
         Err(Fault::ScanError(stop)) => {
             let at = walk::place(Some(stop), text);
-            let what = match stop {
-                ScanError::End => Diagnostic::Truncated,
-                ScanError::Damaged(_) => Diagnostic::Unreadable,
-            };
-            let loss = Some((what, format!("reading ended at byte {at}")));
+            let loss = Some(walk::loss(stop, text));
             (loss, usize::try_from(at).unwrap_or(usize::MAX))
         }
     };

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn frames_of_stacks() {
         let cases = [
-            ("\t  63c _Z4betav (/work/a)", ("_Z4betav", "/work/a")),
+            ("\t  63c _Z4betav (/opt/a)", ("_Z4betav", "/opt/a")),
             (" 1f [unknown] ([unknown])", ("[unknown]", "")),
             (
                 " 1f f(int, g (*)())+0x1c (/a (deleted))",

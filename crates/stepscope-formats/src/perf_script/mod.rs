@@ -14,7 +14,8 @@ pub(crate) use self::line::is_perf_script;
 use self::line::{Frame, Line, SampleHead};
 use crate::FormatError;
 use crate::json::number::ps_from_text;
-use crate::sampling::{SampleTable, SampledTrack, SliceBudget, sample_end};
+use crate::losses;
+use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget, sample_end};
 
 /// Number of lines between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -300,7 +301,7 @@ impl Losses {
         let lines =
             format!("lines that are neither samples nor functions; the first is line {first}");
         let events = format!("samples of events beyond the first {MAX_EVENTS}");
-        let counts = [
+        let losses = [
             (Diagnostic::Unreadable, self.unreadable, lines.as_str()),
             (
                 Diagnostic::BadTime,
@@ -308,21 +309,8 @@ impl Losses {
                 "samples without a usable time, left out of the timeline",
             ),
             (Diagnostic::LimitReached, self.too_many_events, &events),
-            (
-                Diagnostic::LimitReached,
-                budget.left_out(),
-                "slices of samples beyond one per byte of the file",
-            ),
-            (
-                Diagnostic::LimitReached,
-                stacks_left_out,
-                "stacks beyond four frames per byte of the file",
-            ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
+        sampling::diagnose_limits(sink, budget, stacks_left_out);
     }
 }

@@ -14,6 +14,7 @@ use stepscope_model::{
 
 use self::tables::{Tables, numbers, text_index};
 use crate::FormatError;
+use crate::losses;
 use crate::protobuf::wire::{Fault, Fields, Value};
 
 /// `perftools.profiles.Profile`.
@@ -336,7 +337,7 @@ fn emit_facts<S: EventSink>(
 
 impl Losses {
     fn diagnose<S: EventSink>(&self, sink: &mut S) {
-        let counts = [
+        let losses = [
             (
                 Diagnostic::Unreadable,
                 self.damaged,
@@ -359,10 +360,6 @@ impl Losses {
                 "functions inlined at one address beyond the first 256",
             ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
     }
 }

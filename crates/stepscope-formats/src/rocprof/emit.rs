@@ -8,6 +8,7 @@ use stepscope_model::{
 };
 
 use crate::json::walk::{self, Fault};
+use crate::losses;
 use crate::rocprof::facts::{Agent, Process};
 
 /// Number of records between two checks for cancellation.
@@ -181,7 +182,7 @@ fn facts<S: EventSink>(process: &Process, sink: &mut S) {
 
 impl Tally {
     fn tell<S: EventSink>(&self, sink: &mut S) {
-        for (what, count, detail) in [
+        let losses = [
             (Diagnostic::BadTime, self.no_time, "records without a time"),
             (
                 Diagnostic::NegativeDuration,
@@ -198,11 +199,8 @@ impl Tally {
                 self.too_many_rows,
                 "records of rows beyond the limit",
             ),
-        ] {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        ];
+        losses::diagnose(sink, &losses);
     }
 }
 

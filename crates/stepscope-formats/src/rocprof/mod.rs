@@ -14,7 +14,7 @@ mod facts;
 
 use std::sync::Arc;
 
-use stepscope_model::{ArgSource, Diagnostic, EventSink, ReadContext, SharedBytes};
+use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
 use crate::json::walk::{self, Fault};
@@ -47,12 +47,8 @@ pub fn read<S: EventSink>(
         Ok(_) | Err(Fault::ScanError(_)) => {}
     }
     if let Some(stop) = stopped {
-        let what = match stop {
-            crate::json::scan::ScanError::End => Diagnostic::Truncated,
-            crate::json::scan::ScanError::Damaged(_) => Diagnostic::Unreadable,
-        };
-        let at = walk::place(stopped, text);
-        sink.diagnose(what, 1, &format!("reading ended at byte {at}"));
+        let (what, detail) = walk::loss(stop, text);
+        sink.diagnose(what, 1, &detail);
     }
     Ok(())
 }

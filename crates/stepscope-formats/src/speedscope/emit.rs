@@ -16,7 +16,8 @@ use crate::FormatError;
 use crate::json::number::ps_from_text;
 use crate::json::scan::{JsonType, Value};
 use crate::json::walk::{self, Elements};
-use crate::sampling::{SampleTable, SampledTrack, SliceBudget};
+use crate::losses;
+use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget};
 
 /// Number of samples or events between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -531,7 +532,7 @@ impl Losses {
     }
 
     fn diagnose<S: EventSink>(&self, sink: &mut S, budget: &SliceBudget, stacks_left_out: u64) {
-        let counts = [
+        let losses = [
             (
                 Diagnostic::Unreadable,
                 self.unreadable,
@@ -568,21 +569,8 @@ impl Losses {
                 self.backward,
                 "events before the one that precedes them, moved to its time",
             ),
-            (
-                Diagnostic::LimitReached,
-                budget.left_out(),
-                "slices of samples beyond one per byte of the file",
-            ),
-            (
-                Diagnostic::LimitReached,
-                stacks_left_out,
-                "stacks beyond four frames per byte of the file",
-            ),
         ];
-        for (what, count, detail) in counts {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        losses::diagnose(sink, &losses);
+        sampling::diagnose_limits(sink, budget, stacks_left_out);
     }
 }

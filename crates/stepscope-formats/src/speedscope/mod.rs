@@ -7,10 +7,9 @@
 mod emit;
 mod profile_heads;
 
-use stepscope_model::{Diagnostic, EventSink, ReadContext, SharedBytes};
+use stepscope_model::{EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
-use crate::json::scan::ScanError;
 use crate::json::walk::{self, Fault};
 
 /// Reads a whole uncompressed file.
@@ -39,12 +38,8 @@ pub fn read<S: EventSink>(
     }
     emit::emit(text, &file, context, sink)?;
     if let Some(stop) = stopped {
-        let what = match stop {
-            ScanError::End => Diagnostic::Truncated,
-            ScanError::Damaged(_) => Diagnostic::Unreadable,
-        };
-        let at = walk::place(Some(stop), text);
-        sink.diagnose(what, 1, &format!("reading ended at byte {at}"));
+        let (what, detail) = walk::loss(stop, text);
+        sink.diagnose(what, 1, &detail);
     }
     context.advance(text.len() as u64)?;
     Ok(())

@@ -15,6 +15,7 @@ use stepscope_model::{
 };
 
 use super::tracks::ResolvedTracks;
+use crate::losses;
 
 /// Effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl Pending {
             negative,
             ..
         } = emit;
-        for (what, count, detail) in [
+        let losses = [
             (Diagnostic::UnmatchedEnd, unmatched, "ends without a begin"),
             (
                 Diagnostic::UnfinishedSlice,
@@ -194,11 +195,8 @@ impl Pending {
                 "more than 106 days from the first event",
             ),
             (Diagnostic::NegativeDuration, negative, "complete events"),
-        ] {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        }
+        ];
+        losses::diagnose(sink, &losses);
         pairs
     }
 }
