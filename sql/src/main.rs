@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use stepscope_engine::SqlRun;
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
-use stepscope_sql::session::{Limits, Session, Source};
+use stepscope_sql::session::{Limits, Session};
 use stepscope_sql::shell;
 
 const HELP: &str = "\
@@ -114,7 +115,7 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 
 fn start_shell(options: &Options) -> Result<(), String> {
     let memory = options.memory();
-    let sources: Vec<Source> = options.paths.iter().cloned().map(Source::Path).collect();
+    let sources: Vec<SqlRun> = options.paths.iter().cloned().map(SqlRun::Path).collect();
     let opened = Session::open(&sources, !options.no_cache, memory);
     let (session, problems) = opened.map_err(|error| match error.hint() {
         Some(hint) => format!("{error}\nhelp: {hint}"),

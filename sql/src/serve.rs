@@ -17,7 +17,8 @@ use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
 use crate::protocol::{self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES};
 use crate::schema_table;
-use crate::session::{Limits, Session, Source, timed_out};
+use crate::session::{Limits, Session, timed_out};
+use stepscope_engine::SqlRun;
 
 /// Bytes of an answer per message.
 const CHUNK: usize = 64 << 10;
@@ -30,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Deserialize)]
 struct Query {
     id: u32,
-    runs: Vec<Source>,
+    runs: Vec<SqlRun>,
     sql: String,
     format: String,
     rows: usize,
@@ -46,7 +47,7 @@ struct QueryId {
 }
 
 /// Runs of a session, and whether the import cache is used.
-type SessionKey = (Vec<Source>, bool);
+type SessionKey = (Vec<SqlRun>, bool);
 
 struct Server {
     memory: Memory,

@@ -12,9 +12,8 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::{EngineError, Run, open_each, open_listed};
+use stepscope_engine::{EngineError, Run, SqlRun, open_each, open_listed};
 use stepscope_model::ReadContext;
 
 use crate::args_table::ArgsTable;
@@ -30,25 +29,6 @@ pub const LONGEST_QUERY: usize = 64 << 10;
 
 /// Rows that are written before the size of the answer is looked at.
 const ROWS_AT_ONCE: usize = 256;
-
-/// What a session opens.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum Source {
-    /// Every run at a path: a file, a session folder or a log directory.
-    Path(PathBuf),
-    /// One of the runs at a path.
-    Listed {
-        /// The path.
-        path: PathBuf,
-        /// The run's first file.
-        first_file: PathBuf,
-        /// The value of the columns `run`.
-        name: String,
-        /// Changes when a file of the run does.
-        fingerprint: u64,
-    },
-}
 
 /// Limits of one query.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +71,7 @@ impl Session {
     /// Fails if a path has no run, or if a listed run cannot be opened. A run at a path that cannot be opened is left
     /// out and named in the second result.
     pub fn open(
-        sources: &[Source],
+        sources: &[SqlRun],
         use_cache: bool,
         memory: Memory,
     ) -> std::result::Result<(Self, Vec<String>), EngineError> {
@@ -103,8 +83,8 @@ impl Session {
         let mut first_error = None;
         for source in sources {
             let path = match source {
-                Source::Path(path) => path,
-                Source::Listed {
+                SqlRun::Path(path) => path,
+                SqlRun::Listed {
                     path,
                     first_file,
                     name,

@@ -26,6 +26,8 @@ const HOW_TO_GET: &str = "build it with 'cargo build --release --manifest-path s
                           next to stepscope or on PATH, or name it in STEPSCOPE_SQL";
 /// Time that the program has to end a query itself, after the query's limit.
 const GRACE: Duration = Duration::from_secs(5);
+/// Time that the program has to start.
+const START: Duration = Duration::from_secs(30);
 /// Longest accepted message, bytes.
 const LONGEST: u32 = 16 << 20;
 /// Bytes of the program's error output that are stored.
@@ -83,8 +85,8 @@ fn help(hint: Option<&str>) -> String {
     hint.map_or_else(String::new, |hint| format!("\nhelp: {hint}"))
 }
 
-/// What a query reads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What a query reads, as the messages to the program have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SqlRun {
     /// Every run at a path.
@@ -222,6 +224,10 @@ impl SqlEngine {
 
     /// Starts the program at a path, as [`start`](Self::start) does.
     pub fn start_at(path: PathBuf, memory_bytes: u64) -> Result<Self, SqlError> {
+        Self::start_within(START, path, memory_bytes)
+    }
+
+    fn start_within(limit: Duration, path: PathBuf, memory_bytes: u64) -> Result<Self, SqlError> {
         let failed = |reason: String| SqlError::NotStarted {
             path: path.clone(),
             reason,
@@ -249,10 +255,12 @@ impl SqlEngine {
             is_usable: true,
             path,
         };
+        let watchdog = Watchdog::start(&engine.child, limit);
         let hello = match engine.read() {
             Ok(Some((HELLO, content))) => serde_json::from_slice::<Hello>(&content).ok(),
             _ => None,
         };
+        drop(watchdog);
         match hello {
             Some(hello)
                 if hello.protocol == PROTOCOL && hello.readers == crate::readers_version() =>
@@ -450,7 +458,7 @@ fn tail(mut stderr: impl Read) -> String {
     String::from_utf8_lossy(&stored).into_owned()
 }
 
-/// Ends the program when a query takes longer than its limit and the program does not notice.
+/// Ends the program when its start or a query takes longer than the limit and the program does not notice.
 struct Watchdog {
     _done: std::sync::mpsc::SyncSender<()>,
 }
@@ -460,7 +468,7 @@ impl Watchdog {
         let (done, wait) = sync_channel::<()>(1);
         let child = Arc::clone(child);
         let watch = move || {
-            // The query is over when the sender is dropped.
+            // In time if the sender is dropped.
             if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 let _ = lock(&child).kill();
             }
@@ -519,6 +527,14 @@ mod tests {
             "{old}"
         );
         assert!(old.contains("\nhelp: "), "{old}");
+    }
+
+    #[test]
+    fn program_that_never_greets_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = script(folder.path(), "exec cat > /dev/null");
+        let error = SqlEngine::start_within(Duration::from_millis(20), path, 1 << 30).err();
+        assert!(matches!(error, Some(SqlError::NotStarted { .. })));
     }
 
     #[test]

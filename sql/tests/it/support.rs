@@ -10,12 +10,12 @@ use std::time::Duration;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value, json};
-use stepscope_engine::{Run, open_each};
+use stepscope_engine::{Run, SqlRun, open_each};
 use stepscope_model::ReadContext;
 use stepscope_sql::locked::Memory;
 use stepscope_sql::output::{Format, Writer, describe};
 use stepscope_sql::protocol;
-use stepscope_sql::session::{Limits, Session, Source};
+use stepscope_sql::session::{Limits, Session};
 use stepscope_test_data::Corpus;
 use tokio::runtime::Runtime;
 
@@ -48,7 +48,7 @@ pub(crate) fn open(name: &str) -> Session {
 }
 
 pub(crate) fn open_all(paths: &[std::path::PathBuf]) -> Session {
-    let sources: Vec<Source> = paths.iter().cloned().map(Source::Path).collect();
+    let sources: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
     let opened = Session::open(&sources, false, Memory::default());
     opened.unwrap().0
 }
