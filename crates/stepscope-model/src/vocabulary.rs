@@ -6,5 +6,6 @@
 pub mod collective;
 pub mod kineto;
 pub mod producer;
+pub mod sample;
 pub mod step;
 pub mod xla;

@@ -27,6 +27,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::sample::is_sampled_track;
 use stepscope_model::vocabulary::xla::DeviceLine;
 use stepscope_model::{Dur, NameId, SliceFlags, SliceKind, Time, TrackKind};
 use stepscope_store::{Trace, Track};
@@ -181,7 +182,7 @@ fn by_executions(trace: &Trace, file: usize) -> Option<Derived> {
     if known.is_empty() {
         return None;
     }
-    let threads = || tracks().filter(|track| track.kind == TrackKind::Thread && !track.derived);
+    let threads = || tracks().filter(|track| records_calls(track));
     [Execution::Module, Execution::Call]
         .into_iter()
         .find_map(|wanted| {
@@ -221,12 +222,17 @@ fn executions_on(trace: &Trace, track: &Track, is: impl Fn(NameId) -> bool) -> O
     })
 }
 
+/// Returns whether the slices of a track are what a thread did: one slice of samples may be many calls, or a part of
+/// one.
+fn records_calls(track: &Track) -> bool {
+    track.kind == TrackKind::Thread && !track.derived && !is_sampled_track(&track.name)
+}
+
 fn by_labels(trace: &Trace, file: usize) -> Option<Derived> {
     let mut threads: Vec<&Track> = trace
         .tracks()
         .iter()
-        .filter(|track| track.file == file && track.kind == TrackKind::Thread)
-        .filter(|track| !track.derived && track.slices > 0)
+        .filter(|track| track.file == file && records_calls(track) && track.slices > 0)
         .collect();
     threads.sort_by_key(|track| (std::cmp::Reverse(track.busy), track.id));
     threads.truncate(THREADS);
@@ -399,5 +405,25 @@ mod tests {
             gpu/7 #device |        fusion---              fusion---             fusion---
             ";
         assert_eq!(found(drawing), None);
+    }
+
+    #[test]
+    fn samples_are_no_steps() {
+        use stepscope_model::{EventSink, TrackPatch};
+        let found = |name: Option<&str>| {
+            let mut builder = stepscope_store::TraceBuilder::new();
+            let mut sink = builder.file(stepscope_store::FileSpec::default());
+            ascii_trace::emit("main | f---- f---- f---- f---- f---- f----", &mut sink);
+            let track = sink.track("main");
+            let patch = TrackPatch {
+                name,
+                ..TrackPatch::default()
+            };
+            sink.describe(track, patch);
+            builder.add(sink);
+            derive(&builder.finish()).is_some()
+        };
+        assert!(found(None));
+        assert!(!found(Some("main (sampled)")));
     }
 }

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::sample::is_sampled_track;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Slices, Trace, Track};
 
@@ -71,15 +72,10 @@ impl FlameBy {
             Self::Stack => true,
             Self::Label | Self::Host => is_host,
             // A profile with both has each call twice: from the tracer and from the sampler.
-            Self::Python => is_host && !is_sampled(track),
-            Self::Sample => is_host && is_sampled(track),
+            Self::Python => is_host && !is_sampled_track(&track.name),
+            Self::Sample => is_host && is_sampled_track(&track.name),
         }
     }
-}
-
-/// Returns whether the slices of the track are samples of a stack, by the recorder's name of such tracks.
-fn is_sampled(track: &Track) -> bool {
-    track.name.ends_with(" (sampled)")
 }
 
 /// A whole tree.

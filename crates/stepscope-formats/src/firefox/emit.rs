@@ -13,6 +13,7 @@ use crate::FormatError;
 use crate::cprofile::truncated;
 use crate::losses;
 use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget, sample_end};
+use stepscope_model::vocabulary::sample::TRACK_ENDING;
 
 /// Number of samples or markers between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -239,7 +240,7 @@ impl<S: EventSink> Emitter<'_, S> {
             return Ok(());
         }
         times.sort_by_key(|(_, time, _)| *time);
-        let track = self.track(number, thread, " (sampled)");
+        let track = self.track(number, thread, TRACK_ENDING);
         let mut slices = SampledTrack::new(track);
         let mut names: FxHashMap<usize, (NameId, NameId)> = FxHashMap::default();
         let mut frames = Vec::new();

@@ -16,6 +16,7 @@ use crate::FormatError;
 use crate::json::number::ps_from_text;
 use crate::losses;
 use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget, sample_end};
+use stepscope_model::vocabulary::sample::TRACK_ENDING;
 
 /// Number of lines between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -261,7 +262,7 @@ fn describe<S: EventSink>(thread: &Thread<'_>, sink: &mut S) -> TrackId {
     let command = crate::cprofile::truncated(thread.command);
     let (pid, tid) = (thread.pid.unwrap_or(0), thread.tid);
     let track = sink.track(&format!("{pid}/{tid}/{command}"));
-    let name = format!("{command} {tid} (sampled)");
+    let name = format!("{command} {tid}{TRACK_ENDING}");
     let patch = TrackPatch {
         name: Some(&name),
         kind: Some(TrackKind::Thread),

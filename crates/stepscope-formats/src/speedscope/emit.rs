@@ -18,6 +18,7 @@ use crate::json::scan::{JsonType, Value};
 use crate::json::walk::{self, Elements};
 use crate::losses;
 use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget};
+use stepscope_model::vocabulary::sample::TRACK_ENDING;
 
 /// Number of samples or events between two checks for cancellation.
 const LOOK_EVERY: usize = 1_024;
@@ -222,7 +223,7 @@ impl<S: EventSink> Emitter<'_, S> {
         let labels = self.labels(table, head);
         let mut track = match unit {
             ValueUnit::Time { .. } => {
-                Some(SampledTrack::new(self.track(number, head, " (sampled)")))
+                Some(SampledTrack::new(self.track(number, head, TRACK_ENDING)))
             }
             ValueUnit::None | ValueUnit::Bytes => None,
         };

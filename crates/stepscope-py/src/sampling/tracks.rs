@@ -7,6 +7,7 @@
 //! until it came to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use stepscope_model::vocabulary::sample::TRACK_ENDING;
 
 use stepscope::manual_span::NameNumber;
 use stepscope::virtual_track::{Timestamp, VirtualSpan, VirtualTrack};
@@ -80,7 +81,7 @@ impl Track {
             name: format!("thread {ident}"),
             native_id: None,
         });
-        let name = format!("{} (sampled)", introduction.name);
+        let name = introduction.name + TRACK_ENDING;
         Self {
             side: VirtualTrack::new(&name, introduction.native_id),
             open: Vec::new(),
