@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use stepscope_model::Dur;
 use stepscope_model::spelling::edits;
@@ -19,11 +19,13 @@ use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
 
+mod completions;
 mod doctor;
 mod query;
 mod run;
 mod values;
 
+pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
 pub use query::{Query, QueryFormat};
 pub use run::Run;
@@ -84,6 +86,11 @@ pub enum Command {
     Query(Query),
     /// Print what can be recorded on this machine, and what hinders it
     Doctor(Doctor),
+    /// Print the script that completes commands and options in a shell
+    Completions(Completions),
+    /// Write the man pages of all commands into a folder
+    #[command(hide = true)]
+    ManPages(ManPages),
 }
 
 /// `stepscope view`.
@@ -544,8 +551,20 @@ impl Reading {
 
 /// Commands of this version.
 const COMMANDS: &[&str] = &[
-    "view", "run", "info", "report", "compare", "baseline", "convert", "capture", "recover",
-    "peaks", "query", "doctor",
+    "view",
+    "run",
+    "info",
+    "report",
+    "compare",
+    "baseline",
+    "convert",
+    "capture",
+    "recover",
+    "peaks",
+    "query",
+    "doctor",
+    "completions",
+    "man-pages",
 ];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[
@@ -555,6 +574,11 @@ const WITH_VALUE: &[&str] = &[
     "--token-file",
     "--capture-to",
 ];
+
+/// Returns the definition of the command line, for completion scripts and man pages.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
 
 /// Parses the command line. Returns `None` if help or the version was requested, after printing it
 /// to `out`.
@@ -654,8 +678,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
-//! [`query`], [`doctor`].
+//! [`query`], [`doctor`], [`completions`].
 //!
 //! Exit codes: 0 success, 1 the operation failed (of `doctor`: something hinders recording), 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error. `run` ends as its program does; 126 and 127 if that cannot be started.
@@ -14,6 +14,7 @@
 pub mod args;
 pub mod capture;
 pub mod compare;
+pub mod completions;
 pub mod convert;
 pub mod doctor;
 pub mod error;
@@ -76,6 +77,8 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         Some(Command::Query(query)) => query::run(&query, out),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
+        Some(Command::Completions(completions)) => completions::run(&completions, out),
+        Some(Command::ManPages(pages)) => completions::write_man_pages(&pages),
         // Help or version: already printed.
         None => Ok(()),
     }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::values::{program_steps, ranks, size, slow_step, time};
 
@@ -25,7 +25,7 @@ use super::values::{program_steps, ranks, size, slow_step, time};
         docs/reference/environment.md the variables that carry these options to the program.")]
 pub struct Run {
     /// The program and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
     /// Log directory
     #[arg(

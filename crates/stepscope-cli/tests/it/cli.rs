@@ -66,8 +66,19 @@ fn every_command_has_help_with_an_example() {
     assert!(help.status.success());
     let listed = text(&help.stdout);
     for command in [
-        "view", "run", "info", "report", "compare", "baseline", "convert", "capture", "recover",
-        "peaks", "query", "doctor",
+        "view",
+        "run",
+        "info",
+        "report",
+        "compare",
+        "baseline",
+        "convert",
+        "capture",
+        "recover",
+        "peaks",
+        "query",
+        "doctor",
+        "completions",
     ] {
         assert!(
             listed.contains(&format!("\n  {command} ")),

@@ -12,6 +12,7 @@
 mod capture;
 mod cli;
 mod compare;
+mod completions;
 mod formats;
 mod overlay;
 mod query;
