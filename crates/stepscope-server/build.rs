@@ -1,5 +1,6 @@
 //! Embeds files in the binary: the built viewer (`ui/dist`) and the example recording
-//! (`tests/data/example/*.xplane.pb`). Both are optional: the crate also compiles without them.
+//! (`tests/data/example/*.xplane.pb`), through links in `embedded`, which packages replace with the
+//! files. Both are optional: the crate also compiles without them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,9 @@ fn main() {
         println!("cargo:rerun-if-changed=../../ui/dist");
     }
 
-    let example = crate_dir.join("../../tests/data/example");
-    if example.is_dir() {
-        println!("cargo:rerun-if-changed=../../tests/data/example");
+    let example = crate_dir.join("embedded/example");
+    if let Ok(real) = example.canonicalize() {
+        println!("cargo:rerun-if-changed={}", real.display());
     }
     let code = match first_recording(&example) {
         Some((name, path)) => format!("Some(({name:?}, include_bytes!({path:?}).as_slice()))"),

@@ -4,6 +4,23 @@
 //! opens a file: the engine maps, inflates and writes files. Each format has a folder and a cargo
 //! feature.
 //!
+//! # Features
+//!
+//! All are on by default, except `neuron` and `probe`.
+//!
+//! | Feature | Adds |
+//! |---|---|
+//! | `xplane` | XSpace (`*.xplane.pb`), reader and writer; the recorder needs only this one |
+//! | `chrome` | Chrome JSON, also that of PyTorch and JAX, reader and writer |
+//! | `perfetto` | Perfetto protobuf, reader and writer |
+//! | `rocprof` | JSON of rocprofv3, reader |
+//! | `neuron` | unpacks what Neuron stores in an XSpace; the only part that needs a JSON library |
+//! | `profiles` | statistics without a timeline: cProfile and Lightning's reports, readers |
+//! | `rustc` | self-profiles of rustc, reader |
+//! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, readers |
+//! | `snapshots` | memory snapshots of PyTorch and dumps of NCCL's flight recorder, readers |
+//! | `probe` | a sink that keeps all events, for tests and fuzz targets of other crates |
+//!
 //! Reading order: [`detect`] (format detection), [`gzip`], then one folder per format.
 
 #[cfg(feature = "chrome")]

@@ -1,7 +1,8 @@
 //! The viewer's files, embedded in the binary.
 //!
-//! `cargo xtask ui` builds `ui/dist`, and this crate embeds it at compile time. Without `ui/dist`
-//! the crate still compiles, and every page explains how to get the viewer.
+//! `cargo xtask ui` builds `ui/dist`, and this crate embeds it at compile time, through a link in
+//! `embedded`: a packaged crate contains the files. Without them the crate still compiles, and every
+//! page explains how to get the viewer.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use crate::headers::{accepts, fingerprint, matches_etag};
 
 #[derive(rust_embed::Embed)]
-#[folder = "../../ui/dist"]
+#[folder = "embedded/viewer"]
 #[allow_missing = true]
 struct Embedded;
 

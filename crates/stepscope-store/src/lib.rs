@@ -5,6 +5,8 @@
 //! first: `columns` (the tables), `read` (the trace and its queries), `lod` (levels of detail),
 //! `build` (from events to a trace), `image` (the cache).
 //!
+//! The feature `drawing` draws traces as text, for tests of this crate and of the crates above.
+//!
 //! **Invariant:** the store never reads files and never knows a format's name.
 //! **Invariant:** a finished trace has sorted tracks and complete `depth` and `parent`
 //! ([`Trace::debug_validate`]).

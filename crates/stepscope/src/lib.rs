@@ -25,6 +25,13 @@
 //! * **The program survives the recorder**: no panic, signal or lock of the recorder reaches it; a full
 //!   disk, a fork, a second start or stop are error values or warnings.
 //!
+//! # Features
+//!
+//! | Feature | Adds |
+//! |---|---|
+//! | `tracing` (default) | a subscriber and a layer for the `tracing` crate |
+//! | `chrome` (default) | writes `HOST.trace.json.gz` too, on request |
+//!
 //! # From a span to a file
 //!
 //! ```text
