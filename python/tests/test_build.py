@@ -67,6 +67,13 @@ class Backend(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, "built\n"))
         self.assertRegex(done.stderr, "warning: npm is missing.*\nhelp: .*pip install --force-reinstall")
 
+    def test_source_distribution_is_built_without_node(self):
+        # It carries the built viewer in place of its sources.
+        (self.folder / "ui/package.json").unlink()
+        self.tool("cargo")
+        done = self.run_hook("build_wheel('.')")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "built\n", ""))
+
     def test_build_with_cargo_and_node_is_silent(self):
         self.tool("cargo")
         self.tool("npm")

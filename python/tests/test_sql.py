@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import stepscope
+from stepscope.reading._sql_engine import installed_engine
 
 ROOT = Path(__file__).parents[2]
 ENGINE = os.environ.get("STEPSCOPE_SQL") or str(ROOT / "sql/target/debug/stepscope-sql")
@@ -62,6 +63,56 @@ class WithoutEngine(Folder):
             stepscope.sql(self.folder / "none", "SELECT 1", format="rows")
         with self.assertRaisesRegex(stepscope.QueryError, "no run is named"):
             stepscope.sql([], "SELECT 1", format="rows")
+
+
+class InstalledEngine(Folder):
+    """The engine as pip installs it, in an environment that is not active."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment(STEPSCOPE_SQL="")
+        self.site = self.folder / "site"
+        self.program = self.folder / "bin/stepscope-sql"
+        for path, text in (
+            (self.site / "stepscope_sql-0.1.0.dist-info/METADATA", "Name: stepscope-sql\nVersion: 0.1.0\n"),
+            (self.site / "stepscope_sql-0.1.0.dist-info/RECORD", "../bin/stepscope-sql,,\n"),
+            (self.program, "#!/bin/sh\nexit 3\n"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.program.chmod(0o755)
+        path = mock.patch.object(sys, "path", [str(self.site), *sys.path])
+        path.start()
+        self.addCleanup(path.stop)
+
+    def test_program_of_the_package_is_found(self):
+        self.assertEqual(Path(installed_engine()).resolve(), self.program.resolve())
+
+    def test_variable_goes_before_the_package(self):
+        self.environment(STEPSCOPE_SQL="/another/stepscope-sql")
+        self.assertIsNone(installed_engine())
+
+    def test_package_without_its_program_is_ignored(self):
+        self.program.unlink()
+        self.assertIsNone(installed_engine())
+
+    def test_queries_start_the_program_of_the_package(self):
+        program = "import stepscope, sys; stepscope.sql(sys.argv[1], 'SELECT 1', format='rows')"
+        for arguments in (
+            ["-c", program, str(self.path)],
+            ["-m", "stepscope", "query", str(self.path), "SELECT 1"],
+        ):
+            with self.subTest(arguments=arguments):
+                ended = subprocess.run(
+                    [sys.executable, *arguments],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                    env={**os.environ, "PYTHONPATH": str(self.site)},
+                )
+                self.assertIn(str(self.program.name), ended.stderr)
+                self.assertNotIn("cannot find", ended.stderr)
 
 
 @unittest.skipUnless(Path(ENGINE).exists(), f"the SQL engine is not built: {ENGINE}")

@@ -10,8 +10,13 @@ use stepscope_server::{Server, ServerOptions};
 /// Serves the viewer on a free port of this machine, for clients with the token, until the process
 /// ends. The port.
 #[pyfunction]
-#[pyo3(signature = (paths, *, token))]
-pub(crate) fn serve_viewer(py: Python<'_>, paths: Vec<PathBuf>, token: String) -> PyResult<u16> {
+#[pyo3(signature = (paths, *, token, sql_program = None))]
+pub(crate) fn serve_viewer(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    token: String,
+    sql_program: Option<PathBuf>,
+) -> PyResult<u16> {
     py.detach(|| {
         let engine = Engine::new(EngineOptions::new(paths)).map_err(|error| match error {
             EngineError::NoSuchPath(_) | EngineError::Unreadable { .. } => {
@@ -24,6 +29,7 @@ pub(crate) fn serve_viewer(py: Python<'_>, paths: Vec<PathBuf>, token: String) -
             port: 0,
             token: Some(token),
             framed: true,
+            sql_program,
             ..ServerOptions::default()
         };
         let failed = |error: &dyn std::fmt::Display| PyRuntimeError::new_err(error.to_string());

@@ -6,6 +6,7 @@ import sys
 
 from stepscope import _core
 from stepscope._errors import PACKAGE_FOLDER
+from stepscope.reading._sql_engine import installed_engine
 
 
 def main() -> int:
@@ -14,4 +15,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # `stepscope run` records programs whose environment has no stepscope with this package.
     os.environ.setdefault("STEPSCOPE_PACKAGE", PACKAGE_FOLDER.rstrip("/"))
+    engine = installed_engine()
+    if engine is not None:
+        os.environ["STEPSCOPE_SQL"] = engine
     return _core.run_command(["stepscope", *sys.argv[1:]])

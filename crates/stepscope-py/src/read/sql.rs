@@ -1,5 +1,6 @@
 //! SQL over runs. The SQL engine is another program, which stays for the next query.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,8 +23,8 @@ fn engines() -> std::sync::MutexGuard<'static, Vec<(u32, SqlEngine)>> {
     ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an engine of this process, or starts one.
-fn take() -> Result<SqlEngine, SqlError> {
+/// Returns an engine of this process, or starts one: the program at a path, or the one that is found.
+fn take(program: Option<PathBuf>) -> Result<SqlEngine, SqlError> {
     let own = std::process::id();
     let mut engines = engines();
     while let Some((process, engine)) = engines.pop() {
@@ -34,12 +35,15 @@ fn take() -> Result<SqlEngine, SqlError> {
         }
     }
     drop(engines);
-    SqlEngine::start(MEMORY_BYTES)
+    match program {
+        Some(path) => SqlEngine::start_at(path, MEMORY_BYTES),
+        None => SqlEngine::start(MEMORY_BYTES),
+    }
 }
 
 /// Runs a query over runs, each with its directory, id and name in the columns `run`; returns the bytes of the answer.
 #[pyfunction]
-#[pyo3(signature = (runs, sql, *, format, rows, timeout_s))]
+#[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None))]
 pub(super) fn query_sql(
     py: Python<'_>,
     runs: Vec<(Py<LogDirectory>, String, String)>,
@@ -47,6 +51,7 @@ pub(super) fn query_sql(
     format: String,
     rows: Option<usize>,
     timeout_s: f64,
+    sql_program: Option<PathBuf>,
 ) -> PyResult<Bound<'_, PyBytes>> {
     let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
     let mut use_cache = true;
@@ -61,7 +66,7 @@ pub(super) fn query_sql(
         })?);
     }
     let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX);
-    let mut engine = py.detach(take).map_err(failed)?;
+    let mut engine = py.detach(|| take(sql_program)).map_err(failed)?;
     let stop = engine.stopper();
     let (sender, mut receiver) = sync_channel(1);
     std::thread::Builder::new()

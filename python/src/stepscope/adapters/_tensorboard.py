@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from stepscope import _core
+from stepscope.reading._sql_engine import installed_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -104,7 +105,9 @@ class StepscopePlugin(_base.TBPlugin):  # type: ignore[misc]
                 if not self._log_dirs:
                     message = "the log directory is not on this machine"
                     raise OSError(message)
-                self._port = _core.serve_viewer(self._log_dirs, token=self._token)
+                self._port = _core.serve_viewer(
+                    self._log_dirs, token=self._token, sql_program=installed_engine()
+                )
         return http.client.HTTPConnection("127.0.0.1", self._port, timeout=timeout_s)
 
     def _headers(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from stepscope import _core
 from stepscope._errors import QueryError
 from stepscope._optional_import import needed
 from stepscope._suggest import nearest
+from stepscope.reading._sql_engine import installed_engine
 
 _ENGINE_FORMATS = {"arrow": "arrow", "ipc": "arrow", "rows": "json"}
 
@@ -32,7 +33,14 @@ def query_runs(
 ) -> Any:
     """Answer a query over runs, each with its directory, id and name in the columns ``run``."""
     check_format(format)
-    answer = _core.query_sql(runs, query, format=_ENGINE_FORMATS[format], rows=rows, timeout_s=timeout_s)
+    answer = _core.query_sql(
+        runs,
+        query,
+        format=_ENGINE_FORMATS[format],
+        rows=rows,
+        timeout_s=timeout_s,
+        sql_program=installed_engine(),
+    )
     if format == "ipc":
         return answer
     if format == "arrow":
