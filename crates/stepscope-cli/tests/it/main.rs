@@ -13,6 +13,7 @@ mod capture;
 mod cli;
 mod compare;
 mod completions;
+mod documents;
 mod formats;
 mod overlay;
 mod query;
