@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{cycles, laws, package, shell, sql, ui, vocabulary};
+use crate::{cycles, laws, package, shell, site, sql, ui, vocabulary};
 
 /// `cargo xtask check [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("vocabulary", vocabulary::check);
     parts.run("import circles", cycles::check);
     parts.run("docs", laws::docs);
+    parts.run("site", site::check);
     parts.run("typos", package::typos);
     parts.run("python", package::check);
     parts.run("ui", || {

@@ -219,12 +219,20 @@ pub(crate) fn docs() -> Result<Outcome> {
     for page in &pages()? {
         let text = String::from_utf8_lossy(&shell::read(page)?).into_owned();
         let folder = page.parent().unwrap_or(&root);
-        for link in links(&text) {
-            if !folder.join(&link).exists() {
-                faults.push(format!(
-                    "{}: the link to {link} leads nowhere",
-                    page.strip_prefix(&root).unwrap_or(page).display()
-                ));
+        for Link { path, heading } in links(&text) {
+            let target = if path.is_empty() {
+                page.clone()
+            } else {
+                folder.join(&path)
+            };
+            let shown = page.strip_prefix(&root).unwrap_or(page).display();
+            if !target.exists() {
+                faults.push(format!("{shown}: the link to {path} leads nowhere"));
+            } else if !heading.is_empty() && has_extension(&target, &["md"]) {
+                let target = String::from_utf8_lossy(&shell::read(&target)?).into_owned();
+                if !anchors(&target).contains(&heading) {
+                    faults.push(format!("{shown}: {path} has no heading #{heading}"));
+                }
             }
         }
     }
@@ -238,32 +246,65 @@ pub(crate) fn docs() -> Result<Outcome> {
     report(faults)
 }
 
-/// Lists the targets of relative Markdown links outside code fences.
-fn links(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+/// A relative link: the path of a file, empty for the page itself, and the anchor of a heading or nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) path: String,
+    pub(crate) heading: String,
+}
+
+/// Lists the relative Markdown links outside code fences.
+pub(crate) fn links(text: &str) -> Vec<Link> {
+    let parts = prose(text).flat_map(|line| line.split("](").skip(1));
+    let targets = parts.filter_map(|after| Some(after.split_once(')')?.0));
+    let relative = targets.filter(|target| {
+        !target.is_empty()
+            && !target.contains("://")
+            && !target.starts_with("mailto:")
+            && !target.contains(' ')
+    });
+    let links = relative.map(|target| {
+        let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+        Link {
+            path: path.to_owned(),
+            heading: heading.to_owned(),
+        }
+    });
+    links.collect()
+}
+
+/// Gives the lines outside code fences.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    })
+}
+
+/// Lists the anchors of a page's headings, as GitHub and mdBook name them.
+fn anchors(text: &str) -> std::collections::BTreeSet<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = prose(text).filter_map(|line| {
+        let title = line.trim_start_matches('#');
+        (title.len() < line.len()).then(|| title.trim())
+    });
+    let anchors = headings.map(|title| {
+        let anchor: String = title
+            .to_lowercase()
+            .chars()
+            .filter(|one| one.is_alphanumeric() || matches!(one, ' ' | '-' | '_'))
+            .map(|one| if one == ' ' { '-' } else { one })
+            .collect();
+        let count = counts.entry(anchor.clone()).or_default();
+        *count += 1;
+        match *count {
+            1 => anchor,
+            many => format!("{anchor}-{}", many - 1),
         }
-        if fenced {
-            continue;
-        }
-        for after in line.split("](").skip(1) {
-            let Some((target, _)) = after.split_once(')') else {
-                continue;
-            };
-            let target = target.split('#').next().unwrap_or_default();
-            let elsewhere = target.is_empty()
-                || target.contains("://")
-                || target.starts_with("mailto:")
-                || target.contains(' ');
-            if !elsewhere {
-                found.push(target.to_owned());
-            }
-        }
-    }
-    found
+    });
+    anchors.collect()
 }
 
 pub(crate) fn sources() -> Result<Vec<std::path::PathBuf>> {
@@ -300,4 +341,29 @@ pub(crate) fn report(faults: Vec<String>) -> Result<Outcome> {
     }
     Err(anyhow::anyhow!("{} to fix", faults.len()))
         .context(faults.into_iter().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_links_outside_of_code_are_found() {
+        let text =
+            "[a](b.md#c) [d](#e) [f](https://g) [h](mailto:i)\n```\n[j](k.md)\n```\n![l](m.png)\n";
+        let found: Vec<(String, String)> = links(text)
+            .into_iter()
+            .map(|link| (link.path, link.heading))
+            .collect();
+        let expected = [("b.md", "c"), ("", "e"), ("m.png", "")];
+        let expected = expected.map(|(path, heading)| (path.to_owned(), heading.to_owned()));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn headings_have_the_anchors_of_github() {
+        let text = "# A `--last`: b_c\n## Two\n```\n# no\n```\n## Two\n";
+        let found: Vec<String> = anchors(text).into_iter().collect();
+        assert_eq!(found, ["a---last-b_c", "two", "two-1"]);
+    }
 }

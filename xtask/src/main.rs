@@ -1,5 +1,6 @@
 //! The repository's developer commands: `cargo xtask demo | test | check | bench | fuzz | sanitize
-//! | soak | gen | ui`.
+//! | soak | gen | ui | dist
+//! | site`.
 //!
 //! One file per command; [`shell`] runs programs, [`part`] collects the results of a command's
 //! parts. xtask has few dependencies: it is the first crate that a newcomer compiles.
@@ -14,6 +15,7 @@ mod browser;
 mod check;
 mod cycles;
 mod demo;
+mod dist;
 mod fuzz;
 mod generate;
 mod laws;
@@ -23,6 +25,7 @@ mod peers;
 mod python;
 mod sanitize;
 mod shell;
+mod site;
 mod soak;
 mod sql;
 mod test;
@@ -59,7 +62,30 @@ stepscope's developer commands
       the committed Rust generated from proto/; --check compares only
   cargo xtask ui [--force]
       builds the viewer (npm ci, vite) when its sources have changed
+  cargo xtask dist [--check] [--sql] [--manylinux 2_28] [--tag v1.2.3] [crates|source|wheel|tarball]...
+      makes what a release uploads, into target/dist; --check checks what
+      needs no release build, --sql adds the SQL engine
+  cargo xtask site
+      the documentation as a web site, into target/site (needs mdbook)
 ";
+
+/// Runs a command with the arguments after its name.
+type Run = fn(&[String]) -> anyhow::Result<()>;
+
+/// The commands.
+const COMMANDS: [(&str, Run); 11] = [
+    ("demo", demo::run),
+    ("test", test::run),
+    ("check", check::run),
+    ("bench", bench::run),
+    ("fuzz", fuzz::run),
+    ("sanitize", sanitize::run),
+    ("soak", soak::run),
+    ("gen", generate::run),
+    ("ui", ui::run),
+    ("dist", dist::run),
+    ("site", site::run),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,26 +97,15 @@ fn main() -> ExitCode {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let result = match command {
-        "demo" => demo::run(rest),
-        "test" => test::run(rest),
-        "check" => check::run(rest),
-        "bench" => bench::run(rest),
-        "fuzz" => fuzz::run(rest),
-        "sanitize" => sanitize::run(rest),
-        "soak" => soak::run(rest),
-        "gen" => generate::run(rest),
-        "ui" => ui::run(rest),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            Ok(())
-        }
-        other => {
-            eprintln!("error: no command '{other}'; 'cargo xtask help' lists them");
-            return ExitCode::from(2);
-        }
+    if ["help", "--help", "-h"].contains(&command) {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let Some((_name, run)) = COMMANDS.iter().find(|(name, _run)| *name == command) else {
+        eprintln!("error: no command '{command}'; 'cargo xtask help' lists them");
+        return ExitCode::from(2);
     };
-    match result {
+    match run(rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -117,9 +117,19 @@ pub(crate) fn collected() -> Result<Outcome> {
 
 /// Returns the path of the program that the tests build.
 pub(crate) fn engine() -> PathBuf {
+    built("debug")
+}
+
+/// Builds the program in release mode and returns its path.
+pub(crate) fn release_engine() -> Result<PathBuf> {
+    shell::run(cargo("build").args(["--release", "--locked"]))?;
+    Ok(built("release"))
+}
+
+fn built(profile: &str) -> PathBuf {
     let folder = shell::root().join("sql");
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| folder.join("target"), |target| folder.join(target));
     let file = format!("stepscope-sql{}", std::env::consts::EXE_SUFFIX);
-    target.join("debug").join(file)
+    target.join(profile).join(file)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{browser, demo, generate, package, peers, shell, sql, ui};
+use crate::{browser, demo, dist, generate, package, peers, shell, sql, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -35,6 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "SQL engine",
             "SQL engine, collected traces",
             "generated code",
+            "release files",
             "viewer in a browser",
             "python package",
             "python package, other versions",
@@ -54,6 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("SQL engine", sql::test);
     parts.run("SQL engine, collected traces", sql::collected);
     parts.run("generated code", generate::is_fresh);
+    parts.run("release files", dist::check);
     parts.run("viewer in a browser", in_a_browser);
     parts.run("python package", package::test);
     parts.run(
