@@ -69,7 +69,7 @@ fn locked_packages(lock: &str) -> Vec<String> {
 fn maturin(tools: &Path, command: &str) -> Result<Command> {
     let mut maturin = shell::program(tools);
     maturin
-        .args(["-m", "maturin", command, "--quiet"])
+        .args(["-m", "maturin", command])
         .env("SOURCE_DATE_EPOCH", source_date()?);
     Ok(maturin)
 }
