@@ -3,7 +3,7 @@
 //! This program is a companion of `stepscope`, which finds and starts it and links none of it. Reading order:
 //! [`session`] (open runs, run a query), [`schema`] and [`tables`] (what a query sees), [`events`] (the large tables,
 //! scanned in the store's layout), [`locked`] (what a query cannot reach), [`serve`] and [`protocol`] (the pipe),
-//! [`shell`] (the prompt).
+//! [`shell`] (the prompt), [`dataset`] (the tables as Parquet files).
 //!
 //! **Invariant:** a query reads the open runs and nothing else.
 
@@ -13,12 +13,14 @@
 )]
 
 pub mod args_table;
+pub mod dataset;
 pub mod events;
 mod filter;
 pub mod functions;
 mod json_args;
 pub mod locked;
 pub mod output;
+mod parquet_file;
 pub mod protocol;
 mod report_table;
 pub mod rows;

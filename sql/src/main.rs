@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use stepscope_engine::SqlRun;
+use stepscope_sql::dataset::{self, ArgsChoice, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
@@ -25,6 +26,7 @@ Usage:
   stepscope-sql --handshake                     print versions as JSON
   stepscope-sql --tables [TABLE]                print tables and columns
   stepscope-sql serve [--memory BYTES]          answer queries over stdin and stdout
+  stepscope-sql export --dataset FOLDER [--args none|all|KEY,...] [--no-cache] RUN...
   stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE] RUN...
 ";
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         "serve" => Options::parse(rest).and_then(|options| {
             serve::serve(options.memory()).map_err(|error| format!("cannot answer: {error}"))
         }),
+        "export" => Options::parse(rest).and_then(|options| export(&options)),
         "shell" => Options::parse(rest).and_then(|options| start_shell(&options)),
         "--help" | "-h" => {
             print!("{HELP}");
@@ -76,6 +79,8 @@ struct Options {
     rows: Option<usize>,
     no_cache: bool,
     history: Option<PathBuf>,
+    dataset: Option<PathBuf>,
+    args: Option<String>,
     paths: Vec<PathBuf>,
 }
 
@@ -93,6 +98,8 @@ impl Options {
                 "--timeout-ms" => options.timeout_ms = Some(number(argument, value()?)?),
                 "--rows" => options.rows = Some(number(argument, value()?)?),
                 "--history" => options.history = Some(value()?.into()),
+                "--dataset" => options.dataset = Some(value()?.into()),
+                "--args" => options.args = Some(value()?.clone()),
                 "--no-cache" => options.no_cache = true,
                 path => options.paths.push(path.into()),
             }
@@ -111,6 +118,44 @@ impl Options {
 fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_no_number| format!("cannot read {option} {text}: it is no number"))
+}
+
+/// Exports runs, and prints a line for each.
+fn export(options: &Options) -> Result<(), String> {
+    let dataset = options
+        .dataset
+        .as_ref()
+        .ok_or("cannot export: no folder is named\nhelp: --dataset FOLDER")?;
+    let choice = options.args.as_deref().unwrap_or("none");
+    let asked = dataset::Options {
+        args: ArgsChoice::parse(choice),
+        use_cache: !options.no_cache,
+    };
+    let (mut exported, mut present, mut problems) = (0_u64, 0_u64, 0_u64);
+    let (mut all_slices, mut all_bytes) = (0, 0);
+    let mut report = |progress| match progress {
+        Progress::Exported { run, slices, bytes } => {
+            exported += 1;
+            all_slices += slices;
+            all_bytes += bytes;
+            println!("{run}: {slices} slices, {bytes} bytes");
+        }
+        Progress::Present { run } => {
+            present += 1;
+            println!("{run}: present");
+        }
+        Progress::Problem(text) => {
+            problems += 1;
+            eprintln!("Not whole: {text}");
+        }
+    };
+    dataset::export(&options.paths, dataset, &asked, &mut report)
+        .map_err(|error| error.to_string())?;
+    println!("{exported} runs exported, {present} present, {all_slices} slices, {all_bytes} bytes");
+    if exported + present == 0 && problems > 0 {
+        return Err("cannot export: no run is readable".to_owned());
+    }
+    Ok(())
 }
 
 fn start_shell(options: &Options) -> Result<(), String> {

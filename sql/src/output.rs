@@ -1,4 +1,4 @@
-//! Answers as bytes: a table for people, CSV, JSON, an Arrow stream.
+//! Answers as bytes: a table for people, CSV, JSON, an Arrow stream, a Parquet file.
 
 mod cell;
 mod table;
@@ -9,6 +9,8 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::error::{DataFusionError, Result};
 use serde_json::{Value as Json, json};
 use stepscope_engine::csv_text;
+
+use crate::parquet_file::ParquetFile;
 
 use self::cell::{Wide, json_of, text_of};
 use self::table::TextTable;
@@ -26,6 +28,8 @@ pub enum Format {
     HttpJson,
     /// Arrow's stream format.
     Arrow,
+    /// A Parquet file.
+    Parquet,
 }
 
 impl Format {
@@ -37,6 +41,7 @@ impl Format {
             "json" => Self::Json,
             "http-json" => Self::HttpJson,
             "arrow" => Self::Arrow,
+            "parquet" => Self::Parquet,
             _ => return None,
         })
     }
@@ -55,6 +60,7 @@ enum Kind {
     Csv,
     Json { wide: Wide },
     Arrow(Box<StreamWriter<Vec<u8>>>),
+    Parquet(Box<ParquetFile<Vec<u8>>>),
 }
 
 impl Writer {
@@ -80,6 +86,10 @@ impl Writer {
                 Kind::Json { wide }
             }
             Format::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema)?)),
+            Format::Parquet => {
+                let file = ParquetFile::new(Vec::new(), schema, &[])?;
+                Kind::Parquet(Box::new(file))
+            }
         };
         Ok(Self {
             bytes,
@@ -122,6 +132,10 @@ impl Writer {
                 writer.write(batch)?;
                 self.bytes.append(writer.get_mut());
             }
+            Kind::Parquet(file) => {
+                file.write(batch)?;
+                self.bytes.append(file.get_mut());
+            }
         }
         self.rows += batch.num_rows();
         Ok(())
@@ -139,6 +153,10 @@ impl Writer {
             Kind::Arrow(writer) => {
                 writer.finish()?;
                 self.bytes.append(writer.get_mut());
+            }
+            Kind::Parquet(file) => {
+                file.finish()?;
+                self.bytes.append(file.get_mut());
             }
         }
         Ok(())

@@ -59,6 +59,8 @@ pub struct Column {
     pub unit: &'static str,
     /// Meaning.
     pub meaning: &'static str,
+    /// Whether datasets store it; the others follow from the stored ones, or are large.
+    pub stored: bool,
 }
 
 /// Creates a column without a unit.
@@ -68,6 +70,7 @@ pub const fn column(name: &'static str, kind: Type, meaning: &'static str) -> Co
         kind,
         unit: "",
         meaning,
+        stored: true,
     }
 }
 
@@ -76,6 +79,15 @@ impl Column {
     #[must_use]
     pub const fn unit(self, unit: &'static str) -> Self {
         Self { unit, ..self }
+    }
+
+    /// Leaves the column out of datasets.
+    #[must_use]
+    pub const fn computed(self) -> Self {
+        Self {
+            stored: false,
+            ..self
+        }
     }
 
     fn field(&self) -> Field {

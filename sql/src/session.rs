@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
+use datafusion::physical_plan::ExecutionPlanProperties as _;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
 use rustc_hash::FxHashMap;
@@ -151,6 +152,13 @@ impl Session {
         Self::new(runs.collect(), cancel, memory)
     }
 
+    /// Wraps one run, with the value of the columns `run`.
+    pub fn of_run(key: String, path: String, run: Run, memory: Memory) -> Self {
+        let cancel = Arc::new(Cancel::default());
+        let run = RunData::new(0, key, path, run, Arc::clone(&cancel));
+        Self::new(vec![Arc::new(run)], cancel, memory)
+    }
+
     fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: Memory) -> Self {
         let context = locked::context(memory);
         let runs: Arc<[Arc<RunData>]> = runs.into();
@@ -243,6 +251,24 @@ impl Session {
             Ok(result) => result,
             Err(_) => Err(DataFusionError::Execution(timed_out(limits.timeout))),
         }
+    }
+
+    /// Runs a query of one table without limits, one partition after the other: rows keep the order of the table.
+    pub async fn read_in_order(
+        &self,
+        sql: &str,
+        begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
+        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+    ) -> Result<()> {
+        let plan = self.context.sql(sql).await?.create_physical_plan().await?;
+        begin(&plan.schema())?;
+        for partition in 0..plan.output_partitioning().partition_count() {
+            let mut batches = plan.execute(partition, self.context.task_ctx())?;
+            while let Some(batch) = batches.next().await {
+                each(&batch?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs a query and returns its batches. For tests and small answers.

@@ -27,7 +27,7 @@ mod values;
 
 pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
-pub use query::{Query, QueryFormat};
+pub use query::{Export, Query, QueryFormat};
 pub use run::Run;
 
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
@@ -84,6 +84,8 @@ pub enum Command {
     Peaks(Peaks),
     /// Ask runs a question in SQL
     Query(Query),
+    /// Add runs to a dataset of Parquet files
+    Export(Export),
     /// Print what can be recorded on this machine, and what hinders it
     Doctor(Doctor),
     /// Print the script that completes commands and options in a shell
@@ -201,7 +203,7 @@ pub struct Report {
     /// What is alive at this position of program order, in place of the peak; for 'hlo-memory'
     #[arg(long, value_name = "N")]
     pub position: Option<u32>,
-    /// Predict the step after changes, such as kernel:*gemm*=`x0.5,launch_latency=0`; repeatable; for 'critical-path'
+    /// Predict the step after changes, such as `kernel:*gemm*=x0.5,launch_latency=0`; repeatable; for 'critical-path'
     #[arg(long, value_name = "SPEC")]
     pub what_if: Vec<String>,
     /// Predict a prepared scenario: faster-ops, free-communication, no-stragglers, as-rank:N, host-free, no-syncs,

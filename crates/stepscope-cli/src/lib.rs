@@ -76,6 +76,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Recover(recover)) => recover::run(&recover, out),
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         Some(Command::Query(query)) => query::run(&query, out),
+        Some(Command::Export(export)) => query::export(&export),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
         Some(Command::Completions(completions)) => completions::run(&completions, out),
         Some(Command::ManPages(pages)) => completions::write_man_pages(&pages),

@@ -1,4 +1,5 @@
-//! `stepscope query`: asks runs a question in SQL. The SQL engine answers: [`stepscope_engine::SqlEngine`].
+//! `stepscope query` asks runs a question in SQL, `stepscope export` writes their tables. The SQL engine does both:
+//! [`stepscope_engine::SqlEngine`].
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,16 +21,37 @@ pub fn run(asked: &args::Query, out: &mut dyn Write) -> Result<(), CliError> {
             "cannot run a query: no run is named\nhelp: stepscope query RUN \"SELECT ...\"",
         ));
     }
-    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(CliError::failed(format!(
-            "cannot read {}: no such file or directory",
-            missing.display()
-        )));
-    }
+    check_exist(&paths)?;
     match sql {
         Some(sql) => query(asked, &paths, &sql, out),
         None => shell(asked, &paths),
     }
+}
+
+/// Runs `stepscope export`.
+pub fn export(asked: &args::Export) -> Result<(), CliError> {
+    let Some((dataset, paths)) = asked.paths.split_last() else {
+        return Err(CliError::usage("cannot export: no run is named"));
+    };
+    check_exist(paths)?;
+    let path = find_sql_engine().map_err(failed)?;
+    let mut command = std::process::Command::new(&path);
+    command.arg("export").arg("--dataset").arg(dataset);
+    command.args(["--args", &asked.args]);
+    if asked.no_cache {
+        command.arg("--no-cache");
+    }
+    wait(command.args(paths), path)
+}
+
+fn check_exist(paths: &[PathBuf]) -> Result<(), CliError> {
+    let missing = paths.iter().find(|path| !path.exists());
+    missing.map_or(Ok(()), |missing| {
+        Err(CliError::failed(format!(
+            "cannot read {}: no such file or directory",
+            missing.display()
+        )))
+    })
 }
 
 /// Splits the words into the paths of runs and the query. The last word is the query unless a file has its name.

@@ -29,14 +29,17 @@ pub(super) const SLICES: &[Column] = &[
     common::STREAM,
     common::START_PS,
     common::DUR_PS,
-    column("end_ps", Type::BigInt, "End on the run's clock").unit("ps"),
+    column("end_ps", Type::BigInt, "End on the run's clock")
+        .unit("ps")
+        .computed(),
     column("self_ps", Type::BigInt, "Duration without direct children").unit("ps"),
     column("name", Type::Text, "Name in the file"),
     column(
         "short_name",
         Type::Text,
         "Name as tables for people show it",
-    ),
+    )
+    .computed(),
     column("category", Type::Text, "Category in the file"),
     column(
         "kind",
@@ -61,7 +64,8 @@ pub(super) const SLICES: &[Column] = &[
         "args",
         Type::Text,
         "Arguments as a JSON object, decoded from the file",
-    ),
+    )
+    .computed(),
 ];
 
 pub(super) const INSTANTS: &[Column] = &[
@@ -81,7 +85,8 @@ pub(super) const INSTANTS: &[Column] = &[
         "args",
         Type::Text,
         "Arguments as a JSON object, decoded from the file",
-    ),
+    )
+    .computed(),
 ];
 
 pub(super) const COUNTERS: &[Column] = &[

@@ -1,4 +1,4 @@
-//! The arguments of `stepscope query`.
+//! The arguments of `stepscope query` and `stepscope export`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +44,26 @@ pub struct Query {
     pub no_cache: bool,
 }
 
+/// `stepscope export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        stepscope export LOGDIR dataset\n  \
+        stepscope export monday.json.gz tuesday.json.gz dataset --args bytes,stream\n  \
+        duckdb -c \"SELECT name, count(*) FROM read_parquet('dataset/slices/**/*.parquet', hive_partitioning = true) GROUP BY name\"\n\n\
+        The folder gets the tables of 'stepscope query --tables' as Parquet files; further exports add runs. A run that\n\
+        is in the dataset is not written again. The SQL engine, a program of its own, writes them: stepscope-sql.")]
+pub struct Export {
+    /// Trace files, session folders or log directories, and last the folder of the dataset
+    #[arg(value_name = "PATH... DATASET", num_args = 2.., required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Arguments of events: none, all, or those of some keys
+    #[arg(long, value_name = "none|all|KEY,...", default_value = "none")]
+    pub args: String,
+    /// Neither read nor write the import cache
+    #[arg(long)]
+    pub no_cache: bool,
+}
+
 /// Output format of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum QueryFormat {
@@ -55,6 +75,8 @@ pub enum QueryFormat {
     Json,
     /// Arrow's stream format.
     Arrow,
+    /// A Parquet file.
+    Parquet,
 }
 
 impl QueryFormat {
@@ -65,6 +87,7 @@ impl QueryFormat {
             Self::Csv => "csv",
             Self::Json => "json",
             Self::Arrow => "arrow",
+            Self::Parquet => "parquet",
         }
     }
 }

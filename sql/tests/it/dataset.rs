@@ -1,0 +1,281 @@
+//! Datasets: written whole, once, and equal to the tables when they are read again.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use stepscope_sql::dataset::{self, ArgsChoice, ExportError, Options, Progress};
+use stepscope_sql::schema_table;
+use stepscope_sql::session::Session;
+use stepscope_test_data::Corpus;
+
+use crate::support::{one, open};
+
+const RUN: &str = "torch_cpu";
+
+fn options(args: ArgsChoice) -> Options {
+    Options {
+        args,
+        use_cache: false,
+    }
+}
+
+fn export(folder: &Path, args: ArgsChoice) -> Result<Vec<Progress>, ExportError> {
+    let mut seen = Vec::new();
+    let paths = [Corpus::committed().path(RUN)];
+    dataset::export(&paths, folder, &options(args), &mut |progress| {
+        seen.push(progress)
+    })?;
+    Ok(seen)
+}
+
+/// Lists the files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(folder: &Path, table: &str) -> Vec<RecordBatch> {
+    let of_table = files(&folder.join(table)).into_iter();
+    let batches = of_table.flat_map(|path| {
+        let file = File::open(path).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+            .unwrap()
+            .build();
+        reader.unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    });
+    batches.collect()
+}
+
+/// Number of values and their sum, of texts that of their lengths, by column.
+fn sums(batches: &[RecordBatch]) -> BTreeMap<String, (usize, f64)> {
+    let mut sums: BTreeMap<String, (usize, f64)> = BTreeMap::new();
+    for batch in batches {
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            let sum: f64 = match column.data_type() {
+                DataType::Int32 => column
+                    .as_primitive::<Int32Type>()
+                    .iter()
+                    .flatten()
+                    .map(f64::from)
+                    .sum(),
+                DataType::Int64 => column
+                    .as_primitive::<Int64Type>()
+                    .iter()
+                    .flatten()
+                    .map(|value| value as f64)
+                    .sum(),
+                DataType::Float64 => column.as_primitive::<Float64Type>().iter().flatten().sum(),
+                DataType::Boolean => column.as_boolean().true_count() as f64,
+                DataType::Utf8 => column
+                    .as_string::<i32>()
+                    .iter()
+                    .flatten()
+                    .map(|text| text.len() as f64)
+                    .sum(),
+                other => panic!("{}: readers elsewhere do not know {other}", field.name()),
+            };
+            let values = column.len() - column.null_count();
+            let of_column = sums.entry(field.name().clone()).or_default();
+            of_column.0 += values;
+            of_column.1 += sum;
+        }
+    }
+    sums
+}
+
+/// The same of a column of a table.
+fn sum_of(session: &Session, table: &str, column: &stepscope_sql::schema::Column) -> (f64, f64) {
+    let name = column.name;
+    let value = match column.kind.sql() {
+        "TEXT" => format!("octet_length({name})"),
+        "BOOLEAN" => format!("CAST({name} AS INT)"),
+        _ => name.to_owned(),
+    };
+    let sql = format!(
+        "SELECT count({name}) AS n, coalesce(sum(CAST({value} AS DOUBLE)), 0.0) AS sum FROM {table}"
+    );
+    let row = one(session, &sql);
+    (row["n"].as_f64().unwrap(), row["sum"].as_f64().unwrap())
+}
+
+#[test]
+fn every_table_is_read_back_equally() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = export(folder.path(), ArgsChoice::All).unwrap();
+    let exported = seen
+        .iter()
+        .filter(|one| matches!(one, Progress::Exported { .. }));
+    assert!(exported.count() > 3, "{seen:?}");
+    let session = open(RUN);
+    for (table, _, columns) in schema_table::all() {
+        if table == "table_columns" {
+            continue;
+        }
+        let found = sums(&read(folder.path(), table));
+        for column in columns {
+            // Of one run each: ids begin at zero, and the column `run` is the name of the files.
+            let differs =
+                matches!(column.name, "run" | "number" | "path") || column.unit == "event";
+            if !column.stored || (table == "runs" && column.name == "date") {
+                assert!(!found.contains_key(column.name), "{table}.{}", column.name);
+                continue;
+            }
+            let Some((values, sum)) = found.get(column.name) else {
+                panic!("{table}.{} is missing", column.name);
+            };
+            let (expected_values, expected) = sum_of(&session, table, column);
+            assert_eq!(*values as f64, expected_values, "{table}.{}", column.name);
+            if !differs {
+                let close = (sum - expected).abs() <= 1e-9 * expected.abs();
+                assert!(close, "{table}.{}: {sum}, not {expected}", column.name);
+            }
+        }
+    }
+    let ids = read(folder.path(), "slices");
+    assert!(ids.iter().map(RecordBatch::num_rows).sum::<usize>() > 1_000);
+}
+
+#[test]
+fn files_have_the_layout_and_the_metadata_of_a_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    export(folder.path(), ArgsChoice::None).unwrap();
+    let all = files(folder.path());
+    assert!(
+        all.iter().all(|path| path.extension().unwrap() != "part"),
+        "{all:?}"
+    );
+    let mark = std::fs::read_to_string(folder.path().join("_stepscope.json")).unwrap();
+    assert!(mark.contains("\"schema\":1"), "{mark}");
+    assert!(
+        !folder.path().join("args").exists(),
+        "nobody asked for them"
+    );
+    let slices = files(&folder.path().join("slices"));
+    let runs = files(&folder.path().join("runs"));
+    assert_eq!(slices.len(), runs.len());
+    for path in slices {
+        let day = path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert_eq!(
+            (day.starts_with("date=20"), day.len()),
+            (true, "date=2026-11-23".len()),
+            "{day}"
+        );
+        assert!(path.to_str().unwrap().ends_with(".0.parquet"), "{path:?}");
+        let file = File::open(&path).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let metadata = reader.metadata().file_metadata();
+        let facts = metadata.key_value_metadata().unwrap().iter();
+        let facts: BTreeMap<&str, &str> = facts
+            .map(|fact| (fact.key.as_str(), fact.value.as_deref().unwrap_or("")))
+            .collect();
+        assert_eq!(facts["stepscope.table"], "slices");
+        assert!(facts["units"].contains("\"start_ps\":\"ps\""), "{facts:?}");
+        assert!(
+            !facts.contains_key("ARROW:schema"),
+            "readers make dictionaries of it"
+        );
+        // Field ids are positions in the table, those of columns that are not stored included.
+        let columns = schema_table::all()
+            .into_iter()
+            .find(|table| table.0 == "slices")
+            .unwrap()
+            .2;
+        let root = metadata.schema_descr().root_schema();
+        for field in root.get_fields() {
+            let position = columns
+                .iter()
+                .position(|column| column.name == field.name())
+                .unwrap();
+            let id = usize::try_from(field.get_basic_info().id()).unwrap();
+            assert_eq!(id, position + 1, "{}", field.name());
+        }
+    }
+}
+
+#[test]
+fn run_is_exported_once_and_an_interrupted_export_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    export(folder.path(), ArgsChoice::None).unwrap();
+    let before = files(folder.path());
+    let seen = export(folder.path(), ArgsChoice::None).unwrap();
+    assert!(
+        seen.iter()
+            .all(|one| matches!(one, Progress::Present { .. })),
+        "{seen:?}"
+    );
+    assert_eq!(files(folder.path()), before);
+    // Without its row in `runs`, a run is not complete.
+    let lost = files(&folder.path().join("runs")).remove(0);
+    let content = std::fs::read(&lost).unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    let seen = export(folder.path(), ArgsChoice::None).unwrap();
+    let exported = seen
+        .iter()
+        .filter(|one| matches!(one, Progress::Exported { .. }));
+    assert_eq!(exported.count(), 1);
+    assert_eq!(files(folder.path()), before);
+    assert_eq!(std::fs::read(&lost).unwrap(), content);
+}
+
+#[test]
+fn arguments_are_those_of_the_chosen_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ArgsChoice::parse("External id,it's");
+    export(folder.path(), keys).unwrap();
+    let rows: usize = read(folder.path(), "args")
+        .iter()
+        .map(RecordBatch::num_rows)
+        .sum();
+    let session = open(RUN);
+    let expected = one(
+        &session,
+        "SELECT count(*) AS n FROM args WHERE key = 'External id'",
+    );
+    assert_eq!(expected["n"], rows);
+    assert!(rows > 0);
+}
+
+#[test]
+fn folders_that_are_no_datasets_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("thesis.txt");
+    std::fs::write(&file, "mine").unwrap();
+    let error = export(folder.path(), ArgsChoice::None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no dataset") && error.contains("\nhelp: "),
+        "{error}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(folder.path().join("_stepscope.json"), "{\"schema\": 2}").unwrap();
+    let error = export(folder.path(), ArgsChoice::None)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("version 2"), "{error}");
+    let taken = folder.path().join("_stepscope.json/below");
+    let error = dataset::export(&[], &taken, &options(ArgsChoice::None), &mut |_| {});
+    assert!(matches!(error, Err(ExportError::File(..))));
+}
