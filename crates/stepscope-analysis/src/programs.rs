@@ -13,7 +13,7 @@ use stepscope_hlo::memory::{Lifetime, Plan};
 use stepscope_model::{Cancelled, Program as ProgramBytes};
 use stepscope_store::Trace;
 
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 
 /// Name and number of a compiled program. Several programs of a run may share a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +100,26 @@ impl Program {
     /// Returns users and callers.
     pub fn flow(&self) -> &DataFlow {
         self.flow.get_or_init(|| DataFlow::new(&self.module))
+    }
+
+    /// Computes what a graph needs: the memory plan beside the base costs and the data flow.
+    ///
+    /// # Errors
+    /// None of its own: those of [`parallel::both`].
+    pub fn prepare_graph(&self) -> Result<(), Cancelled> {
+        if self.plan.get().is_some() && self.base_costs.get().is_some() {
+            return Ok(());
+        }
+        let costs_and_flow = || {
+            self.costs(Rules::Base);
+            self.flow();
+            Ok(())
+        };
+        let plan = || {
+            self.plan();
+            Ok(())
+        };
+        parallel::both(costs_and_flow, plan).map(|_both| ())
     }
 }
 

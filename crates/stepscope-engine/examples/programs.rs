@@ -19,7 +19,6 @@ use std::time::Instant;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::programs;
 use stepscope_engine::report::reports::{self, Options};
-use stepscope_hlo::cost::Rules;
 use stepscope_hlo::graph::{Drawing, Selection, VisibleGraph};
 use stepscope_model::ReadContext;
 use stepscope_store::Trace;
@@ -50,8 +49,7 @@ fn first_graph(trace: &Trace) -> Drawing {
     let program = programs::read(trace, &Cancel::default(), |_| true)
         .unwrap()
         .remove(0);
-    program.plan();
-    program.costs(Rules::Base);
+    program.prepare_graph().unwrap();
     let module = &program.module;
     let graph = VisibleGraph::new(
         module,

@@ -115,6 +115,7 @@ impl TimedProgram {
         let program = read.into_iter().next().ok_or_else(|| {
             Problem::bad_request("module", format!("the program {key} is not readable"))
         })?;
+        program.prepare_graph()?;
         Ok(Self {
             name: program.key.to_string(),
             peak_bytes: peak_bytes(&program),
