@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::op_class::OpClass;
 use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::run_profile::{AnalysisScope, Role, RunProfile};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
@@ -143,8 +143,10 @@ impl ComparedRun {
         detail: OwnerDetail,
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let profile = RunProfile::compute(trace, scope, cancel)?;
-        let memory = Memory::read(trace, cancel)?;
+        let (profile, memory) = parallel::both(
+            || RunProfile::compute(trace, scope, cancel),
+            || Memory::read(trace, cancel),
+        )?;
         let mut run = Self {
             totals: totals(trace),
             peak_memory_bytes: peak_memory(&memory),
@@ -178,14 +180,12 @@ impl ComparedRun {
             hash.finish()
         };
         let nothing = |_: EventId| 0;
-        let charged = match detail {
-            OwnerDetail::Name => charge(&profile, &windows, &nothing, cancel)?,
-            OwnerDetail::Shapes | OwnerDetail::Stack => {
-                charge(&profile, &windows, &shapes, cancel)?
-            }
+        let owners = || match detail {
+            OwnerDetail::Name => charge(&profile, &windows, &nothing, cancel),
+            OwnerDetail::Shapes | OwnerDetail::Stack => charge(&profile, &windows, &shapes, cancel),
         };
+        let (charged, diagnosis) = parallel::both(owners, || diagnose(&profile, &memory, cancel))?;
         run.add_owners(trace, &windows, &charged, detail);
-        let diagnosis = diagnose(&profile, &memory, cancel)?;
         run.findings = diagnosis
             .findings
             .iter()
