@@ -143,7 +143,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let wants_faster = options.presets.iter().any(|name| name == "faster-ops");
     // The check of the options has read them before.
     let scenarios = scenarios(options).unwrap_or_default();
-    if !scenarios.is_empty() || wants_faster {
+    let predicts = !scenarios.is_empty() || wants_faster;
+    if predicts {
         let faster = wants_faster.then_some(operations);
         what_if(
             &mut report,
@@ -154,7 +155,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             cancel,
         )?;
     }
-    notes(&mut report, &path, (replay_error, exact));
+    notes(&mut report, &path, exact);
+    // Predictions have a note of their own.
+    if replay_error.abs() > MAX_ERROR && !predicts {
+        report.note(sentence!(
+            "With the smallest lags of its devices, the window would differ by {}: lags decide much of it.",
+            share(replay_error.abs()).link(Link::scalar("replay_error_share"))
+        ));
+    }
     Ok(report)
 }
 
@@ -536,7 +544,7 @@ fn what_if(
     Ok(())
 }
 
-fn notes(report: &mut Report, path: &CriticalPath<'_>, (replay_error, exact): (f64, Option<i64>)) {
+fn notes(report: &mut Report, path: &CriticalPath<'_>, exact: Option<i64>) {
     if path.steps.is_empty() {
         report.note("No steps are marked: the window is the whole recording.");
     }
@@ -564,12 +572,6 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, (replay_error, exact): (f
         report.note(sentence!(
             "The unchanged replay differs from the measurement by {}.",
             duration(ns(exact.saturating_sub(path.length()).saturating_abs()))
-        ));
-    }
-    if replay_error.abs() > MAX_ERROR {
-        report.note(sentence!(
-            "With the smallest lags of its devices, the window would differ by {}: lags decide much of it.",
-            share(replay_error.abs())
         ));
     }
 }
