@@ -51,6 +51,12 @@ fn a_session_name_may_be_shared_and_nothing_is_overwritten() {
     assert_eq!(found.len(), 3);
     let probe = read(&found[0]);
     assert!(probe.facts.contains(&("rank".into(), "Int(3)".into())));
+    if cfg!(target_os = "linux") {
+        let is_memory = |fact: &&(String, String)| fact.0 == "host.memory_bytes";
+        let memory = probe.facts.iter().find(is_memory).unwrap();
+        let digits = memory.1.trim_matches(|c: char| !c.is_ascii_digit());
+        assert!(digits.parse::<u64>().unwrap() > 1 << 20, "{memory:?}");
+    }
     let first = dir.path().join("plugins/profile/shared/h_1.xplane.pb");
     assert!(found.contains(&first), "{found:?}");
 }

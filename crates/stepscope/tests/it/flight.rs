@@ -528,16 +528,27 @@ fn slow_step_is_saved_whole() {
         }),
         ..in_folder(dir.path())
     };
-    start_flight(&options).unwrap();
     let round = |number: i64, ms: u64| {
-        let _step = stepscope::step(number);
-        let _inner = span!("inner");
-        std::thread::sleep(Duration::from_millis(ms));
+        let begin = Instant::now();
+        {
+            let _step = stepscope::step(number);
+            let _inner = span!("inner");
+            std::thread::sleep(Duration::from_millis(ms));
+        }
+        begin.elapsed()
     };
-    // The first steps may take any time; the others differ clearly even on a busy machine.
-    round(0, 800);
-    for number in 1..20 {
-        round(number, 8);
+    // A busy machine may stretch a short step beyond the limit, which is a slow step too: begin again then.
+    loop {
+        start_flight(&options).unwrap();
+        round(0, 800);
+        let longest = (1..20).map(|number| round(number, 8)).max();
+        if longest < Some(Duration::from_millis(30)) {
+            break;
+        }
+        stop_flight().unwrap();
+        for file in files(dir.path()) {
+            std::fs::remove_file(file).unwrap();
+        }
     }
     assert_eq!(flight_status().unwrap().saves, 0);
     round(812, 800);
