@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::{shell, ui};
 
 /// `cargo xtask demo [--no-serve] [--port N]`
@@ -24,10 +25,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         bail!("the viewer cannot be built: {why}");
     }
     println!("\n2. building stepscope");
-    let binary = release_binary()?;
+    let binary = Build::Release.command()?;
     println!("\n3. training the example");
     let log_directory = log_directory("demo");
-    train(&log_directory)?;
+    train(Build::Release, &log_directory)?;
     println!("\n4. where the time went");
     shell::run(
         shell::program(&binary)
@@ -52,23 +53,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     )
 }
 
-/// Builds the `stepscope` command in release mode and returns its path.
-pub(crate) fn release_binary() -> Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--release", "--package", "stepscope-cli"]))?;
-    Ok(shell::target_dir().join("release/stepscope"))
-}
-
 /// Trains the example and records into a log directory.
-pub(crate) fn train(log_directory: &Path) -> Result<()> {
+pub(crate) fn train(build: Build, log_directory: &Path) -> Result<()> {
     if log_directory.exists() {
         std::fs::remove_dir_all(log_directory)
             .with_context(|| format!("cannot empty {}", log_directory.display()))?;
     }
-    shell::run(
-        shell::cargo()
-            .args(["run", "--release", "--package", "rust_mnist", "--"])
-            .arg(log_directory),
-    )
+    shell::run(build.training().arg("--").arg(log_directory))
 }
 
 /// Returns the log directory of recordings by the demo and the tests.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::shell;
 
 /// Name of each file and its folder in the checkout.
@@ -52,12 +53,7 @@ fn made() -> Result<PathBuf> {
     let folder = shell::target_dir().join("generated");
     std::fs::create_dir_all(&folder)?;
     messages(&folder)?;
-    shell::run(
-        shell::cargo()
-            .args(["run", "--quiet", "--locked", "--package=stepscope-server"])
-            .args(["--example=registry", "--"])
-            .arg(&folder),
-    )?;
+    shell::run(shell::program(Build::Dev.example("stepscope-server", "registry")?).arg(&folder))?;
     Ok(folder)
 }
 

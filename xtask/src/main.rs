@@ -22,6 +22,7 @@ mod laws;
 mod package;
 mod part;
 mod peers;
+mod programs;
 mod python;
 mod sanitize;
 mod shell;

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use anyhow::{Context as _, Result};
 
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::python::{self, Environment, Interpreter};
-use crate::{demo, peers, shell};
+use crate::{peers, shell};
 
 /// The environment into which the package is installed.
 const PACKAGE: Environment =
@@ -27,9 +28,9 @@ fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
 
-/// Builds the package like `pip install .`, once for all parts of a run. It always uses the same
-/// interpreter: with another one, cargo would rebuild half of it.
-fn wheel(python: &Path) -> Result<PathBuf> {
+/// Builds the package like `pip install .`, once for all parts of a run, in the profile of the first
+/// call. It always uses the same interpreter: with another one, cargo would rebuild half of it.
+fn wheel(python: &Path, build: Build) -> Result<PathBuf> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(built) = BUILT.get() {
         return Ok(built.clone());
@@ -45,7 +46,11 @@ fn wheel(python: &Path) -> Result<PathBuf> {
             .arg(&folder)
             .arg(".")
             // Reuses the results of the command's build.
-            .env("CARGO_TARGET_DIR", shell::target_dir()),
+            .env("CARGO_TARGET_DIR", shell::target_dir())
+            .env(
+                "MATURIN_PEP517_ARGS",
+                format!("--profile {}", build.profile()),
+            ),
     )?;
     let mut built = Vec::new();
     shell::collect(&folder, &[], &mut built)?;
@@ -65,17 +70,17 @@ fn install(python: &Path, wheel: &Path) -> Result<()> {
 
 /// Returns a Python with the package as `pip install .` installs it, or the reason why there is
 /// none.
-pub(crate) fn python() -> Result<Result<PathBuf, Outcome>> {
+pub(crate) fn python(build: Build) -> Result<Result<PathBuf, Outcome>> {
     let Some(python) = PACKAGE.python()? else {
         return Ok(Err(no_python()));
     };
-    install(&python, &wheel(&python)?)?;
+    install(&python, &wheel(&python, build)?)?;
     Ok(Ok(python))
 }
 
 /// Runs the package's tests.
 pub(crate) fn test() -> Result<Outcome> {
-    let python = match python()? {
+    let python = match python(Build::Dev)? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
@@ -106,7 +111,7 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
             tested.minor()
         )));
     }
-    let wheel = wheel(&builder)?;
+    let wheel = wheel(&builder, Build::Dev)?;
     // The tests mostly wait: running both concurrently takes little longer than one.
     let failed: Vec<String> = std::thread::scope(|scope| {
         let (builder, wheel) = (&builder, &wheel);
@@ -145,12 +150,12 @@ fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
 
 /// Installs the package in every interpreter of this machine except the minor version of `but`:
 /// returns the version and the Python of each.
-pub(crate) fn in_other_versions(but: &Path) -> Result<Vec<(String, PathBuf)>> {
+pub(crate) fn in_other_versions(but: &Path, build: Build) -> Result<Vec<(String, PathBuf)>> {
     let Some(builder) = PACKAGE.python()? else {
         return Ok(Vec::new());
     };
     let but = Interpreter::query(but).map(|one| one.minor());
-    let wheel = wheel(&builder)?;
+    let wheel = wheel(&builder, build)?;
     python::interpreters()
         .iter()
         .filter(|one| Some(one.minor()) != but)
@@ -187,7 +192,7 @@ fn environment_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<P
 
 /// Installs the package into the environment with all frameworks: returns its Python, or the reason
 /// why there is none.
-pub(crate) fn install_with_frameworks() -> Result<Result<PathBuf, Outcome>> {
+pub(crate) fn install_with_frameworks(build: Build) -> Result<Result<PathBuf, Outcome>> {
     let python = match peers::frameworks()? {
         Ok(python) => python,
         Err(outcome) => return Ok(Err(outcome)),
@@ -195,7 +200,7 @@ pub(crate) fn install_with_frameworks() -> Result<Result<PathBuf, Outcome>> {
     let Some(builder) = PACKAGE.python()? else {
         return Ok(Err(no_python()));
     };
-    install(&python, &wheel(&builder)?)?;
+    install(&python, &wheel(&builder, build)?)?;
     Ok(Ok(python))
 }
 
@@ -204,11 +209,11 @@ const COMPARES_TIMES: &str = "test_causes";
 
 /// Tests the package together with the frameworks that it supports.
 pub(crate) fn test_with_frameworks() -> Result<Outcome> {
-    let python = match install_with_frameworks()? {
+    let python = match install_with_frameworks(Build::Dev)? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
-    let binary = demo::release_binary()?;
+    let binary = Build::Dev.command()?;
     let folder = shell::root().join("python/framework_tests");
     let mut files = Vec::new();
     shell::collect(&folder, &["__pycache__"], &mut files)?;
@@ -296,7 +301,7 @@ pub(crate) fn test_upstream() -> Result<Outcome> {
             "no checkout is named by {variables}"
         )));
     }
-    let python = match install_with_frameworks()? {
+    let python = match install_with_frameworks(Build::Dev)? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };

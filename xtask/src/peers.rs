@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::python::Environment;
 use crate::{demo, shell};
 
@@ -161,25 +162,16 @@ pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
     }
     command
         .arg(test.script)
-        .env("STEPSCOPE_BIN", demo::release_binary()?)
-        .env("STEPSCOPE_SERVE", serve_program()?);
+        .env("STEPSCOPE_BIN", Build::Dev.command()?)
+        .env("STEPSCOPE_SERVE", serve_program(Build::Dev)?);
     shell::sync()?;
     shell::run(&mut command)?;
     Ok(Outcome::Ok)
 }
 
 /// Builds the program to capture and returns its path.
-pub(crate) fn serve_program() -> Result<PathBuf> {
-    shell::run(shell::cargo().args([
-        "build",
-        "--release",
-        "--quiet",
-        "--package",
-        "stepscope-remote",
-        "--example",
-        "serve",
-    ]))?;
-    Ok(shell::target_dir().join("release/examples/serve"))
+pub(crate) fn serve_program(build: Build) -> Result<PathBuf> {
+    build.example("stepscope-remote", "serve")
 }
 
 /// Returns the reason why a part with Python did not run.

@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result, bail};
 
 use crate::part::Outcome;
-use crate::{browser, demo, package, peers, python, shell, ui};
+use crate::programs::Build;
+use crate::{browser, package, peers, python, shell, ui};
 
 /// `cargo xtask soak [--minutes N] [--seed N]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -34,13 +35,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut soak = shell::program(&interpreter.path);
     soak.arg("tests/remote/soak.py")
         .args(options)
-        .env("STEPSCOPE_BIN", demo::release_binary()?)
-        .env("STEPSCOPE_SERVE", peers::serve_program()?);
+        .env("STEPSCOPE_BIN", Build::Release.command()?)
+        .env("STEPSCOPE_SERVE", peers::serve_program(Build::Release)?);
     match chromium {
         Ok(chromium) => soak.env("STEPSCOPE_CHROMIUM", chromium),
         Err(why) => soak.env("STEPSCOPE_NO_CHROMIUM", why),
     };
-    match package::python() {
+    match package::python(Build::Release) {
         Ok(Ok(python)) => soak.env("STEPSCOPE_PACKAGE_PYTHON", python),
         Ok(Err(Outcome::NotRun(why))) => soak.env("STEPSCOPE_NO_PACKAGE", why),
         Ok(Err(Outcome::Ok)) => &mut soak,

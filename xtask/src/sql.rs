@@ -9,7 +9,15 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::part::Outcome;
-use crate::shell;
+use crate::programs::Build;
+use crate::python::Environment;
+use crate::{demo, peers, shell};
+
+/// Readers of Parquet files.
+const READERS: Environment = Environment::from_requirements(
+    "dataset",
+    &["pyarrow==26.0.1", "duckdb==2.0.1", "polars==2.1.0"],
+);
 
 /// Returns a cargo command in the workspace.
 fn cargo(command: &str) -> Command {
@@ -68,8 +76,7 @@ pub(crate) fn test() -> Result<Outcome> {
     shell::run(cargo("test").args(["--quiet", "--locked", "--no-fail-fast"]))?;
     // The command and the engine together.
     let answer = shell::output(
-        shell::cargo()
-            .args(["run", "--quiet", "--package", "stepscope-cli", "--"])
+        shell::program(Build::Dev.command()?)
             .args(["query", "--no-cache", "--format", "json"])
             .args([
                 "tests/data/traces/torch_cpu",
@@ -84,7 +91,7 @@ pub(crate) fn test() -> Result<Outcome> {
     // The server and the engine together.
     shell::run(
         shell::cargo()
-            .args(["test", "--quiet", "--package", "stepscope-server"])
+            .args(["test", "--quiet"])
             .args(["--test", "it", "--", "--ignored", "sql::"])
             .env("STEPSCOPE_SQL", engine()),
     )?;
@@ -111,6 +118,27 @@ pub(crate) fn collected() -> Result<Outcome> {
             .args(["--quiet", "--locked", "--no-fail-fast", "--test", "it"])
             .args(["--", "--ignored"])
             .env("STEPSCOPE_TRACES", folder),
+    )?;
+    Ok(Outcome::Ok)
+}
+
+/// Exports runs, and compares what pyarrow, DuckDB and Polars read with the tables.
+pub(crate) fn read_by_others() -> Result<Outcome> {
+    let Some(python) = READERS.python()? else {
+        return Ok(peers::no_python());
+    };
+    let folder = demo::log_directory("dataset");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    shell::run(cargo("build").args(["--quiet", "--locked", "--tests"]))?;
+    shell::run(
+        shell::program(python)
+            .arg("tests/peers/read_dataset.py")
+            .arg(Build::Dev.command()?)
+            .arg("tests/data/traces/torch_cpu")
+            .arg(folder)
+            .env("STEPSCOPE_SQL", engine()),
     )?;
     Ok(Outcome::Ok)
 }

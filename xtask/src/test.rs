@@ -1,10 +1,9 @@
 //! `cargo xtask test`: runs all tests.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
+use crate::programs::Build;
 use crate::{browser, demo, dist, generate, package, peers, shell, sql, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
@@ -34,6 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let first = [
             "SQL engine",
             "SQL engine, collected traces",
+            "readers of datasets",
             "generated code",
             "release files",
             "viewer in a browser",
@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     parts.run("SQL engine", sql::test);
     parts.run("SQL engine, collected traces", sql::collected);
+    parts.run("readers of datasets", sql::read_by_others);
     parts.run("generated code", generate::is_fresh);
     parts.run("release files", dist::check);
     parts.run("viewer in a browser", in_a_browser);
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("python frameworks", package::test_with_frameworks);
     parts.run("upstream's own tests", package::test_upstream);
     parts.run("example", || {
-        demo::train(&demo::log_directory("test"))?;
+        demo::train(Build::Dev, &demo::log_directory("test"))?;
         Ok(Outcome::Ok)
     });
     parts.run("peers read our files", peers::read_our_files);
@@ -94,7 +95,7 @@ fn on_collected_traces() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Runs the viewer's browser tests, in Chromium with the release binary.
+/// Runs the viewer's browser tests, in Chromium with the command that `cargo test` builds.
 fn in_a_browser() -> Result<Outcome> {
     if !shell::exists("npm") {
         return Ok(Outcome::NotRun(
@@ -105,21 +106,10 @@ fn in_a_browser() -> Result<Outcome> {
         Ok(path) => path,
         Err(why) => return Ok(Outcome::NotRun(why)),
     };
-    let binary = demo::release_binary()?;
+    let binary = Build::Dev.command()?;
     // A program to capture, and one that writes a large compiled program.
-    let example = |package: &str, name: &str| -> Result<PathBuf> {
-        shell::run(shell::cargo().args([
-            "build",
-            "--release",
-            "--package",
-            package,
-            "--example",
-            name,
-        ]))?;
-        Ok(shell::target_dir().join("release/examples").join(name))
-    };
-    let served = example("stepscope-remote", "serve")?;
-    let hlo_program = example("stepscope-test-data", "hlo_program")?;
+    let served = peers::serve_program(Build::Dev)?;
+    let hlo_program = Build::Dev.example("stepscope-test-data", "hlo_program")?;
     shell::sync()?;
     ui::install()?;
     shell::run(

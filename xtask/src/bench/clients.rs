@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result};
 
 use super::results::Results;
 use crate::part::Outcome;
-use crate::{demo, peers, shell};
+use crate::programs::Build;
+use crate::{peers, shell};
 
 const INTERVAL_MS: u32 = 1_000;
 const ROUNDS: usize = 5;
@@ -19,8 +20,8 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
             .arg("benches/peers/capture.py")
             .arg(INTERVAL_MS.to_string())
             .arg(ROUNDS.to_string())
-            .env("STEPSCOPE_BIN", demo::release_binary()?)
-            .env("STEPSCOPE_SERVE", peers::serve_program()?),
+            .env("STEPSCOPE_BIN", Build::Release.command()?)
+            .env("STEPSCOPE_SERVE", peers::serve_program(Build::Release)?),
     )?;
     let answer: serde_json::Value = serde_json::from_str(output.lines().last().unwrap_or("null"))?;
     let beyond = |seconds: f64| seconds - f64::from(INTERVAL_MS) / 1e3;

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use super::results::{Results, median, ratio};
 use super::server::Server;
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::python::Environment;
-use crate::{demo, shell};
+use crate::shell;
 
 const ROUNDS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
@@ -90,7 +91,7 @@ fn compare(
         std::fs::rename(&made, &input)?;
     }
     let bytes = input.metadata()?.len() as f64;
-    let binary = demo::release_binary()?;
+    let binary = Build::Release.command()?;
 
     let mut cold = Vec::new();
     let mut warm = Vec::new();

@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use super::results::Results;
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::{package, shell};
 
 pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
-    let python = match package::install_with_frameworks()? {
+    let python = match package::install_with_frameworks(Build::Release)? {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
@@ -33,7 +34,7 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     for script in &scripts {
         run(&python, "", script);
     }
-    for (version, python) in package::in_other_versions(&python)? {
+    for (version, python) in package::in_other_versions(&python, Build::Release)? {
         for script in &scripts {
             let name = script.file_name().unwrap_or_default();
             if OF_EVERY_VERSION.iter().any(|other| name == *other) {

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::open::{TRACELENS_IMPORTS, traces_folder};
 use super::results::{Results, ratio};
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::python::Environment;
-use crate::{demo, shell};
+use crate::shell;
 
 /// Runs of each program; the fastest is reported.
 const ROUNDS: usize = 5;
@@ -137,7 +138,7 @@ pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
         Some(_) => TRACELENS_IMPORTS.python()?,
         None => None,
     };
-    let binary = demo::release_binary()?;
+    let binary = Build::Release.command()?;
     let mut rows = Vec::new();
     let mut missing = Vec::new();
     if tracelens.is_none() {

@@ -1,0 +1,67 @@
+//! Programs of the workspace that other commands start.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// How programs are compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As `cargo test` compiles them. The tests use these: a release build takes most of ten minutes on two cores,
+    /// and misses overflows and debug assertions.
+    Dev,
+    /// As users get them.
+    Release,
+}
+
+impl Build {
+    /// Name of cargo's profile.
+    pub(crate) const fn profile(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+        }
+    }
+
+    /// Builds the `stepscope` command and returns its path.
+    pub(crate) fn command(self) -> Result<PathBuf> {
+        self.build(&["--package", "stepscope-cli"])?;
+        Ok(self.folder().join("stepscope"))
+    }
+
+    /// Builds an example of a package and returns its path.
+    pub(crate) fn example(self, package: &str, name: &str) -> Result<PathBuf> {
+        self.build(&["--package", package, "--example", name])?;
+        Ok(self.folder().join("examples").join(name))
+    }
+
+    fn build(self, selection: &[&str]) -> Result<()> {
+        let mut build = shell::cargo();
+        build.args(["build", "--quiet"]);
+        match self {
+            // The selection of `cargo test`: features of dependencies follow from it, and with others cargo would
+            // build half of the workspace again.
+            Self::Dev => build.args(["--bins", "--examples", "--tests"]),
+            Self::Release => build.arg("--release").args(selection),
+        };
+        shell::run(&mut build)
+    }
+
+    fn folder(self) -> PathBuf {
+        shell::target_dir().join(match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        })
+    }
+
+    /// Creates a command that trains the example of the demo.
+    pub(crate) fn training(self) -> Command {
+        let mut train = shell::cargo();
+        train.args(["run", "--quiet", "--package", "rust_mnist"]);
+        train.args(["--profile", self.profile()]);
+        train
+    }
+}
