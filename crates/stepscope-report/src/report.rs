@@ -16,6 +16,7 @@ pub mod html;
 pub mod number_format;
 mod sentence;
 mod symbol_name;
+pub mod visible_text;
 mod wire;
 
 pub(crate) use sentence::sentence;
