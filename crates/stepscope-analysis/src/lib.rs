@@ -11,6 +11,7 @@ pub mod collectives;
 pub mod compare;
 pub mod critical_path;
 pub mod device;
+pub mod event_context;
 pub mod findings;
 pub mod hlo_text;
 pub mod idle;
