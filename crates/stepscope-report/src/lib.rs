@@ -3,7 +3,8 @@
 //! Analyses return types of their own (`stepscope-analysis`, `stepscope-compat`). [`reports`] lists
 //! the reports by name and converts each analysis to the common [`report`] type. [`hints`] has the
 //! lines of code that record missing data. [`tools`] lists the pages of the viewer.
-//! [`availability`] computes which pages and reports have data in a run.
+//! [`availability`] computes which pages and reports have data in a run. [`name_search`] finds names as users search
+//! for them.
 //!
 //! **Invariant:** the command line, the HTTP interface and Python print these reports and add
 //! nothing of their own.
@@ -12,6 +13,7 @@ pub mod availability;
 pub mod compare;
 pub mod demangle;
 pub mod hints;
+pub mod name_search;
 pub mod peak_options;
 pub mod report;
 pub mod reports;

@@ -7,8 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use regex::RegexBuilder;
-use stepscope_analysis::names::{NameSet, contains_folded, folded};
+use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::timeline_query::aggregate::{
     self, AggregateQuery, GroupBy, GroupKey, Totals,
@@ -16,6 +15,7 @@ use stepscope_analysis::timeline_query::aggregate::{
 use stepscope_analysis::timeline_query::histogram::{self, Scale};
 use stepscope_analysis::timeline_query::search::{self, SearchQuery};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
+use stepscope_report::name_search::NameSearch;
 use stepscope_report::report::shorter;
 use stepscope_store::EventId;
 
@@ -36,11 +36,6 @@ use crate::wire::stats::{
 pub(super) const MAX_HITS: usize = 1_000;
 /// Maximum number of groups in one response.
 pub(super) const MAX_ROWS: usize = 100_000;
-/// Maximum size of a compiled regular expression, bytes.
-const MAX_REGEX_BYTES: usize = 4 << 20;
-/// Maximum length of a regular expression, bytes.
-const MAX_REGEX_LEN: usize = 4_096;
-
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
     Text,
@@ -68,39 +63,20 @@ enum Scope {
     Range,
 }
 
-/// Returns the names that contain the text, equal it or match the expression. The short names of
-/// C++ functions are searched, too.
+/// Returns the names that contain the text, equal it or match the expression.
 pub(super) fn names(
     view: &RunView,
     wanted: &str,
     mode: Mode,
     place: &str,
 ) -> Result<NameSet, Problem> {
-    let trace = &view.run.trace;
-    match mode {
-        Mode::Text => {
-            let wanted = folded(wanted);
-            let is = |name: &str| contains_folded(name, &wanted);
-            Ok(NameSet::matching(trace, |name| {
-                is(name) || shorter(name).is_some_and(|short| is(&short))
-            }))
-        }
-        Mode::Exact => Ok(NameSet::exactly(trace, wanted)),
-        Mode::Regex => {
-            if wanted.len() > MAX_REGEX_LEN {
-                let detail = format!("longer than {MAX_REGEX_LEN} bytes");
-                return Err(Problem::bad_regex(place, detail));
-            }
-            let regex = RegexBuilder::new(wanted)
-                .size_limit(MAX_REGEX_BYTES)
-                .dfa_size_limit(MAX_REGEX_BYTES)
-                .build()
-                .map_err(|error| Problem::bad_regex(place, error.to_string()))?;
-            Ok(NameSet::matching(trace, |name| {
-                regex.is_match(name) || shorter(name).is_some_and(|short| regex.is_match(&short))
-            }))
-        }
-    }
+    let search = match mode {
+        Mode::Text => NameSearch::Text(wanted),
+        Mode::Exact => NameSearch::Exact(wanted),
+        Mode::Regex => NameSearch::Regex(wanted),
+    };
+    let found = search.find(&view.run.trace);
+    found.map_err(|detail| Problem::bad_regex(place, detail))
 }
 
 /// Returns the range for tests of membership. A slice without duration at the run's last timestamp
