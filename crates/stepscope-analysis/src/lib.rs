@@ -35,6 +35,7 @@ pub mod ranks;
 pub mod roofline;
 pub mod run_profile;
 pub mod slice_class;
+pub mod slow_steps;
 pub mod stack_samples;
 pub mod steps;
 pub mod timeline_query;

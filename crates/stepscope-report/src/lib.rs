@@ -17,5 +17,6 @@ pub mod name_search;
 pub mod peak_options;
 pub mod report;
 pub mod reports;
+pub mod slow_steps;
 mod step_notes;
 pub mod tools;
