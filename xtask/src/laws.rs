@@ -20,9 +20,10 @@ const FLOORS: &[(&str, u8)] = &[
     ("stepscope-report", 5),
     ("stepscope-remote", 6),
     ("stepscope-engine", 6),
-    ("stepscope-server", 7),
-    ("stepscope-cli", 8),
-    ("stepscope-py", 9),
+    ("stepscope-mcp", 7),
+    ("stepscope-server", 8),
+    ("stepscope-cli", 9),
+    ("stepscope-py", 10),
 ];
 
 /// Heavy dependencies and the crates that fence them.

@@ -21,12 +21,14 @@ use crate::error::CliError;
 
 mod completions;
 mod doctor;
+mod mcp;
 mod query;
 mod run;
 mod values;
 
 pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
+pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
 pub use run::Run;
 
@@ -86,6 +88,8 @@ pub enum Command {
     Query(Query),
     /// Add runs to a dataset of Parquet files
     Export(Export),
+    /// Let an AI assistant ask about runs, over stdin and stdout
+    Mcp(Mcp),
     /// Print what can be recorded on this machine, and what hinders it
     Doctor(Doctor),
     /// Print the script that completes commands and options in a shell
@@ -130,6 +134,9 @@ pub struct View {
     /// File that contains the token
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub token_file: Option<PathBuf>,
+    /// Let AI assistants ask about the runs at /mcp, by the Model Context Protocol
+    #[arg(long)]
+    pub mcp: bool,
 }
 
 /// `stepscope info`.
@@ -564,6 +571,8 @@ const COMMANDS: &[&str] = &[
     "recover",
     "peaks",
     "query",
+    "export",
+    "mcp",
     "doctor",
     "completions",
     "man-pages",

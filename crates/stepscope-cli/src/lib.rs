@@ -6,7 +6,7 @@
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
-//! [`query`], [`doctor`], [`completions`].
+//! [`query`], [`mcp`], [`doctor`], [`completions`].
 //!
 //! Exit codes: 0 success, 1 the operation failed (of `doctor`: something hinders recording), 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error. `run` ends as its program does; 126 and 127 if that cannot be started.
@@ -21,6 +21,7 @@ pub mod error;
 mod heaps;
 pub mod info;
 pub mod interrupt;
+pub mod mcp;
 pub mod peaks;
 pub mod progress;
 pub mod query;
@@ -46,7 +47,8 @@ pub fn main() -> ExitCode {
 /// the exit code.
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     let stdout = std::io::stdout();
-    let mut out = BufWriter::new(stdout.lock());
+    // Not locked: the server of `mcp` writes to stdout from another thread.
+    let mut out = BufWriter::new(stdout);
     let outcome = run(arguments, &mut out);
     // Output before a failure must precede the error message.
     let flushed = out.flush().map_err(CliError::from);
@@ -77,6 +79,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         Some(Command::Query(query)) => query::run(&query, out),
         Some(Command::Export(export)) => query::export(&export),
+        Some(Command::Mcp(mcp)) => mcp::run(&mcp),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
         Some(Command::Completions(completions)) => completions::run(&completions, out),
         Some(Command::ManPages(pages)) => completions::write_man_pages(&pages),

@@ -22,16 +22,8 @@ const DEPTH_UNASKED: usize = 6;
 /// Runs the command.
 pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     crate::heaps::limit();
-    let unasked = asked.paths.is_empty();
-    let paths = if unasked {
-        vec![PathBuf::from(".")]
-    } else {
-        asked.paths.clone()
-    };
-    let mut options = EngineOptions::new(paths.clone());
-    if unasked {
-        options.max_depth = DEPTH_UNASKED;
-    }
+    let options = engine_options(&asked.paths);
+    let paths = options.paths.clone();
     let token = match (
         given_token(asked, std::env::var_os(TOKEN))?,
         asked.host.is_loopback(),
@@ -48,11 +40,12 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         port: asked.port,
         token: token.clone(),
         capture_to: asked.capture_to.clone(),
+        mcp: asked.mcp,
         ..ServerOptions::default()
     };
     let mut printed = Ok(());
     let ended = serve_blocking(server, Arc::clone(&engine), |address| {
-        printed = announce(&paths, address, token.as_deref(), out);
+        printed = announce(&paths, address, token.as_deref(), asked.mcp, out);
         if asked.open {
             // Ignored: not every machine has a browser, and the address is on the terminal.
             let _ = open::that_detached(url(address, token.as_deref()));
@@ -62,6 +55,17 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     engine.flush_cache();
     printed?;
     ended.map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Returns the options for runs at these paths; without any, for those of the current directory.
+pub(crate) fn engine_options(paths: &[PathBuf]) -> EngineOptions {
+    if !paths.is_empty() {
+        return EngineOptions::new(paths.to_vec());
+    }
+    EngineOptions {
+        max_depth: DEPTH_UNASKED,
+        ..EngineOptions::new(vec![PathBuf::from(".")])
+    }
 }
 
 /// Environment variable with the token; unlike an option, it is not visible in `ps`.
@@ -134,6 +138,7 @@ fn announce(
     paths: &[PathBuf],
     address: SocketAddr,
     token: Option<&str>,
+    mcp: bool,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     for path in paths {
@@ -147,6 +152,11 @@ fn announce(
             out,
             "Other machines can reach this; they need the token that the address below carries."
         )?;
+    }
+    if mcp {
+        let mut address = url(address, None);
+        address.truncate(address.len() - 1);
+        writeln!(out, "Assistants: {address}/mcp")?;
     }
     writeln!(
         out,
@@ -211,7 +221,14 @@ mod tests {
     fn shown(address: &str, token: Option<&str>) -> String {
         let mut out = Vec::new();
         let address = address.parse().unwrap();
-        announce(&[PathBuf::from("/logs/.")], address, token, &mut out).unwrap();
+        announce(
+            &[PathBuf::from("/logs/.")],
+            address,
+            token,
+            token.is_some(),
+            &mut out,
+        )
+        .unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -224,7 +241,7 @@ mod tests {
         let open = shown("0.0.0.0:80", Some("a b"));
         assert!(
             open.ends_with(
-                "stepscope at http://localhost:80/?token=a%20b (Press CTRL+C to quit)\n"
+                "Assistants: http://localhost:80/mcp\nstepscope at http://localhost:80/?token=a%20b (Press CTRL+C to quit)\n"
             ),
             "{open}"
         );

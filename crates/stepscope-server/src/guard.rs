@@ -34,6 +34,8 @@ const FRAMED_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline
 
 /// Request header of the session token, required for writes.
 const SESSION_TOKEN: &str = "x-stepscope-token";
+/// Path of the assistants' protocol.
+pub(crate) const MCP_PATH: &str = "/mcp";
 /// Cookie with the server's token.
 const COOKIE: &str = "stepscope_token";
 
@@ -89,7 +91,8 @@ fn check(state: &State, request: &Request) -> Result<(), Refusal> {
     if !host_is_ours(&host, &state.options) {
         return Err(Problem::foreign_host().into());
     }
-    let api = request.uri().path().starts_with("/api/");
+    let path = request.uri().path();
+    let api = is_interface(path);
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if api && matches!(site, Some(b"cross-site" | b"same-site")) {
         return Err(Problem::foreign_origin().into());
@@ -98,13 +101,19 @@ fn check(state: &State, request: &Request) -> Result<(), Refusal> {
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    if !safe && !origin_is_ours(headers, &host) {
+    // Clients of the assistants' protocol are programs: one of another origin is refused whatever it asks.
+    if (!safe || path == MCP_PATH) && !origin_is_ours(headers, &host) {
         return Err(Problem::foreign_origin().into());
     }
     if let Some(token) = &state.options.token {
         check_token(token, request)?;
     }
     Ok(())
+}
+
+/// Returns whether programs ask at this path, and no user navigates to it.
+fn is_interface(path: &str) -> bool {
+    path.starts_with("/api/") || path == MCP_PATH
 }
 
 /// Rejects writes that do not come from our own page.
@@ -208,7 +217,7 @@ fn check_token(token: &str, request: &Request) -> Result<(), Refusal> {
             .split('&')
             .find_map(|pair| pair.strip_prefix("token="))
     });
-    let navigates = request.method() == Method::GET && !uri.path().starts_with("/api/");
+    let navigates = request.method() == Method::GET && !is_interface(uri.path());
     if navigates && in_address.is_some_and(|given| equal(given.as_bytes(), token.as_bytes())) {
         let rest: Vec<&str> = uri
             .query()

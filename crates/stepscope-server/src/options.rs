@@ -22,6 +22,8 @@ pub struct ServerOptions {
     /// Host names and addresses, without a port, that captures may connect to in addition to this
     /// machine.
     pub capture_to: Vec<String>,
+    /// Answer the assistants' protocol at `/mcp`.
+    pub mcp: bool,
     /// Maximum size of an uploaded file, bytes.
     pub max_upload_bytes: u64,
     /// Timeout of a request body, and of a pause during an upload. Status afterwards: 408.
@@ -51,6 +53,7 @@ impl Default for ServerOptions {
             framed: false,
             read_only: false,
             capture_to: Vec::new(),
+            mcp: false,
             max_upload_bytes: 16 << 30,
             body_timeout: Duration::from_secs(30),
             connections_per_client: 128,

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 
 use stepscope_engine::Engine;
+use stepscope_mcp::McpServer;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::capture::Captures;
@@ -31,6 +32,8 @@ pub(crate) struct State {
     /// Runs as sides of comparisons.
     pub(crate) sides: Arc<SideCache>,
     pub(crate) sql: Arc<SqlEngines>,
+    /// Answers assistants, if they may ask.
+    pub(crate) mcp: Option<Arc<McpServer>>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
     pub(crate) captures: Captures,
@@ -61,6 +64,9 @@ impl State {
         Arc::new(Self {
             captures: Captures::new(&options.capture_to, of_this_server),
             sql: Arc::new(SqlEngines::new(&options)),
+            mcp: options
+                .mcp
+                .then(|| Arc::new(McpServer::new(Arc::clone(runs.engine())))),
             options,
             runs,
             op_times: Arc::default(),

@@ -11,6 +11,7 @@ mod exporting;
 mod flame;
 mod graph;
 mod importing;
+mod mcp;
 mod memory;
 mod notes;
 mod ops;
@@ -35,7 +36,7 @@ use axum::routing::{self, MethodRouter};
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{body, guard};
+use crate::{body, guard, guard::MCP_PATH};
 
 /// Reports with their own address in addition to `/runs/{run}/reports/{kind}`.
 const NAMED: [&str; 7] = [
@@ -158,8 +159,11 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .fallback(fallback)
         // Applies to the routes above.
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
-    Router::new()
-        .nest("/api/v1", api)
+    let mut router = Router::new().nest("/api/v1", api);
+    if state.mcp.is_some() {
+        router = router.route(MCP_PATH, routing::post(mcp::post));
+    }
+    router
         .fallback(page::page)
         // This route checks the size itself.
         .layer(DefaultBodyLimit::disable())

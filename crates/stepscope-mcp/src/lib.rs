@@ -1,0 +1,32 @@
+//! Tools that let AI assistants ask about runs, by the Model Context Protocol (MCP).
+//!
+//! ```text
+//! client -> stdio, http -> protocol (McpServer) -> tools, resources, prompts -> Engine, analyses -> Report
+//!        <-             <- bounded text and JSON <- answer                                       <-
+//! ```
+//!
+//! Reading order: `protocol` ([`McpServer`]: messages of both lifecycles), `stdio` and `http` (transports), `tools` (the
+//! registry and one file per subject), `args` (checked arguments), `answer` (a
+//! [`Report`](stepscope_report::report::Report) as bounded text and JSON), `resources`, `prompts`, `stop` (cancellation).
+//! `docs/guide/assistants.md` is the guide for users, `docs/reference/mcp.md` lists tools and limits.
+//!
+//! **Invariant:** every answer is bounded, and says how to get what it leaves out.
+//! **Invariant:** no tool writes, opens a socket, or reads a file outside of the engine's paths, the import cache and
+//! the user's data directory.
+//! **Invariant:** text from traces reaches a client with its control characters visible and its markup escaped.
+
+mod answer;
+mod args;
+mod error;
+mod http;
+mod prompts;
+mod protocol;
+mod resources;
+mod stdio;
+mod stop;
+mod tools;
+
+pub use http::{HttpAnswer, HttpHeaders};
+pub use protocol::McpServer;
+pub use stdio::serve_stdio;
+pub use stop::{Stop, StopOnDrop};
