@@ -10,6 +10,7 @@
     reason = "a command line tool talks on the terminal"
 )]
 
+mod assistants;
 mod bench;
 mod browser;
 mod check;

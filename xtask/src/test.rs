@@ -4,7 +4,9 @@ use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
-use crate::{browser, demo, dist, generate, package, peers, shell, sql, ui};
+use crate::{
+    assistants, browser, demo, dist, generate, package, peers, shell, sql, ui,
+};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -43,6 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "upstream's own tests",
             "example",
             "peers read our files",
+            "assistants",
         ];
         let captures = peers::CAPTURE_TESTS.iter().map(|test| test.name);
         for left_out in first.into_iter().chain(captures) {
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     parts.run("peers read our files", peers::read_our_files);
+    parts.run("assistants", assistants::test);
     for test in peers::CAPTURE_TESTS {
         parts.run(test.name, || peers::capture(test));
     }
