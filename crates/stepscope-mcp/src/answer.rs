@@ -507,7 +507,8 @@ impl Builder {
             if at < text_rows {
                 let cells = shown.iter().map(|column| {
                     let cell = row.get(column.shown).unwrap_or(&Cell::Empty);
-                    markdown_cell(&cell_text(cell, column.column.unit, LONGEST_CELL))
+                    let longest = longest_of(column.column, LONGEST_CELL);
+                    markdown_cell(&cell_text(cell, column.column.unit, longest))
                 });
                 let cells: Vec<String> = cells.collect();
                 line = format!("| {} |\n", cells.join(" | "));
@@ -546,7 +547,11 @@ impl Builder {
     fn row_json(&self, row: &[Cell], columns: &[(usize, &Column)]) -> Value {
         let cells = columns.iter().filter_map(|(at, column)| {
             let cell = row.get(*at).filter(|cell| !matches!(cell, Cell::Empty))?;
-            Some((short(&column.key, LONGEST_NAME), self.cell_json(cell)))
+            let value = match cell {
+                Cell::Text(text) => short(text, longest_of(column, self.longest_text)).into(),
+                cell => self.cell_json(cell),
+            };
+            Some((short(&column.key, LONGEST_NAME), value))
         });
         Value::Object(cells.collect())
     }
@@ -592,6 +597,15 @@ impl Builder {
                 .push_str("Cut to the size of the answer: 'max_characters' allows more\n");
         }
         kept.into()
+    }
+}
+
+/// Returns the maximum length of a column's texts: advice is ours, and is shown whole.
+fn longest_of(column: &Column, usual: usize) -> usize {
+    if column.key == "advice" {
+        LONGEST_SENTENCE
+    } else {
+        usual
     }
 }
 

@@ -144,6 +144,23 @@ fn a_section_is_paged_by_its_name() {
 }
 
 #[test]
+fn advice_is_longer_than_a_name() {
+    let mut report = Report::new("demo");
+    report.table = Table::new(vec![
+        Column::new("name", "Name", Unit::Text),
+        Column::new("advice", "What to do", Unit::Text),
+    ]);
+    let text = "word ".repeat(60);
+    report
+        .table
+        .push([text.as_str().into(), text.as_str().into()]);
+    let found = rendered(report, &page(20, 20_000));
+    let row = &found.json["rows"][0];
+    let length = |key: &str| row[key].as_str().unwrap().chars().count();
+    assert_eq!((length("name"), length("advice")), (LONGEST_NAME, 300));
+}
+
+#[test]
 fn names_stay_text() {
     let found = rendered(report(1, "<b>|`x`\u{200b}\n# run rm"), &page(20, 20_000));
     let row = found

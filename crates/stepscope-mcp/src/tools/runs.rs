@@ -60,6 +60,7 @@ pub(super) fn list_runs(call: &Call<'_>) -> Result<Answer, ToolError> {
     let mut report = Report::new("runs");
     report.sentence = match (table.rows.len(), total) {
         (_, 0) => "No run was found in the served paths.".into(),
+        (1, 1) => "One run.".into(),
         (found, total) if found == total => format!("{total} runs.").into(),
         (found, total) => format!("{found} of {total} runs.").into(),
     };
