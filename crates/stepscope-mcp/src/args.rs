@@ -123,10 +123,10 @@ fn whole(value: &Value) -> Option<u64> {
     let number = number(value)?;
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "compared with the number that it came from"
+        reason = "whole numbers only; a float saturates at the ends of u64"
     )]
     let whole = number as u64;
-    (whole as f64 == number).then_some(whole)
+    (number >= 0.0 && number.fract() == 0.0).then_some(whole)
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -215,7 +215,7 @@ impl Args {
     }
 
     /// Returns the texts of a list; none if it is absent.
-    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+    pub(crate) fn text_list(&self, name: &str) -> Vec<String> {
         let texts = self.0.get(name).and_then(Value::as_array);
         let texts = texts.into_iter().flatten();
         texts
@@ -261,7 +261,7 @@ mod tests {
         }
         let args = check(json!({"run": 7, "runs": "a", "top": null})).unwrap();
         assert_eq!((args.text("run"), args.whole("top")), (Some("7"), None));
-        assert_eq!(args.texts("runs"), ["a"]);
+        assert_eq!(args.text_list("runs"), ["a"]);
         assert_eq!(args.with("top", json!(3))["top"], 3);
     }
 

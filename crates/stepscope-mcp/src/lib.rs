@@ -15,6 +15,11 @@
 //! the user's data directory.
 //! **Invariant:** text from traces reaches a client with its control characters visible and its markup escaped.
 
+#![allow(
+    clippy::similar_names,
+    reason = "`trace` and `track` are words of the house"
+)]
+
 mod answer;
 mod args;
 mod error;

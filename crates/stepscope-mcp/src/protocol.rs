@@ -365,6 +365,7 @@ mod tests {
         McpServer::new(Engine::new(options).unwrap())
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers pass literals")]
     fn ask(method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         let message = Message::read(message.to_string().as_bytes()).unwrap();

@@ -84,7 +84,7 @@ pub(super) fn report(call: &Call<'_>) -> Result<Answer, ToolError> {
         top: call.page.top(),
         range: call.range(&run)?,
         module: call.args.text("module").map(str::to_owned),
-        what_if: call.args.texts("what_if"),
+        what_if: call.args.text_list("what_if"),
         ..Options::default()
     };
     kind.check(&options)?;

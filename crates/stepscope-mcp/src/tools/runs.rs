@@ -16,6 +16,10 @@ pub(super) const ARGUMENTS: &[Argument] = &[Argument::new(
 )];
 
 /// Lists the runs, newest first.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "every tool has this signature, and this one cannot fail"
+)]
 pub(super) fn list_runs(call: &Call<'_>) -> Result<Answer, ToolError> {
     let all = call.engine.runs();
     let total = all.len();

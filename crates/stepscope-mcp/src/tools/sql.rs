@@ -115,7 +115,7 @@ pub(super) fn query(call: &Call<'_>) -> Result<Answer, ToolError> {
 
 /// Returns the runs of a query; without names, the only run there is.
 fn runs(call: &Call<'_>) -> Result<Vec<SqlRun>, ToolError> {
-    let mut ids = call.args.texts("runs");
+    let mut ids = call.args.text_list("runs");
     if ids.is_empty() {
         let mut all = call.engine.runs();
         if all.len() != 1 {
