@@ -1,5 +1,7 @@
 //! Context of an event: its launch call, operation, module and source line.
 
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{Event, EventId, Trace};
 
