@@ -4,9 +4,7 @@ use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
-use crate::{
-    assistants, browser, demo, dist, generate, package, peers, shell, sql, ui,
-};
+use crate::{assistants, browser, demo, dist, generate, package, peers, shell, sql, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {

@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{archive, carries_viewer, empty_folder, manifests, source_date};
 use crate::part::Outcome;
-use crate::{demo, shell, sql};
+use crate::programs::Build;
+use crate::{shell, sql};
 
 /// Documents of the checkout in the tarball.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
@@ -19,7 +20,7 @@ const SCRIPTS: [(&str, &str); 4] = [
 
 /// Builds the programs and packs them.
 pub(super) fn make(with_sql: bool) -> Result<Outcome> {
-    let program = demo::release_binary()?;
+    let program = Build::Release.command()?;
     carries_viewer(&program)?;
     let version = manifests::version()?;
     let printed = shell::output(shell::program(&program).arg("--version"))?;
