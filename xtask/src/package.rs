@@ -31,9 +31,9 @@ fn no_python() -> Outcome {
 /// Builds the package like `pip install .`, once for all parts of a run, in the profile of the first
 /// call. It always uses the same interpreter: with another one, cargo would rebuild half of it.
 fn wheel(python: &Path, build: Build) -> Result<PathBuf> {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(built) = BUILT.get() {
-        return Ok(built.clone());
+    static WHEEL: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(wheel) = WHEEL.get() {
+        return Ok(wheel.clone());
     }
     let folder = shell::target_dir().join("wheels/test");
     if folder.exists() {
@@ -52,10 +52,10 @@ fn wheel(python: &Path, build: Build) -> Result<PathBuf> {
                 format!("--profile {}", build.profile()),
             ),
     )?;
-    let mut built = Vec::new();
-    shell::collect(&folder, &[], &mut built)?;
-    let built = built.into_iter().next().context("pip built no wheel")?;
-    Ok(BUILT.get_or_init(|| built).clone())
+    let mut wheels = Vec::new();
+    shell::collect(&folder, &[], &mut wheels)?;
+    let wheel = wheels.into_iter().next().context("pip built no wheel")?;
+    Ok(WHEEL.get_or_init(|| wheel).clone())
 }
 
 /// Replaces the installed wheel.

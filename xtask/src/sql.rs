@@ -122,7 +122,7 @@ pub(crate) fn collected() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Exports runs, and compares what pyarrow, DuckDB and Polars read with the tables.
+/// Exports runs, and compares what pyarrow, `DuckDB` and Polars read with the tables.
 pub(crate) fn read_by_others() -> Result<Outcome> {
     let Some(python) = READERS.python()? else {
         return Ok(peers::no_python());

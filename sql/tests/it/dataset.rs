@@ -136,11 +136,12 @@ fn every_table_is_read_back_equally() {
                 assert!(!found.contains_key(column.name), "{table}.{}", column.name);
                 continue;
             }
-            let Some((values, sum)) = found.get(column.name) else {
-                panic!("{table}.{} is missing", column.name);
-            };
+            // A file without rows has no batches.
+            let known = found.is_empty() || found.contains_key(column.name);
+            assert!(known, "{table}.{} is missing", column.name);
+            let (values, sum) = found.get(column.name).copied().unwrap_or_default();
             let (expected_values, expected) = sum_of(&session, table, column);
-            assert_eq!(*values as f64, expected_values, "{table}.{}", column.name);
+            assert_eq!(values as f64, expected_values, "{table}.{}", column.name);
             if !differs {
                 let close = (sum - expected).abs() <= 1e-9 * expected.abs();
                 assert!(close, "{table}.{}: {sum}, not {expected}", column.name);
