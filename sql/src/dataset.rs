@@ -263,7 +263,7 @@ impl<'a> RunExport<'a> {
         let key = key_of(&run);
         Self {
             name: run.name.clone(),
-            slices: run.trace.slice_count() as u64,
+            slices: run.trace.slice_count(),
             date: date_of(run.start_unix_ns()),
             session: Session::of_run(
                 key.clone(),

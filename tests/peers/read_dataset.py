@@ -59,7 +59,7 @@ def read_by_pyarrow(folder: str, table: str) -> Sums:
         count = len(column) - column.null_count
         if pyarrow.types.is_string(column.type):
             column = pyarrow.compute.binary_length(column)
-        total = pyarrow.compute.sum(pyarrow.compute.cast(column, pyarrow.float64())).as_py()
+        total = pyarrow.compute.sum(pyarrow.compute.cast(column, pyarrow.float64(), safe=False)).as_py()
         sums[name] = (count, total or 0.0)
     return sums
 
@@ -70,8 +70,7 @@ def read_by_duckdb(folder: str, table: str) -> Sums:
     kinds = {name: kind for name, kind, *_ in columns}
     assert kinds.pop("date") == "DATE", kinds
     parts = [f"count({name}), coalesce(sum({number(name, kind == 'VARCHAR')}), 0)" for name, kind in kinds.items()]
-    row = duckdb.sql(f"SELECT {', '.join(parts)} FROM {files}").fetchone()
-    assert row is not None
+    (row,) = duckdb.sql(f"SELECT {', '.join(parts)} FROM {files}").fetchall()
     return {name: (row[2 * at], float(row[2 * at + 1])) for at, name in enumerate(kinds)}
 
 
