@@ -1,4 +1,4 @@
-//! [`slow_steps`] as a report.
+//! [`stepscope_analysis::slow_steps`] as a report.
 
 use stepscope_analysis::compare::owner::{Bucket, Owner};
 use stepscope_analysis::compare::run::LeftOut;
