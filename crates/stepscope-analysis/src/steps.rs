@@ -58,7 +58,7 @@ use labels::labels;
 use marker::Marker;
 use marks::markers;
 pub use processes::{FusedFiles, RankTracks};
-pub use range::{NoSuchSteps, range_of};
+pub use range::{NoSuchSteps, parse_numbers, range_of};
 pub(crate) use step_markers::STEP_MARKER;
 pub use thread_rows::ThreadRows;
 pub use times::{StepTimes, percentile};

@@ -8,10 +8,10 @@ mod sql;
 #[cfg(test)]
 mod tests;
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
-use stepscope_analysis::steps::range_of;
+use stepscope_analysis::steps::{parse_numbers, range_of};
 use stepscope_engine::{Engine, Run, find_sql_engine};
 use stepscope_model::{Dur, Time};
 use stepscope_report::report::run_start;
@@ -262,7 +262,12 @@ impl Call<'_> {
     /// Returns the time range of the arguments `steps`, or `from_ns` and `to_ns`; `None` without them.
     fn range(&self, run: &Run) -> Result<Option<Range<Time>>, ToolError> {
         if let Some(text) = self.args.text("steps") {
-            let steps = parse_steps(text)?;
+            let steps = parse_numbers(text).ok_or_else(|| {
+                ToolError::new(
+                    "cannot select steps: 'steps' is not a number or a range of numbers",
+                    "'steps' is N or N-M, such as 12 or 10-20",
+                )
+            })?;
             let range = range_of(&run.trace, &steps, false).map_err(|error| {
                 ToolError::new(
                     format!("cannot select steps: {error}"),
@@ -295,17 +300,5 @@ impl Call<'_> {
             ));
         }
         Ok(Some(from..to))
-    }
-}
-
-/// Reads `N` or `N-M`.
-fn parse_steps(text: &str) -> Result<RangeInclusive<i64>, ToolError> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-        _ => Err(ToolError::new(
-            "cannot select steps: 'steps' is not a number or a range of numbers",
-            "'steps' is N or N-M, such as 12 or 10-20",
-        )),
     }
 }

@@ -39,7 +39,24 @@ pub struct ComparisonView<'a> {
     pub gate: Option<&'a GateOutcome>,
 }
 
-impl ComparisonView<'_> {
+impl<'a> ComparisonView<'a> {
+    /// Describes the comparison of two runs of these names.
+    pub fn of_two(
+        comparison: &'a Comparison,
+        names: [String; 2],
+        options: CompareOptions,
+        top: usize,
+    ) -> Self {
+        Self {
+            comparison,
+            labels: names.clone(),
+            runs: names.map(|name| vec![name]),
+            options,
+            top: Some(top),
+            gate: None,
+        }
+    }
+
     /// Returns the verdict on the step as a word: one of the four verdicts, or `no verdict`.
     pub fn verdict(&self) -> &'static str {
         let verdict = self.comparison.step().and_then(|step| step.verdict);

@@ -36,6 +36,22 @@ impl fmt::Display for NoSuchSteps {
 
 impl std::error::Error for NoSuchSteps {}
 
+/// Reads step numbers as users write them, `13` or `13-21`; `None` for anything else, and for a first number after the
+/// last. Numbers may be negative: `-3--1`.
+pub fn parse_numbers(text: &str) -> Option<RangeInclusive<i64>> {
+    let number = |text: &str| text.trim().parse::<i64>().ok();
+    // A minus in front belongs to the number.
+    let dash = text
+        .char_indices()
+        .skip(1)
+        .find(|(_, letter)| *letter == '-');
+    let steps = match dash {
+        Some((at, _)) => number(&text[..at])?..=number(&text[at + 1..])?,
+        None => number(text).map(|one| one..=one)?,
+    };
+    (!steps.is_empty()).then_some(steps)
+}
+
 /// Returns the range from the start of the first of these steps to the end of the last, over all ranks.
 ///
 /// `marked_only` has the meaning of [`steps_of`](super::steps_of).
@@ -58,4 +74,19 @@ pub fn range_of(
             requested: requested.clone(),
             available: numbers().min().zip(numbers().max()),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_one_or_from_to() {
+        assert_eq!(parse_numbers("13"), Some(13..=13));
+        assert_eq!(parse_numbers("13-21"), Some(13..=21));
+        assert_eq!(parse_numbers("-3--1"), Some(-3..=-1));
+        for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
+            assert_eq!(parse_numbers(wrong), None, "{wrong}");
+        }
+    }
 }

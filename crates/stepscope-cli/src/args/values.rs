@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
+use stepscope_engine::analysis::steps::parse_numbers;
 use stepscope_model::Dur;
 use stepscope_remote::OptionValue;
 
@@ -39,21 +40,9 @@ pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
 
 /// Parses `13` or `13-21`.
 pub(crate) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
-    let wrong = || "give a step such as 13, or steps such as 13-21".to_owned();
-    let number = |text: &str| text.trim().parse::<i64>().map_err(|_no_number| wrong());
-    // A number may be negative.
-    let dash = text
-        .char_indices()
-        .skip(1)
-        .find(|(_, letter)| *letter == '-');
-    let steps = match dash {
-        Some((at, _)) => number(&text[..at])?..=number(&text[at + 1..])?,
-        None => number(text).map(|one| one..=one)?,
-    };
-    if steps.is_empty() {
-        return Err("the first step is behind the last".to_owned());
-    }
-    Ok(steps)
+    let wrong =
+        || "give a step such as 13, or steps from the first to the last such as 13-21".to_owned();
+    parse_numbers(text).ok_or_else(wrong)
 }
 
 /// Parses `13` or `13-21`, counted from 1.
@@ -186,16 +175,6 @@ pub(super) fn confidence(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steps_are_one_or_from_to() {
-        assert_eq!(step_numbers("13"), Ok(13..=13));
-        assert_eq!(step_numbers("13-21"), Ok(13..=21));
-        assert_eq!(step_numbers("-3--1"), Ok(-3..=-1));
-        for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
-            assert!(step_numbers(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn steps_of_a_program_are_counted_from_1() {

@@ -75,7 +75,7 @@ fn a_report_can_be_of_some_steps_or_of_a_range() {
     for (part, code, told) in [
         (["--steps", "99"], 1, "no step 99 in this run, it has 0-19"),
         (["--from", "2h"], 1, "the run lasts "),
-        (["--steps", "5-3"], 2, "behind the last"),
+        (["--steps", "5-3"], 2, "from the first to the last"),
     ] {
         let [option, value] = part;
         let arguments = ["report", path.to_str().unwrap(), "ops", option, value];

@@ -240,13 +240,6 @@ pub(super) fn compare(call: &Call<'_>) -> Result<Answer, ToolError> {
         &options,
     );
     let names = [base.name.clone(), new.name.clone()];
-    let view = ComparisonView {
-        comparison: &comparison,
-        labels: names.clone(),
-        runs: names.map(|name| vec![name]),
-        options,
-        top: Some(call.page.top()),
-        gate: None,
-    };
+    let view = ComparisonView::of_two(&comparison, names, options, call.page.top());
     Ok(Answer::new(None, view.report()))
 }

@@ -215,12 +215,3 @@ fn the_description_of_report_lists_every_kind() {
         assert!(tool.full_description().contains(&line), "{}", kind.name);
     }
 }
-
-#[test]
-fn steps_are_a_number_or_a_range() {
-    assert_eq!(parse_steps("12").unwrap(), 12..=12);
-    assert_eq!(parse_steps("10-20").unwrap(), 10..=20);
-    for wrong in ["", "20-10", "a", "1-2-3"] {
-        assert!(parse_steps(wrong).is_err(), "{wrong}");
-    }
-}

@@ -9,7 +9,7 @@ use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, R
 use stepscope_analysis::compare::run::ComparedRun;
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::AnalysisScope;
-use stepscope_analysis::steps::range_of;
+use stepscope_analysis::steps::{parse_numbers, range_of};
 use stepscope_engine::Run;
 use stepscope_report::compare::ComparisonView;
 
@@ -88,14 +88,8 @@ fn compute(
     let side = std::slice::from_ref::<ComparedRun>;
     let comparison = Comparison::new(side(&from), side(&to), &options);
     let names = [base.name.clone(), new.name.clone()];
-    let view = ComparisonView {
-        comparison: &comparison,
-        labels: names.clone(),
-        runs: names.map(|name| vec![name]),
-        options,
-        top: Some(params.number("top", MAX_ROWS, 1..=MAX_ROWS)?),
-        gate: None,
-    };
+    let top = params.number("top", MAX_ROWS, 1..=MAX_ROWS)?;
+    let view = ComparisonView::of_two(&comparison, names, options, top);
     Ok(Json(view).uncached(StatusCode::OK))
 }
 
@@ -107,16 +101,8 @@ fn steps(
     let Some(text) = params.text("steps").filter(|text| *text != "skip-warmup") else {
         return Ok(None);
     };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let range = match (first.parse::<i64>(), last.parse::<i64>()) {
-        (Ok(first), Ok(last)) if first <= last => first..=last,
-        _ => {
-            return Err(Problem::bad_request(
-                "steps",
-                "steps is N or N-M".to_owned(),
-            ));
-        }
-    };
+    let wrong = || Problem::bad_request("steps", "steps is N or N-M".to_owned());
+    let range = parse_numbers(text).ok_or_else(wrong)?;
     range_of(&run.trace, &range, false)
         .map(Some)
         .map_err(|error| Problem::bad_request("steps", error.to_string()))
