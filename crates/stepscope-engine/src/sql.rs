@@ -329,6 +329,25 @@ impl SqlEngine {
         self.ask(QUERY, content.to_string().as_bytes(), query.timeout, out)
     }
 
+    /// Runs a query and returns the bytes of its answer. More than `most_bytes` are an error, after which the program is
+    /// of no further use.
+    pub fn collect(
+        &mut self,
+        query: &SqlQuery<'_>,
+        most_bytes: usize,
+    ) -> Result<(Vec<u8>, SqlAnswer), SqlError> {
+        let mut bytes = Vec::new();
+        let answer = self.query(query, &mut |more| {
+            if bytes.len().saturating_add(more.len()) > most_bytes {
+                let cause = format!("the answer is larger than {most_bytes} bytes");
+                return Err(io::Error::other(cause));
+            }
+            bytes.extend_from_slice(more);
+            Ok(())
+        })?;
+        Ok((bytes, answer))
+    }
+
     /// Sends a message and reads the answer to its end. `timeout` begins when the runs are open.
     fn ask(
         &mut self,

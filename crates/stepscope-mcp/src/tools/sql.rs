@@ -1,6 +1,5 @@
 //! The tools `query` and `tables`. Another program answers: [`SqlEngine`].
 
-use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -67,16 +66,8 @@ pub(super) fn query(call: &Call<'_>) -> Result<Answer, ToolError> {
         width: None,
         use_cache: call.engine.options().use_cache,
     };
-    let mut bytes = Vec::new();
-    let answer = engine.query(&query, &mut |more| {
-        if bytes.len() + more.len() > MAX_ANSWER_BYTES {
-            let cause = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
-            return Err(io::Error::other(cause));
-        }
-        bytes.extend_from_slice(more);
-        Ok(())
-    });
-    let answer = answer.map_err(|error| match error {
+    let found = engine.collect(&query, MAX_ANSWER_BYTES);
+    let (bytes, answer) = found.map_err(|error| match error {
         SqlError::Output(error) => ToolError::new(
             format!("cannot run the query: {error}"),
             "select fewer columns or rows",

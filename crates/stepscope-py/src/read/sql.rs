@@ -82,15 +82,11 @@ pub(super) fn query_sql(
                 width: None,
                 use_cache,
             };
-            let mut bytes = Vec::new();
-            let result = engine.query(&query, &mut |more| {
-                bytes.extend_from_slice(more);
-                Ok(())
-            });
+            let result = engine.collect(&query, usize::MAX);
             if engine.is_usable() {
                 engines().push((std::process::id(), engine));
             }
-            let _ = sender.send(result.map(|_| bytes));
+            let _ = sender.send(result.map(|(bytes, _)| bytes));
         })?;
     let mut interrupted: Option<PyErr> = None;
     loop {

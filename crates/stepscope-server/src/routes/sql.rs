@@ -1,6 +1,5 @@
 //! SQL over runs. Another program answers: [`SqlEngines`](crate::sql_engines::SqlEngines).
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -135,15 +134,7 @@ async fn try_query(
             width: None,
             use_cache,
         };
-        let mut bytes = Vec::new();
-        let answer = engine.query(&query, &mut |more| {
-            if bytes.len() + more.len() > MAX_ANSWER_BYTES {
-                let cause = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
-                return Err(io::Error::other(cause));
-            }
-            bytes.extend_from_slice(more);
-            Ok(())
-        })?;
+        let (bytes, answer) = engine.collect(&query, MAX_ANSWER_BYTES)?;
         Ok((bytes, answer.truncated))
     });
     let (bytes, truncated) = answer.await?;
