@@ -558,25 +558,6 @@ impl Reading {
     }
 }
 
-/// Commands of this version.
-const COMMANDS: &[&str] = &[
-    "view",
-    "run",
-    "info",
-    "report",
-    "compare",
-    "baseline",
-    "convert",
-    "capture",
-    "recover",
-    "peaks",
-    "query",
-    "export",
-    "mcp",
-    "doctor",
-    "completions",
-    "man-pages",
-];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &[
     "--port",
@@ -589,6 +570,13 @@ const WITH_VALUE: &[&str] = &[
 /// Returns the definition of the command line, for completion scripts and man pages.
 pub fn definition() -> clap::Command {
     Cli::command()
+}
+
+/// Lists the names of the commands.
+fn commands() -> Vec<String> {
+    let definition = definition();
+    let names = definition.get_subcommands().map(clap::Command::get_name);
+    names.map(str::to_owned).collect()
 }
 
 /// Parses the command line. Returns `None` if help or the version was requested, after printing it
@@ -631,7 +619,8 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     let Some(text) = word.to_str() else {
         return Ok(());
     };
-    if COMMANDS.contains(&text) || Path::new(text).exists() {
+    let commands = commands();
+    if commands.iter().any(|command| command == text) || Path::new(text).exists() {
         return Ok(());
     }
     // A separator or an extension marks a path.
@@ -640,7 +629,7 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     }
     // Longer words resemble no command.
     let text_head: String = text.chars().take(32).collect();
-    let nearest = COMMANDS
+    let nearest = commands
         .iter()
         .min_by_key(|command| edits(&text_head, command));
     match nearest {
@@ -666,7 +655,7 @@ fn one_line(text: &str) -> String {
         .lines()
         .find_map(|line| line.trim().strip_prefix("Usage: "))
         .and_then(|usage| usage.split_whitespace().nth(1))
-        .filter(|word| COMMANDS.contains(word));
+        .filter(|word| commands().iter().any(|command| command == word));
     let of = usage.map_or_else(String::new, |command| format!(" {command}"));
     format!("{said}\nhelp: see 'stepscope{of} --help'")
 }
