@@ -44,6 +44,14 @@ fn sentence_of(found: &SlowSteps, typical_ns: f64) -> Sentence {
     let Some(slowest) = found.steps.first() else {
         return Sentence::default();
     };
+    let steps = found.steps.len() + found.further_steps;
+    if steps == 1 {
+        return sentence!(
+            "The run has one step, {}, with {}: there is none to compare it with.",
+            slowest.number.to_string(),
+            duration(slowest.length_ns).link(Link::Step(slowest.number))
+        );
+    }
     let excess = slowest.length_ns - typical_ns;
     let most = slowest.owners.first().map(|owner| {
         sentence!(
@@ -62,7 +70,7 @@ fn sentence_of(found: &SlowSteps, typical_ns: f64) -> Sentence {
     });
     sentence!(
         "The slowest of {} steps is step {} with {}, {} more than a typical one{}{}.",
-        count(found.steps.len() + found.further_steps),
+        count(steps),
         slowest.number.to_string(),
         duration(slowest.length_ns).link(Link::Step(slowest.number)),
         duration(excess),
@@ -82,13 +90,16 @@ fn largest_bucket(found: &SlowSteps, step: &SlowStep) -> Option<(Bucket, f64)> {
 
 /// Keys and titles of the time beyond a typical step, in the order of [`Bucket::ALL`].
 const EXCESSES: [(&str, &str); 7] = [
-    ("compute_excess_ns", "Compute"),
-    ("exposed_communication_excess_ns", "Exposed communication"),
-    ("exposed_copy_excess_ns", "Exposed copies"),
-    ("input_excess_ns", "Input wait"),
-    ("compile_excess_ns", "Compile"),
-    ("host_excess_ns", "Host time"),
-    ("idle_excess_ns", "Idle"),
+    ("compute_excess_ns", "More compute"),
+    (
+        "exposed_communication_excess_ns",
+        "More exposed communication",
+    ),
+    ("exposed_copy_excess_ns", "More exposed copies"),
+    ("input_excess_ns", "More input wait"),
+    ("compile_excess_ns", "More compilation"),
+    ("host_excess_ns", "More host time"),
+    ("idle_excess_ns", "More idle time"),
 ];
 
 fn rows(trace: &Trace, steps: &StepReport, found: &SlowSteps, typical_ns: f64) -> Table {
@@ -240,6 +251,12 @@ mod tests {
                 .ends_with("most of it in compute (2.50 ms more)."),
             "{}",
             made.sentence
+        );
+        found.further_steps = 0;
+        let made = report(&trace, &steps, &found);
+        assert_eq!(
+            made.sentence,
+            "The run has one step, 7, with 3.00 ms: there is none to compare it with."
         );
     }
 
