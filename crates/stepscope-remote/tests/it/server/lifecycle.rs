@@ -322,23 +322,35 @@ fn ending() {
     drop(client);
 }
 
+/// Counts the sockets of this process with the local port of an address.
+fn sockets_at(address: std::net::SocketAddr) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let at_port = open.filter(|entry| {
+        let number = entry.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: only asked for its address, and not closed.
+        let socket = unsafe { std::mem::ManuallyDrop::new(TcpStream::from_raw_fd(number)) };
+        let local = socket.local_addr();
+        local.is_ok_and(|local| local.port() == address.port())
+    });
+    at_port.count()
+}
+
 /// The child has no server, no socket of it, can have its own, and the parent's goes on.
 fn in_a_fork(address: std::net::SocketAddr) {
+    // The listener and the capture's connection: the server has closed that of the client that has left.
+    let begun = Instant::now();
+    while sockets_at(address) != 2 {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{} sockets",
+            sockets_at(address)
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
     // SAFETY: the child does what a program does after a fork, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let left = std::fs::read_dir("/proc/self/fd")
-            .unwrap()
-            .flatten()
-            .filter(|entry| {
-                let number = entry.file_name().to_str().unwrap().parse().unwrap();
-                // SAFETY: only asked for its address, and not closed.
-                let socket = unsafe { std::mem::ManuallyDrop::new(TcpStream::from_raw_fd(number)) };
-                socket
-                    .local_addr()
-                    .is_ok_and(|local| local.port() == address.port())
-            });
-        let left = left.count();
+        let left = sockets_at(address);
         let refused = matches!(stop_server(), Err(ServerError::NotRunning));
         let own = start_server(0).is_ok_and(|own| own.port() != address.port());
         let code = i32::from(left > 0) | i32::from(!refused) << 1 | i32::from(!own) << 2;
