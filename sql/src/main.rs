@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use stepscope_engine::SqlRun;
+use stepscope_engine::report::report::Unit;
+use stepscope_engine::report::report::number_format::with_unit;
 use stepscope_sql::dataset::{self, ArgsChoice, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
@@ -138,7 +140,7 @@ fn export(options: &Options) -> Result<(), String> {
             exported += 1;
             all_slices += slices;
             all_bytes += bytes;
-            println!("{run}: {slices} slices, {bytes} bytes");
+            println!("{run}: {}", sizes(slices, bytes));
         }
         Progress::Present { run } => {
             present += 1;
@@ -151,11 +153,23 @@ fn export(options: &Options) -> Result<(), String> {
     };
     dataset::export(&options.paths, dataset, &asked, &mut report)
         .map_err(|error| error.to_string())?;
-    println!("{exported} runs exported, {present} present, {all_slices} slices, {all_bytes} bytes");
+    println!(
+        "exported: {exported}, present: {present}, {}",
+        sizes(all_slices, all_bytes)
+    );
     if exported + present == 0 && problems > 0 {
         return Err("cannot export: no run is readable".to_owned());
     }
     Ok(())
+}
+
+fn sizes(slices: u64, bytes: u64) -> String {
+    let number = |value: u64, unit| with_unit(value as f64, i64::try_from(value).ok(), unit);
+    format!(
+        "{} slices, {}",
+        number(slices, Unit::Count),
+        number(bytes, Unit::Bytes)
+    )
 }
 
 fn start_shell(options: &Options) -> Result<(), String> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::shell;
 
-/// Packs a folder: the same content gives the same bytes, whoever packs it and when.
+/// Makes an archive of a folder. The same content gives the same bytes, for every user and at any time.
 pub(super) fn pack(folder: &Path, date: &str, archive: &Path) -> Result<()> {
     let parent = folder.parent().context("a folder without a parent")?;
     let name = folder.file_name().context("a folder without a name")?;
