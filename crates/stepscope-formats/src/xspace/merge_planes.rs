@@ -33,6 +33,8 @@ pub struct MergedPlane<'a> {
     /// Number of planes with the same name before this one in its own file. Only first planes are
     /// merged: a recorder that writes several planes of a name keeps them separate.
     nth: usize,
+    /// Whether it continues an earlier plane of the same name.
+    continues: bool,
     /// An encoded `XPlane`.
     content: &'a [u8],
     /// Nanoseconds to add to its lines' times.
@@ -88,12 +90,14 @@ impl<'a> MergedPlanes<'a> {
             merged.planes.push(MergedPlane {
                 name,
                 nth,
+                continues: false,
                 content,
                 shift_ns: 0,
                 without: &[],
             });
         }
         for plane in &mut merged.planes {
+            plane.continues = plane.stat_id(Role::Continues.name()).is_some();
             plane.shift_ns = if begins_at_unix_time(plane.content) {
                 zero_unix_ns.wrapping_neg()
             } else {
@@ -107,9 +111,10 @@ impl<'a> MergedPlanes<'a> {
 }
 
 impl MergedPlane<'_> {
-    /// Returns whether this plane can be merged with a plane of that name.
+    /// Returns whether this plane can be merged with a plane of that name. A plane that continues another is not:
+    /// readers add its lines to those of the same ids ([`PlaneWriter::continues`]).
     pub fn joins(&self, name: &str) -> bool {
-        self.nth == 0 && self.name == name
+        self.nth == 0 && self.name == name && !self.continues
     }
 
     /// Returns the record of the plane's own group, if our writer wrote one.
@@ -189,7 +194,7 @@ pub fn write_planes<W: Write>(
     out: &mut XSpaceWriter<W>,
 ) -> io::Result<()> {
     for (at, first) in planes.iter().enumerate() {
-        if first.nth > 0 {
+        if first.nth > 0 || first.continues {
             first.write_alone(out)?;
             continue;
         }

@@ -15,6 +15,8 @@ pub enum Producer {
     Xla,
     /// AWS Neuron.
     Neuron,
+    /// stepscope's collector of CUDA devices.
+    Cuda,
     /// TensorFlow.
     TensorFlow,
     /// Lightning.
@@ -40,6 +42,7 @@ impl Producer {
         Self::PyTorch,
         Self::Xla,
         Self::Neuron,
+        Self::Cuda,
         Self::TensorFlow,
         Self::Lightning,
         Self::Rust,
@@ -57,6 +60,7 @@ impl Producer {
             Self::PyTorch => "PyTorch",
             Self::Xla => "XLA",
             Self::Neuron => "NEURON",
+            Self::Cuda => "CUDA",
             Self::TensorFlow => "TensorFlow",
             Self::Lightning => "Lightning",
             Self::Rust => "Rust",

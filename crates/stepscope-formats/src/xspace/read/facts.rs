@@ -96,6 +96,8 @@ pub(crate) struct Origin {
     has_writer: bool,
     jax: bool,
     torch_xla: bool,
+    /// A thread of PyTorch: in files of other writers, a sign of PyTorch/XLA.
+    torch: bool,
     tensorflow: bool,
     neuron: bool,
     device: bool,
@@ -106,7 +108,8 @@ pub(crate) struct Origin {
 impl Origin {
     /// Records the name of a line.
     pub(crate) fn see_line(&mut self, name: &str) {
-        self.torch_xla |= name.starts_with("tf_pytorchxla") || name.starts_with("pt_autograd");
+        self.torch_xla |= name.starts_with("tf_pytorchxla");
+        self.torch |= name.starts_with("pt_autograd");
         self.jax |= name.starts_with("py_xla_");
         self.tensorflow |= name == "TensorFlow Ops" || name == "TensorFlow Name Scope";
     }
@@ -195,19 +198,22 @@ impl Origin {
     /// Emits the badges and the writer's name.
     pub(crate) fn conclude<S: EventSink>(&self, sink: &mut S) {
         let jax = self.jax_version.is_some() || self.jax;
+        let torch_xla = self.torch_xla || self.torch && !self.has_writer;
         if jax {
             Producer::Jax.emit(sink);
         }
-        if self.torch_xla {
+        if torch_xla {
             Producer::PyTorch.emit(sink);
         }
-        if self.tensorflow && !jax && !self.torch_xla {
+        if self.tensorflow && !jax && !torch_xla {
             Producer::TensorFlow.emit(sink);
         }
         if self.neuron {
             Producer::Neuron.emit(sink);
         }
-        if self.torch_xla || (self.hlo || self.device) && !jax && !self.tensorflow && !self.neuron {
+        // The devices of other writers' files are XLA's.
+        let device = self.device && !self.has_writer;
+        if torch_xla || (self.hlo || device) && !jax && !self.tensorflow && !self.neuron {
             Producer::Xla.emit(sink);
         }
         if self.python {
@@ -218,7 +224,7 @@ impl Origin {
         }
         if let Some(version) = &self.jax_version {
             sink.fact("writer", ArgValue::Str(&format!("jax {version}")));
-        } else if self.torch_xla {
+        } else if torch_xla {
             sink.fact("writer", ArgValue::Str("torch_xla"));
         }
     }

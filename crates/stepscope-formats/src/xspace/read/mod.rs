@@ -24,7 +24,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId};
+use rustc_hash::FxHashSet;
+use stepscope_model::{
+    ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId, TrackId,
+};
 
 use crate::FormatError;
 use crate::xspace::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
@@ -83,6 +86,7 @@ pub fn read<S: EventSink>(
         heads: &heads,
         bad_texts: 0,
         repeated_lines: 0,
+        described: FxHashSet::default(),
         origin: Origin::default(),
     };
     let clock = reading.clock();
@@ -320,6 +324,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) heads: &'a [LineHead],
     pub(crate) bad_texts: u64,
     pub(crate) repeated_lines: u64,
+    /// Tracks of lines that have a description.
+    pub(crate) described: FxHashSet<TrackId>,
     pub(crate) origin: Origin,
 }
 

@@ -183,6 +183,7 @@ impl<'a> Reading<'a> {
             pid,
             device,
             is_device: kind.is_device,
+            continues,
             records: records.into_iter().collect(),
             line_ids: FxHashMap::default(),
             counter_names: FxHashMap::default(),
@@ -230,11 +231,13 @@ impl<'a> Reading<'a> {
             let parent = plane.parent(&record, sink);
             let category = category(&record, sink);
             let stream = record.stream.or_else(|| stream_number(&name));
+            // The plane that another one continues knows its lines better: it has the names of threads.
+            let is_known = !self.described.insert(track) && plane.continues;
             sink.describe(
                 track,
                 TrackPatch {
                     name: Some(record.name.as_deref().unwrap_or(&name))
-                        .filter(|name| !name.is_empty()),
+                        .filter(|name| !name.is_empty() && !is_known),
                     kind: Some(kind),
                     parent,
                     pid: record.pid,
@@ -328,6 +331,8 @@ struct Plane<'a> {
     pid: Option<i64>,
     device: Option<u32>,
     is_device: bool,
+    /// Whether it continues the plane before it of the same name.
+    continues: bool,
     records: FxHashMap<i64, TrackRecord>,
     /// Number of occurrences of each line id.
     line_ids: FxHashMap<i64, u64>,
