@@ -1,6 +1,7 @@
 //! Start, stop and the verbs that are no context managers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
@@ -102,8 +103,8 @@ pub(crate) fn external_profiles(gathered: &Gathered, warnings: Vec<String>) -> E
         name: name.clone(),
         // No `XSpace` begins so: it would be a group with the number 15, after others of its kind.
         content: match given.trim_ascii_start().first() {
-            Some(b'{') => ExternalContent::ChromeJson(given.to_vec()),
-            _ => ExternalContent::XSpace(given.to_vec()),
+            Some(b'{') => ExternalContent::ChromeJson(Arc::new(given.to_vec())),
+            _ => ExternalContent::XSpace(Arc::new(given.to_vec())),
         },
     });
     ExternalProfiles {

@@ -6,11 +6,13 @@
 //! of the recording. See `stepscope_formats::xspace::MergedPlanes` for planes with the same name.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Write};
 
 use stepscope_formats::xspace::{
     HOST_PLANE, MergedPlane, MergedPlanes, PlaneWriter, XSpaceWriter, write_planes,
 };
+use stepscope_model::SharedBytes;
 
 /// Prefix of the plane for a Chrome JSON's first process: `/host:CPU` is reserved for profilers
 /// that record whole threads.
@@ -29,14 +31,25 @@ pub struct ExternalProfile {
 }
 
 /// The output of another profiler.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ExternalContent {
     /// One or more `XSpace` messages.
-    XSpace(Vec<u8>),
+    XSpace(SharedBytes),
     /// Chrome JSON with Unix times, as `PyTorch` writes it.
     #[cfg(feature = "chrome")]
-    ChromeJson(Vec<u8>),
+    ChromeJson(SharedBytes),
+}
+
+impl fmt::Debug for ExternalContent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (format, bytes) = match self {
+            Self::XSpace(bytes) => ("XSpace", bytes),
+            #[cfg(feature = "chrome")]
+            Self::ChromeJson(bytes) => ("ChromeJson", bytes),
+        };
+        write!(out, "{format}({} bytes)", (**bytes).as_ref().len())
+    }
 }
 
 /// Profiles that are added to the recording's file.
@@ -117,7 +130,7 @@ pub(crate) fn spaces<'a>(
     let mut spaces = Vec::new();
     for profile in &external.profiles {
         let space: Cow<'_, [u8]> = match &profile.content {
-            ExternalContent::XSpace(bytes) => Cow::Borrowed(bytes),
+            ExternalContent::XSpace(bytes) => Cow::Borrowed((**bytes).as_ref()),
             #[cfg(feature = "chrome")]
             ExternalContent::ChromeJson(bytes) => match from_chrome(bytes) {
                 Ok(space) => Cow::Owned(space),
@@ -136,17 +149,14 @@ pub(crate) fn spaces<'a>(
 }
 
 #[cfg(feature = "chrome")]
-fn from_chrome(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    use std::sync::Arc;
-
+fn from_chrome(bytes: &SharedBytes) -> io::Result<Vec<u8>> {
     use stepscope_formats::{chrome_json, xspace};
-    use stepscope_model::{Limits, ReadContext, SharedBytes};
+    use stepscope_model::{Limits, ReadContext};
 
-    let bytes: SharedBytes = Arc::new(bytes.to_vec());
     let mut context = ReadContext::new(Limits::default());
     context.threads = 1;
     let mut sink = xspace::XSpaceSink::new();
-    chrome_json::read(&bytes, &context, &mut sink).map_err(io::Error::other)?;
+    chrome_json::read(bytes, &context, &mut sink).map_err(io::Error::other)?;
     sink.finish(Vec::new())
 }
 

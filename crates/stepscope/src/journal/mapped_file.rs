@@ -104,6 +104,12 @@ impl MappedFile {
     }
 }
 
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 /// Replaces a mapping with a copy that no other process can reach: a long one in an unnamed file,
 /// whose pages the kernel can write back, otherwise in memory.
 ///
