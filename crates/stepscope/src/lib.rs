@@ -70,6 +70,8 @@ pub use api::{calls, manual_span, span, virtual_track};
 #[cfg(feature = "tracing")]
 pub use bridge::tracing;
 
+#[doc(hidden)]
+pub use export::collector_file::CollectorFile;
 pub use export::limits::ExportLimits;
 pub use export::merge_external::{
     ExternalContent, ExternalProfile, ExternalProfiles, MergedProfile, advice,
@@ -78,6 +80,8 @@ pub use mirror::{MirrorError, Mirrors};
 pub use platform::processor::processor_model;
 pub use ring::names::StaticName;
 pub use ring::steps::{StepTimes, StepWatch};
+#[doc(hidden)]
+pub use session::collector_file;
 pub use session::mirrors::set_mirrors;
 pub use session::{
     AtLimit, Capture, CaptureProgress, EnvironmentTrace, FlightOptions, FlightStatus,

@@ -15,9 +15,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::export::file;
 use crate::export::metadata::{limit_warning, stats};
 use crate::export::xspace::{FileMetadata, Names};
+use crate::export::{collector_file, file};
 use crate::journal::files::{
     EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, is_worker_journal, mark_written,
     remove_journal,
@@ -44,13 +44,13 @@ const ABANDONED_AFTER: Duration = Duration::from_mins(10);
 pub struct RecoveredRun {
     /// The session's folder.
     pub session: PathBuf,
-    /// The journal; removed unless the recovery had to leave it.
+    /// The journal; removed unless the recovery had to leave it. The session's folder, of a collector's file.
     pub journal: PathBuf,
     /// The recording's file, or the error.
     pub file: Result<PathBuf, RecoverError>,
     /// Whether the file is in the cache directory, because the session's folder cannot be written.
     pub in_cache: bool,
-    /// Spans and steps, including open ones.
+    /// Spans and steps, including open ones; of a collector's file, all its events.
     pub spans: u64,
     /// Spans and steps that were open when the program ended.
     pub unfinished: u64,
@@ -58,6 +58,21 @@ pub struct RecoveredRun {
     pub dropped: u64,
     /// Whether the recording is incomplete because it reached a disk limit.
     pub cut_at_limit: bool,
+}
+
+impl RecoveredRun {
+    fn new(session: &Path, journal: &Path) -> Self {
+        Self {
+            session: session.to_owned(),
+            journal: journal.to_owned(),
+            file: Ok(PathBuf::new()),
+            in_cache: false,
+            spans: 0,
+            unfinished: 0,
+            dropped: 0,
+            cut_at_limit: false,
+        }
+    }
 }
 
 /// Error that prevented the recovery of a journal.
@@ -94,14 +109,25 @@ pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Recovers every journal below a log directory (or a session's folder) whose writer no longer
-/// lives. When the session's folder cannot be written, the file goes below `cache_out`, if given,
+/// lives, and the files of collectors that no recording took. When the session's folder cannot be written, the file goes below `cache_out`, if given,
 /// and is rewritten only when the journal has changed. Also removes unfinished files of killed
 /// programs.
 pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun> {
-    find(log_dir, &mut file::remove_orphans)
+    let mut runs = Vec::new();
+    let journals = find(log_dir, &mut |session| {
+        file::remove_orphans(session);
+        let files = collector_file::recover_all(session);
+        runs.extend(files.into_iter().map(|(file, events)| RecoveredRun {
+            file: Ok(file),
+            spans: events,
+            ..RecoveredRun::new(session, session)
+        }));
+    });
+    let recovered = journals
         .iter()
-        .filter_map(|journal| recover(journal, cache_out))
-        .collect()
+        .filter_map(|journal| recover(journal, cache_out));
+    runs.extend(recovered);
+    runs
 }
 
 /// Finds the journals below a directory. Calls `visit` with every folder on the way.
@@ -169,16 +195,7 @@ fn is_quiet(journal: &Path) -> bool {
 /// Recovers a journal. Returns `None` when the writer lives, when another process has just
 /// recovered it, or when a worker recorded nothing.
 pub(crate) fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
-    let mut run = RecoveredRun {
-        session: journal.parent().unwrap_or(journal).to_owned(),
-        journal: journal.to_owned(),
-        file: Ok(PathBuf::new()),
-        in_cache: false,
-        spans: 0,
-        unfinished: 0,
-        dropped: 0,
-        cut_at_limit: false,
-    };
+    let mut run = RecoveredRun::new(journal.parent().unwrap_or(journal), journal);
     let result = match lock(journal) {
         Ok(Some(_lock)) => os::without_size_signal(|| recover_locked(journal, cache_out, &mut run)),
         Ok(None) => return None,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "chrome")]
 pub(crate) mod chrome_json;
+pub(crate) mod collector_file;
 pub(crate) mod decode;
 pub(crate) mod file;
 pub(crate) mod limits;

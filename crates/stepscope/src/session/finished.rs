@@ -2,6 +2,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::collector::Collected;
 use super::error::SessionError;
 use super::options::StopReport;
 use super::worker_journals;
@@ -52,6 +53,8 @@ pub(super) struct Finished {
     pub(super) lost: u64,
     /// `errno` of a ring that could not be mapped from a file, or 0.
     pub(super) failed: u32,
+    /// Events of CUDA devices.
+    pub(super) collected: Option<Collected>,
 }
 
 impl Finished {
@@ -73,6 +76,11 @@ impl Finished {
         &mut self,
         external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
+        let collected = self
+            .collected
+            .as_ref()
+            .map(|collected| collected.with(external));
+        let external = collected.as_ref().unwrap_or(external);
         let path = self.path();
         let not_written = |source| SessionError::NotWritten {
             path: path.clone(),

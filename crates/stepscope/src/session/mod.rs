@@ -7,7 +7,7 @@
 //! retried.
 //!
 //! Reading order: this file (the public functions), `recording` (from start to stop), `finished`
-//! (export), `capture`, `flight` and `running_flight` (the flight recorder), `workers` and
+//! (export), `collector` (events of CUDA devices), `capture`, `flight` and `running_flight` (the flight recorder), `workers` and
 //! `worker_journals` (processes of one program), `handlers` (fork and exit), `mirrors`, `folder`,
 //! `storage` (the file system of a log directory), `environment` (recordings that variables ask for).
 #![allow(
@@ -16,6 +16,7 @@
 )]
 
 mod capture;
+mod collector;
 mod environment;
 mod error;
 mod finished;
@@ -38,6 +39,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 pub use capture::{Capture, CaptureProgress, start_capture};
+#[doc(hidden)]
+pub use collector::collector_file;
 pub use environment::{EnvironmentTrace, trace_from_environment};
 pub use error::SessionError;
 pub use flight::{FlightStatus, flight_status, save_last, start_flight, stop_flight, write_last};
@@ -105,7 +108,10 @@ impl Process {
         let is_program =
             |session: &mut Box<Session>| matches!(session.owner, Owner::Program { .. });
         if let Some(session) = self.active.take_if(is_program) {
-            return session.finish().map(Box::new);
+            let collected = collector::end();
+            let mut finished = session.finish()?;
+            finished.collected = collected;
+            return Ok(Box::new(finished));
         }
         Err(match self.refuse_others() {
             Err(_) => SessionError::NotYours,
@@ -225,6 +231,9 @@ pub fn start_trace_with(
         process.end_worker(None)?;
         process.pause_flight();
         let started = recording::start_program(log_dir, options);
+        if started.is_ok() {
+            collector::begin();
+        }
         let result = started.map(|session| process.active = Some(Box::new(session)));
         process.resume_flight();
         drop(process);
