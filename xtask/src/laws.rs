@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("stepscope-store", 1),
     ("stepscope", 2),
     ("stepscope-hlo", 2),
+    ("stepscope-cupti", 3),
     ("stepscope-analysis", 3),
     ("stepscope-compat", 4),
     ("stepscope-report", 5),

@@ -1,0 +1,426 @@
+//! CUPTI, loaded at run time.
+//!
+//! Names, types and numbers are those of NVIDIA's headers `cupti_activity.h`, `cupti_callbacks.h` and
+//! `cupti_result.h`, versions 11.8 to 13.5.
+#![allow(
+    unsafe_code,
+    reason = "calls a C library; SAFETY comments explain each block"
+)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+/// `CUptiResult`.
+pub(crate) type Status = c_int;
+/// `CUPTI_SUCCESS`.
+pub(crate) const SUCCESS: Status = 0;
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+const MULTIPLE_SUBSCRIBERS: Status = 39;
+/// `CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED`.
+const VIRTUALIZED: Status = 33;
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`, and that of virtualized devices.
+const PRIVILEGES: [Status; 2] = [35, 40];
+
+/// `CUpti_ActivityKind`s that are recorded. The runtime's and the driver's calls come last: a CUPTI that refuses one of
+/// them still records the device.
+pub(crate) mod kind {
+    pub(crate) const MEMCPY: u32 = 1;
+    pub(crate) const MEMSET: u32 = 2;
+    pub(crate) const DRIVER: u32 = 4;
+    pub(crate) const RUNTIME: u32 = 5;
+    pub(crate) const DEVICE: u32 = 8;
+    pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const MARKER: u32 = 12;
+    /// Copies between two devices.
+    pub(crate) const MEMCPY2: u32 = 22;
+    pub(crate) const ALL: [u32; 8] = [
+        DEVICE,
+        CONCURRENT_KERNEL,
+        MEMCPY,
+        MEMCPY2,
+        MEMSET,
+        MARKER,
+        RUNTIME,
+        DRIVER,
+    ];
+}
+
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: threads have the ids of the operating system.
+const SYSTEM_THREAD_IDS: u32 = 1;
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: buffers are returned with unfinished records in them.
+const FLUSH_FORCED: u32 = 1;
+
+/// `CUpti_BuffersCallbackRequestFunc`.
+pub(crate) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// `CUpti_BuffersCallbackCompleteFunc`.
+pub(crate) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+/// Functions of CUPTI.
+#[derive(Clone, Copy)]
+struct Functions {
+    subscribe: unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void) -> Status,
+    unsubscribe: unsafe extern "C" fn(*mut c_void) -> Status,
+    register_callbacks: unsafe extern "C" fn(Requested, Completed) -> Status,
+    enable: unsafe extern "C" fn(u32) -> Status,
+    disable: unsafe extern "C" fn(u32) -> Status,
+    flush_all: unsafe extern "C" fn(u32) -> Status,
+    flush_period: Option<unsafe extern "C" fn(u32) -> Status>,
+    next_record: unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
+    dropped: unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
+    callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
+    thread_ids: unsafe extern "C" fn(u32) -> Status,
+    result_text: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+}
+
+/// CUPTI.
+pub(crate) struct Cupti {
+    functions: Functions,
+    demangle: Option<Demangle>,
+}
+
+/// The process's subscription, of which there is one.
+pub(crate) struct Subscription(*mut c_void);
+
+// SAFETY: CUPTI's functions may be called from any thread with the same subscription.
+unsafe impl Send for Subscription {}
+
+/// `__cxa_demangle` of the C++ library.
+type Demangle =
+    unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
+
+/// Why CUPTI records nothing, with the remedy.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal(pub(crate) String);
+
+impl Cupti {
+    /// Loads CUPTI: from `named` if that is given, else from where the loader, a CUDA toolkit or a Python package
+    /// has it.
+    pub(crate) fn load(named: Option<&Path>) -> Result<Self, Refusal> {
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let library = candidates(named, &mappings)
+            .iter()
+            .find_map(|path| open(path))
+            .ok_or_else(|| {
+                Refusal(
+                    "libcupti.so was not found: pip install nvidia-cuda-cupti (CUDA 12: nvidia-cuda-cupti-cu12), or put \
+                    the folder of the CUDA toolkit's CUPTI into LD_LIBRARY_PATH"
+                        .to_owned(),
+                )
+            })?;
+        let functions = Functions::load(library).ok_or_else(|| {
+            Refusal("this libcupti.so is too old: CUDA 11.8 is the oldest that is known".to_owned())
+        })?;
+        let demangle = find(libc::RTLD_DEFAULT, c"__cxa_demangle").or_else(|| {
+            find(
+                open(Path::new("libstdc++.so.6"))?.as_ptr(),
+                c"__cxa_demangle",
+            )
+        });
+        Ok(Self {
+            functions,
+            // SAFETY: the C++ ABI defines the type of this function.
+            demangle: demangle
+                .map(|found| unsafe { std::mem::transmute::<*mut c_void, Demangle>(found) }),
+        })
+    }
+
+    /// Subscribes, and starts recording into buffers of these functions.
+    pub(crate) fn start(
+        &self,
+        requested: Requested,
+        completed: Completed,
+        flush_period_ms: u32,
+    ) -> Result<Subscription, Refusal> {
+        let functions = self.functions;
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: `subscriber` is valid for writing; the callback is never called, because none is enabled.
+        let status =
+            unsafe { (functions.subscribe)(&raw mut subscriber, ignore, std::ptr::null_mut()) };
+        self.check(status)?;
+        let subscription = Subscription(subscriber);
+        // SAFETY: the functions have the types that CUPTI calls, and live as long as the process.
+        let status = unsafe { (functions.register_callbacks)(requested, completed) };
+        let mut result = self.check(status);
+        // SAFETY: plain numbers. These only improve the recording.
+        unsafe {
+            (functions.thread_ids)(SYSTEM_THREAD_IDS);
+            if let Some(flush_period) = functions.flush_period {
+                flush_period(flush_period_ms);
+            }
+        }
+        if result.is_ok() {
+            // SAFETY: plain numbers.
+            let status = kind::ALL.map(|kind| unsafe { (functions.enable)(kind) });
+            // The kernels are what this is for.
+            result = self.check(status[1]);
+        }
+        match result {
+            Ok(()) => Ok(subscription),
+            Err(refusal) => {
+                self.stop(subscription);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Has all records of finished work delivered.
+    pub(crate) fn flush(&self) {
+        // SAFETY: a plain number.
+        unsafe { (self.functions.flush_all)(FLUSH_FORCED) };
+    }
+
+    /// Stops recording; other users of CUPTI may come.
+    #[allow(clippy::needless_pass_by_value, reason = "it ends here")]
+    pub(crate) fn stop(&self, subscription: Subscription) {
+        // SAFETY: plain numbers, and the subscription of `start`.
+        unsafe {
+            for kind in kind::ALL {
+                (self.functions.disable)(kind);
+            }
+            (self.functions.unsubscribe)(subscription.0);
+        }
+    }
+
+    /// Calls `visit` with each record of a buffer.
+    ///
+    /// # Safety
+    /// `buffer` is one that CUPTI has completed with `valid` bytes.
+    pub(crate) unsafe fn records(
+        &self,
+        buffer: *mut u8,
+        valid: usize,
+        visit: &mut dyn FnMut(*const u8),
+    ) {
+        let mut record = std::ptr::null_mut();
+        loop {
+            // SAFETY: the caller's buffer; `record` is null or the record before, as CUPTI asks.
+            let status = unsafe { (self.functions.next_record)(buffer, valid, &raw mut record) };
+            if status != SUCCESS || record.is_null() {
+                return;
+            }
+            visit(record);
+        }
+    }
+
+    /// Returns the number of records that had no room, since the last call.
+    pub(crate) fn dropped(&self) -> u64 {
+        let mut dropped = 0;
+        // SAFETY: `dropped` is valid for writing; no context stands for the global queue.
+        let status = unsafe { (self.functions.dropped)(std::ptr::null_mut(), 0, &raw mut dropped) };
+        if status == SUCCESS { dropped as u64 } else { 0 }
+    }
+
+    /// Returns the name of a call of the runtime's or the driver's interface.
+    pub(crate) fn call_name(&self, domain: u32, number: u32) -> Option<String> {
+        let mut name = std::ptr::null();
+        // SAFETY: `name` is valid for writing.
+        let status = unsafe { (self.functions.callback_name)(domain, number, &raw mut name) };
+        (status == SUCCESS && !name.is_null()).then(|| {
+            // SAFETY: CUPTI returns a static text that ends in zero.
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned()
+        })
+    }
+
+    /// Writes out a name of C++ as programmers write it, as `c++filt` does. Other names are unchanged.
+    pub(crate) fn demangled(&self, name: &str) -> String {
+        let Some(demangle) = self.demangle.filter(|_| name.starts_with("_Z")) else {
+            return name.to_owned();
+        };
+        let Ok(mangled) = CString::new(name) else {
+            return name.to_owned();
+        };
+        let mut status = 0;
+        // SAFETY: a text that ends in zero; without a buffer, the function allocates the result, which is freed here.
+        unsafe {
+            let text = demangle(
+                mangled.as_ptr(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &raw mut status,
+            );
+            if text.is_null() {
+                return name.to_owned();
+            }
+            let demangled = CStr::from_ptr(text).to_string_lossy().into_owned();
+            libc::free(text.cast());
+            demangled
+        }
+    }
+
+    fn check(&self, status: Status) -> Result<(), Refusal> {
+        let advice = match status {
+            SUCCESS => return Ok(()),
+            MULTIPLE_SUBSCRIBERS => {
+                "another profiler has CUPTI in this process (Nsight, torch.profiler, jax.profiler): end it".to_owned()
+            }
+            VIRTUALIZED => "this virtual GPU cannot be traced: enable it in the hypervisor".to_owned(),
+            status if PRIVILEGES.contains(&status) => {
+                "the driver lets only administrators do this: run as root, or load the nvidia module with \
+                NVreg_RestrictProfilingToAdminUsers=0"
+                    .to_owned()
+            }
+            _ => "'stepscope doctor' lists what hinders it".to_owned(),
+        };
+        let mut text = std::ptr::null();
+        // SAFETY: `text` is valid for writing.
+        let known = unsafe { (self.functions.result_text)(status, &raw mut text) };
+        let name = if known == SUCCESS && !text.is_null() {
+            // SAFETY: CUPTI returns a static text that ends in zero.
+            unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned()
+        } else {
+            format!("error {status}")
+        };
+        Err(Refusal(format!("{name}: {advice}")))
+    }
+}
+
+/// No callback is enabled.
+unsafe extern "C" fn ignore(_data: *mut c_void, _domain: u32, _number: u32, _more: *const c_void) {}
+
+impl Functions {
+    fn load(library: std::ptr::NonNull<c_void>) -> Option<Self> {
+        let symbol = |name: &CStr| find(library.as_ptr(), name);
+        // SAFETY: NVIDIA's headers define the type of the function with each of these names, and have not changed one
+        // since 11.8.
+        unsafe {
+            Some(Self {
+                subscribe: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void) -> Status,
+                >(symbol(c"cuptiSubscribe")?),
+                unsubscribe: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut c_void) -> Status,
+                >(symbol(c"cuptiUnsubscribe")?),
+                register_callbacks: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Requested, Completed) -> Status,
+                >(symbol(c"cuptiActivityRegisterCallbacks")?),
+                enable: number_function(symbol(c"cuptiActivityEnable")?),
+                disable: number_function(symbol(c"cuptiActivityDisable")?),
+                flush_all: number_function(symbol(c"cuptiActivityFlushAll")?),
+                flush_period: symbol(c"cuptiActivityFlushPeriod")
+                    .map(|found| number_function(found)),
+                next_record: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
+                >(symbol(c"cuptiActivityGetNextRecord")?),
+                dropped: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
+                >(symbol(c"cuptiActivityGetNumDroppedRecords")?),
+                callback_name: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
+                >(symbol(c"cuptiGetCallbackName")?),
+                thread_ids: number_function(symbol(c"cuptiSetThreadIdType")?),
+                result_text: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+                >(symbol(c"cuptiGetResultString")?),
+            })
+        }
+    }
+}
+
+/// Casts a function that takes one number.
+///
+/// # Safety
+/// It is one.
+unsafe fn number_function(found: *mut c_void) -> unsafe extern "C" fn(u32) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> Status>(found) }
+}
+
+fn find(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a handle of the loader, and a name that ends in zero.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Loads a library; it is never unloaded.
+fn open(path: &Path) -> Option<std::ptr::NonNull<c_void>> {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a path that ends in zero; the library is CUPTI or the C++ library, which loading does not disturb.
+    std::ptr::NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) })
+}
+
+/// Lists where CUPTI may be, the best first: a library that is loaded already is found by its name.
+fn candidates(named: Option<&Path>, mappings: &str) -> Vec<PathBuf> {
+    const NAMES: [&str; 4] = [
+        "libcupti.so.13",
+        "libcupti.so.12",
+        "libcupti.so.11.8",
+        "libcupti.so",
+    ];
+    const FOLDERS: [&str; 4] = [
+        "/usr/local/cuda/extras/CUPTI/lib64",
+        "/usr/local/cuda/lib64",
+        "/opt/cuda/extras/CUPTI/lib64",
+        "/usr/lib/x86_64-linux-gnu",
+    ];
+    // Where NVIDIA's packages for CUDA 13 and 12 have it, below the packages of an environment of Python.
+    const PACKAGES: [&str; 2] = [
+        "nvidia/cu13/lib/libcupti.so.13",
+        "nvidia/cuda_cupti/lib/libcupti.so.12",
+    ];
+    if let Some(named) = named {
+        return vec![named.to_owned()];
+    }
+    let mut found: Vec<PathBuf> = NAMES.iter().map(PathBuf::from).collect();
+    for packages in package_folders(mappings) {
+        found.extend(PACKAGES.iter().map(|library| packages.join(library)));
+    }
+    for folder in FOLDERS {
+        found.extend(NAMES.iter().map(|name| Path::new(folder).join(name)));
+    }
+    found
+}
+
+/// Lists the folders of Python packages from which this process has loaded libraries.
+fn package_folders(mappings: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for line in mappings.lines() {
+        // Addresses, permissions and numbers come first.
+        let Some(path) = line.find('/').and_then(|at| line.get(at..)) else {
+            continue;
+        };
+        for name in ["/site-packages/", "/dist-packages/"] {
+            if let Some((before, _)) = path.split_once(name) {
+                let folder = PathBuf::from(format!("{before}{name}"));
+                if !found.contains(&folder) {
+                    found.push(folder);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_of_python_are_looked_into() {
+        let mappings = "7f0000000000-7f0000001000 r-xp 00000000 08:01 12 /venv/lib/python3.12/site-packages/cupy/a.so\n\
+            7f0000001000-7f0000002000 r-xp 00000000 08:01 12 /venv/lib/python3.12/site-packages/cupy/b.so\n\
+            7f0000002000-7f0000003000 rw-p 00000000 00:00 0 [heap]\n";
+        let found = candidates(None, mappings);
+        let of_package =
+            Path::new("/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13");
+        assert_eq!(found.iter().filter(|path| *path == of_package).count(), 1);
+        assert_eq!(found[0], Path::new("libcupti.so.13"));
+        assert_eq!(
+            candidates(Some(Path::new("/a")), mappings),
+            [Path::new("/a")]
+        );
+    }
+}

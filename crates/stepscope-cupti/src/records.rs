@@ -1,0 +1,266 @@
+//! Records of CUPTI's buffers.
+//!
+//! CUPTI's structures are packed and versioned: a release appends fields or, if it must move one, leaves a hole. The
+//! fields that are read here have had the same offsets in the newest structure of every release from 11.8 to 13.5 (for
+//! kernels `CUpti_ActivityKernel8` to `13`; `docs/reference/cupti.md` has the table and how it was made), and CUPTI
+//! fills the newest structure of its release. So they are read by their offsets, and the size is CUPTI's affair.
+#![allow(
+    unsafe_code,
+    reason = "reads the structures of a C library; SAFETY comments explain each block"
+)]
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+
+use crate::api::kind;
+
+/// A piece of work of a device, or a call of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Activity<'a> {
+    Kernel(Kernel<'a>),
+    Memcpy(Memcpy),
+    Memset(Memset),
+    Call(Call),
+    Marker(Marker<'a>),
+    Device(Device<'a>),
+}
+
+/// Times and place of a device's work. Times are Unix time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) device: u32,
+    pub(crate) stream: u32,
+    /// Number of the call that launched it.
+    pub(crate) correlation: u32,
+    /// Node of a CUDA graph; 0 outside of graphs.
+    pub(crate) graph_node: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Kernel<'a> {
+    pub(crate) work: Work,
+    /// As the compiler wrote it.
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) grid: [i32; 3],
+    pub(crate) block: [i32; 3],
+    pub(crate) registers: u16,
+    /// Bytes of shared memory per block that the program's text asks for, and that the launch asks for.
+    pub(crate) shared: [i32; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Memcpy {
+    pub(crate) work: Work,
+    pub(crate) bytes: u64,
+    /// `CUpti_ActivityMemcpyKind`.
+    pub(crate) direction: u8,
+    /// `CUpti_ActivityMemoryKind`s of the source and the destination.
+    pub(crate) memories: [u8; 2],
+    /// The other device of a copy between two.
+    pub(crate) devices: Option<[u32; 2]>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Memset {
+    pub(crate) work: Work,
+    pub(crate) bytes: u64,
+    /// `CUpti_ActivityMemoryKind`.
+    pub(crate) memory: u16,
+}
+
+/// A call of the runtime's or the driver's interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) thread: u32,
+    pub(crate) correlation: u32,
+    pub(crate) is_driver: bool,
+    /// Number of the function (`cbid`).
+    pub(crate) number: u32,
+    pub(crate) returned: u32,
+}
+
+/// A point or an end of a range of NVTX.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Marker<'a> {
+    pub(crate) time: u64,
+    /// Number of the range.
+    pub(crate) range: u32,
+    pub(crate) thread: u32,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) kind: MarkerKind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MarkerKind {
+    #[default]
+    Point,
+    Start,
+    End,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Device<'a> {
+    pub(crate) ordinal: u32,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) memory_bytes: u64,
+    /// Kilobytes (1,000 bytes) a second.
+    pub(crate) memory_bandwidth: u64,
+    pub(crate) capability: [u32; 2],
+    pub(crate) multiprocessors: u32,
+    /// Kilohertz.
+    pub(crate) clock: u32,
+    pub(crate) l2_bytes: u32,
+}
+
+impl Device<'_> {
+    /// Copies the name, which CUPTI may take back.
+    pub(crate) fn into_owned(self) -> Device<'static> {
+        Device {
+            name: Cow::Owned(self.name.into_owned()),
+            ..self
+        }
+    }
+}
+
+/// `CUPTI_ACTIVITY_FLAG_MARKER_*`.
+const MARKER_POINT: u32 = 1;
+const MARKER_START: u32 = 2;
+const MARKER_END: u32 = 4;
+
+/// Access to a record by offsets.
+#[derive(Clone, Copy)]
+struct Record(*const u8);
+
+impl Record {
+    /// Reads a field.
+    ///
+    /// # Safety
+    /// The record has a field of this type there.
+    unsafe fn get<T: Copy>(self, offset: usize) -> T {
+        // SAFETY: the caller's promise; the structures are packed.
+        unsafe { self.0.add(offset).cast::<T>().read_unaligned() }
+    }
+
+    /// Reads a text; empty if there is none.
+    ///
+    /// # Safety
+    /// As [`Self::get`], for a pointer to a text that ends in zero and lives as long as the result.
+    unsafe fn text<'a>(self, offset: usize) -> Cow<'a, str> {
+        // SAFETY: the caller's promise.
+        let at: *const c_char = unsafe { self.get(offset) };
+        if at.is_null() {
+            return Cow::Borrowed("");
+        }
+        // SAFETY: CUPTI's texts end in zero, and live until the module or the process ends.
+        unsafe { CStr::from_ptr(at) }.to_string_lossy()
+    }
+}
+
+/// Decodes a record; returns `None` for kinds that are not recorded.
+///
+/// # Safety
+/// `at` points to a record of CUPTI, and its texts live as long as the result.
+pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
+    let record = Record(at);
+    // SAFETY: the offsets are those of the structure of each kind, which the caller points to.
+    unsafe {
+        let kind: u32 = record.get(0);
+        Some(match kind {
+            kind::CONCURRENT_KERNEL => Activity::Kernel(Kernel {
+                work: Work {
+                    start: record.get(16),
+                    end: record.get(24),
+                    device: record.get(40),
+                    stream: record.get(48),
+                    correlation: record.get(92),
+                    graph_node: record.get(144),
+                },
+                name: record.text(104),
+                grid: record.get(52),
+                block: record.get(64),
+                registers: record.get(6),
+                shared: record.get(76),
+            }),
+            kind::MEMCPY => Activity::Memcpy(Memcpy {
+                work: Work {
+                    start: record.get(16),
+                    end: record.get(24),
+                    device: record.get(32),
+                    stream: record.get(40),
+                    correlation: record.get(44),
+                    graph_node: record.get(64),
+                },
+                bytes: record.get(8),
+                direction: record.get(4),
+                memories: record.get(5),
+                devices: None,
+            }),
+            kind::MEMCPY2 => Activity::Memcpy(Memcpy {
+                work: Work {
+                    start: record.get(16),
+                    end: record.get(24),
+                    device: record.get(32),
+                    stream: record.get(40),
+                    correlation: record.get(60),
+                    graph_node: record.get(72),
+                },
+                bytes: record.get(8),
+                direction: record.get(4),
+                memories: record.get(5),
+                devices: Some([record.get(44), record.get(52)]),
+            }),
+            kind::MEMSET => Activity::Memset(Memset {
+                work: Work {
+                    start: record.get(16),
+                    end: record.get(24),
+                    device: record.get(32),
+                    stream: record.get(40),
+                    correlation: record.get(44),
+                    graph_node: record.get(64),
+                },
+                bytes: record.get(8),
+                memory: record.get(50),
+            }),
+            kind::RUNTIME | kind::DRIVER => Activity::Call(Call {
+                start: record.get(8),
+                end: record.get(16),
+                thread: record.get(28),
+                correlation: record.get(32),
+                is_driver: kind == kind::DRIVER,
+                number: record.get(4),
+                returned: record.get(36),
+            }),
+            kind::MARKER => {
+                let flags: u32 = record.get(4);
+                Activity::Marker(Marker {
+                    time: record.get(8),
+                    range: record.get(16),
+                    // The object is a thread: the process's id, then the thread's.
+                    thread: record.get(28),
+                    name: record.text(40),
+                    kind: match flags {
+                        flags if flags & MARKER_POINT != 0 => MarkerKind::Point,
+                        flags if flags & MARKER_START != 0 => MarkerKind::Start,
+                        flags if flags & MARKER_END != 0 => MarkerKind::End,
+                        _ => return None,
+                    },
+                })
+            }
+            kind::DEVICE => Activity::Device(Device {
+                ordinal: record.get(112),
+                name: record.text(136),
+                memory_bytes: record.get(16),
+                memory_bandwidth: record.get(8),
+                capability: record.get(104),
+                multiprocessors: record.get(44),
+                clock: record.get(36),
+                l2_bytes: record.get(28),
+            }),
+            _ => return None,
+        })
+    }
+}
