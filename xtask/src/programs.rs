@@ -7,6 +7,9 @@ use anyhow::Result;
 
 use crate::shell;
 
+/// File name of the collector of CUDA devices, next to the command.
+pub(crate) const COLLECTOR: &str = "libstepscope_cupti.so";
+
 /// How programs are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
@@ -30,6 +33,17 @@ impl Build {
     pub(crate) fn command(self) -> Result<PathBuf> {
         self.build(&["--package", "stepscope-cli"])?;
         Ok(self.folder().join("stepscope"))
+    }
+
+    /// Builds the collector of CUDA devices and returns the library's path.
+    pub(crate) fn collector(self) -> Result<PathBuf> {
+        shell::run(
+            shell::cargo()
+                .args(["rustc", "--quiet", "--package", "stepscope-cupti", "--lib"])
+                .args(["--profile", self.profile(), "--crate-type", "cdylib"])
+                .args(["--", "-C", "strip=symbols"]),
+        )?;
+        Ok(self.folder().join(COLLECTOR))
     }
 
     /// Builds an example of a package and returns its path.

@@ -7,6 +7,7 @@
 //! **Invariant:** the program runs as without this command, whatever fails here. (`tests/it/run`)
 
 mod environment;
+pub(crate) mod gpu;
 mod program;
 mod summary;
 
@@ -92,6 +93,10 @@ fn prepare(asked: &args::Run, command: &mut Command) -> Result<RunFolder, String
         )
     })?;
     command.envs(environment::variables(asked, &logdir, &folder.path));
+    match gpu::variables(asked, &folder.path) {
+        Ok(variables) => drop(command.envs(variables)),
+        Err(cause) => note(&cause),
+    }
     Ok(folder)
 }
 

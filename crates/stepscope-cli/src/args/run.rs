@@ -61,6 +61,9 @@ pub struct Run {
     /// in memory. With --steps, they record these steps
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub source_time: Duration,
+    /// How CUDA devices are recorded
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Gpu::Auto)]
+    pub gpu: Gpu,
     /// Ranks that are recorded, separated by commas [default: all]
     #[arg(long, value_name = "RANKS", value_parser = ranks)]
     pub ranks: Option<String>,
@@ -85,6 +88,17 @@ pub struct Run {
     /// Do not open the run for its first finding
     #[arg(long)]
     pub no_summary: bool,
+}
+
+/// How CUDA devices are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Gpu {
+    /// By the profiler of the program's framework if it has one, else by the collector
+    Auto,
+    /// By the collector, for the whole recording; profilers of frameworks are left out
+    Collector,
+    /// Not by the collector
+    None,
 }
 
 /// Tool that gets labels and steps too.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::Check;
 use super::machine::Machine;
 use super::python::Python;
+use crate::run::gpu;
 
 /// Folders with the CUDA toolkit's libraries.
 const CUPTI_FOLDERS: [&str; 6] = [
@@ -46,6 +47,7 @@ fn nvidia(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
     )];
     found.push(cupti(machine, python));
     found.push(privileges(machine));
+    found.push(collector(gpu::library()));
     found.extend(injection(machine));
     found
 }
@@ -110,9 +112,27 @@ fn privileges(machine: &Machine) -> Check {
     )
 }
 
+/// Programs without a profiler of their own need it.
+fn collector(library: Option<PathBuf>) -> Check {
+    const ID: &str = "cuda_collector";
+    const TITLE: &str = "CUDA collector";
+    match library {
+        Some(library) => Check::ok(ID, TITLE, library.display().to_string()),
+        None => Check::problem(
+            ID,
+            TITLE,
+            format!(
+                "{} is not next to this program: of programs without PyTorch and JAX, no kernels are recorded",
+                gpu::LIBRARY
+            ),
+            "copy it there from the release, or: pip install stepscope",
+        ),
+    }
+}
+
 /// A process has room for one user of CUPTI.
 fn injection(machine: &Machine) -> Option<Check> {
-    let library = machine.variable("CUDA_INJECTION64_PATH")?;
+    let library = machine.variable(gpu::INJECTION)?;
     Some(Check::problem(
         "cuda_injection",
         "Other GPU profiler",

@@ -76,6 +76,7 @@ pub(super) fn lines(folder: &Path, asked: &args::Run, began_ns: i64) -> Vec<Stri
     let runs = by_run(files);
     let Some((session, bytes)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else {
         lines.push(nothing(&reports));
+        lines.extend(warnings(&reports));
         return lines;
     };
     lines.insert(0, recorded(session, *bytes, runs.len(), &reports));
@@ -142,7 +143,7 @@ fn by_run(files: Vec<PathBuf>) -> BTreeMap<PathBuf, u64> {
 /// Explains why there is no run.
 fn nothing(reports: &[ProcessReport]) -> String {
     let cause = if reports.is_empty() {
-        "no Python interpreter ran, and no program that calls stepscope"
+        "no Python interpreter ran, and no program that calls stepscope or uses CUDA"
     } else {
         "the recordings were not written"
     };

@@ -215,6 +215,82 @@ fn rust_program_is_recorded() {
     );
 }
 
+/// A program of `stepscope-cupti` that the same build has made.
+fn built(name: &str) -> String {
+    let test = std::env::current_exe().unwrap();
+    let path = test.ancestors().nth(2).unwrap().join(name);
+    assert!(
+        path.exists(),
+        "{}: build it with 'cargo build --package stepscope-cupti --lib --examples'",
+        path.display()
+    );
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn programs_with_cuda_are_recorded_by_the_collector() {
+    let home = tempfile::tempdir().unwrap();
+    let records = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/data/cupti/streams_and_graph.records"
+    );
+    let collected = |words: &[&str], failure: &str| {
+        let program = built("examples/cuda_program");
+        let ended = stepscope(home.path())
+            .env("STEPSCOPE_CUPTI", built("examples/libcupti_stand_in.so"))
+            .env("CUPTI_RECORDS", records)
+            .env("CUPTI_FAILS", failure)
+            .args(["run", "--", &program])
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(built("libstepscope_cupti.so").ends_with(".so"));
+        text(&ended.stderr)
+    };
+    let notes = collected(&["init", "work"], "");
+    assert!(
+        notes.contains("stepscope: recorded ") && notes.contains("The device is busy "),
+        "{notes}"
+    );
+    let notes = collected(&["init", "work"], "39");
+    assert!(
+        notes.contains("warning: cannot record CUDA devices: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn the_collector_leaves_other_profilers_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let variable = |options: &[&str], other: Option<&str>| {
+        let mut command = stepscope(home.path());
+        command
+            .env_remove("CUDA_INJECTION64_PATH")
+            .envs(other.map(|other| ("CUDA_INJECTION64_PATH", other)))
+            .arg("run")
+            .args(options)
+            .args([
+                "--",
+                "sh",
+                "-c",
+                "echo $CUDA_INJECTION64_PATH $STEPSCOPE_SOURCES",
+            ]);
+        let ended = command.output().unwrap();
+        (text(&ended.stdout), text(&ended.stderr))
+    };
+    let library = built("libstepscope_cupti.so");
+    assert_eq!(variable(&[], None).0, format!("{library} auto\n"));
+    let collector = ["--gpu", "collector"];
+    assert_eq!(variable(&collector, None).0, format!("{library} none\n"));
+    assert_eq!(variable(&["--gpu", "none"], None).0, "auto\n");
+    let (set, notes) = variable(&[], Some("/nsight.so"));
+    assert_eq!(set, "/nsight.so auto\n");
+    assert!(
+        notes.contains("names another profiler, /nsight.so\nhelp: unset CUDA_INJECTION64_PATH"),
+        "{notes}"
+    );
+}
+
 #[test]
 fn doctor_prints_json_that_names_every_problem() {
     let home = tempfile::tempdir().unwrap();
