@@ -105,6 +105,16 @@ class Package(unittest.TestCase):
                 looked_at += 1
         self.assertGreater(looked_at, 45)
 
+    def test_package_carries_the_collector_of_cuda_devices(self):
+        library = Path(stepscope.__file__).with_name("libstepscope_cupti.so")
+        # The driver loads it so; without a log directory it does nothing.
+        program = f"import ctypes; print(ctypes.CDLL({str(library)!r}).InitializeInjection())"
+        environment = {key: value for key, value in os.environ.items() if key != "STEPSCOPE_LOG_DIR"}
+        ended = subprocess.run(
+            [sys.executable, "-S", "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        self.assertEqual((ended.stdout, ended.stderr), ("1\n", ""))
+
     def test_stub_repeats_the_docstrings_of_the_extension(self):
         stub = Path(_core.__file__).with_name("_core.pyi")
         text = stub.read_text()

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,11 +45,12 @@ static CUPTI: OnceLock<Cupti> = OnceLock::new();
 /// While it records. Locked also during the flush, whose callbacks do not touch it.
 static SUBSCRIPTION: Mutex<Option<Subscription>> = Mutex::new(None);
 static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// The process that is recorded; 0 for none. A forked child has no CUDA, must leave the parent's file alone, and may have
+/// inherited [`STATE`] in the hands of a thread that it does not have.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 struct State {
     settings: Settings,
-    /// A forked child has no CUDA, and must leave the parent's file alone.
-    process: u32,
     recording: Option<Recording>,
     /// A file that a recording of the program has taken, kept for its lock.
     handed_over: Option<CollectorFile>,
@@ -71,6 +73,11 @@ struct Recording {
     fault: Option<String>,
 }
 
+/// Whether this process is the one that is recorded.
+fn is_recorded() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
+}
+
 fn state() -> MutexGuard<'static, Option<State>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -87,9 +94,9 @@ pub(crate) fn load() {
         return;
     };
     let when = settings.when;
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     *state() = Some(State {
         settings,
-        process: std::process::id(),
         recording: None,
         handed_over: None,
         refusal: None,
@@ -104,10 +111,12 @@ pub(crate) fn load() {
 
 /// A recording of the program begins.
 pub(crate) fn begin() -> bool {
-    let is_recording = match &*state() {
-        Some(state) if state.process == std::process::id() => state.recording.is_some(),
-        _ => return false,
-    };
+    if !is_recorded() {
+        return false;
+    }
+    let is_recording = state()
+        .as_ref()
+        .is_some_and(|state| state.recording.is_some());
     if is_recording {
         // What the device did before belongs to nobody.
         stop_device();
@@ -120,9 +129,8 @@ pub(crate) fn begin() -> bool {
 
 /// A recording of the program has ended. Returns the file with the events since its begin.
 pub(crate) fn end() -> Option<PathBuf> {
-    match &*state() {
-        Some(state) if state.process == std::process::id() => {}
-        _ => return None,
+    if !is_recorded() {
+        return None;
     }
     stop_device();
     let recording = take_recording()?;
@@ -144,9 +152,8 @@ extern "C" fn at_exit() {
 
 /// The program ends: what no recording has taken becomes its run.
 fn finish() {
-    match &*state() {
-        Some(state) if state.process == std::process::id() => {}
-        _ => return,
+    if !is_recorded() {
+        return;
     }
     stop_device();
     let recording = take_recording();
@@ -290,8 +297,8 @@ unsafe extern "C" fn completed(
         return;
     }
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Some(state) = state().as_mut()
-            && state.process == std::process::id()
+        if is_recorded()
+            && let Some(state) = state().as_mut()
             && let Some(recording) = &mut state.recording
         {
             // SAFETY: CUPTI has filled `valid` bytes of this buffer.
