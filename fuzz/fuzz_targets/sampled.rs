@@ -6,11 +6,12 @@
 use libfuzzer_sys::fuzz_target;
 use stepscope_formats::Format;
 
-const FORMATS: [Format; 4] = [
+const FORMATS: [Format; 5] = [
     Format::Speedscope,
     Format::CollapsedStacks,
     Format::PerfScript,
     Format::FirefoxProfile,
+    Format::ExecutionTraceJson,
 ];
 
 fuzz_target!(|bytes: &[u8]| {

@@ -354,6 +354,7 @@ fn format_of(code: &str) -> Option<Format> {
         Format::Measureme,
         Format::Pprof,
         Format::Speedscope,
+        Format::ExecutionTraceJson,
         Format::CollapsedStacks,
         Format::PerfScript,
         Format::FirefoxProfile,

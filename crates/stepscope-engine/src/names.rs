@@ -46,7 +46,7 @@ const TRACE_JSON: &[&str] = &[
     "_trace.json",
     "_trace.json.gz",
 ];
-const OTHER: &[&str] = &[".et", ".et.json", ".et.json.gz"];
+const OTHER: &[&str] = &[".et"];
 const PROFILE: &[&str] = &[
     ".prof",
     ".prof.gz",
@@ -427,7 +427,8 @@ mod tests {
         assert_eq!(classify("a.pt.trace.json.gz"), Some(NameClass::TraceJson));
         assert_eq!(classify("neuron_trace.json"), Some(NameClass::TraceJson));
         assert_eq!(classify("a.json"), Some(NameClass::AnyJson));
-        assert_eq!(classify("a.et.json.gz"), Some(NameClass::Other));
+        assert_eq!(classify("a.et.json.gz"), Some(NameClass::AnyJson));
+        assert_eq!(classify("rank0.et"), Some(NameClass::Other));
         assert_eq!(classify("fit-a.prof"), Some(NameClass::AnyProfile));
         assert_eq!(stem("fit-a.prof"), "fit-a");
         assert_eq!(classify("snapshot.pickle"), Some(NameClass::AnyProfile));

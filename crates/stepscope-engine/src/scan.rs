@@ -392,6 +392,7 @@ impl Walk<'_> {
                 | Format::Measureme
                 | Format::Pprof
                 | Format::Speedscope
+                | Format::ExecutionTraceJson
                 | Format::CollapsedStacks
                 | Format::PerfScript
                 | Format::FirefoxProfile

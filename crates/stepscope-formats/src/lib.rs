@@ -17,7 +17,7 @@
 //! | `neuron` | unpacks what Neuron stores in an XSpace; the only part that needs a JSON library |
 //! | `profiles` | statistics without a timeline: cProfile and Lightning's reports, readers |
 //! | `rustc` | self-profiles of rustc, reader |
-//! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, readers |
+//! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, PyTorch execution traces, readers |
 //! | `snapshots` | memory snapshots of PyTorch and dumps of NCCL's flight recorder, readers |
 //! | `probe` | a sink that keeps all events, for tests and fuzz targets of other crates |
 //!
@@ -31,6 +31,8 @@ pub mod collapsed;
 pub mod cprofile;
 pub mod detect;
 mod error;
+#[cfg(feature = "samples")]
+pub mod execution_trace;
 #[cfg(feature = "samples")]
 pub mod firefox;
 mod format;
@@ -112,6 +114,8 @@ pub fn read<S: EventSink>(
         #[cfg(feature = "samples")]
         Format::Speedscope => speedscope::read(bytes, context, sink),
         #[cfg(feature = "samples")]
+        Format::ExecutionTraceJson => execution_trace::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
         Format::FirefoxProfile => firefox::read(bytes, context, sink),
         #[cfg(feature = "samples")]
         Format::CollapsedStacks => collapsed::read(bytes, context, sink),
@@ -150,9 +154,10 @@ pub fn arg_source(
         #[cfg(feature = "samples")]
         Format::FirefoxProfile => Ok(firefox::arg_source(bytes)),
         #[cfg(feature = "samples")]
-        Format::Speedscope | Format::CollapsedStacks | Format::PerfScript => {
-            Ok(cprofile::arg_source())
-        }
+        Format::Speedscope
+        | Format::ExecutionTraceJson
+        | Format::CollapsedStacks
+        | Format::PerfScript => Ok(cprofile::arg_source()),
         #[cfg(feature = "snapshots")]
         Format::NcclFlightRecorder => Ok(nccl_flight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]

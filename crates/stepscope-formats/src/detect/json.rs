@@ -115,7 +115,7 @@ fn object(text: &[u8]) -> Verdict {
     let (mut shared, mut profiles) = (false, false);
     let (mut meta, mut threads) = (false, false);
     let mut shown: Vec<String> = Vec::new();
-    let closed = keys(text, 1, |key, _| {
+    let closed = keys(text, 1, |key, _, first| {
         match key {
             b"traceEvents" => found = Some(Format::ChromeJson),
             b"rocprofiler-sdk-tool" => found = Some(Format::RocprofJson),
@@ -126,7 +126,8 @@ fn object(text: &[u8]) -> Verdict {
             b"threads" => threads = true,
             b"pg_config" => found = Some(Format::NcclFlightRecorder),
             b"schema" => schema = true,
-            b"nodes" | b"start_ts" => nodes = true,
+            b"nodes" => nodes |= first == Some(b'['),
+            b"start_ts" => nodes = true,
             _ => chrome |= CHROME_KEYS.contains(&key),
         }
         if schema && nodes {
@@ -164,7 +165,7 @@ fn object(text: &[u8]) -> Verdict {
 fn array(text: &[u8]) -> Verdict {
     let mut found = false;
     let mut stopped = false;
-    let closed = keys(text, 2, |key, element| {
+    let closed = keys(text, 2, |key, element, _| {
         found |= key == b"ph";
         stopped |= element > ELEMENTS_SEEN;
         if found || stopped {
@@ -190,7 +191,11 @@ fn array(text: &[u8]) -> Verdict {
 /// Calls `visit` for every key at `depth` (1: of the outermost object) with the number of the
 /// enclosing bracket pair at that depth, until `visit` stops the search. Returns whether the
 /// outermost bracket was closed.
-fn keys(text: &[u8], depth: u32, mut visit: impl FnMut(&[u8], u32) -> ControlFlow<()>) -> bool {
+fn keys(
+    text: &[u8],
+    depth: u32,
+    mut visit: impl FnMut(&[u8], u32, Option<u8>) -> ControlFlow<()>,
+) -> bool {
     let mut open = 0_u32;
     let mut pair = 0_u32;
     let mut at = 0;
@@ -216,8 +221,11 @@ fn keys(text: &[u8], depth: u32, mut visit: impl FnMut(&[u8], u32) -> ControlFlo
                 if open == depth {
                     let after = text.get(at..).unwrap_or_default().trim_ascii_start();
                     let key = text.get(begin..end).unwrap_or_default();
-                    if after.first() == Some(&b':') && visit(key, pair).is_break() {
-                        return false;
+                    if let Some(value) = after.strip_prefix(b":") {
+                        let first = value.trim_ascii_start().first().copied();
+                        if visit(key, pair, first).is_break() {
+                            return false;
+                        }
                     }
                 }
             }

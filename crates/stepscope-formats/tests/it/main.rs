@@ -12,6 +12,7 @@ mod chrome_json;
 #[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
 mod conversion;
 mod detect;
+mod execution_trace;
 #[cfg(feature = "samples")]
 mod firefox;
 #[cfg(feature = "rustc")]
