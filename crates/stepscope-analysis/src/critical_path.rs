@@ -43,22 +43,22 @@ pub mod segments;
 pub mod spec;
 pub mod totals;
 pub mod what_if;
+mod window;
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashSet;
 use stepscope_model::vocabulary::xla::DeviceLine;
-use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId, TrackKind};
+use stepscope_model::{Cancelled, Dur, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use crate::collectives::{Collectives, collectives};
 use crate::device::Devices;
 use crate::launch::Launches;
 use crate::parallel::Cancel;
-use crate::run_profile::{AnalysisScope, whole_file_windows};
-use crate::steps::breakdown::AnalysisWindow;
-use crate::steps::{StepReport, steps_of};
+use crate::run_profile::AnalysisScope;
+use crate::steps::steps_of;
 use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
@@ -68,6 +68,8 @@ use host_edges::HostEdges;
 use path::{PathSegment, walk};
 use segments::Segments;
 use totals::PathTotals;
+pub use window::{LeftOut, MAX_SLICES, PathStep};
+use window::{Window, step_threads};
 
 /// The critical path of a window of a trace.
 pub struct CriticalPath<'a> {
@@ -97,6 +99,8 @@ pub struct PathGraph {
     path: Vec<PathSegment>,
     /// Finished steps in the window, on its thread; empty if the window is a recording.
     pub steps: Vec<PathStep>,
+    /// What the path does not cover, because the window had too many slices.
+    pub left_out: LeftOut,
     /// Largest error of the clocks of the files that the path visits; `None` where nothing bounds it.
     pub clock_error: Option<Dur>,
     /// Kinds and groups of collectives that could not be matched across ranks.
@@ -123,19 +127,6 @@ impl Deref for CriticalPath<'_> {
     }
 }
 
-/// A step of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathStep {
-    /// Number given by the program.
-    pub number: i64,
-    /// Start on the clock of the first file, picoseconds.
-    pub begin: i64,
-    /// End, picoseconds.
-    pub end: i64,
-    /// The slice that marks it.
-    pub event: EventId,
-}
-
 /// Returns the critical path of the steps in the scope; of the recording with the latest end where there are none.
 /// `None` if the run has neither threads nor device work.
 ///
@@ -145,7 +136,9 @@ pub fn critical_path<'a>(
     scope: &AnalysisScope,
     cancel: &Cancel,
 ) -> Result<Option<CriticalPath<'a>>, Cancelled> {
-    let found = cache::path_of(trace, scope, || PathGraph::compute(trace, scope, cancel))?;
+    let found = cache::path_of(trace, scope, || {
+        PathGraph::compute(trace, scope, MAX_SLICES, cancel)
+    })?;
     Ok(found.map(|found| CriticalPath {
         trace,
         names: names_of(trace, &found.segments),
@@ -162,6 +155,7 @@ impl PathGraph {
     fn compute(
         trace: &Trace,
         scope: &AnalysisScope,
+        max_slices: usize,
         cancel: &Cancel,
     ) -> Result<Option<Self>, Cancelled> {
         let devices = Devices::from_trace(trace, cancel)?;
@@ -173,7 +167,7 @@ impl PathGraph {
         cancel.check()?;
         let matched = collectives(trace, &devices, &launches, cancel)?;
         let shift = |file: usize| matched.shift(file).ps();
-        let Some(chosen) = Chosen::find(trace, scope, &steps, &shift) else {
+        let Some(mut window) = Window::find(trace, scope, &steps, &shift) else {
             return Ok(None);
         };
         let crosses_files = matched
@@ -181,22 +175,24 @@ impl PathGraph {
             .iter()
             .any(|collective| collective.parts.len() > 1)
             && trace.files().len() > 1;
-        let has_file = |file: usize| crosses_files || file == chosen.file;
-        let threads = step_threads(trace, &steps, chosen.thread);
+        let has_file = |file: usize| crosses_files || file == window.file;
+        let threads = step_threads(trace, &steps, window.thread);
         let queues = segments::queues(trace, &devices, has_file, shift, |track| {
             threads.contains(&track)
         });
-        let segments = segments::flatten(trace, &devices, queues, &chosen.window, cancel)?;
+        window.limit(trace, &queues, max_slices);
+        let segments = segments::flatten(trace, &devices, queues, &window.range, cancel)?;
         let mut found = Self {
             launches,
             segments,
-            window: chosen.window.clone(),
-            file: chosen.file,
-            steps: chosen.steps,
+            window: window.range,
+            file: window.file,
+            steps: window.steps,
+            left_out: window.left_out,
             unmatched: matched.unmatched.clone(),
             ..Self::default()
         };
-        let Some(last) = found.find_last(chosen.thread) else {
+        let Some(last) = found.find_last(window.thread) else {
             return Ok(None);
         };
         found.last = last;
@@ -206,88 +202,6 @@ impl PathGraph {
         found.clock_error = found.clock_error(&matched);
         Ok(Some(found))
     }
-}
-
-/// The window of the path.
-struct Chosen {
-    window: Range<i64>,
-    file: usize,
-    thread: Option<TrackId>,
-    steps: Vec<PathStep>,
-}
-
-impl Chosen {
-    fn find(
-        trace: &Trace,
-        scope: &AnalysisScope,
-        steps: &StepReport,
-        shift: &impl Fn(usize) -> i64,
-    ) -> Option<Self> {
-        let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
-        // The rank whose last step ends last; the first of several.
-        let last = finished.iter().max_by_key(|step| {
-            let end = step.start.saturating_add(step.dur).ps();
-            (
-                end.saturating_add(shift(step.file)),
-                std::cmp::Reverse(step.rank()),
-            )
-        });
-        if let Some(last) = last {
-            let shift = shift(last.file);
-            let on_clock = |time: Time| time.ps().saturating_add(shift);
-            let own = finished.iter().filter(|step| step.rank() == last.rank());
-            let own: Vec<PathStep> = own
-                .map(|step| PathStep {
-                    number: step.number,
-                    begin: on_clock(step.start),
-                    end: on_clock(step.start.saturating_add(step.dur)),
-                    event: step.event,
-                })
-                .collect();
-            let begin = own.iter().map(|step| step.begin).min()?;
-            let end = own.iter().map(|step| step.end).max()?;
-            let thread = AnalysisWindow::from_step(trace, last).thread;
-            return (begin < end).then_some(Self {
-                window: begin..end,
-                file: last.file,
-                thread,
-                steps: own,
-            });
-        }
-        let recordings = whole_file_windows(trace, scope.range.as_ref());
-        let longest = recordings.into_iter().max_by_key(|window| {
-            let end = window.range.end.ps().saturating_add(shift(window.file));
-            (end, std::cmp::Reverse(window.file))
-        })?;
-        let shift = shift(longest.file);
-        let on_clock = |time: Time| time.ps().saturating_add(shift);
-        Some(Self {
-            window: on_clock(longest.range.start)..on_clock(longest.range.end),
-            file: longest.file,
-            thread: longest.thread,
-            steps: Vec::new(),
-        })
-    }
-}
-
-/// Lists the threads whose time without a slice is host time: those that mark the steps, one for each rank.
-fn step_threads(trace: &Trace, steps: &StepReport, thread: Option<TrackId>) -> Vec<TrackId> {
-    let mut threads: Vec<TrackId> = steps
-        .steps
-        .iter()
-        .filter_map(|step| trace.place_of_slice(step.event))
-        .map(|(track, _)| track)
-        .filter(|track| {
-            trace
-                .tracks()
-                .get(track.index())
-                .is_some_and(|track| track.kind == TrackKind::Thread)
-        })
-        .chain(thread)
-        .collect();
-    threads.sort_unstable();
-    threads.dedup();
-    threads
 }
 
 impl CriticalPath<'_> {

@@ -1,4 +1,5 @@
-//! The critical paths of a trace that were computed last.
+//! The critical paths of a trace that were computed last: the newest one, which
+//! [`MAX_SLICES`](super::MAX_SLICES) bounds, and some before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

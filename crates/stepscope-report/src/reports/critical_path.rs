@@ -17,7 +17,7 @@ use stepscope_analysis::critical_path::spec::{
     PRESETS, Scenario, SpecCause, SpecError, parse, preset,
 };
 use stepscope_analysis::critical_path::totals::PathTotals;
-use stepscope_analysis::critical_path::{CriticalPath, critical_path};
+use stepscope_analysis::critical_path::{CriticalPath, MAX_SLICES, critical_path};
 use stepscope_analysis::op_class::OpClass;
 use stepscope_analysis::parallel::{self, Cancel};
 
@@ -547,6 +547,26 @@ fn what_if(
 fn notes(report: &mut Report, path: &CriticalPath<'_>, exact: Option<i64>) {
     if path.steps.is_empty() {
         report.note("No steps are marked: the window is the whole recording.");
+    }
+    if path.left_out.ps > 0 {
+        let most = count(MAX_SLICES);
+        let (steps, length) = (path.steps.len(), path.length());
+        report.note(if path.left_out.steps > 0 {
+            sentence!(
+                "The path covers the last {} of {} steps, because a path reads at most {} slices. Option --steps \
+                 selects other steps.",
+                count(steps).link(Link::scalar("steps")),
+                count(steps + path.left_out.steps),
+                most
+            )
+        } else {
+            sentence!(
+                "The path covers the last {} of {}, because a path reads at most {} slices.",
+                duration(ns(length)).link(Link::scalar("window_ns")),
+                duration(ns(length.saturating_add(path.left_out.ps))),
+                most
+            )
+        });
     }
     if let Some(end) = path.device_end {
         report.note(sentence!(
