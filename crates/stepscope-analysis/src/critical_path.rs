@@ -333,7 +333,10 @@ impl PathGraph {
                 };
                 // A collective that something interrupts is more than one segment.
                 let is_whole = self.segments.event(trace, segment as usize) == Some(call.event)
-                    && self.segments.starting_at(queue.unwrap_or(0), call.start) == Some(segment);
+                    && self
+                        .segments
+                        .starting_at(queue.unwrap_or(0), call.start, &mut 0)
+                        == Some(segment);
                 self.segments.graph.kind[segment as usize] = SegmentKind::Communication;
                 if is_whole {
                     members.push(segment);

@@ -44,28 +44,32 @@ impl Launches {
         let found = parallel::scan(&jobs, cancel, Vec::new, |out, chunk| {
             let slices = trace.slices(chunk.track);
             let mut near = 0;
-            let links: Vec<u32> = chunk
-                .indexes
-                .clone()
-                .map(|index| {
-                    trace
-                        .flow_sources(slices.id(index), &mut near)
-                        .filter(|from| is_host(trace, *from))
-                        .last()
-                        .map_or(NONE, |from| from.0)
-                })
-                .collect();
-            out.push((chunk.track, chunk.indexes.start, links));
+            let mut links = vec![NONE; chunk.indexes.len()];
+            let mut doubtful = Vec::new();
+            for (slot, index) in links.iter_mut().zip(chunk.indexes.clone()) {
+                let sources = trace.flow_sources(slices.id(index), &mut near);
+                let calls = sources.filter_map(|from| Some((from, host_slice(trace, from)?)));
+                let Some((from, call)) = calls.last() else {
+                    continue;
+                };
+                if is_doubtful(trace, call) {
+                    doubtful.push((chunk.track, index, from.0));
+                } else {
+                    *slot = from.0;
+                }
+            }
+            out.push((chunk.track, chunk.indexes.start, links, doubtful));
         })?;
         let mut found: Vec<_> = found.into_iter().flatten().collect();
-        found.sort_unstable_by_key(|(track, from, _)| (*track, *from));
+        found.sort_unstable_by_key(|(track, from, ..)| (*track, *from));
         let mut launches = Self::default();
-        for (track, _, links) in found {
+        let mut all_doubtful = Vec::new();
+        for (track, _, links, doubtful) in found {
             launches.by_track.entry(track).or_default().extend(links);
+            all_doubtful.extend(doubtful);
         }
-        let doubtful = launches.remove_doubtful(trace);
         launches.by_number(trace, devices, cancel)?;
-        for (track, index, link) in doubtful {
+        for (track, index, link) in all_doubtful {
             if let Some(slot) = launches.slot(track, index)
                 && *slot == NONE
             {
@@ -73,28 +77,6 @@ impl Launches {
             }
         }
         Ok(launches)
-    }
-
-    /// Removes links from slices without length that launch nothing: writers with clocks of whole
-    /// microseconds put the link at the time at which the adjacent launch starts.
-    fn remove_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
-        let mut found = Vec::new();
-        // Each is restored by its index: the order has no effect.
-        self.by_track.iter_mut().for_each(|(track, links)| {
-            for (index, link) in links.iter_mut().enumerate() {
-                let Some((on, at)) = trace.place_of_slice(EventId(*link)) else {
-                    continue;
-                };
-                let slices = trace.slices(on);
-                let empty = slices.dur.get(at).is_some_and(|dur| *dur == Dur::ZERO);
-                let name = slices.name.get(at).filter(|_| empty);
-                if name.is_some_and(|name| !launches_work(trace.name(*name))) {
-                    found.push((*track, index, *link));
-                    *link = NONE;
-                }
-            }
-        });
-        found
     }
 
     fn slot(&mut self, track: TrackId, index: usize) -> Option<&mut u32> {
@@ -187,11 +169,20 @@ impl Launches {
     }
 }
 
-fn is_host(trace: &Trace, id: EventId) -> bool {
-    let track = trace.place_of_slice(id).map(|(track, _)| track);
-    track
-        .and_then(|track| trace.tracks().get(track.index()))
-        .is_some_and(|track| track.kind == TrackKind::Thread)
+/// Returns the thread of a slice and its index there; `None` for a slice of another track.
+fn host_slice(trace: &Trace, id: EventId) -> Option<(TrackId, usize)> {
+    let (track, index) = trace.place_of_slice(id)?;
+    let facts = trace.tracks().get(track.index())?;
+    (facts.kind == TrackKind::Thread).then_some((track, index))
+}
+
+/// Returns whether a link leaves a slice without length that launches nothing: writers with clocks of whole
+/// microseconds put the link at the time at which the adjacent launch starts.
+fn is_doubtful(trace: &Trace, (track, index): (TrackId, usize)) -> bool {
+    let slices = trace.slices(track);
+    let is_empty = slices.dur.get(index).is_some_and(|dur| *dur == Dur::ZERO);
+    let name = slices.name.get(index).filter(|_| is_empty);
+    name.is_some_and(|name| !launches_work(trace.name(*name)))
 }
 
 /// Maps file and number to the calls that launch work.

@@ -5,8 +5,8 @@
 //! result does not depend on timing.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use stepscope_model::{Cancelled, TrackId};
 
@@ -127,6 +127,29 @@ pub fn scan_items<T: Sync, A: Send>(
     results.into_iter().collect()
 }
 
+/// Passes chunks of a column to `work`, with the index of their first value, as [`scan_items`] does with items; `size`
+/// is the number of slices behind the column.
+///
+/// # Errors
+/// [`Cancelled`] once `cancel` is set.
+pub fn scan_column<T: Send, A: Send>(
+    column: &mut [T],
+    chunk_len: usize,
+    size: usize,
+    cancel: &Cancel,
+    make: impl Fn() -> A + Sync,
+    work: impl Fn(&mut A, usize, &mut [T]) + Sync,
+) -> Result<Vec<A>, Cancelled> {
+    let chunks = column.chunks_mut(chunk_len).enumerate();
+    let jobs: Vec<_> = chunks
+        .map(|(number, chunk)| (number * chunk_len, Mutex::new(chunk)))
+        .collect();
+    scan_items(&jobs, size, cancel, make, |accumulator, (first, chunk)| {
+        let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
+        work(accumulator, *first, &mut chunk);
+    })
+}
+
 /// Runs two analyses concurrently; each may use further threads.
 ///
 /// # Errors
@@ -135,7 +158,7 @@ pub fn both<A, B: Send>(
     one: impl FnOnce() -> Result<A, Cancelled>,
     other: impl FnOnce() -> Result<B, Cancelled> + Send,
 ) -> Result<(A, B), Cancelled> {
-    let slot = std::sync::Mutex::new(Some(other));
+    let slot = Mutex::new(Some(other));
     let take = || slot.lock().ok().and_then(|mut slot| slot.take());
     std::thread::scope(|scope| {
         let helper = std::thread::Builder::new()

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::graph::{Confidence, Dependency, Graph, NONE, QueueSegments, SegmentKind, index};
 use super::path::{PathKind, PathSegment};
+use crate::parallel::{self, Cancel};
 
 /// Blocks of the segments of a graph.
 #[derive(Clone, Debug, Default)]
@@ -48,16 +49,22 @@ impl Starts {
         }
     }
 
-    #[inline]
-    fn contains(&self, segment: usize) -> bool {
-        let word = self.words.get(segment / 64).copied().unwrap_or(0);
-        word >> (segment % 64) & 1 == 1
-    }
-
     /// Makes a segment a block of its own.
     fn isolate(&mut self, segment: usize) {
         self.insert(segment);
         self.insert(segment + 1);
+    }
+
+    /// Lists the first segments of all blocks.
+    fn positions(&self) -> impl Iterator<Item = u32> + use<'_> {
+        self.words.iter().enumerate().flat_map(|(word, bits)| {
+            let mut left = *bits;
+            std::iter::from_fn(move || {
+                let position = (left != 0).then(|| word * 64 + left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(index(position))
+            })
+        })
     }
 
     /// Counts the blocks; needed once before [`block_of`](Self::block_of).
@@ -82,6 +89,26 @@ impl Starts {
         let until = u64::MAX >> (63 - segment % 64);
         (self.before[segment / 64] + (word & until).count_ones()).saturating_sub(1)
     }
+}
+
+/// Returns a column with a value for each block.
+fn column<T: Copy + Send>(blocks: usize, any: T, value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut column = vec![any; blocks];
+    let chunk_len = parallel::CHUNK_LEN;
+    // Nothing cancels it.
+    let _ = parallel::scan_column(
+        &mut column,
+        chunk_len,
+        blocks,
+        &Cancel::default(),
+        || (),
+        |(), first, chunk| {
+            for (block, slot) in (first..).zip(chunk) {
+                *slot = value(block);
+            }
+        },
+    );
+    column
 }
 
 impl Blocks {
@@ -128,7 +155,7 @@ impl Blocks {
             first: Vec::with_capacity(blocks + 1),
             starts,
         };
-        found.graph = found.graph_of(segments, blocks);
+        found.graph = found.graph_of(segments);
         let starts = &found.starts;
         for edge in dependencies.iter_mut().chain(&mut syncs) {
             edge.to = starts.block_of(edge.to as usize);
@@ -151,35 +178,35 @@ impl Blocks {
         found
     }
 
-    /// Builds the columns of the blocks, and lists their first segments.
-    fn graph_of(&mut self, segments: &Graph, blocks: usize) -> Graph {
+    /// Builds the columns of the blocks, and lists their first segments: one look at each block.
+    fn graph_of(&mut self, segments: &Graph) -> Graph {
+        self.first.extend(self.starts.positions());
+        self.first.push(index(segments.len()));
+        let first = |block: usize| self.first[block] as usize;
+        let blocks = self.first.len() - 1;
         let mut graph = Graph {
-            begin: Vec::with_capacity(blocks),
-            end: Vec::with_capacity(blocks),
-            kind: Vec::with_capacity(blocks),
-            queue: Vec::with_capacity(blocks),
+            begin: column(blocks, 0, |block| segments.begin[first(block)]),
+            end: column(blocks, 0, |block| segments.end[first(block + 1) - 1]),
+            kind: column(blocks, SegmentKind::Host, |block| {
+                segments.kind[first(block)]
+            }),
+            queue: column(blocks, 0, |block| segments.queue[first(block)]),
             ..Graph::default()
         };
-        for (number, queue) in segments.queues.iter().enumerate() {
-            let before = index(graph.begin.len());
-            for segment in queue.first as usize..queue.end as usize {
-                if self.starts.contains(segment) {
-                    self.first.push(index(segment));
-                    graph.begin.push(segments.begin[segment]);
-                    graph.end.push(segments.end[segment]);
-                    graph.kind.push(segments.kind[segment]);
-                } else if let Some(end) = graph.end.last_mut() {
-                    *end = segments.end[segment];
-                }
-            }
-            graph.queue.resize(graph.begin.len(), index(number));
+        let mut before = 0;
+        for queue in &segments.queues {
+            let end = if queue.first < queue.end {
+                self.starts.block_of(queue.end as usize - 1) + 1
+            } else {
+                before
+            };
             graph.queues.push(QueueSegments {
                 first: before,
-                end: index(graph.begin.len()),
+                end,
                 ..*queue
             });
+            before = end;
         }
-        self.first.push(index(segments.len()));
         graph
     }
 

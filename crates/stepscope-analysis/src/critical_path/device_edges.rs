@@ -6,6 +6,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, Time, TrackId};
@@ -35,6 +36,31 @@ struct Call {
     end: i64,
 }
 
+/// Launches of consecutive segments of a queue.
+struct FoundLaunches {
+    /// For each segment, the start of the call that launched it, or of an earlier one if that was later.
+    called: Vec<i64>,
+    /// The last of them.
+    latest: i64,
+    dependencies: Vec<Dependency>,
+    /// The device work that each copying call launched.
+    copies: Vec<((usize, u32), u32)>,
+    /// Number of times that contradict an edge.
+    contradictions: u64,
+}
+
+impl Default for FoundLaunches {
+    fn default() -> Self {
+        Self {
+            called: Vec::new(),
+            latest: i64::MIN,
+            dependencies: Vec::new(),
+            copies: Vec::new(),
+            contradictions: 0,
+        }
+    }
+}
+
 /// Returns whether calls of this kind put work on a queue.
 fn is_launch(kind: CallKind) -> bool {
     matches!(
@@ -53,8 +79,6 @@ pub(super) struct DeviceEdges<'a> {
     /// Start of the call that launched each segment of each device queue, or of an earlier one if that was later;
     /// by queue.
     launched: Vec<Vec<i64>>,
-    /// Where the last call was found on each thread.
-    near: Vec<usize>,
     /// The device work that each copying call launched.
     copies: FxHashMap<(usize, u32), u32>,
     /// Queues by file, ordinal of the device and stream.
@@ -92,7 +116,6 @@ impl<'a> DeviceEdges<'a> {
             kinds,
             segments,
             launched: vec![Vec::new(); segments.queues.len()],
-            near: vec![0; segments.queues.len()],
             copies: FxHashMap::default(),
             streams,
             dependencies: Vec::new(),
@@ -103,12 +126,7 @@ impl<'a> DeviceEdges<'a> {
 
     /// Finds all edges.
     pub(super) fn find(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {
-        for queue in 0..self.segments.queues.len() {
-            cancel.check()?;
-            if self.segments.queues[queue].device.is_some() {
-                self.launches_of(queue);
-            }
-        }
+        self.launches(cancel)?;
         if self.launched.iter().all(Vec::is_empty) {
             return Ok(());
         }
@@ -125,8 +143,7 @@ impl<'a> DeviceEdges<'a> {
             return Ok(());
         }
         let launches = self.calls(cancel, is_launch)?;
-        self.infer_event_waits(&launches, &unknown_waits);
-        Ok(())
+        self.infer_event_waits(&launches, &unknown_waits, cancel)
     }
 
     fn shift(&self, queue: usize) -> i64 {
@@ -145,23 +162,62 @@ impl<'a> DeviceEdges<'a> {
         Some((self.segments.queue_of(host)?, call))
     }
 
-    /// Adds the edges from launching calls to the work of a queue.
-    fn launches_of(&mut self, queue: usize) {
-        let range = self.segments.graph.queues[queue];
-        let mut latest = i64::MIN;
-        let mut launched = Vec::with_capacity((range.end - range.first) as usize);
-        for segment in range.first..range.end {
-            if let Some((thread, slice)) = self.call_of(segment as usize) {
-                let begin = self.launch(segment, thread, slice);
-                latest = latest.max(begin);
+    /// Adds the edges from launching calls to the work of all queues.
+    fn launches(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {
+        let (jobs, size) = self.device_chunks();
+        let new = || (vec![0; self.segments.queues.len()], Vec::new());
+        let found = parallel::scan_items(&jobs, size, cancel, new, |(near, out), job| {
+            let mut found = FoundLaunches::default();
+            for segment in job.clone() {
+                if let Some((thread, slice)) = self.call_of(segment as usize) {
+                    self.launch(segment, thread, slice, near, &mut found);
+                }
+                found.called.push(found.latest);
             }
-            launched.push(latest);
+            out.push((job.start, found));
+        })?;
+        let mut found: Vec<_> = found.into_iter().flat_map(|(_, found)| found).collect();
+        found.sort_unstable_by_key(|(first, _)| *first);
+        for (first, mut found) in found {
+            let queue = self.segments.graph.queue[first as usize] as usize;
+            let launched = &mut self.launched[queue];
+            let before = launched.last().copied().unwrap_or(i64::MIN);
+            let called = found.called.drain(..);
+            launched.extend(called.map(|called| called.max(before)));
+            self.add(found);
         }
-        self.launched[queue] = launched;
+        Ok(())
     }
 
-    /// Adds the edge from a call to work, and returns the start of the call.
-    fn launch(&mut self, segment: u32, thread: usize, slice: usize) -> i64 {
+    /// Splits the segments of the queues of devices into chunks, in their order; returns also the number of segments.
+    fn device_chunks(&self) -> (Vec<Range<u32>>, usize) {
+        let queues = self.segments.queues.iter().zip(&self.segments.graph.queues);
+        let devices = queues.filter(|(queue, _)| queue.device.is_some());
+        let chunk = index(parallel::CHUNK_LEN);
+        let chunks = devices.flat_map(|(_, range)| {
+            let starts = (range.first..range.end).step_by(parallel::CHUNK_LEN);
+            starts.map(move |first| first..range.end.min(first.saturating_add(chunk)))
+        });
+        let chunks: Vec<Range<u32>> = chunks.collect();
+        let size = chunks.iter().map(Range::len).sum();
+        (chunks, size)
+    }
+
+    fn add(&mut self, found: FoundLaunches) {
+        self.dependencies.extend(found.dependencies);
+        self.copies.extend(found.copies);
+        self.contradictions += found.contradictions;
+    }
+
+    /// Finds the edge from a call to work. `near` stores, by queue, where the last call was found.
+    fn launch(
+        &self,
+        segment: u32,
+        thread: usize,
+        slice: usize,
+        near: &mut [usize],
+        found: &mut FoundLaunches,
+    ) {
         let segments = self.segments;
         let slices = self.trace.slices(segments.queues[thread].track);
         let called = self.shifted(thread, slices.start[slice]);
@@ -188,17 +244,18 @@ impl<'a> DeviceEdges<'a> {
         if is_awaited {
             // The call launches the copy as it begins, and then waits for it.
             anchor = called.min(begin);
-            self.copies.insert((thread, index(slice)), segment);
+            found.copies.push(((thread, index(slice)), segment));
         }
+        found.latest = found.latest.max(called);
         if !is_first {
-            return called;
+            return;
         }
         if begin < called {
-            self.contradictions += 1;
+            found.contradictions += 1;
         }
-        let near = &mut self.near[thread];
+        let near = &mut near[thread];
         if let Some((from, anchor)) = segments.graph.locate_near(thread, anchor, near) {
-            self.dependencies.push(Dependency {
+            found.dependencies.push(Dependency {
                 to: segment,
                 kind: LagKind::LaunchLatency,
                 from,
@@ -206,7 +263,6 @@ impl<'a> DeviceEdges<'a> {
                 confidence: Confidence::Recorded,
             });
         }
-        called
     }
 
     /// Lists the calls of all threads of some kinds, in order of threads and time.
@@ -467,7 +523,12 @@ impl<'a> DeviceEdges<'a> {
 
     /// Infers the events of calls that let a queue wait without saying for what: the work that the thread launches
     /// next begins shortly after the end of work on another queue, and was launched before that end.
-    fn infer_event_waits(&mut self, calls: &[Call], unknown_waits: &[(usize, i64)]) {
+    fn infer_event_waits(
+        &mut self,
+        calls: &[Call],
+        unknown_waits: &[(usize, i64)],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
         let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
         let mut last: Option<(usize, bool)> = None;
         let mut waits = unknown_waits.iter().peekable();
@@ -508,27 +569,29 @@ impl<'a> DeviceEdges<'a> {
             )]
             ends.sort();
         }
-        let mut found = Vec::new();
-        for (number, queue) in self.segments.queues.iter().enumerate() {
-            let Some(ends) = queue.device.and_then(|device| ends.get(&device)) else {
-                continue;
+        let (chunks, size) = self.device_chunks();
+        let found = parallel::scan_items(&chunks, size, cancel, Vec::new, |out, chunk| {
+            let queue = graph.queue[chunk.start as usize] as usize;
+            let device = self.segments.queues[queue].device;
+            let Some(ends) = device.and_then(|device| ends.get(&device)) else {
+                return;
             };
-            let range = graph.queues[number];
-            for to in range.first..range.end {
+            for to in chunk.clone() {
                 let Some((thread, slice)) = self.call_of(to as usize) else {
                     continue;
                 };
                 if after_wait.contains(&(thread, index(slice)))
-                    && let Some(work) = self.ended_before(number, to, ends)
+                    && let Some(work) = self.ended_before(queue, to, ends)
                     && self.returned(thread, slice) < graph.end[work as usize]
                 {
-                    found.push((to, work));
+                    out.push((to, work));
                 }
             }
-        }
-        for (to, work) in found {
+        })?;
+        for (to, work) in found.into_iter().flatten() {
             self.add_event(to, work, Confidence::Inferred);
         }
+        Ok(())
     }
 
     fn returned(&self, thread: usize, slice: usize) -> i64 {
@@ -551,6 +614,7 @@ impl<'a> DeviceEdges<'a> {
     /// of compiled programs. Returns, by call, the last operation of the programs that it launched.
     pub(super) fn programs(&mut self, modules: &[TrackId]) -> BTreeMap<u32, u32> {
         let mut last_operation = BTreeMap::new();
+        let mut near_calls = vec![0; self.segments.queues.len()];
         for track in modules {
             let Some(facts) = self.trace.tracks().get(track.index()) else {
                 continue;
@@ -579,7 +643,9 @@ impl<'a> DeviceEdges<'a> {
                             continue;
                         };
                         if self.call_of(first as usize).is_none() {
-                            self.launch(first, thread, slice);
+                            let mut found = FoundLaunches::default();
+                            self.launch(first, thread, slice, &mut near_calls, &mut found);
+                            self.add(found);
                         }
                         let ends = self.segments.graph.end[end as usize];
                         if last.is_none_or(|(latest, _)| ends > latest) {

@@ -267,10 +267,21 @@ impl Graph {
         at: i64,
         near: &mut usize,
     ) -> Option<(u32, i64)> {
+        let (before, _) = self.begun_before(queue, at, near)?;
+        self.segment_at(self.queues.get(queue)?, before, at)
+    }
+
+    /// Returns the number of segments of a queue that begin before a point in time, and the starts of all of them.
+    pub(super) fn begun_before(
+        &self,
+        queue: usize,
+        at: i64,
+        near: &mut usize,
+    ) -> Option<(usize, &[i64])> {
         let range = self.queues.get(queue)?;
         let begin = self.begin.get(range.first as usize..range.end as usize)?;
         *near = galloping_search(begin, at, *near);
-        self.segment_at(range, *near, at)
+        Some((*near, begin))
     }
 
     /// Returns the segment of a queue at a point in time, given the number of segments that begin before it.

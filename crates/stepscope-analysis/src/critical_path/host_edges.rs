@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use stepscope_model::vocabulary::kineto::{Category, is_python_function};
 use stepscope_model::{Cancelled, NameId};
-use stepscope_store::Trace;
+use stepscope_store::{EventId, Trace};
 
 use super::calls::{CallKind, CallKinds};
 use super::device_edges::LONGEST_RETURN;
 use super::graph::{Confidence, Dependency, LagKind, index};
 use super::segments::Segments;
 use crate::names::by_text;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel, TrackChunk};
 
 /// Edges of host threads.
 #[derive(Default)]
@@ -42,77 +42,28 @@ impl HostEdges {
         last_operation: &BTreeMap<u32, u32>,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        for (number, queue) in segments.queues.iter().enumerate() {
-            if queue.device.is_some() {
-                continue;
-            }
-            cancel.check()?;
-            let slices = trace.slices(queue.track);
-            for (to, from) in trace.flows_into(queue.track) {
-                let to = (to.0 - slices.first_id.0) as usize;
-                let Some(start) = slices.start.get(to).copied() else {
-                    continue;
-                };
-                let Some(segment) = segments.starting_at(number, start) else {
-                    continue;
-                };
-                // A slice may begin together with those inside it: the segment is that of the innermost.
-                let mut inner = segments.slice[segment as usize] as usize;
-                while inner > to && slices.start.get(inner) == Some(&start) {
-                    inner = slices.parent[inner] as usize;
-                }
-                if inner == to {
-                    self.hand_over(trace, segments, (number, segment), from, last_operation);
-                }
-            }
+        let threads = segments
+            .queues
+            .iter()
+            .filter(|queue| queue.device.is_none());
+        let slices = threads.map(|queue| (queue.track, 0..trace.slices(queue.track).len()));
+        let chunks = parallel::track_chunks(slices);
+        let reader = || HandoverReader {
+            trace,
+            segments,
+            last_operation,
+            near: vec![0; segments.queues.len()],
+            found: Self::default(),
+        };
+        let found = parallel::scan(&chunks, cancel, reader, HandoverReader::read)?;
+        for HandoverReader { mut found, .. } in found {
+            self.dependencies.append(&mut found.dependencies);
+            self.completions.append(&mut found.completions);
+            self.contradictions += found.contradictions;
         }
         self.completions.sort_unstable();
         self.completions.dedup();
         Ok(())
-    }
-
-    fn hand_over(
-        &mut self,
-        trace: &Trace,
-        segments: &Segments,
-        (queue, to): (usize, u32),
-        from: stepscope_store::EventId,
-        last_operation: &BTreeMap<u32, u32>,
-    ) {
-        let graph = &segments.graph;
-        let begin = graph.begin[to as usize];
-        let mut push = |from: u32, anchor: i64| {
-            self.dependencies.push(Dependency {
-                to,
-                kind: LagKind::Handover,
-                from,
-                anchor,
-                confidence: Confidence::Recorded,
-            });
-        };
-        if let Some(operation) = last_operation.get(&from.0).copied()
-            && graph.end[operation as usize] <= begin
-        {
-            push(operation, graph.end[operation as usize]);
-            self.completions.push(to);
-        }
-        let Some((track, slice)) = trace.place_of_slice(from) else {
-            return;
-        };
-        let Some(source) = segments.queue_of(track).filter(|source| *source != queue) else {
-            return;
-        };
-        let shift = segments.queues[source].shift;
-        let slices = trace.slices(track);
-        let start = slices.start[slice].ps().saturating_add(shift);
-        let end = slices.end(slice).ps().saturating_add(shift);
-        if begin < start {
-            self.contradictions += 1;
-            return;
-        }
-        if let Some((from, anchor)) = graph.locate(source, end.min(begin)) {
-            push(from, anchor);
-        }
     }
 
     /// Adds the edges to calls that wait for a compiled program: from the last report of the end of device work
@@ -261,6 +212,82 @@ impl HostEdges {
                     confidence: Confidence::Inferred,
                 });
             }
+        }
+    }
+}
+
+/// Reads the links that arrive at slices of host threads.
+struct HandoverReader<'a> {
+    trace: &'a Trace,
+    segments: &'a Segments,
+    last_operation: &'a BTreeMap<u32, u32>,
+    /// Where the last segment was found in each queue.
+    near: Vec<usize>,
+    found: HostEdges,
+}
+
+impl HandoverReader<'_> {
+    fn read(&mut self, chunk: &TrackChunk) {
+        let (trace, segments) = (self.trace, self.segments);
+        let Some(queue) = segments.queue_of(chunk.track) else {
+            return;
+        };
+        let slices = trace.slices(chunk.track);
+        for (to, from) in trace.flows_into(chunk.track, chunk.indexes.clone()) {
+            let Some(start) = slices.start.get(to).copied() else {
+                continue;
+            };
+            let near = &mut self.near[queue];
+            let Some(segment) = segments.starting_at(queue, start, near) else {
+                continue;
+            };
+            // A slice may begin together with those inside it: the segment is that of the innermost.
+            let mut inner = segments.slice[segment as usize] as usize;
+            while inner > to && slices.start.get(inner) == Some(&start) {
+                inner = slices.parent[inner] as usize;
+            }
+            if inner == to {
+                self.hand_over((queue, segment), from);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, (queue, to): (usize, u32), from: EventId) {
+        let (trace, segments) = (self.trace, self.segments);
+        let graph = &segments.graph;
+        let begin = graph.begin[to as usize];
+        let found = &mut self.found;
+        let edge = |from: u32, anchor: i64| Dependency {
+            to,
+            kind: LagKind::Handover,
+            from,
+            anchor,
+            confidence: Confidence::Recorded,
+        };
+        if let Some(operation) = self.last_operation.get(&from.0).copied()
+            && graph.end[operation as usize] <= begin
+        {
+            let end = graph.end[operation as usize];
+            found.dependencies.push(edge(operation, end));
+            found.completions.push(to);
+        }
+        let Some((track, slice)) = trace.place_of_slice(from) else {
+            return;
+        };
+        let Some(source) = segments.queue_of(track).filter(|source| *source != queue) else {
+            return;
+        };
+        let shift = segments.queues[source].shift;
+        let slices = trace.slices(track);
+        let start = slices.start[slice].ps().saturating_add(shift);
+        let end = slices.end(slice).ps().saturating_add(shift);
+        if begin < start {
+            found.contradictions += 1;
+            return;
+        }
+        let near = &mut self.near[source];
+        if let Some((from, anchor)) = graph.locate_near(source, end.min(begin), near) {
+            found.dependencies.push(edge(from, anchor));
         }
     }
 }

@@ -66,11 +66,10 @@ pub(crate) fn replay<C: Changes>(graph: &Graph, changes: &C) -> Times {
 const MAX_CYCLES: usize = 1_000;
 
 impl Graph {
-    /// Sets the edges, removes those that contradict each other, and finds the binding ones.
-    pub fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
+    /// Sets the edges, of which none contradicts the times, removes those that contradict each other, and finds the
+    /// binding ones.
+    pub(super) fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
         let segments = self.len();
-        let (mut dependencies, mut syncs) = (dependencies, syncs);
-        self.contradictions += self.retain_consistent(&mut dependencies, &mut syncs);
         self.dissolve_contradictory_groups();
         self.dependencies = Edges::new(dependencies, segments);
         self.syncs = Edges::new(syncs, segments);

@@ -117,35 +117,42 @@ struct Columns<'a> {
     end: &'a mut [i64],
     slice: &'a mut [u32],
     kind: &'a mut [SegmentKind],
+    queue: &'a mut [u32],
+    /// Queue of all segments.
+    number: u32,
     filled: usize,
 }
 
 impl SegmentSink for Columns<'_> {
     fn push(&mut self, begin: i64, end: i64, slice: u32, kind: SegmentKind) {
         let at = self.filled;
-        if let (Some(to_begin), Some(to_end), Some(to_slice), Some(to_kind)) = (
+        if let (Some(to_begin), Some(to_end), Some(to_slice), Some(to_kind), Some(to_queue)) = (
             self.begin.get_mut(at),
             self.end.get_mut(at),
             self.slice.get_mut(at),
             self.kind.get_mut(at),
+            self.queue.get_mut(at),
         ) {
             *to_begin = begin;
             *to_end = end;
             *to_slice = slice;
             *to_kind = kind;
+            *to_queue = self.number;
             self.filled += 1;
         }
     }
 }
 
 impl Columns<'_> {
-    /// Takes the first `count` segments out of the columns.
-    fn split_off(&mut self, count: usize) -> Self {
+    /// Takes the first `count` segments, those of a queue, out of the columns.
+    fn split_off(&mut self, count: usize, queue: usize) -> Self {
         Self {
             begin: self.begin.split_off_mut(..count).unwrap_or_default(),
             end: self.end.split_off_mut(..count).unwrap_or_default(),
             slice: self.slice.split_off_mut(..count).unwrap_or_default(),
             kind: self.kind.split_off_mut(..count).unwrap_or_default(),
+            queue: self.queue.split_off_mut(..count).unwrap_or_default(),
+            number: index(queue),
             filled: 0,
         }
     }
@@ -198,24 +205,23 @@ pub(super) fn flatten(
         }
     }
     let graph = &mut found.graph;
-    graph.begin = pages::filled(0, first);
-    graph.end = pages::filled(0, first);
+    graph.begin = pages::zeroed(first);
+    graph.end = pages::zeroed(first);
     graph.kind = pages::filled(SegmentKind::Host, first);
-    pages::reserve(&mut graph.queue, first);
-    for (number, queue) in graph.queues.iter().enumerate() {
-        graph.queue.resize(queue.end as usize, index(number));
-    }
-    found.slice = pages::filled(NONE, first);
+    graph.queue = pages::zeroed(first);
+    found.slice = pages::zeroed(first);
     let mut rest = Columns {
         begin: &mut graph.begin,
         end: &mut graph.end,
         slice: &mut found.slice,
         kind: &mut graph.kind,
+        queue: &mut graph.queue,
+        number: NONE,
         filled: 0,
     };
     let mut work = Vec::with_capacity(jobs.len());
     for range in &ranges {
-        let mut columns = rest.split_off(range.count);
+        let mut columns = rest.split_off(range.count, range.queue);
         match &range.content {
             Content::Nothing(time) => columns.push(time.start, time.end, NONE, SegmentKind::Host),
             Content::Job(job) => work.push((&jobs[*job], Mutex::new(columns))),
@@ -403,17 +409,14 @@ impl Segments {
         (queue != NONE).then_some(queue as usize)
     }
 
-    /// Returns the segment that begins with a slice that starts at this time on its file's clock.
-    pub(super) fn starting_at(&self, queue: usize, start: Time) -> Option<u32> {
+    /// Returns the segment that begins with a slice that starts at this time on its file's clock. `near` stores where
+    /// the last search ended, which shortens the next one.
+    pub(super) fn starting_at(&self, queue: usize, start: Time, near: &mut usize) -> Option<u32> {
         let shift = self.queues.get(queue)?.shift;
         let start = start.ps().saturating_add(shift);
+        let (before, begin) = self.graph.begun_before(queue, start, near)?;
         let range = self.graph.queues.get(queue)?;
-        let begin = self
-            .graph
-            .begin
-            .get(range.first as usize..range.end as usize)?;
-        let position = begin.partition_point(|begin| *begin < start);
-        (begin.get(position) == Some(&start)).then(|| range.first + index(position))
+        (begin.get(before) == Some(&start)).then(|| range.first + index(before))
     }
 
     /// Returns the segment that ends with a slice that ends at this time on its file's clock.

@@ -37,6 +37,8 @@ fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
         }
     }
     graph.groups = groups;
+    let (mut dependencies, mut syncs) = (dependencies, syncs);
+    graph.contradictions = graph.retain_consistent(&mut dependencies, &mut syncs);
     graph.connect(dependencies, syncs);
     graph
 }

@@ -6,7 +6,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{Cancelled, NameId, SliceKind, TrackId};
@@ -18,6 +17,7 @@ use super::calls::{CallKind, CallKinds};
 use super::class::classes;
 use super::graph::{Graph, LagKind, NONE, SegmentKind};
 use super::nearest::Nearest;
+use super::path::PathSegment;
 use super::replay::{Changes, Unchanged, replay};
 use super::spec::{Change, Glob, Phase, Scenario, Scope, Selector, Spec};
 use super::totals::CHUNK_BLOCKS;
@@ -132,12 +132,34 @@ impl Changes for Structural<'_> {
     }
 }
 
-/// What a scenario does to the lengths of the segments that it selects.
+/// Lags of each kind, picoseconds, in the order of [`LagKind::ALL`].
+type Lags = [Vec<i64>; LagKind::ALL.len()];
+
+/// A change of the lengths of segments.
 enum LengthChange {
-    /// The same change of each.
-    Each(Change),
-    /// A length of each segment.
-    Lengths(Vec<i64>),
+    /// The same change of each of these segments.
+    Each(Vec<bool>, Change),
+    /// New lengths of these segments: a column for all.
+    Lengths(Vec<bool>, Vec<i64>),
+}
+
+impl LengthChange {
+    /// Returns whether the scenario selects a segment.
+    #[inline]
+    fn selects(&self, segment: usize) -> bool {
+        let (Self::Each(mask, _) | Self::Lengths(mask, _)) = self;
+        mask[segment]
+    }
+
+    /// Returns the new length of a segment.
+    #[inline]
+    fn apply(&self, segment: usize, length: i64) -> i64 {
+        match self {
+            Self::Each(mask, change) if mask[segment] => changed_length(length, *change),
+            Self::Lengths(mask, lengths) if mask[segment] => lengths[segment],
+            Self::Each(..) | Self::Lengths(..) => length,
+        }
+    }
 }
 
 impl CriticalPath<'_> {
@@ -171,8 +193,7 @@ impl CriticalPath<'_> {
 
     fn compute_structural_replay(&self) -> i64 {
         let (graph, segments) = (&self.blocks.graph, self.graph());
-        let mut gaps = vec![i64::MAX; graph.queues.len()];
-        let mut lags: [Vec<i64>; LagKind::ALL.len()] = Default::default();
+        let none = || (vec![i64::MAX; graph.queues.len()], Lags::default());
         // Gaps inside blocks: those between work of a device that only its order connects.
         let gaps_inside = |block: usize| {
             let range = self.blocks.segments(block);
@@ -184,9 +205,15 @@ impl CriticalPath<'_> {
             };
             inside.map(|segment| segments.begin[segment].saturating_sub(segments.end[segment - 1]))
         };
-        for (number, queue) in graph.queues.iter().enumerate() {
-            let gap = &mut gaps[number];
-            for block in queue.first as usize..queue.end as usize {
+        let starts = (0..graph.len()).step_by(CHUNK_BLOCKS);
+        let chunks: Vec<_> = starts
+            .map(|first| first..graph.len().min(first + CHUNK_BLOCKS))
+            .collect();
+        let cancel = Cancel::default();
+        let found = parallel::scan_items(&chunks, segments.len(), &cancel, none, |sums, chunk| {
+            let (gaps, lags) = sums;
+            for block in chunk.clone() {
+                let gap = &mut gaps[graph.queue[block] as usize];
                 if let Some(bound) = graph.bound(block) {
                     let lag = graph.begin[block].saturating_sub(bound.anchor);
                     match bound.kind {
@@ -202,6 +229,16 @@ impl CriticalPath<'_> {
                     lags[wait.kind as usize].push(graph.end[block].saturating_sub(wait.anchor));
                 }
             }
+        });
+        let (mut gaps, mut lags) = none();
+        // Nothing cancels it.
+        for (others, more) in found.unwrap_or_default() {
+            for (gap, other) in gaps.iter_mut().zip(others) {
+                *gap = (*gap).min(other);
+            }
+            for (lags, mut more) in lags.iter_mut().zip(more) {
+                lags.append(&mut more);
+            }
         }
         let medians = lags.map(|mut lags| {
             let middle = lags.len() / 2;
@@ -215,14 +252,25 @@ impl CriticalPath<'_> {
             .into_iter()
             .map(|gap| if gap == i64::MAX { 0 } else { gap })
             .collect();
-        let longer = |block: usize| {
-            let floor = gaps[graph.queue[block] as usize];
-            let longer = gaps_inside(block).map(|gap| floor.saturating_sub(gap));
-            longer.fold(0, i64::saturating_add)
-        };
+        let mut longer = pages::filled(0, graph.len());
+        // Nothing cancels it.
+        let _ = parallel::scan_column(
+            &mut longer,
+            CHUNK_BLOCKS,
+            segments.len(),
+            &cancel,
+            || (),
+            |(), first, chunk| {
+                for (block, longer) in (first..).zip(chunk) {
+                    let floor = gaps[graph.queue[block] as usize];
+                    let gaps = gaps_inside(block).map(|gap| floor.saturating_sub(gap));
+                    *longer = gaps.fold(0, i64::saturating_add);
+                }
+            },
+        );
         self.replayed(&Structural {
             graph,
-            longer: (0..graph.len()).map(longer).collect(),
+            longer,
             gaps,
             medians,
         })
@@ -230,15 +278,13 @@ impl CriticalPath<'_> {
 
     /// Predicts the length of the window after a scenario.
     pub fn what_if(&self, scenario: &Scenario, cancel: &Cancel) -> Result<Prediction, Cancelled> {
-        let graph = self.graph();
         let mut changed = Changed {
             blocks: &self.blocks,
             longer: Vec::new(),
             lags: Vec::new(),
             removed: Vec::new(),
         };
-        let mut lengths: Vec<(Vec<bool>, LengthChange)> = Vec::new();
-        let mut any = vec![false; graph.len()];
+        let mut lengths: Vec<LengthChange> = Vec::new();
         // Fixed lengths first: the order of the changes has no effect.
         let (factors, fixed): (Vec<&Spec>, Vec<&Spec>) = scenario
             .specs
@@ -248,81 +294,83 @@ impl CriticalPath<'_> {
         for spec in fixed.into_iter().chain(factors) {
             cancel.check()?;
             if let Selector::Lag(kind) = spec.selector {
-                let mask = (!spec.scopes.is_empty()).then(|| self.scoped(spec));
+                let has_scopes = !spec.scopes.is_empty();
+                let mask = has_scopes.then(|| self.scoped(spec, cancel)).transpose()?;
                 lags_on_path.push((kind, mask.clone()));
                 changed.lags.push((kind, mask, spec.change));
                 continue;
             }
-            let mut mask = self.selected(spec);
-            self.limit(&mut mask, &spec.scopes);
+            let mut mask = self.selected(spec, cancel)?;
+            self.limit(&mut mask, &spec.scopes, cancel)?;
             if spec.selector == Selector::Sync {
                 self.keep_last_wait(&mut mask);
                 changed.removed = mask;
                 continue;
             }
-            for (any, selected) in any.iter_mut().zip(&mask) {
-                *any |= selected;
-            }
-            match spec.change {
-                Change::Factor(_) | Change::Fixed(_) => {
-                    lengths.push((mask, LengthChange::Each(spec.change)));
-                }
+            lengths.push(match spec.change {
+                Change::Factor(_) | Change::Fixed(_) => LengthChange::Each(mask, spec.change),
                 change => {
                     let mut all = self.changed_lengths(&lengths);
                     self.equalise(&mut all, &mask, spec, change);
-                    lengths.push((vec![true; graph.len()], LengthChange::Lengths(all)));
+                    LengthChange::Lengths(mask, all)
                 }
-            }
+            });
         }
         cancel.check()?;
-        self.set_longer(&mut changed, &lengths, cancel)?;
+        let selected = self.set_longer(&mut changed, &lengths, cancel)?;
+        let on_path_ps = self.selected_on_path(&lengths, &lags_on_path, cancel)?;
+        let window_ps = self.replayed(&changed);
         Ok(Prediction {
-            on_path_ps: self.selected_on_path(&any, &lags_on_path),
-            selected: any.iter().filter(|selected| **selected).count() as u64,
-            window_ps: self.replayed(&changed),
+            window_ps,
+            selected,
+            on_path_ps,
         })
     }
 
     /// Returns the time on the path of selected segments and lags, picoseconds.
-    fn selected_on_path(&self, any: &[bool], lags: &[(LagKind, Option<Vec<bool>>)]) -> i64 {
-        let mut sum = 0_i64;
-        self.blocks.visit(self.graph(), &self.path, |_, row| {
-            let is_selected = if row.kind.is_segment() {
-                any[row.segment as usize]
-            } else {
-                lags.iter().any(|(kind, mask)| {
-                    let selected = mask.as_ref().is_none_or(|mask| mask[row.segment as usize]);
-                    selected && row.kind.as_str() == kind.as_str()
-                })
-            };
-            if is_selected {
-                sum = sum.saturating_add(row.length());
+    fn selected_on_path(
+        &self,
+        lengths: &[LengthChange],
+        lags: &[(LagKind, Option<Vec<bool>>)],
+        cancel: &Cancel,
+    ) -> Result<i64, Cancelled> {
+        let is_selected = |row: &PathSegment| {
+            let segment = row.segment as usize;
+            if row.kind.is_segment() {
+                return lengths.iter().any(|change| change.selects(segment));
             }
-        });
-        sum
+            lags.iter().any(|(kind, mask)| {
+                let selected = mask.as_ref().is_none_or(|mask| mask[segment]);
+                selected && row.kind.as_str() == kind.as_str()
+            })
+        };
+        let chunks: Vec<_> = self.path.chunks(CHUNK_BLOCKS).collect();
+        let size = self.graph().len();
+        let sums = parallel::scan_items(
+            &chunks,
+            size,
+            cancel,
+            || 0_i64,
+            |sum, chunk| {
+                self.blocks.visit(self.graph(), chunk, |_, row| {
+                    if is_selected(&row) {
+                        *sum = sum.saturating_add(row.length());
+                    }
+                });
+            },
+        )?;
+        Ok(sums.into_iter().fold(0, i64::saturating_add))
     }
 
     /// Returns the length of a segment after changes.
-    fn changed_length(
-        &self,
-        block: usize,
-        segment: usize,
-        lengths: &[(Vec<bool>, LengthChange)],
-    ) -> i64 {
-        let mut length = self.own_length(block, segment);
-        for (mask, change) in lengths {
-            if mask[segment] {
-                length = match change {
-                    LengthChange::Each(change) => changed_length(length, *change),
-                    LengthChange::Lengths(lengths) => lengths[segment],
-                };
-            }
-        }
-        length
+    fn changed_length(&self, block: usize, segment: usize, lengths: &[LengthChange]) -> i64 {
+        let own = self.own_length(block, segment);
+        let changes = lengths.iter();
+        changes.fold(own, |length, change| change.apply(segment, length))
     }
 
     /// Returns the lengths of all segments after changes.
-    fn changed_lengths(&self, lengths: &[(Vec<bool>, LengthChange)]) -> Vec<i64> {
+    fn changed_lengths(&self, lengths: &[LengthChange]) -> Vec<i64> {
         let blocks = 0..self.blocks.graph.len();
         let segments = blocks.flat_map(|block| {
             let segments = self.blocks.segments(block);
@@ -331,19 +379,21 @@ impl CriticalPath<'_> {
         segments.collect()
     }
 
-    /// Computes by how much each block becomes longer.
+    /// Computes by how much each block becomes longer. Returns the number of selected segments.
     fn set_longer(
         &self,
         changed: &mut Changed<'_>,
-        lengths: &[(Vec<bool>, LengthChange)],
+        lengths: &[LengthChange],
         cancel: &Cancel,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<u64, Cancelled> {
         let graph = self.graph();
-        let longer = |block: usize| {
+        let longer = |block: usize, selected: &mut u64| {
             let range = self.blocks.segments(block);
             let mut sum = 0_i64;
             for segment in range.clone() {
-                if lengths.iter().any(|(mask, _)| mask[segment]) {
+                let is_selected = lengths.iter().any(|change| change.selects(segment));
+                *selected += u64::from(is_selected);
+                if is_selected {
                     let own = self.own_length(block, segment);
                     let new = self.changed_length(block, segment, lengths);
                     sum = sum.saturating_add(new.saturating_sub(own));
@@ -356,28 +406,32 @@ impl CriticalPath<'_> {
             }
             sum
         };
-        let blocks = self.blocks.graph.len();
-        let mut all = pages::filled(0, blocks);
-        let jobs: Vec<_> = all
-            .chunks_mut(CHUNK_BLOCKS)
-            .enumerate()
-            .map(|(number, chunk)| (number * CHUNK_BLOCKS, Mutex::new(chunk)))
-            .collect();
-        parallel::scan_items(
-            &jobs,
+        let mut all = pages::filled(0, self.blocks.graph.len());
+        let counts = parallel::scan_column(
+            &mut all,
+            CHUNK_BLOCKS,
             graph.len(),
             cancel,
-            || (),
-            |(), (first, chunk)| {
-                let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
-                for (block, sum) in (*first..).zip(chunk.iter_mut()) {
-                    *sum = longer(block);
+            || 0,
+            |selected, first, chunk| {
+                for (block, sum) in (first..).zip(chunk) {
+                    *sum = longer(block, selected);
                 }
             },
         )?;
-        drop(jobs);
         changed.longer = all;
-        Ok(())
+        Ok(counts.into_iter().sum())
+    }
+
+    /// Returns which segments a condition selects.
+    fn mask(
+        &self,
+        cancel: &Cancel,
+        is_selected: impl Fn(usize) -> bool + Sync,
+    ) -> Result<Vec<bool>, Cancelled> {
+        let mut mask = pages::filled(false, self.graph().len());
+        set_mask(&mut mask, cancel, |segment, _| is_selected(segment))?;
+        Ok(mask)
     }
 
     /// Predicts the length of the window with a factor on some segments.
@@ -388,7 +442,7 @@ impl CriticalPath<'_> {
             lags: Vec::new(),
             removed: Vec::new(),
         };
-        let lengths = [(mask, LengthChange::Each(Change::Factor(factor)))];
+        let lengths = [LengthChange::Each(mask, Change::Factor(factor))];
         // Nothing cancels it.
         let _ = self.set_longer(&mut changed, &lengths, &Cancel::default());
         self.replayed(&changed)
@@ -407,10 +461,10 @@ impl CriticalPath<'_> {
         }
     }
 
-    fn scoped(&self, spec: &Spec) -> Vec<bool> {
+    fn scoped(&self, spec: &Spec, cancel: &Cancel) -> Result<Vec<bool>, Cancelled> {
         let mut mask = vec![true; self.graph().len()];
-        self.limit(&mut mask, &spec.scopes);
-        mask
+        self.limit(&mut mask, &spec.scopes, cancel)?;
+        Ok(mask)
     }
 
     /// Returns the rank of a file: as the file says, else its position.
@@ -424,11 +478,15 @@ impl CriticalPath<'_> {
         self.rank_of(self.segments.queues[queue].file)
     }
 
-    fn limit(&self, mask: &mut [bool], scopes: &[Scope]) {
+    /// Takes the segments outside of the scopes out of a selection.
+    fn limit(&self, mask: &mut [bool], scopes: &[Scope], cancel: &Cancel) -> Result<(), Cancelled> {
         let graph = self.graph();
+        let retain = |mask: &mut [bool], holds: &(dyn Fn(usize) -> bool + Sync)| {
+            set_mask(mask, cancel, |segment, selected| selected && holds(segment))
+        };
         for scope in scopes {
             match scope {
-                Scope::Rank(rank) => retain(mask, |segment| self.segment_rank(segment) == *rank),
+                Scope::Rank(rank) => retain(mask, &|segment| self.segment_rank(segment) == *rank)?,
                 Scope::Stream(stream) => {
                     let streams: Vec<bool> = self
                         .segments
@@ -440,22 +498,23 @@ impl CriticalPath<'_> {
                                 && track.and_then(|track| track.stream) == Some(*stream)
                         })
                         .collect();
-                    retain(mask, |segment| streams[graph.queue[segment] as usize]);
+                    retain(mask, &|segment| streams[graph.queue[segment] as usize])?;
                 }
                 Scope::Step(number) => {
                     let range = self.steps.iter().find(|step| step.number == *number);
-                    retain(mask, |segment| {
+                    retain(mask, &|segment| {
                         range.is_some_and(|step| {
                             (step.begin..step.end).contains(&graph.begin[segment])
                         })
-                    });
+                    })?;
                 }
                 Scope::Phase(phase) => {
                     let phases = self.phases();
-                    retain(mask, |segment| phases[segment] == *phase);
+                    retain(mask, &|segment| phases[segment] == *phase)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns the phase of each segment.
@@ -528,9 +587,8 @@ impl CriticalPath<'_> {
     }
 
     /// Returns the segments that a selector selects.
-    fn selected(&self, spec: &Spec) -> Vec<bool> {
+    fn selected(&self, spec: &Spec, cancel: &Cancel) -> Result<Vec<bool>, Cancelled> {
         let graph = self.graph();
-        let all = 0..graph.len();
         let own = |glob: &Glob| {
             let names = by_text(self.trace, |name| glob.matches(name));
             move |segment: usize| {
@@ -545,60 +603,53 @@ impl CriticalPath<'_> {
             Selector::Op(glob) => {
                 let own = own(glob);
                 let inside = self.inside(glob);
-                all.map(|segment| {
+                self.mask(cancel, |segment| {
                     own(segment) || graph.on_device(segment) && inside.get(self, segment).is_some()
                 })
-                .collect()
             }
             Selector::HostName(glob) => {
                 let own = own(glob);
-                all.map(|segment| !graph.on_device(segment) && own(segment))
-                    .collect()
+                self.mask(cancel, |segment| !graph.on_device(segment) && own(segment))
             }
             Selector::Kernel(glob) => {
                 let own = own(glob);
-                all.map(|segment| graph.on_device(segment) && own(segment))
-                    .collect()
+                self.mask(cancel, |segment| graph.on_device(segment) && own(segment))
             }
             Selector::Module(glob) => {
                 let modules = Modules::new(self);
-                all.map(|segment| {
-                    modules
-                        .name(self, segment)
-                        .is_some_and(|name| glob.matches(name))
+                self.mask(cancel, |segment| {
+                    let name = modules.name(self, segment);
+                    name.is_some_and(|name| glob.matches(name))
                 })
-                .collect()
             }
             Selector::Class(class) => {
                 let classes = classes(self);
-                all.map(|segment| classes[segment] == *class).collect()
+                self.mask(cancel, |segment| classes[segment] == *class)
             }
-            Selector::Device => all
-                .map(kind(&[SegmentKind::Compute, SegmentKind::Copy]))
-                .collect(),
-            Selector::Host => all.map(kind(&[SegmentKind::Host])).collect(),
-            Selector::Communication => all.map(kind(&[SegmentKind::Communication])).collect(),
-            Selector::Copy => all.map(kind(&[SegmentKind::Copy])).collect(),
+            Selector::Device => self.mask(cancel, kind(&[SegmentKind::Compute, SegmentKind::Copy])),
+            Selector::Host => self.mask(cancel, kind(&[SegmentKind::Host])),
+            Selector::Communication => self.mask(cancel, kind(&[SegmentKind::Communication])),
+            Selector::Copy => self.mask(cancel, kind(&[SegmentKind::Copy])),
             Selector::Input | Selector::Compile => {
                 let nearest = self.host_class(spec.selector == Selector::Input);
-                all.map(|segment| !graph.on_device(segment) && nearest.get(self, segment).is_some())
-                    .collect()
+                self.mask(cancel, |segment| {
+                    !graph.on_device(segment) && nearest.get(self, segment).is_some()
+                })
             }
             Selector::Launch => {
                 let kinds = CallKinds::new(self.trace);
-                all.map(|segment| {
+                self.mask(cancel, |segment| {
                     let kind = self.name(segment).map(|name| kinds.get(name));
                     let launches = [CallKind::Launch, CallKind::Copy, CallKind::BlockingCopy];
                     !graph.on_device(segment) && kind.is_some_and(|kind| launches.contains(&kind))
                 })
-                .collect()
             }
-            Selector::Sync => self.waits(),
-            Selector::Rank(rank) => all
-                .map(|segment| self.segment_rank(segment) == *rank)
-                .collect(),
-            Selector::Ranks => vec![true; graph.len()],
-            Selector::Lag(_) => vec![false; graph.len()],
+            Selector::Sync => Ok(self.waits()),
+            Selector::Rank(rank) => {
+                self.mask(cancel, |segment| self.segment_rank(segment) == *rank)
+            }
+            Selector::Ranks => Ok(vec![true; graph.len()]),
+            Selector::Lag(_) => Ok(vec![false; graph.len()]),
         }
     }
 
@@ -751,10 +802,26 @@ impl<'a> HostKinds<'a> {
     }
 }
 
-fn retain(mask: &mut [bool], holds: impl Fn(usize) -> bool) {
-    for (segment, selected) in mask.iter_mut().enumerate() {
-        *selected = *selected && holds(segment);
-    }
+/// Sets each value of a mask, given the segment and the value before.
+fn set_mask(
+    mask: &mut [bool],
+    cancel: &Cancel,
+    value: impl Fn(usize, bool) -> bool + Sync,
+) -> Result<(), Cancelled> {
+    let size = mask.len();
+    parallel::scan_column(
+        mask,
+        parallel::CHUNK_LEN,
+        size,
+        cancel,
+        || (),
+        |(), first, chunk| {
+            for (segment, selected) in (first..).zip(chunk) {
+                *selected = value(segment, *selected);
+            }
+        },
+    )?;
+    Ok(())
 }
 
 /// Returns a statistic of lengths; `None` without any.

@@ -8,8 +8,6 @@
     reason = "the system is told how memory will be used, see the module's text"
 )]
 
-use crate::columns::plain::Plain;
-
 /// Columns with fewer bytes are left to the allocator: they would not fill one large page.
 const LONG_BYTES: usize = 4 << 20;
 
@@ -33,8 +31,9 @@ pub fn filled<T: Copy>(value: T, len: usize) -> Vec<T> {
     column
 }
 
-/// Creates a column of zeros, on large pages if it is long.
-pub(crate) fn zeroed<T: Plain + Default>(len: usize) -> Vec<T> {
+/// Creates a column of zeros, on large pages if it is long. Memory that nothing was written to is not touched: threads
+/// that fill the column share the work of the system.
+pub fn zeroed<T: Copy + Default>(len: usize) -> Vec<T> {
     let mut column = vec![T::default(); len];
     if len.saturating_mul(size_of::<T>()) >= LONG_BYTES {
         advise(&mut column);

@@ -708,11 +708,18 @@ impl Trace {
         self.flows.sources(id, near)
     }
 
-    /// Returns target and source of all links that arrive at slices of a track, in order of the targets.
-    pub fn flows_into(&self, track: TrackId) -> impl Iterator<Item = (EventId, EventId)> + use<'_> {
+    /// Returns target and source of the links that arrive at a range of the slices of a track, in order of the targets;
+    /// a target is an index on the track.
+    pub fn flows_into(
+        &self,
+        track: TrackId,
+        indexes: Range<usize>,
+    ) -> impl Iterator<Item = (usize, EventId)> + use<'_> {
         let slices = self.slices(track);
-        self.flows
-            .arriving_at(slices.first_id.0..slices.id(slices.len()).0)
+        let first = slices.first_id.0;
+        let ids = slices.id(indexes.start).0..slices.id(indexes.end).0;
+        let arriving = self.flows.arriving_at(ids);
+        arriving.map(move |(to, from)| ((to.0 - first) as usize, from))
     }
 
     /// Returns the links that leave the event, in time order.
