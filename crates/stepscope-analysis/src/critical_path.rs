@@ -40,6 +40,7 @@ mod nearest;
 pub mod path;
 mod replay;
 pub mod segments;
+pub mod selection;
 pub mod spec;
 pub mod totals;
 pub mod what_if;

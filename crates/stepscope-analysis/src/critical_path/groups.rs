@@ -8,8 +8,8 @@ use super::CriticalPath;
 use super::class::classes;
 use super::graph::{Confidence, NONE, index};
 use super::path::{PathKind, PathSegment};
+use super::selection::Modules;
 use super::totals::CHUNK_BLOCKS;
-use super::what_if::Modules;
 use crate::op_class::OpClass;
 use crate::parallel::{self, Cancel};
 

@@ -7,23 +7,17 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_model::vocabulary::kineto::Category;
-use stepscope_model::{Cancelled, NameId, SliceKind, TrackId};
-use stepscope_store::{Trace, pages};
+use stepscope_model::{Cancelled, NameId};
+use stepscope_store::pages;
 
 use super::CriticalPath;
 use super::blocks::Blocks;
-use super::calls::{CallKind, CallKinds};
-use super::class::classes;
-use super::graph::{Graph, LagKind, NONE, SegmentKind};
-use super::nearest::Nearest;
+use super::graph::{Graph, LagKind, SegmentKind};
 use super::path::PathSegment;
 use super::replay::{Changes, Unchanged, replay};
-use super::spec::{Change, Glob, Phase, Scenario, Scope, Selector, Spec};
+use super::spec::{Change, Scenario, Selector, Spec};
 use super::totals::CHUNK_BLOCKS;
-use crate::names::by_text;
 use crate::parallel::{self, Cancel};
-use crate::slice_class::is_input;
 
 /// Result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -423,17 +417,6 @@ impl CriticalPath<'_> {
         Ok(counts.into_iter().sum())
     }
 
-    /// Returns which segments a condition selects.
-    fn mask(
-        &self,
-        cancel: &Cancel,
-        is_selected: impl Fn(usize) -> bool + Sync,
-    ) -> Result<Vec<bool>, Cancelled> {
-        let mut mask = pages::filled(false, self.graph().len());
-        set_mask(&mut mask, cancel, |segment, _| is_selected(segment))?;
-        Ok(mask)
-    }
-
     /// Predicts the length of the window with a factor on some segments.
     pub fn what_if_selected(&self, mask: Vec<bool>, factor: f64) -> i64 {
         let mut changed = Changed {
@@ -459,239 +442,6 @@ impl CriticalPath<'_> {
             }
             None => self.graph().length(segment),
         }
-    }
-
-    fn scoped(&self, spec: &Spec, cancel: &Cancel) -> Result<Vec<bool>, Cancelled> {
-        let mut mask = vec![true; self.graph().len()];
-        self.limit(&mut mask, &spec.scopes, cancel)?;
-        Ok(mask)
-    }
-
-    /// Returns the rank of a file: as the file says, else its position.
-    pub fn rank_of(&self, file: usize) -> u32 {
-        let rank = self.trace.files().get(file).and_then(|file| file.spec.rank);
-        rank.unwrap_or_else(|| super::graph::index(file))
-    }
-
-    fn segment_rank(&self, segment: usize) -> u32 {
-        let queue = self.graph().queue[segment] as usize;
-        self.rank_of(self.segments.queues[queue].file)
-    }
-
-    /// Takes the segments outside of the scopes out of a selection.
-    fn limit(&self, mask: &mut [bool], scopes: &[Scope], cancel: &Cancel) -> Result<(), Cancelled> {
-        let graph = self.graph();
-        let retain = |mask: &mut [bool], holds: &(dyn Fn(usize) -> bool + Sync)| {
-            set_mask(mask, cancel, |segment, selected| selected && holds(segment))
-        };
-        for scope in scopes {
-            match scope {
-                Scope::Rank(rank) => retain(mask, &|segment| self.segment_rank(segment) == *rank)?,
-                Scope::Stream(stream) => {
-                    let streams: Vec<bool> = self
-                        .segments
-                        .queues
-                        .iter()
-                        .map(|queue| {
-                            let track = self.trace.tracks().get(queue.track.index());
-                            queue.device.is_some()
-                                && track.and_then(|track| track.stream) == Some(*stream)
-                        })
-                        .collect();
-                    retain(mask, &|segment| streams[graph.queue[segment] as usize])?;
-                }
-                Scope::Step(number) => {
-                    let range = self.steps.iter().find(|step| step.number == *number);
-                    retain(mask, &|segment| {
-                        range.is_some_and(|step| {
-                            (step.begin..step.end).contains(&graph.begin[segment])
-                        })
-                    })?;
-                }
-                Scope::Phase(phase) => {
-                    let phases = self.phases();
-                    retain(mask, &|segment| phases[segment] == *phase)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the phase of each segment.
-    fn phases(&self) -> Vec<Phase> {
-        let phase_of = |name: &str| {
-            if name.starts_with("Optimizer.step#") || name.starts_with("Optimizer.zero_grad#") {
-                Some(Phase::Optimizer)
-            } else if name.starts_with("autograd::engine::") || name.contains("transpose(jvp(") {
-                Some(Phase::Backward)
-            } else {
-                None
-            }
-        };
-        let texts: Vec<Option<Phase>> = (0..self.trace.name_count())
-            .map(|name| phase_of(self.trace.name(NameId(super::graph::index(name)))))
-            .collect();
-        let of_slice = |track, slice: usize| {
-            let slices = self.trace.slices(track);
-            let name: NameId = slices.name[slice];
-            let category = slices.category.get(slice);
-            if let Some(phase) = texts.get(name.index()).copied().flatten() {
-                return Some(phase);
-            }
-            let kind = self.trace.kind(track, name, category);
-            if is_input(kind, self.trace.name(name)) {
-                return Some(Phase::Input);
-            }
-            let category = Category::from_name(self.trace.name(category));
-            (category == Some(Category::Operator)).then_some(Phase::Forward)
-        };
-        // An operator inside the optimizer belongs to the optimizer: operators decide last.
-        let outer = Nearest::new(self, |track, slice| {
-            of_slice(track, slice).is_some_and(|phase| phase != Phase::Forward)
-        });
-        let operators = Nearest::new(self, |track, slice| {
-            of_slice(track, slice) == Some(Phase::Forward)
-        });
-        let phase = |segment: usize| {
-            let found = outer
-                .get(self, segment)
-                .or_else(|| operators.get(self, segment));
-            found
-                .and_then(|(track, slice)| of_slice(track, slice))
-                .unwrap_or(Phase::Other)
-        };
-        (0..self.graph().len()).map(phase).collect()
-    }
-
-    /// Takes the last wait of the window's thread out of the selection: the window ends with it.
-    fn keep_last_wait(&self, mask: &mut [bool]) {
-        let blocks = &self.blocks.graph;
-        let queue = blocks.queues[self.graph().queue[self.last] as usize];
-        let last = (queue.first..queue.end)
-            .rev()
-            .find(|block| blocks.wait[*block as usize] != NONE);
-        if let Some(last) = last {
-            mask[self.blocks.segments(last as usize).start] = false;
-        }
-    }
-
-    /// Returns which segments are waits.
-    fn waits(&self) -> Vec<bool> {
-        let mut found = vec![false; self.graph().len()];
-        for (block, wait) in self.blocks.graph.wait.iter().enumerate() {
-            if *wait != NONE {
-                found[self.blocks.segments(block).start] = true;
-            }
-        }
-        found
-    }
-
-    /// Returns the segments that a selector selects.
-    fn selected(&self, spec: &Spec, cancel: &Cancel) -> Result<Vec<bool>, Cancelled> {
-        let graph = self.graph();
-        let own = |glob: &Glob| {
-            let names = by_text(self.trace, |name| glob.matches(name));
-            move |segment: usize| {
-                self.name(segment)
-                    .is_some_and(|name| names.get(name.index()) == Some(&true))
-            }
-        };
-        let kind = |kinds: &'static [SegmentKind]| {
-            move |segment: usize| kinds.contains(&graph.kind[segment])
-        };
-        match &spec.selector {
-            Selector::Op(glob) => {
-                let own = own(glob);
-                let inside = self.inside(glob);
-                self.mask(cancel, |segment| {
-                    own(segment) || graph.on_device(segment) && inside.get(self, segment).is_some()
-                })
-            }
-            Selector::HostName(glob) => {
-                let own = own(glob);
-                self.mask(cancel, |segment| !graph.on_device(segment) && own(segment))
-            }
-            Selector::Kernel(glob) => {
-                let own = own(glob);
-                self.mask(cancel, |segment| graph.on_device(segment) && own(segment))
-            }
-            Selector::Module(glob) => {
-                let modules = Modules::new(self);
-                self.mask(cancel, |segment| {
-                    let name = modules.name(self, segment);
-                    name.is_some_and(|name| glob.matches(name))
-                })
-            }
-            Selector::Class(class) => {
-                let classes = classes(self);
-                self.mask(cancel, |segment| classes[segment] == *class)
-            }
-            Selector::Device => self.mask(cancel, kind(&[SegmentKind::Compute, SegmentKind::Copy])),
-            Selector::Host => self.mask(cancel, kind(&[SegmentKind::Host])),
-            Selector::Communication => self.mask(cancel, kind(&[SegmentKind::Communication])),
-            Selector::Copy => self.mask(cancel, kind(&[SegmentKind::Copy])),
-            Selector::Input | Selector::Compile => {
-                let nearest = self.host_class(spec.selector == Selector::Input);
-                self.mask(cancel, |segment| {
-                    !graph.on_device(segment) && nearest.get(self, segment).is_some()
-                })
-            }
-            Selector::Launch => {
-                let kinds = CallKinds::new(self.trace);
-                self.mask(cancel, |segment| {
-                    let kind = self.name(segment).map(|name| kinds.get(name));
-                    let launches = [CallKind::Launch, CallKind::Copy, CallKind::BlockingCopy];
-                    !graph.on_device(segment) && kind.is_some_and(|kind| launches.contains(&kind))
-                })
-            }
-            Selector::Sync => Ok(self.waits()),
-            Selector::Rank(rank) => {
-                self.mask(cancel, |segment| self.segment_rank(segment) == *rank)
-            }
-            Selector::Ranks => Ok(vec![true; graph.len()]),
-            Selector::Lag(_) => Ok(vec![false; graph.len()]),
-        }
-    }
-
-    fn inside(&self, glob: &Glob) -> Nearest {
-        let names = by_text(self.trace, |name| glob.matches(name));
-        Nearest::new(self, |track, slice| {
-            let name = self.trace.slices(track).name[slice];
-            names.get(name.index()) == Some(&true)
-        })
-    }
-
-    /// Finds the slices of the input pipeline, or those of compilation.
-    fn host_class(&self, input: bool) -> Nearest {
-        let mut kinds = HostKinds::new(self.trace);
-        let bit = if input { INPUT } else { COMPILE };
-        Nearest::new(self, |track, slice| kinds.get(track, slice) & bit != 0)
-    }
-
-    /// Finds the slices of the input pipeline, and those of compilation. One pass over the threads if there are none.
-    pub(super) fn host_classes(&self) -> (Nearest, Nearest) {
-        let queues = self.segments.queues.iter();
-        let threads = queues.filter(|queue| queue.device.is_none());
-        let chunks = parallel::track_chunks(
-            threads.map(|queue| (queue.track, 0..self.trace.slices(queue.track).len())),
-        );
-        let kinds = || (HostKinds::new(self.trace), 0);
-        let found = parallel::scan(&chunks, &Cancel::default(), kinds, |(kinds, all), chunk| {
-            for slice in chunk.indexes.clone() {
-                *all |= kinds.get(chunk.track, slice);
-            }
-        });
-        // Nothing cancels it.
-        let found = found.unwrap_or_default();
-        let all = found.iter().fold(0, |all, (_, some)| all | some);
-        let of = |bit: u8, input: bool| {
-            if all & bit == 0 {
-                Nearest::none()
-            } else {
-                self.host_class(input)
-            }
-        };
-        (of(INPUT, true), of(COMPILE, false))
     }
 
     /// Replaces lengths by a statistic: over segments of the same name, or over the partners in other ranks.
@@ -757,73 +507,6 @@ impl CriticalPath<'_> {
     }
 }
 
-/// Bits of kinds of host slices: of the input pipeline, and of compilation.
-const INPUT: u8 = 1;
-const COMPILE: u8 = 2;
-
-/// Kinds of host slices.
-struct HostKinds<'a> {
-    trace: &'a Trace,
-    /// By name: slices of one name mostly have one category, and follow each other on a track.
-    known: Vec<Option<(TrackId, NameId, u8)>>,
-}
-
-impl<'a> HostKinds<'a> {
-    fn new(trace: &'a Trace) -> Self {
-        Self {
-            trace,
-            known: vec![None; trace.name_count()],
-        }
-    }
-
-    /// Returns the bits of a slice.
-    fn get(&mut self, track: TrackId, slice: usize) -> u8 {
-        let trace = self.trace;
-        let slices = trace.slices(track);
-        let (name, category) = (slices.name[slice], slices.category.get(slice));
-        let found = self.known.get_mut(name.index());
-        if let Some(Some((of_track, of_category, bits))) = found.as_deref()
-            && (*of_track, *of_category) == (track, category)
-        {
-            return *bits;
-        }
-        let kind = trace.kind(track, name, category);
-        let mut bits = 0;
-        if is_input(kind, trace.name(name)) {
-            bits |= INPUT;
-        }
-        if kind == SliceKind::Compile {
-            bits |= COMPILE;
-        }
-        if let Some(found) = found {
-            *found = Some((track, category, bits));
-        }
-        bits
-    }
-}
-
-/// Sets each value of a mask, given the segment and the value before.
-fn set_mask(
-    mask: &mut [bool],
-    cancel: &Cancel,
-    value: impl Fn(usize, bool) -> bool + Sync,
-) -> Result<(), Cancelled> {
-    let size = mask.len();
-    parallel::scan_column(
-        mask,
-        parallel::CHUNK_LEN,
-        size,
-        cancel,
-        || (),
-        |(), first, chunk| {
-            for (segment, selected) in (first..).zip(chunk) {
-                *selected = value(segment, *selected);
-            }
-        },
-    )?;
-    Ok(())
-}
-
 /// Returns a statistic of lengths; `None` without any.
 fn statistic(mut values: Vec<i64>, change: Change) -> Option<i64> {
     values.sort_unstable();
@@ -840,38 +523,4 @@ fn statistic(mut values: Vec<i64>, change: Change) -> Option<i64> {
         _ if values.len() % 2 == 1 => values.get(values.len() / 2).copied(),
         _ => mean(&values[values.len() / 2 - 1..=values.len() / 2], 2),
     }
-}
-
-/// The modules of a network around segments.
-pub(super) struct Modules {
-    nearest: Nearest,
-}
-
-impl Modules {
-    pub(super) fn new(path: &CriticalPath<'_>) -> Self {
-        let is_module = by_text(path.trace, |name| module_name(name).is_some());
-        let nearest = Nearest::new(path, |track, slice| {
-            let name = path.trace.slices(track).name[slice];
-            is_module.get(name.index()) == Some(&true)
-        });
-        Self { nearest }
-    }
-
-    /// Returns the name of the innermost module around a segment.
-    pub(super) fn name<'a>(&self, path: &CriticalPath<'a>, segment: usize) -> Option<&'a str> {
-        let (track, slice) = self.nearest.get(path, segment)?;
-        let trace = path.trace;
-        module_name(trace.name(trace.slices(track).name[slice]))
-    }
-
-    /// Returns the slice of the innermost module.
-    pub(super) fn id(&self, path: &CriticalPath<'_>, segment: usize) -> Option<NameId> {
-        let (track, slice) = self.nearest.get(path, segment)?;
-        path.trace.slices(track).name.get(slice).copied()
-    }
-}
-
-/// Returns the module that a slice of torch's profiler calls: `Linear_0` of `nn.Module: Linear_0`.
-pub fn module_name(name: &str) -> Option<&str> {
-    name.strip_prefix("nn.Module: ")
 }

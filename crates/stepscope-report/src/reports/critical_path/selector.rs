@@ -3,8 +3,8 @@
 use stepscope_analysis::critical_path::CriticalPath;
 use stepscope_analysis::critical_path::groups::{PathGroup, PathGrouping, PathKey};
 use stepscope_analysis::critical_path::path::PathKind;
+use stepscope_analysis::critical_path::selection::module_name;
 use stepscope_analysis::critical_path::spec::parse;
-use stepscope_analysis::critical_path::what_if::module_name;
 use stepscope_model::TrackKind;
 
 /// Returns the selector that selects the time of a row. `None` where no selector does: time without a cause or a
