@@ -69,8 +69,8 @@ use host_edges::HostEdges;
 use path::{PathSegment, walk};
 use segments::Segments;
 use totals::PathTotals;
-pub use window::{LeftOut, MAX_SLICES, PathStep};
-use window::{Window, step_threads};
+pub use window::{MAX_SLICES, PathLeftOut, PathStep};
+use window::{PathWindow, step_threads};
 
 /// The critical path of a window of a trace.
 pub struct CriticalPath<'a> {
@@ -101,7 +101,7 @@ pub struct PathGraph {
     /// Finished steps in the window, on its thread; empty if the window is a recording.
     pub steps: Vec<PathStep>,
     /// What the path does not cover, because the window had too many slices.
-    pub left_out: LeftOut,
+    pub left_out: PathLeftOut,
     /// Largest error of the clocks of the files that the path visits; `None` where nothing bounds it.
     pub clock_error: Option<Dur>,
     /// Kinds and groups of collectives that could not be matched across ranks.
@@ -168,7 +168,7 @@ impl PathGraph {
         cancel.check()?;
         let matched = collectives(trace, &devices, &launches, cancel)?;
         let shift = |file: usize| matched.shift(file).ps();
-        let Some(mut window) = Window::find(trace, scope, &steps, &shift) else {
+        let Some(mut window) = PathWindow::find(trace, scope, &steps, &shift) else {
             return Ok(None);
         };
         let crosses_files = matched

@@ -28,7 +28,7 @@ pub struct PathStep {
 
 /// What a path does not cover because its window has too many slices: the time before its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct PathLeftOut {
     /// Number of steps.
     pub steps: usize,
     /// Length of the time, picoseconds.
@@ -36,7 +36,7 @@ pub struct LeftOut {
 }
 
 /// The window of the path.
-pub(super) struct Window {
+pub(super) struct PathWindow {
     /// Start and end on the clock of the first file, picoseconds.
     pub(super) range: Range<i64>,
     /// Index into [`Trace::files`].
@@ -46,10 +46,10 @@ pub(super) struct Window {
     /// Finished steps of the thread; empty if the window is a recording.
     pub(super) steps: Vec<PathStep>,
     /// What [`limit`](Self::limit) left out.
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: PathLeftOut,
 }
 
-impl Window {
+impl PathWindow {
     /// Finds the window of the steps in a scope; without steps, that of the recording with the latest end.
     pub(super) fn find(
         trace: &Trace,
@@ -86,7 +86,7 @@ impl Window {
                 file: last.file,
                 thread,
                 steps: own,
-                left_out: LeftOut::default(),
+                left_out: PathLeftOut::default(),
             });
         }
         let recordings = whole_file_windows(trace, scope.range.as_ref());
@@ -101,7 +101,7 @@ impl Window {
             file: longest.file,
             thread: longest.thread,
             steps: Vec::new(),
-            left_out: LeftOut::default(),
+            left_out: PathLeftOut::default(),
         })
     }
 
@@ -143,7 +143,7 @@ impl Window {
         for step in &mut self.steps {
             step.begin = step.begin.max(from);
         }
-        self.left_out = LeftOut {
+        self.left_out = PathLeftOut {
             steps: all - self.steps.len(),
             ps: from.saturating_sub(start),
         };
@@ -186,7 +186,7 @@ mod tests {
     const US: i64 = 1_000_000;
 
     /// Returns the start of the window of at most so many slices, microseconds, its steps, and what is left out.
-    fn limited(trace: &Trace, max_slices: usize) -> (i64, Vec<i64>, LeftOut) {
+    fn limited(trace: &Trace, max_slices: usize) -> (i64, Vec<i64>, PathLeftOut) {
         let scope = AnalysisScope::default();
         let path = PathGraph::compute(trace, &scope, max_slices, &Cancel::default());
         let path = path.unwrap().unwrap();
@@ -204,7 +204,7 @@ mod tests {
                  |   a--b--      a--b--      a--b--
             ",
         );
-        let left_out = |steps, us: i64| LeftOut { steps, ps: us * US };
+        let left_out = |steps, us: i64| PathLeftOut { steps, ps: us * US };
         assert_eq!(limited(&trace, 9), (0, vec![0, 1, 2], left_out(0, 0)));
         assert_eq!(limited(&trace, 8), (12, vec![1, 2], left_out(1, 12)));
         assert_eq!(limited(&trace, 3), (24, vec![2], left_out(2, 24)));
