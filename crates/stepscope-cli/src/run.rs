@@ -10,6 +10,7 @@ mod environment;
 pub(crate) mod gpu;
 mod program;
 mod summary;
+mod toggle;
 
 use std::fs;
 use std::io::{self, Write};
@@ -37,8 +38,18 @@ pub fn run(asked: &args::Run) -> Result<(), CliError> {
             None
         }
     };
+    // Without a recording, the signal is the program's.
+    let toggle = folder.as_ref().and(asked.signal);
+    if let (Some(signal), Some(folder)) = (toggle, &folder)
+        && let Err(error) = toggle::hand_on(signal.number(), folder.path.clone())
+    {
+        note(&format!(
+            "cannot hand on SIG{}: {error}\nhelp: send it to the program itself",
+            signal.as_str()
+        ));
+    }
     let began_ns = stepscope_model::clock::unix_now_ns();
-    let ended = program::run(&mut command).map_err(|error| {
+    let ended = program::run(&mut command, toggle.map(|signal| signal.number())).map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound {
             127
         } else {

@@ -19,7 +19,8 @@ use super::values::{program_steps, ranks, size, slow_step, time};
         stepscope run -- python train.py --epochs 3\n  \
         stepscope run --steps 10-20 --calls -- python -m package.train\n  \
         stepscope run --ranks 0 --logdir LOGDIR -- torchrun --nproc-per-node 8 train.py\n  \
-        stepscope run --keep-last 30s --on-slow-step 1.5 -- python train.py\n\n\
+        stepscope run --keep-last 30s --on-slow-step 1.5 -- python train.py\n  \
+        stepscope run --signal USR2 -- python train.py   # then: kill -USR2 PID, with the id of this command\n\n\
         The program is not changed: its input, output, exit code and signals are its own. What this command\n\
         prints goes to stderr, after the program has ended. docs/guide/run.md describes what is recorded, and\n\
         docs/reference/environment.md the variables that carry these options to the program.")]
@@ -39,21 +40,32 @@ pub struct Run {
     /// Name of the run, for all processes [default: the local time]
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
-    /// Record these steps only, counted by calls of a torch optimizer's step()
+    /// Record these steps only; docs/guide/run.md says what counts as a step
     #[arg(long, value_name = "N[-M]", value_parser = program_steps, conflicts_with_all = ["wait", "keep_last"])]
     pub steps: Option<RangeInclusive<u64>>,
+    /// Begin the recording after so many steps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), conflicts_with_all = ["steps", "wait", "keep_last"])]
+    pub skip_first: Option<u64>,
     /// Begin the recording after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub wait: Option<Duration>,
     /// End the recording after this time
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "keep_last")]
     pub duration: Option<Duration>,
+    /// Begin and end a recording each time this signal comes; with --keep-last, save the last part. Python
+    /// programs only. This command hands the signal to each process that it records
+    #[arg(long, value_name = "SIGNAL", value_enum, ignore_case = true, conflicts_with_all = ["steps", "skip_first", "wait"])]
+    pub signal: Option<ToggleSignal>,
     /// Samples of Python stacks per second; 0 takes none
     #[arg(long, value_name = "HZ", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub sample: u32,
     /// Record every call of a Python function
     #[arg(long)]
     pub calls: bool,
+    /// Record memory: of the process, allocations of PyTorch, and what PyTorch's allocator for CUDA and JAX's
+    /// devices hold at the end
+    #[arg(long)]
+    pub memory: bool,
     /// Profilers of frameworks that record too: auto, none, or some of jax, torch, torch_xla
     #[arg(long, value_name = "NAMES", default_value = "auto")]
     pub sources: String,
@@ -116,6 +128,35 @@ impl Mirror {
         match self {
             Self::Nvtx => "nvtx",
             Self::Itt => "itt",
+        }
+    }
+}
+
+/// Signal that starts and stops a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ToggleSignal {
+    /// SIGUSR1.
+    #[value(alias = "SIGUSR1")]
+    Usr1,
+    /// SIGUSR2.
+    #[value(alias = "SIGUSR2")]
+    Usr2,
+}
+
+impl ToggleSignal {
+    /// Returns the name in the variable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usr1 => "USR1",
+            Self::Usr2 => "USR2",
+        }
+    }
+
+    /// Returns the number of the signal.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::Usr1 => libc::SIGUSR1,
+            Self::Usr2 => libc::SIGUSR2,
         }
     }
 }

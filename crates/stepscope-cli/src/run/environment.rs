@@ -22,7 +22,7 @@ pub(super) fn variables(
         ("STEPSCOPE_SOURCE_TIME_S", seconds(asked.source_time).into()),
         ("STEPSCOPE_AT_LIMIT", asked.at_limit.as_str().into()),
     ];
-    let given: [(&'static str, Option<String>); 9] = [
+    let given: [(&'static str, Option<String>); 12] = [
         ("STEPSCOPE_SESSION_ID", asked.session.clone()),
         (
             "STEPSCOPE_STEPS",
@@ -31,6 +31,15 @@ pub(super) fn variables(
                 .as_ref()
                 .map(|steps| format!("{}-{}", steps.start(), steps.end())),
         ),
+        (
+            "STEPSCOPE_SKIP_FIRST",
+            asked.skip_first.map(|steps| steps.to_string()),
+        ),
+        (
+            "STEPSCOPE_SIGNAL",
+            asked.signal.map(|signal| signal.as_str().to_owned()),
+        ),
+        ("STEPSCOPE_MEMORY", asked.memory.then(|| "1".to_owned())),
         ("STEPSCOPE_WAIT_S", asked.wait.map(seconds)),
         ("STEPSCOPE_DURATION_S", asked.duration.map(seconds)),
         ("STEPSCOPE_RANKS", asked.ranks.clone()),

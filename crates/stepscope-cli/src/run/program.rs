@@ -21,9 +21,10 @@ static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// Signal that came before the start of the program; 0 for none.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 
-/// Runs the program to its end, with the input and output of this command.
-pub(super) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    for signal in FORWARDED {
+/// Runs the program to its end, with the input and output of this command. A signal that has another use is not
+/// forwarded.
+pub(super) fn run(command: &mut Command, used: Option<libc::c_int>) -> io::Result<ExitStatus> {
+    for signal in FORWARDED.into_iter().filter(|signal| Some(*signal) != used) {
         forward_from_now_on(signal);
     }
     let mut child = command.spawn()?;
@@ -62,17 +63,25 @@ pub(super) fn end_as(ended: ExitStatus) -> u8 {
 
 /// Forwards a signal, unless it is ignored: then the program ignores it too.
 fn forward_from_now_on(signal: libc::c_int) {
-    // SAFETY: zero is a valid `sigaction`; both structures outlive the calls. The handler only reads atomics
-    // and calls `kill`, which signal handlers may do.
-    unsafe {
+    // SAFETY: zero is a valid `sigaction`, which outlives the call.
+    let is_ignored = unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal, std::ptr::null(), &raw mut before) != 0
+        libc::sigaction(signal, std::ptr::null(), &raw mut before) != 0
             || before.sa_sigaction == libc::SIG_IGN
-        {
-            return;
-        }
+    };
+    if !is_ignored {
+        handle(signal, forward);
+    }
+}
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Sets a handler, which must call only what signal handlers may call.
+pub(super) fn handle(signal: libc::c_int, handler: Handler) {
+    // SAFETY: zero is a valid `sigaction`, which outlives the call. The handlers of this command read atomics and
+    // call `kill` or `write`.
+    unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = forward;
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut());
@@ -96,7 +105,8 @@ extern "C" fn forward(
     }
 }
 
-fn send(id: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: no memory is passed; the program is not awaited yet, so the id is its own.
+/// Sends a signal to a process.
+pub(super) fn send(id: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: no memory is passed. The caller knows that the process still has this id.
     unsafe { libc::kill(id, signal) };
 }

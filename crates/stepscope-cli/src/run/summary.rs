@@ -33,6 +33,10 @@ struct ProcessReport {
     path: Option<PathBuf>,
     dropped: u64,
     warnings: Vec<String>,
+    /// Files about memory.
+    memory: Vec<PathBuf>,
+    /// Why the process has not begun a recording.
+    cause: Option<String>,
     /// Steps that were derived.
     steps: u64,
     /// Length of a step with the profilers of frameworks over the length without.
@@ -42,12 +46,16 @@ struct ProcessReport {
 impl ProcessReport {
     fn from_json(json: &Value) -> Self {
         let count = |key: &str| json.get(key).and_then(Value::as_u64).unwrap_or(0);
-        let warnings = json.get("warnings").and_then(Value::as_array);
-        let warnings = warnings.into_iter().flatten().filter_map(Value::as_str);
+        let texts = |key: &str| {
+            let texts = json.get(key).and_then(Value::as_array);
+            texts.into_iter().flatten().filter_map(Value::as_str)
+        };
         Self {
             path: json.get("path").and_then(Value::as_str).map(PathBuf::from),
             dropped: count("dropped"),
-            warnings: warnings.map(str::to_owned).collect(),
+            warnings: texts("warnings").map(str::to_owned).collect(),
+            memory: texts("memory").map(PathBuf::from).collect(),
+            cause: json.get("cause").and_then(Value::as_str).map(str::to_owned),
             steps: count("steps"),
             source_slowdown: json.get("source_slowdown").and_then(Value::as_f64),
         }
@@ -83,6 +91,7 @@ pub(super) fn lines(folder: &Path, asked: &args::Run, began_ns: i64) -> Vec<Stri
     if !asked.no_summary {
         lines.extend(first_finding(session, *bytes));
     }
+    lines.extend(memory(&reports));
     lines.extend(slowdown(&reports));
     lines.extend(warnings(&reports));
     let logdir = asked.logdir.display().to_string();
@@ -142,10 +151,13 @@ fn by_run(files: Vec<PathBuf>) -> BTreeMap<PathBuf, u64> {
 
 /// Explains why there is no run.
 fn nothing(reports: &[ProcessReport]) -> String {
-    let cause = if reports.is_empty() {
-        "no Python interpreter ran, and no program that calls stepscope or uses CUDA"
-    } else {
-        "the recordings were not written"
+    let known = reports.iter().find_map(|report| report.cause.as_deref());
+    let cause = match known {
+        Some(cause) => cause,
+        None if reports.is_empty() => {
+            "no Python interpreter ran, and no program that calls stepscope or uses CUDA"
+        }
+        None => "the recordings were not written",
     };
     format!(
         "nothing was recorded: {cause}\nhelp: 'stepscope doctor' lists what can be recorded here, \
@@ -195,6 +207,20 @@ fn first_finding(session: &Path, bytes: u64) -> Option<String> {
         .ok()?;
     engine.flush_cache();
     Some(report.sentence.to_string()).filter(|sentence| !sentence.is_empty())
+}
+
+/// Returns how to look at the first file about memory.
+fn memory(reports: &[ProcessReport]) -> Option<String> {
+    let mut files = reports.iter().flat_map(|report| &report.memory);
+    let first = files.next()?;
+    let others = match files.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    Some(format!(
+        "memory at the end{others}: stepscope report {} memory",
+        shell_word(&first.display().to_string())
+    ))
 }
 
 /// Returns what the profilers of frameworks cost, where the program ran steps with and without them.
@@ -254,6 +280,28 @@ mod tests {
         assert_eq!(of(&[]), None);
         assert!(of(&[1.004]).unwrap().contains("no longer"));
         assert!(of(&[1.004, 1.26]).unwrap().contains("26 % longer"));
+    }
+
+    #[test]
+    fn cause_of_a_process_that_began_nothing_is_printed() {
+        let waiting = report(r#"{"state": "waiting", "cause": "the program has made 3 steps"}"#);
+        let line = nothing(&[ProcessReport::default(), waiting]);
+        assert!(
+            line.starts_with("nothing was recorded: the program has made 3 steps\nhelp: "),
+            "{line}"
+        );
+        assert!(nothing(&[]).contains("no Python interpreter ran"));
+        assert!(nothing(&[ProcessReport::default()]).contains("were not written"));
+    }
+
+    #[test]
+    fn first_file_about_memory_is_named_with_its_report() {
+        let two = report(r#"{"memory": ["/l/a.pickle", "/l/b.pb.gz"]}"#);
+        assert_eq!(
+            memory(&[ProcessReport::default(), two]).as_deref(),
+            Some("memory at the end (and 1 more): stepscope report /l/a.pickle memory")
+        );
+        assert_eq!(memory(&[ProcessReport::default()]), None);
     }
 
     #[test]
