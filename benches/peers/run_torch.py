@@ -19,7 +19,7 @@ import time
 import torch
 
 import stepscope
-from stepscope.recording._optimizer_steps import steps
+from stepscope.recording import _step_sources
 
 MODES = {
     "steps alone (--sample 0 --sources none)": {"python_sampling_hz": 0},
@@ -57,7 +57,7 @@ def main() -> None:
             without = loop()
             with tempfile.TemporaryDirectory() as folder:
                 stepscope.start_trace(folder, options=stepscope.ProfileOptions(**chosen), sources=sources)
-                steps.register()
+                _step_sources.register()
                 ratios.append(loop() / without)
                 stepscope.discard_trace()
         line = {"name": name, "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}

@@ -1,86 +1,18 @@
 """`stepscope run`: programs that know nothing of the package are recorded, and behave as without it."""
 
-import os
 import signal
 import subprocess
 import sys
-import tempfile
-import textwrap
 import unittest
-from pathlib import Path
 
-import xspace
+from programs import TORCH, ProgramTest
 
 from stepscope._environment import settings
 from stepscope._errors import StepscopeError
-from stepscope.recording._optimizer_steps import OptimizerSteps
 from stepscope.recording._program import is_launcher, is_worker
 
-# A stand-in for torch: an optimizer with torch's global hooks, and a module with its forward hook.
-TORCH = {
-    "torch/__init__.py": "from torch import optim\nfrom torch.nn import modules\n",
-    "torch/optim/__init__.py": "from torch.optim.optimizer import SGD\n",
-    "torch/optim/optimizer.py": """\
-        _post_hooks = {}
 
-        def register_optimizer_step_post_hook(hook):
-            _post_hooks[len(_post_hooks)] = hook
-            return object()
-
-        class SGD:
-            def step(self):
-                for hook in _post_hooks.values():
-                    hook(self, (), {})
-        """,
-    "torch/nn/__init__.py": "",
-    "torch/nn/modules/__init__.py": "from torch.nn.modules import module\n",
-    "torch/nn/modules/module.py": """\
-        class Handle:
-            def remove(self):
-                hooks.clear()
-
-        hooks = []
-
-        def register_module_forward_pre_hook(hook):
-            hooks.append(hook)
-            return Handle()
-        """,
-}
-
-
-class Programs(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.logs = self.folder / "logs"
-
-    def write(self, files):
-        for name, text in files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(textwrap.dedent(text))
-
-    def run_program(self, *command, options=(), **variables):
-        """Run a program with the command, in the folder."""
-        return subprocess.run(
-            [sys.executable, "-m", "stepscope", "run", "--logdir", self.logs, *options, "--", *command],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            cwd=self.folder,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **variables},
-        )
-
-    def files(self):
-        return sorted(self.logs.glob("plugins/profile/*/*.xplane.pb"))
-
-    def names(self):
-        """Names of all events of the only file."""
-        (file,) = self.files()
-        return [event.name for event in xspace.read(file).events]
-
+class Programs(ProgramTest):
     def test_script_module_and_code_are_recorded(self):
         self.write({"program.py": "import sys\nprint(sys.argv[1:], __name__)\n"})
         for number, command in enumerate(
@@ -235,54 +167,6 @@ class Programs(unittest.TestCase):
         self.assertEqual(done.stdout, "True\n", done.stderr)
         self.assertEqual(len(self.files()), 1)
 
-    def test_steps_of_an_optimizer_are_derived(self):
-        self.write(
-            {
-                **TORCH,
-                "program.py": """\
-                import torch
-                optimizer, other = torch.optim.SGD(), torch.optim.SGD()
-                for _ in range(12):
-                    optimizer.step()
-                    other.step()
-                """,
-            }
-        )
-        done = self.run_program(
-            sys.executable, "program.py", PYTHONPATH=str(self.folder), options=["--sources", "none"]
-        )
-        self.assertEqual(self.names().count("step (derived)"), 12, done.stderr)
-        self.assertIn("12 derived steps", done.stderr)
-        self.assertIn("Derived steps take ", done.stderr)
-
-    def test_only_the_chosen_steps_are_recorded(self):
-        self.write(
-            {
-                **TORCH,
-                "program.py": """\
-                import torch
-                import stepscope
-                optimizer = torch.optim.SGD()
-                for number in range(20):
-                    with stepscope.Trace(f"body {number}"):
-                        pass
-                    optimizer.step()
-                """,
-            }
-        )
-        done = self.run_program(
-            sys.executable,
-            "program.py",
-            PYTHONPATH=str(self.folder),
-            options=["--sources", "none", "--steps", "5-7", "--sample", "0"],
-        )
-        self.assertIn("3 derived steps", done.stderr)
-        names = self.names()
-        # Step 5 lasts from the end of the fifth call of step() to the end of the sixth.
-        bodies = sorted(name for name in names if name.startswith("body"))
-        self.assertEqual(bodies, ["body 5", "body 6", "body 7"])
-        self.assertEqual(names.count("step (derived)"), 3)
-
     def test_other_ranks_are_not_recorded(self):
         for rank, count in [("1", 0), ("0", 1)]:
             done = self.run_program(
@@ -343,23 +227,12 @@ class Rules(unittest.TestCase):
             ("SAMPLING_HZ", "nan"),
             ("RANKS", "a"),
             ("WAIT_S", "-1"),
+            ("SKIP_FIRST", "-1"),
+            ("SIGNAL", "TERM"),
+            ("MEMORY", "2"),
         ]:
             with self.assertRaisesRegex(StepscopeError, f"cannot use STEPSCOPE_{name}={value}: "):
                 settings({"STEPSCOPE_LOG_DIR": "logs", f"STEPSCOPE_{name}": value})
-
-    def test_steps_follow_the_next_optimizer_when_the_first_is_gone(self):
-        class Optimizer:
-            pass
-
-        steps, seen = OptimizerSteps(), []
-        steps.listener = lambda number, _: seen.append(number)
-        first, second = Optimizer(), Optimizer()
-        steps._advance(first)
-        steps._advance(second)
-        self.assertEqual(seen, [1])
-        del first
-        steps._advance(second)
-        self.assertEqual(seen, [1, 2])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope._errors import OptionValueError
@@ -17,6 +18,8 @@ LOG_DIR = "STEPSCOPE_LOG_DIR"
 
 _PREFIX = "STEPSCOPE_"
 _SOURCE_TIME_S = 10.0
+# Signals that nothing but programs use.
+_SIGNALS = {"USR1": int(signal.SIGUSR1), "USR2": int(signal.SIGUSR2)}
 
 
 class Settings(NamedTuple):
@@ -30,8 +33,8 @@ class Settings(NamedTuple):
     """As `start_trace` takes them."""
     source_time_s: float
     """How long the profilers of frameworks record, in seconds; infinite: until the recording ends."""
-    steps: tuple[int, int] | None
-    """First and last step of the recording."""
+    steps: tuple[int, int | None] | None
+    """First and last step of the recording; without a last one, it records to the end."""
     wait_s: float
     """Time before the recording, in seconds."""
     duration_s: float
@@ -40,6 +43,10 @@ class Settings(NamedTuple):
     """Time that the flight recorder keeps, in seconds; 0: an ordinary recording."""
     slow_step: float
     """A step that takes so many times the median is saved by the flight recorder; 0: none."""
+    signal: int
+    """The signal that starts and stops a recording, or has the flight recorder save; 0: none."""
+    memory: bool
+    """Whether memory is recorded: of the process, and of devices where the framework tells."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings | None:
@@ -76,6 +83,8 @@ def settings(environment: Mapping[str, str]) -> Settings | None:
         duration_s=_number(environment, "DURATION_S", math.inf),
         keep_last_s=_number(environment, "KEEP_LAST_S", 0),
         slow_step=_number(environment, "SLOW_STEP", 0),
+        signal=_signal(environment),
+        memory=_number(environment, "MEMORY", 0, most=1) == 1,
     )
 
 
@@ -103,16 +112,26 @@ def _number(environment: Mapping[str, str], name: str, default: float, most: flo
     return number
 
 
-def _steps(environment: Mapping[str, str]) -> tuple[int, int] | None:
+def _steps(environment: Mapping[str, str]) -> tuple[int, int | None] | None:
     text = environment.get(_PREFIX + "STEPS", "").strip()
     if not text:
-        return None
+        skipped = int(_number(environment, "SKIP_FIRST", 0, most=10**18))
+        return (skipped + 1, None) if skipped else None
     found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
     if first > last:
         message = _must_be("STEPS", text, "a step such as 10, or steps such as 10-20")
         raise OptionValueError(message)
     return first, last
+
+
+def _signal(environment: Mapping[str, str]) -> int:
+    text = environment.get(_PREFIX + "SIGNAL", "").strip()
+    if not text:
+        return 0
+    if text not in _SIGNALS:
+        raise OptionValueError(_must_be("SIGNAL", text, " or ".join(_SIGNALS)))
+    return _SIGNALS[text]
 
 
 def _ranks(environment: Mapping[str, str]) -> tuple[int, ...]:

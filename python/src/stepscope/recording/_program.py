@@ -23,8 +23,11 @@ from stepscope import _core
 from stepscope._environment import Settings, settings
 from stepscope._errors import SessionError, StepscopeError
 from stepscope._import_hook import import_after
-from stepscope.recording._optimizer_steps import steps
+from stepscope.recording import _step_sources
+from stepscope.recording._derived_steps import StepSource, steps
+from stepscope.recording._memory import MemoryRecording
 from stepscope.recording._recorder import State, recorder
+from stepscope.recording._signal import SignalHandler
 from stepscope.recording._sources import checked, imported
 
 if TYPE_CHECKING:
@@ -78,10 +81,15 @@ class ProgramRecording:
         self._settings = found
         self._note = note
         self._process_id = os.getpid()
-        self._report = Path(folder) / "reports" / f"{self._process_id}.json"
+        self._reports = Path(folder) / "reports"
         self._is_armed = False
+        self._recordings = 0
+        """Recordings that have begun."""
         self._is_ours = False
         self._ended = False
+        self._memory = MemoryRecording() if found.memory else None
+        self._signal: SignalHandler | None = None
+        self._signal_lock = _thread.allocate_lock()
         self._awaited: set[str] = set()
         self._source_lengths_ns: deque[int] = deque(maxlen=_KEPT_STEPS)
         self._later_lengths_ns: deque[int] = deque(maxlen=_KEPT_STEPS)
@@ -94,7 +102,7 @@ class ProgramRecording:
 
     def arm(self, *, at_once: bool) -> None:
         """Begin now, or once the program imports a framework."""
-        import_after("torch.optim.optimizer", steps.register)
+        _step_sources.register()
         recorder.fork_callbacks.append(self._forget)
         if at_once:
             self._arm()
@@ -106,26 +114,45 @@ class ProgramRecording:
         if self._is_armed:
             return
         self._is_armed = True
-        if self._settings.steps is not None:
+        asked = self._settings
+        recorder.install_handlers()
+        # Runs before the recorder's own handler, and after those of the program.
+        atexit.register(self._end_of_program)
+        if asked.signal and not asked.keep_last_s:
+            self._signal = SignalHandler(asked.signal, self._toggle)
+        elif asked.steps is not None:
             steps.listener = self._before_step
-        elif self._settings.wait_s > 0:
-            self._after(self._settings.wait_s, self._start)
+        elif asked.wait_s > 0:
+            self._after(asked.wait_s, self._start)
         else:
             self._start()
+        if not self._recordings:
+            self._write({"state": "waiting"})
+
+    def _toggle(self) -> None:
+        """Start a recording, or end the one that runs. Called on a thread of its own."""
+        with self._signal_lock:
+            if self._is_ours and not self._ended:
+                self.finish()
+            else:
+                self._ended = self._is_ours = False
+                self._start()
 
     def _before_step(self, number: int, previous_ns: int) -> None:
-        window = self._settings.steps
-        if window is None:
-            self._use_torch()
+        first, last = self._settings.steps or (0, None)
+        if not self._recordings:
+            if number == first:
+                self._start()
+        elif last is None:
+            if steps.source is not StepSource.JIT:
+                self._use_torch()
             self._count(number, previous_ns)
-        elif number == window[1] + 1:
+        elif number == last + 1:
             self.finish()
-        elif number == window[0]:
-            self._start()
 
     def _count(self, number: int, previous_ns: int) -> None:
         """Keep the lengths of steps with and without the profilers of frameworks."""
-        if number > _WARM_UP_STEPS + 1:
+        if previous_ns and number > _WARM_UP_STEPS + 1:
             # A step in which they started or stopped counts for neither.
             if self._sources_run and self._sources_ran:
                 self._source_lengths_ns.append(previous_ns)
@@ -142,6 +169,11 @@ class ProgramRecording:
 
         _thread.start_new_thread(wait, ())
 
+    def _after_this(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something later, unless another recording runs by then."""
+        number = self._recordings
+        self._after(seconds, lambda: work() if number == self._recordings else None)
+
     def _guarded(self, work: Callable[[], object]) -> None:
         """Do something whose errors must not reach the program."""
         try:
@@ -157,6 +189,8 @@ class ProgramRecording:
     def _started(self) -> None:
         asked = self._settings
         names = checked(asked.sources)
+        # By a step or a signal, everything is initialised.
+        at_once = asked.steps is not None or self._signal is not None
 
         def start() -> None:
             if self._ended or recorder.state is not State.IDLE or _core.is_recording():
@@ -164,8 +198,7 @@ class ProgramRecording:
             recorder.start(
                 asked.log_dir,
                 asked.options,
-                # With steps, everything is initialised by now.
-                names if asked.steps is not None else (),
+                names if at_once else (),
                 recorded_ranks=asked.ranks,
                 warnings=[],
                 perfetto_link=False,
@@ -174,40 +207,49 @@ class ProgramRecording:
             self._is_ours = True
             recorder.automatic = self._give_way
 
-        recorder.install_handlers()
-        # Runs before the recorder's own handler, and after those of the program.
-        atexit.register(self.finish)
         recorder.exclusive(start)
         if not self._is_ours or not _core.is_recording():
             # The program records itself, or other ranks are recorded.
             return
-        self._write({"state": "recording"})
+        self._begun()
         if math.isfinite(asked.duration_s):
-            self._after(asked.duration_s, self.finish)
-        import_after("jax._src.profiler", self._make_room_for_jax)
-        if asked.steps is not None:
+            self._after_this(asked.duration_s, self.finish)
+        if self._recordings == 1:
+            import_after("jax._src.profiler", self._make_room_for_jax)
+        if asked.steps is not None and asked.steps[1] is not None:
             return
         steps.listener = self._before_step
+        if at_once:
+            self._sources_run = bool(names is None or names)
+            if math.isfinite(asked.source_time_s):
+                self._after_this(asked.source_time_s, self._stop_sources)
+            return
         for name in _FRAMEWORKS:
             if names is None or name in names:
                 import_after(name, partial(self._await_use, name))
+
+    def _begun(self) -> None:
+        """Note that a recording runs."""
+        self._recordings += 1
+        self._write({"state": "recording"})
+        if self._memory is not None:
+            self._memory.start()
 
     def _started_flight(self) -> None:
         from stepscope.recording._flight import SlowStep, start_flight
 
         asked = self._settings
-        recorder.install_handlers()
         start_flight(
             asked.log_dir,
             keep_last_s=asked.keep_last_s,
             python_tracer_level=asked.options.python_tracer_level,
             python_sampling_hz=asked.options.python_sampling_hz,
             slow_step=SlowStep(asked.slow_step) if asked.slow_step else None,
+            save_on_signal=asked.signal or None,
         )
         self._is_ours = True
         recorder.automatic = self._give_way
-        atexit.register(self.finish)
-        self._write({"state": "recording"})
+        self._begun()
 
     # The profilers of frameworks.
 
@@ -252,7 +294,7 @@ class ProgramRecording:
 
         recorder.exclusive(start)
         if self._sources_run and math.isfinite(self._settings.source_time_s):
-            self._after(self._settings.source_time_s, self._stop_sources)
+            self._after_this(self._settings.source_time_s, self._stop_sources)
 
     def _stop_sources(self) -> None:
         def stop() -> None:
@@ -279,6 +321,25 @@ class ProgramRecording:
 
     # The end.
 
+    def _end_of_program(self) -> None:
+        self.finish()
+        if os.getpid() == self._process_id and not self._recordings:
+            self._write({"state": "waiting", "cause": self._why_nothing()})
+
+    def _why_nothing(self) -> str:
+        """Explain why no recording has begun."""
+        asked = self._settings
+        if recorder.state is State.SKIPPED:
+            return "only other ranks are recorded"
+        if self._signal is not None:
+            if not self._signal.is_installed():
+                return "the program has replaced the handler of the signal"
+            return "the program has ended without the signal"
+        if asked.steps is not None:
+            first = asked.steps[0]
+            return f"the program has made {steps.number} steps, and the recording begins with step {first}"
+        return "the program has ended before the recording began"
+
     def finish(self) -> None:
         """Write the file and the report. Called at the end of the program, and of the time or steps."""
         if os.getpid() == self._process_id:
@@ -299,6 +360,8 @@ class ProgramRecording:
     def _stop(self) -> None:
         ours = self._is_ours and not self._ended
         self._ended = True
+        if self._memory is not None:
+            self._memory.stop()
         recorder.automatic = None
         steps.listener = None
         if not ours:
@@ -306,11 +369,16 @@ class ProgramRecording:
         fields = self._stop_flight() if self._settings.keep_last_s > 0 else recorder.stop()
         if isinstance(fields, str):
             return
+        written: list[Path] = []
+        warnings: list[str] = []
+        if self._memory is not None:
+            written, warnings = self._memory.write(Path(fields["path"]))
         report = {
             "state": "written",
             "path": str(fields["path"]),
+            "memory": [str(path) for path in written],
             "dropped": fields["dropped"],
-            "warnings": list(fields["warnings"]),
+            "warnings": [*fields["warnings"], *warnings],
             "steps": steps.recorded,
             "source_slowdown": self._slowdown(),
         }
@@ -333,11 +401,13 @@ class ProgramRecording:
         """Leave the report for the command; it appears whole."""
         import json
 
-        draft = self._report.with_suffix(f".{os.getpid()}")
+        # The reports of earlier recordings stay.
+        name = f"{self._process_id}-{self._recordings}" if self._recordings > 1 else f"{self._process_id}"
+        draft = self._reports / f"{name}.draft"
         try:
-            self._report.parent.mkdir(exist_ok=True)
+            self._reports.mkdir(exist_ok=True)
             draft.write_text(json.dumps({"process": self._process_id, **fields}))
-            draft.replace(self._report)
+            draft.replace(self._reports / f"{name}.json")
         except OSError:
             # The command has ended before the program.
             return
@@ -381,7 +451,7 @@ def begin(folder: str, note: Callable[[str], None]) -> None:
     if is_launcher(sys.orig_argv):
         return
     if is_worker(sys.orig_argv):
-        import_after("torch.optim.optimizer", steps.register)
+        _step_sources.register()
         return
     try:
         found = settings(os.environ)
