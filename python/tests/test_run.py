@@ -167,6 +167,27 @@ class Programs(ProgramTest):
         self.assertEqual(done.stdout, "True\n", done.stderr)
         self.assertEqual(len(self.files()), 1)
 
+    def test_ranks_that_rank_0_starts_are_in_its_run(self):
+        self.write(
+            {
+                **TORCH,
+                "program.py": """\
+                import os, subprocess, sys
+                import torch
+                if "LOCAL_RANK" not in os.environ:
+                    ranks = {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}
+                    subprocess.run([sys.executable, __file__], env={**os.environ, **ranks}, check=True)
+                """,
+            }
+        )
+        done = self.run_program(
+            sys.executable, "program.py", PYTHONPATH=str(self.folder), options=["--sources", "none"]
+        )
+        files = self.files()
+        self.assertEqual(len(files), 2, done.stderr)
+        self.assertEqual(len({file.parent for file in files}), 1, files)
+        self.assertEqual([file.name.endswith("_rank1.xplane.pb") for file in files], [False, True])
+
     def test_other_ranks_are_not_recorded(self):
         for rank, count in [("1", 0), ("0", 1)]:
             done = self.run_program(
@@ -195,6 +216,10 @@ class Rules(unittest.TestCase):
             ("python /bin/torchrun --nproc-per-node 2 train.py", True),
             ("python -m torch.distributed.run train.py", True),
             ("python -X utf8 -u -m accelerate.commands.launch train.py", True),
+            ("python /bin/jupyter-nbconvert --execute a.ipynb", True),
+            ("python -m nbconvert --execute a.ipynb", True),
+            ("python -m ipykernel_launcher -f kernel.json", False),
+            ("python /bin/ipython train.py", False),
             ("python train.py torchrun", False),
             ("python -m train", False),
             ("python -c import\ttorchrun", False),

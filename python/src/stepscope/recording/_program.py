@@ -31,17 +31,19 @@ from stepscope.recording._signal import SignalHandler
 from stepscope.recording._sources import checked, imported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from stepscope._options import ProfileOptions
 
 _FRAMEWORKS = ("jax", "torch", "torch_xla")
 # Programs that start others and do not compute.
-_LAUNCHERS = frozenset({
-    "accelerate", "deepspeed", "ipython", "jupyter", "jupyter-lab", "jupyter-notebook", "ray", "torchrun",
-})  # fmt: skip
+_LAUNCHERS = frozenset({"accelerate", "deepspeed", "jupyter", "papermill", "ray", "torchrun"})
 _LAUNCHER_MODULES = (
-    "accelerate.commands", "deepspeed.launcher", "jupyter", "notebook", "torch.distributed.launch",
-    "torch.distributed.run",
+    "accelerate.commands", "deepspeed.launcher", "jupyter", "nbconvert", "notebook", "papermill",
+    "torch.distributed.launch", "torch.distributed.run",
 )  # fmt: skip
+# Name of the run of the process that has started this one.
+_PARENT_RUN = "STEPSCOPE_PARENT_RUN"
 # How often the runtime of a framework is looked at until it is initialised, seconds.
 _POLL_S = 0.01
 _FAST_POLLS = 3_000
@@ -64,7 +66,8 @@ def is_launcher(arguments: list[str]) -> bool:
         if word in ("-W", "-X"):
             next(words, None)
         elif not word.startswith("-"):
-            return Path(word).name in _LAUNCHERS
+            name = Path(word).name
+            return name in _LAUNCHERS or name.startswith("jupyter-")
     return False
 
 
@@ -212,6 +215,8 @@ class ProgramRecording:
             # The program records itself, or other ranks are recorded.
             return
         self._begun()
+        if recorder.worker_run is not None:
+            os.environ[_PARENT_RUN] = Path(recorder.worker_run.folder).name
         if math.isfinite(asked.duration_s):
             self._after_this(asked.duration_s, self.finish)
         if self._recordings == 1:
@@ -459,8 +464,25 @@ def begin(folder: str, note: Callable[[str], None]) -> None:
         note(str(error))
         return
     if found is not None:
+        _join_parent(found.options, os.environ)
         _ignore_fork_warning()
         ProgramRecording(found, folder, note).arm(at_once=_claim_first(folder) or bool(imported()))
+
+
+def _join_parent(options: ProfileOptions, environment: Mapping[str, str]) -> None:
+    """
+    Have a rank record into the run of the process that started it.
+
+    Rank 0 of Lightning starts the other ranks of its node when it trains, and gives them a local rank only.
+    Other launchers give all ranks the variables by which they find each other.
+    """
+    parent, local = environment.get(_PARENT_RUN), environment.get("LOCAL_RANK", "")
+    alone = "RANK" in environment or environment.get("NODE_RANK", "0") != "0"
+    if parent and local.isascii() and local.isdigit() and not alone:
+        options.session_id = options.session_id or environment.get("STEPSCOPE_SESSION_ID") or parent
+        options.rank = int(local)
+        size = environment.get("WORLD_SIZE", "")
+        options.world_size = int(size) if size.isascii() and size.isdigit() else 0
 
 
 def _ignore_fork_warning() -> None:
