@@ -41,6 +41,58 @@ JAX = """\
     jax.profiler.stop_trace()
     print("done")
     """
+JIT = """\
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def initialise(key):
+        return jax.random.normal(key, (8, 8))
+
+    @jax.jit
+    def train_step(weights, batch):
+        return weights - 0.1 * jax.grad(lambda weights: jnp.tanh(batch @ weights).sum())(weights)
+
+    weights = initialise(jax.random.key(0))
+    for number in range(20):
+        weights = train_step(weights, jnp.ones((8, 8)) + number)
+    weights.block_until_ready()
+    """
+INFERENCE = """\
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    model = torch.nn.Linear(16, 16)
+    for number, (batch,) in enumerate(DataLoader(TensorDataset(torch.ones(64, 16)), batch_size=4)):
+        with torch.no_grad():
+            model(batch)
+        if number == 9:
+            break
+    """
+LIGHTNING = """\
+    import lightning.pytorch as lightning
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(16, 1)
+
+        def training_step(self, batch, index):
+            return self.layer(batch[0]).mean()
+
+        validation_step = training_step
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    loader = DataLoader(TensorDataset(torch.ones(64, 16)), batch_size=4)
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accumulate_grad_batches=2, val_check_interval=5,
+    )
+    trainer.fit(Model(), loader, loader)
+    """
 RANKS = """\
     import torch
     import torch.distributed as distributed
@@ -94,6 +146,28 @@ class Run(unittest.TestCase):
         self.assertEqual(done.stdout, "done\n", done.stderr)
         self.assertTrue(list((self.folder / "own").rglob("*.xplane.pb")))
         self.assertIn("PjitFunction(advance)", self.names())
+
+    def derived_from(self):
+        """What the derived steps of the only run are derived from, and their number."""
+        (run,) = stepscope.open(self.logs)
+        steps = [slice for track in run.tracks for slice in track.slices if slice.name == "step (derived)"]
+        (source,) = {step.args["derived_from"] for step in steps}
+        return source, len(steps)
+
+    def test_calls_of_a_jitted_function_are_steps(self):
+        self.run_program(JIT)
+        source, count = self.derived_from()
+        # Calls that compile may not reach the hook, and the first three begin no step.
+        self.assertEqual(source, "jit")
+        self.assertIn(count, range(14, 19))
+
+    def test_batches_are_steps_in_inference(self):
+        self.run_program(INFERENCE)
+        self.assertEqual(self.derived_from(), ("data_loader", 10))
+
+    def test_batches_of_lightning_are_steps_without_those_of_validation(self):
+        self.run_program(LIGHTNING)
+        self.assertEqual(self.derived_from(), ("trainer", 32))
 
     def test_ranks_of_torchrun_are_one_run(self):
         rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]

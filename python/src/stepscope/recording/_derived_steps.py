@@ -96,13 +96,17 @@ class DerivedSteps:
             self._end(release=release)
 
     def _end_orphan(self, owner: weakref.ref[Any]) -> None:
-        """End the open step when the object whose step it is goes, such as the iterator of a left loop."""
-        # No name of a module: those are gone when the interpreter ends.
-        if owner is self._owner:
-            try:
+        """
+        End the open step when the iterator whose step it is goes: the program has left its loop.
+
+        An optimizer that goes says nothing: the program may have done other things since its last step.
+        """
+        # A handler that only ends: what this module has imported is gone when the interpreter ends.
+        try:
+            if owner is self._owner and self.source is StepSource.DATA_LOADER:
                 self._end(release=True)
-            except Exception:
-                return
+        except Exception:
+            return
 
     def _end(self, *, release: bool) -> None:
         ended, self._open = self._open, None
