@@ -338,7 +338,57 @@ class Memory(ProgramTest):
         samples = xspace.read(file).named("process memory (resident bytes)")
         self.assertTrue(samples, done.stderr)
 
-    def test_profile_of_jax_is_written_next_to_the_recording(self):
+    def test_history_of_torch_begins_with_cuda_and_its_snapshot_is_written(self):
+        self.write(
+            {
+                "torch/__init__.py": """\
+                import torch.cuda
+
+                class _C:
+                    _cuda_isHistoryEnabled = staticmethod(lambda: torch.cuda.memory.history is not None)
+                """,
+                "torch/cuda/__init__.py": """\
+                import torch.cuda.memory
+                initialised = False
+
+                def is_initialized():
+                    return initialised
+                """,
+                "torch/cuda/memory.py": """\
+                history = None
+
+                def _record_memory_history(enabled="all", **options):
+                    global history
+                    history = options if enabled else None
+                    print("history", history, flush=True)
+
+                def _dump_snapshot(path):
+                    open(path, "w").write("snapshot")
+                """,
+                "program.py": """\
+                import time
+                import torch
+                torch.cuda.initialised = True
+                while torch.cuda.memory.history is None:
+                    time.sleep(0.001)
+                """,
+            }
+        )
+        done = self.run_program(
+            sys.executable,
+            "program.py",
+            options=["--memory", "--sources", "none"],
+            PYTHONPATH=str(self.folder),
+        )
+        self.assertEqual(
+            done.stdout, "history {'max_entries': 100000, 'stacks': 'python'}\nhistory None\n", done.stderr
+        )
+        (file,) = self.files()
+        host = file.name.removesuffix(".xplane.pb")
+        snapshot = self.logs / "memory" / file.parent.name / f"{host}.torch.pickle"
+        self.assertEqual(snapshot.read_text(), "snapshot", done.stderr)
+
+    def test_profile_of_jax_is_a_run_of_its_own(self):
         self.write(
             {
                 "jax/__init__.py": """\
@@ -369,7 +419,8 @@ class Memory(ProgramTest):
             PYTHONPATH=str(self.folder),
         )
         (file,) = self.files()
-        profile = file.with_name(file.name.removesuffix(".xplane.pb") + ".jax_memory.pb.gz")
+        host = file.name.removesuffix(".xplane.pb")
+        profile = self.logs / "memory" / file.parent.name / f"{host}.jax.pb.gz"
         self.assertEqual(profile.read_bytes(), b"profile", done.stderr)
         self.assertIn(f"memory at the end: stepscope report {profile} memory\n", done.stderr)
 

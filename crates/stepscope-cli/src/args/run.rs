@@ -62,8 +62,7 @@ pub struct Run {
     /// Record every call of a Python function
     #[arg(long)]
     pub calls: bool,
-    /// Record memory: of the process, allocations of PyTorch, and what PyTorch's allocator for CUDA and JAX's
-    /// devices hold at the end
+    /// Record memory: of the process, and what PyTorch's allocator for CUDA and JAX's devices hold at the end
     #[arg(long)]
     pub memory: bool,
     /// Profilers of frameworks that record too: auto, none, or some of jax, torch, torch_xla

@@ -1,9 +1,9 @@
 """
 The memory of a program that is recorded with ``--memory``.
 
-The resident memory of the process becomes a counter. PyTorch's profiler records its allocations. At the end,
-PyTorch's caching allocator and JAX leave files next to the recording that `stepscope` opens: a snapshot with
-the history of allocations, and a profile of the live arrays.
+The resident memory of the process becomes a counter. At the end, PyTorch's caching allocator and JAX leave
+files that `stepscope` opens: a snapshot with the history of allocations, and a profile of the live arrays.
+They have a folder of their own, since they are runs of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import _core
 from stepscope._import_hook import import_after
-from stepscope.recording import _sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,6 @@ class MemoryRecording:
         """Counts starts and stops: a sampler ends when it is no longer its own."""
         self._history_is_ours = False
         self._jax_profile: bytes | None = None
-        _sources.record_torch_memory()
         # JAX empties its backends at the end of the program. A handler that is registered later runs before.
         import_after("jax", lambda: atexit.register(self._before_jax_ends))
 
@@ -74,16 +72,18 @@ class MemoryRecording:
         self._number += 1
 
     def write(self, recording: Path) -> tuple[list[Path], list[str]]:
-        """Write the files next to a recording; their paths, and warnings about those that are missing."""
+        """Write the files of a recording; their paths, and warnings about those that are missing."""
+        session = recording.parent
+        folder = session.parents[2] / "memory" / session.name
         stem = recording.name.removesuffix(_SUFFIX)
         written: list[Path] = []
         warnings: list[str] = []
         work: tuple[tuple[str, Callable[[Path], bool]], ...] = (
-            (f"{stem}.torch_memory.pickle", self._write_torch_snapshot),
-            (f"{stem}.jax_memory.pb.gz", self._write_jax_profile),
+            (f"{stem}.torch.pickle", self._write_torch_snapshot),
+            (f"{stem}.jax.pb.gz", self._write_jax_profile),
         )
         for name, write in work:
-            path = recording.with_name(name)
+            path = folder / name
             try:
                 if write(path):
                     written.append(path)
@@ -94,6 +94,7 @@ class MemoryRecording:
     def _write_torch_snapshot(self, path: Path) -> bool:
         if not _torch_uses_cuda():
             return False
+        path.parent.mkdir(parents=True, exist_ok=True)
         memory: Any = sys.modules["torch.cuda.memory"]
         memory._dump_snapshot(str(path))
         if self._history_is_ours:
@@ -105,6 +106,7 @@ class MemoryRecording:
         self._keep_jax_profile()
         if self._jax_profile is None:
             return False
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._jax_profile)
         return True
 

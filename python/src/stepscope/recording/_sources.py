@@ -200,15 +200,6 @@ class _TorchXla:
         return data, []
 
 
-_records_torch_memory = False
-
-
-def record_torch_memory() -> None:
-    """Have torch's profiler record allocations too, from its next start on."""
-    global _records_torch_memory
-    _records_torch_memory = True
-
-
 class _Torch:
     """kineto, as torch.profiler runs it, for all threads."""
 
@@ -242,7 +233,7 @@ class _Torch:
         config = torch._C._profiler.ProfilerConfig(
             torch._C._profiler.ProfilerState.KINETO,
             True,  # noqa: FBT003 - shapes of inputs
-            _records_torch_memory,
+            False,  # noqa: FBT003 - memory
             False,  # noqa: FBT003 - stacks: our tracer has the calls
             False,  # noqa: FBT003 - flops: computed from the shapes when they are looked at
             False,  # noqa: FBT003 - modules
