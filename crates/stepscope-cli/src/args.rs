@@ -30,7 +30,7 @@ pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
 pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
-pub use run::{Gpu, Run};
+pub use run::{Gpu, Run, ToggleSignal};
 
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 pub(crate) use values::step_numbers;

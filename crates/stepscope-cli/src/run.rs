@@ -49,7 +49,8 @@ pub fn run(asked: &args::Run) -> Result<(), CliError> {
         ));
     }
     let began_ns = stepscope_model::clock::unix_now_ns();
-    let ended = program::run(&mut command, toggle.map(|signal| signal.number())).map_err(|error| {
+    let used = toggle.map(args::ToggleSignal::number);
+    let ended = program::run(&mut command, used).map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound {
             127
         } else {

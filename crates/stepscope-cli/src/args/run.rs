@@ -14,6 +14,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use super::values::{program_steps, ranks, size, slow_step, time};
 
 /// `stepscope run`.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         stepscope run -- python train.py --epochs 3\n  \

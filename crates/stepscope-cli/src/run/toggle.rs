@@ -19,14 +19,16 @@ static WRITER: AtomicI32 = AtomicI32::new(-1);
 pub(super) fn hand_on(signal: libc::c_int, folder: PathBuf) -> io::Result<()> {
     let (mut reader, writer) = io::pipe()?;
     WRITER.store(writer.into_raw_fd(), Ordering::SeqCst);
-    std::thread::Builder::new().spawn(move || {
+    let work = move || {
         let mut byte = [0];
         while reader.read_exact(&mut byte).is_ok() {
             for id in recorded(&folder).filter(|id| catches(*id, signal)) {
                 program::send(id, signal);
             }
         }
-    })?;
+    };
+    let thread = std::thread::Builder::new().name("stepscope-signal".to_owned());
+    thread.spawn(work)?;
     program::handle(signal, wake);
     Ok(())
 }
@@ -47,7 +49,10 @@ fn recorded(folder: &Path) -> impl Iterator<Item = libc::pid_t> {
     ids.sort_unstable();
     ids.dedup();
     ids.into_iter().filter(move |id| {
-        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        let mut environment = Vec::new();
+        let file = fs::File::open(format!("/proc/{id}/environ"));
+        // A process that cannot be read is not one of this command.
+        let _ = file.and_then(|mut file| file.read_to_end(&mut environment));
         environment
             .windows(folder.len())
             .any(|window| window == folder)

@@ -56,6 +56,16 @@ fn options_of_the_program_need_no_dashes_before_them() {
     assert_eq!(refused(&["--no-such", "echo"]), 2);
     assert_eq!(refused(&["--steps", "0-3", "--", "echo"]), 2);
     assert_eq!(refused(&["--on-slow-step", "2", "--", "echo"]), 2);
+    assert_eq!(refused(&["--signal", "TERM", "--", "echo"]), 2);
+    assert_eq!(
+        refused(&["--signal", "USR2", "--wait", "1s", "--", "echo"]),
+        2
+    );
+    assert_eq!(refused(&["--skip-first", "0", "--", "echo"]), 2);
+    assert_eq!(
+        refused(&["--skip-first", "3", "--steps", "5", "--", "echo"]),
+        2
+    );
     assert_eq!(refused(&[]), 2);
 }
 
@@ -105,6 +115,35 @@ fn variables_carry_the_options() {
         "{path}"
     );
     assert!(!printed.contains("STEPSCOPE_WAIT_S"));
+}
+
+#[test]
+fn options_about_steps_signals_and_memory_become_variables() {
+    let home = tempfile::tempdir().unwrap();
+    let variables = |arguments: &[&str]| {
+        let ended = run(
+            home.path(),
+            &[arguments, &["--", "sh", "-c", "env"]].concat(),
+        );
+        text(&ended.stdout)
+    };
+    let printed = variables(&["--skip-first", "100", "--memory"]);
+    for line in ["STEPSCOPE_SKIP_FIRST=100", "STEPSCOPE_MEMORY=1"] {
+        assert!(
+            printed.lines().any(|found| found == line),
+            "{line}: {printed}"
+        );
+    }
+    assert!(!printed.contains("STEPSCOPE_SIGNAL"));
+    for name in ["USR2", "usr2", "SIGUSR2"] {
+        let printed = variables(&["--signal", name]);
+        let line = "STEPSCOPE_SIGNAL=USR2";
+        assert!(
+            printed.lines().any(|found| found == line),
+            "{name}: {printed}"
+        );
+        assert!(!printed.contains("STEPSCOPE_MEMORY"));
+    }
 }
 
 #[test]

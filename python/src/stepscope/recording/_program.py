@@ -98,6 +98,8 @@ class ProgramRecording:
         self._later_lengths_ns: deque[int] = deque(maxlen=_KEPT_STEPS)
         self._torch_hook: Any = None
         """Called with the next call of a module, while the program has not used torch."""
+        self._awaits_torch = False
+        self._first_thread = _thread.get_ident()
         self._sources_ran = False
         self._sources_run = False
 
@@ -192,8 +194,9 @@ class ProgramRecording:
     def _started(self) -> None:
         asked = self._settings
         names = checked(asked.sources)
-        # By a step or a signal, everything is initialised.
-        at_once = asked.steps is not None or self._signal is not None
+        # A step comes from a thread of the program, when everything is initialised.
+        at_once = asked.steps is not None
+        self._awaited.clear()
 
         def start() -> None:
             if self._ended or recorder.state is not State.IDLE or _core.is_recording():
@@ -270,15 +273,23 @@ class ProgramRecording:
 
     def _await_torch(self) -> None:
         """Start with the first call of a module or step of an optimizer: devices are chosen by then."""
-        torch_modules: Any = sys.modules["torch.nn.modules.module"]
-        self._torch_hook = torch_modules.register_module_forward_pre_hook(self._use_torch)
-        # The compiler must not see the hook.
-        import_after("torch._dynamo", self._use_torch)
+        self._awaits_torch = True
+        if "torch._dynamo" not in sys.modules:
+            if self._torch_hook is None:
+                torch_modules: Any = sys.modules["torch.nn.modules.module"]
+                self._torch_hook = torch_modules.register_module_forward_pre_hook(self._use_torch)
+                # The compiler must not see the hook.
+                import_after("torch._dynamo", self._use_torch)
+        elif _thread.get_ident() == self._first_thread:
+            self._use_torch()
+        # Kineto starts on threads of the program only: the next step has it started.
 
     def _use_torch(self, *_: Any) -> None:
         hook, self._torch_hook = self._torch_hook, None
         if hook is not None:
             hook.remove()
+        awaits, self._awaits_torch = self._awaits_torch, False
+        if awaits:
             self._guarded(lambda: self._start_source("torch"))
 
     def _await_runtime(self, name: str) -> None:
