@@ -31,7 +31,7 @@ pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<Sentence> {
             StepNote::Derived { name } => {
                 out.push(if name == OPTIMIZER_STEP {
                     sentence!(
-                        "{}; these are derived: from one call of the optimizer's step() to the next.",
+                        "{}; these are derived: stepscope run found what repeats, and derived_from of each step names it.",
                         not_marked()
                     )
                 } else {
