@@ -41,6 +41,31 @@ JAX = """\
     jax.profiler.stop_trace()
     print("done")
     """
+TOGGLED = """\
+    import signal
+    import time
+    import stepscope
+    import torch
+    from stepscope.recording._recorder import recorder
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(8, 16)).square().mean().backward()
+        optimizer.step()
+
+    step()
+    signal.raise_signal(signal.SIGUSR2)
+    # Kineto records from one of these steps on.
+    while not recorder.session.sources._running:
+        step()
+    for _ in range(10):
+        step()
+    signal.raise_signal(signal.SIGUSR2)
+    while stepscope.is_recording():
+        time.sleep(0.001)
+    """
 JIT = """\
     import jax
     import jax.numpy as jnp
@@ -114,10 +139,10 @@ class Run(unittest.TestCase):
         self.folder = Path(folder.name)
         self.logs = self.folder / "logs"
 
-    def run_program(self, code, *launcher, arguments=()):
+    def run_program(self, code, *launcher, arguments=(), options=()):
         program = self.folder / "program.py"
         program.write_text(textwrap.dedent(code))
-        command = [sys.executable, "-m", "stepscope", "run", "--logdir", self.logs, "--"]
+        command = [sys.executable, "-m", "stepscope", "run", "--logdir", self.logs, *options, "--"]
         done = subprocess.run(
             [*command, sys.executable, *launcher, program, *arguments],
             capture_output=True,
@@ -153,6 +178,12 @@ class Run(unittest.TestCase):
         steps = [slice for track in run.tracks for slice in track.slices if slice.name == "step (derived)"]
         (source,) = {step.args["derived_from"] for step in steps}
         return source, len(steps)
+
+    def test_signal_records_operators_too(self):
+        done = self.run_program(TOGGLED, options=["--signal", "USR2"])
+        names = self.names()
+        self.assertTrue({"aten::linear", "step (derived)"} <= names, (names, done.stderr))
+        self.assertNotIn("warning: cannot stop", done.stderr)
 
     def test_calls_of_a_jitted_function_are_steps(self):
         self.run_program(JIT)
