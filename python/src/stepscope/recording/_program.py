@@ -239,6 +239,7 @@ class ProgramRecording:
     def _begun(self) -> None:
         """Note that a recording runs."""
         self._recordings += 1
+        steps.recorded = 0
         self._write({"state": "recording"})
         if self._memory is not None:
             self._memory.start()
