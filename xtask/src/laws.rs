@@ -12,6 +12,7 @@ use crate::shell;
 const FLOORS: &[(&str, u8)] = &[
     ("stepscope-model", 0),
     ("stepscope-formats", 1),
+    ("stepscope-objects", 1),
     ("stepscope-store", 1),
     ("stepscope", 2),
     ("stepscope-hlo", 2),
@@ -31,8 +32,15 @@ const FLOORS: &[(&str, u8)] = &[
 const FENCED: &[(&str, &[&str])] = &[
     (
         "tokio",
-        &["stepscope-remote", "stepscope-server", "stepscope-cli"],
+        &[
+            "stepscope-objects",
+            "stepscope-remote",
+            "stepscope-server",
+            "stepscope-cli",
+        ],
     ),
+    ("object_store", &["stepscope-objects"]),
+    ("reqwest", &["stepscope-objects"]),
     ("axum", &["stepscope-server"]),
     ("tonic", &["stepscope-remote"]),
     ("clap", &["stepscope-cli"]),

@@ -5,6 +5,7 @@
 //! ignored by default; `cargo xtask test` runs it where the folder exists and lists it as *not run*
 //! elsewhere.
 
+pub mod bucket;
 pub mod hlo;
 #[cfg(feature = "runs")]
 pub mod runs;
