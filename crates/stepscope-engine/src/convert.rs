@@ -22,7 +22,8 @@ use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
-use crate::found_run::FoundRun;
+use crate::found_run::{FoundFile, FoundRun};
+use crate::objects;
 use crate::overlay::{OverlayCounts, PathOverlay};
 use crate::recover;
 use crate::rows::{RowFormat, write_rows};
@@ -129,6 +130,12 @@ pub fn convert(
             "use .json, .json.gz, .pftrace or .xplane.pb; 'stepscope report RUN critical-path --by segment --format csv' prints its rows",
         ));
     }
+    if objects::is_url(output) {
+        return Err(refused(
+            "files are written to this machine only",
+            "name a local file, and copy it with the cloud's own tool",
+        ));
+    }
     if output.is_dir() {
         return Err(refused("it is a directory", "name a file"));
     }
@@ -200,11 +207,7 @@ pub fn convert(
             EngineError::unwritable(output, &error)
         })?;
         // Arguments were read while writing, so check that the files have not changed since then.
-        if let Some(changed) = run
-            .files
-            .iter()
-            .find(|file| !is_as_before(&file.path, file.stamp))
-        {
+        if let Some(changed) = run.files.iter().find(|file| !is_as_before(file)) {
             return Err(crate::open::changed(&changed.path).into());
         }
         temporary
@@ -241,8 +244,9 @@ fn only_run(input: &Path) -> Result<FoundRun, EngineError> {
     }
 }
 
-fn is_as_before(path: &Path, stamp: Stamp) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| Stamp::from_metadata(&metadata) == stamp)
+fn is_as_before(file: &FoundFile) -> bool {
+    // The copy of an object stays in one state.
+    file.object().is_some() || Stamp::at(&file.path) == Some(file.stamp)
 }
 
 /// The file to write.

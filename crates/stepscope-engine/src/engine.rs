@@ -3,6 +3,7 @@
 mod found;
 mod list;
 mod watch;
+mod watch_urls;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -15,6 +16,7 @@ use stepscope_model::{Diagnostic, Limits, ReadContext};
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
+use crate::objects;
 use crate::open;
 use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
@@ -123,6 +125,8 @@ pub struct Engine {
     scanning: Mutex<()>,
     /// Wakes the watching thread.
     waker: watch::Waker,
+    /// Ends the thread that watches URLs, when it is dropped.
+    url_watch: Mutex<Option<SyncSender<()>>>,
 }
 
 #[derive(Default)]
@@ -184,8 +188,11 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Engine {
     /// Scans the paths (names only) and starts the watcher if requested.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
+        let cache_dir = options.cache_dir.clone().or_else(cache::default_dir);
         for path in &options.paths {
-            if let Err(error) = std::fs::metadata(path) {
+            if objects::is_url(path) {
+                objects::list_now(path, cache_dir.as_deref())?;
+            } else if let Err(error) = std::fs::metadata(path) {
                 return Err(match error.kind() {
                     std::io::ErrorKind::NotFound => {
                         EngineError::NoSuchPath(path.display().to_string())
@@ -194,7 +201,6 @@ impl Engine {
                 });
             }
         }
-        let cache_dir = options.cache_dir.clone().or_else(cache::default_dir);
         let cache = cache_dir.clone().filter(|_| options.use_cache).map(|dir| {
             let cache = Cache::new(dir);
             if options.keep_at_once {
@@ -215,6 +221,7 @@ impl Engine {
             subscribers: Mutex::default(),
             scanning: Mutex::default(),
             waker: waker.clone(),
+            url_watch: Mutex::default(),
             options,
         });
         engine.scan_paths();
@@ -224,6 +231,7 @@ impl Engine {
             let _ = std::thread::Builder::new()
                 .name("stepscope-watch".to_owned())
                 .spawn(move || watch::run(&weak, waker, &signals));
+            engine.watch_urls();
         }
         Ok(engine)
     }
@@ -235,6 +243,10 @@ impl Engine {
 
     /// Scans the directories again; parses no file.
     pub fn rescan(&self) {
+        for url in self.urls() {
+            // The scan reports the error.
+            let _ = objects::list_now(&url, self.cache_dir.as_deref());
+        }
         self.scan_paths();
         // The watching thread must watch new folders.
         self.waker.wake();
@@ -324,6 +336,7 @@ impl Engine {
             (newest(a), &a.found.name, &a.found.id).cmp(&(newest(b), &b.found.name, &b.found.id))
         });
         let files = state.runs.iter().flat_map(|entry| &entry.found.files);
+        let files = files.filter(|file| file.object().is_none());
         state.seen = watch::Seen {
             files: files.map(|file| (file.path.clone(), file.stamp)).collect(),
             folders: found.folders,
@@ -353,22 +366,28 @@ impl Engine {
         Some(entry.summary())
     }
 
-    /// Returns the run for the SQL engine, where the columns `run` have this name.
-    pub fn sql_run(&self, id: &str, name: &str) -> Option<SqlRun> {
+    /// Returns the run for the SQL engine, where the columns `run` have this name. Fetches the objects of a run that is
+    /// in an object store.
+    pub fn sql_run(&self, id: &str, name: &str) -> Result<SqlRun, EngineError> {
+        let gone = || EngineError::NoSuchRun(id.to_owned());
+        let (_, found) = self.use_run(id).ok_or_else(gone)?;
+        let first = found.files.first().ok_or_else(gone)?;
+        if first.object().is_some() {
+            return objects::sql_run(&found, name, self.options.limits);
+        }
+        let first_file = first.path.clone();
         let state = held(&self.state);
-        let entry = state.runs.iter().find(|entry| entry.found.id == id)?;
-        let first_file = entry.found.files.first()?.path.clone();
         // The longest one: a directory and a file in it may both have been named.
         let roots = state.roots.iter();
         let path = roots
             .filter(|root| first_file.starts_with(root))
             .max_by_key(|root| root.as_os_str().len());
-        Some(SqlRun::Listed {
+        Ok(SqlRun::Listed {
             // A run recovered into the cache lies outside of them.
             path: path.unwrap_or(&first_file).clone(),
             first_file,
             name: name.to_owned(),
-            fingerprint: entry.fingerprint,
+            fingerprint: found.fingerprint(),
         })
     }
 
@@ -542,6 +561,9 @@ impl Engine {
     /// runs.
     pub fn add_path(&self, path: &Path) -> Result<Vec<String>, EngineError> {
         let cache_dir = self.cache_dir.as_deref();
+        if objects::is_url(path) {
+            objects::list_now(path, cache_dir)?;
+        }
         let depth = self.options.max_depth;
         let found = recover::scan(path, depth, &mut held(&self.sniffed), cache_dir)?;
         if found.runs.is_empty() {
@@ -666,7 +688,7 @@ impl Entry {
 
 /// Prefixes each run's name with its directory if several are watched.
 fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
-    if roots.len() < 2 || !root.is_dir() {
+    if roots.len() < 2 || !(root.is_dir() || objects::is_url(root)) {
         return;
     }
     let folder = distinct_tail(root, roots);

@@ -2,20 +2,37 @@
 
 use std::path::PathBuf;
 
-use crate::files::{Beneath, Stamp};
+use crate::files::{Place, Stamp};
 use crate::names::NameClass;
+use crate::objects::ObjectFile;
 
 /// One trace file of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
-    /// Location in the served directory; `None` for a file that the user named.
-    pub(crate) place: Option<Beneath>,
+    /// Location in the served directory or in an object store; `None` for a file that the user named.
+    pub(crate) place: Option<Place>,
     /// The file's name; invalid UTF-8 becomes replacement characters.
     pub(crate) name: String,
     pub(crate) class: NameClass,
     pub(crate) stamp: Stamp,
     pub(crate) rank: Option<u32>,
+}
+
+impl FoundFile {
+    /// Returns the object that the file is, unless it is on this machine's file system.
+    pub(crate) fn object(&self) -> Option<&ObjectFile> {
+        match &self.place {
+            Some(Place::Object(object)) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of bytes to fetch before the file can be read.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        let missing = self.object().filter(|object| object.local().is_none());
+        missing.map_or(0, |_| self.stamp.bytes)
+    }
 }
 
 /// A run that is not open yet.
@@ -66,6 +83,11 @@ impl FoundRun {
             &self.files
         };
         files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// Returns whether its files can be read without fetching one.
+    pub(crate) fn is_local(&self) -> bool {
+        self.files.iter().all(|file| file.missing_bytes() == 0)
     }
 
     /// Returns the size of its files on disk.

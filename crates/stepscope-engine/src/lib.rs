@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
 //! modules below them: `scan` with `names` and `group` (finds each `found_run`), `open` (files to
-//! trace), `files` (file contents, safe against truncation), `source` (lazily decoded arguments),
+//! trace), `files` (file contents, safe against truncation), `objects` (files in object stores), `source` (lazily decoded arguments),
 //! `cache`, `hash`, `recover`, `convert`, `rows` (events as a table), `sql` (queries, answered by another
 //! program).
 //!
@@ -25,6 +25,7 @@ mod group;
 mod hash;
 pub mod measured_peaks;
 mod names;
+mod objects;
 mod open;
 mod open_path;
 mod overlay;
@@ -42,6 +43,7 @@ pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
+pub use objects::{is_url, shown_path};
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_listed, open_path};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};

@@ -57,11 +57,14 @@ pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
                 .extension()
                 .is_some_and(|extension| extension == "gz");
             // Compressed bytes count too, and traces compress to about a fifteenth.
-            file.stamp
+            let read = file
+                .stamp
                 .bytes
-                .saturating_mul(if compressed { 16 } else { 1 })
+                .saturating_mul(if compressed { 16 } else { 1 });
+            // Fetching counts as well.
+            read.saturating_add(file.missing_bytes())
         })
-        .sum()
+        .fold(0, u64::saturating_add)
 }
 
 /// Reads all files of a run.

@@ -8,6 +8,7 @@ use stepscope_model::ReadContext;
 use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::{EngineError, RunProblem};
+use crate::objects;
 use crate::recover;
 use crate::run::Run;
 use crate::scan::{self, Sniffed};
@@ -39,8 +40,15 @@ impl PathReport {
 /// Estimates how many bytes opening everything at `path` will process; 0 if there is no run. For
 /// progress bars.
 pub fn expected_bytes(path: &Path) -> u64 {
-    scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default()).map_or(0, |found| {
-        found.runs.iter().map(crate::open::expected_bytes).sum()
+    let sniffed = &mut Sniffed::default();
+    let found = if objects::is_url(path) {
+        scan::scan_objects(path, sniffed, cache::default_dir().as_deref())
+    } else {
+        scan::scan(path, EngineOptions::MAX_DEPTH, sniffed)
+    };
+    found.map_or(0, |found| {
+        let each = found.runs.iter().map(crate::open::expected_bytes);
+        each.fold(0, u64::saturating_add)
     })
 }
 

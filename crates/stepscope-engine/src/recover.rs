@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use stepscope::recover::{RecoveredRun, recover_dir};
 
 use crate::error::{EngineError, RunProblem};
+use crate::objects;
 use crate::scan::{self, ScanResult, Sniffed};
 
 /// Recovers journals below `log_dir`, except those of programs that are still running. If a folder
@@ -31,6 +32,9 @@ pub(crate) fn scan(
     sniffed: &mut Sniffed,
     cache_dir: Option<&Path>,
 ) -> Result<ScanResult, EngineError> {
+    if objects::is_url(root) {
+        return scan::scan_objects(root, sniffed, cache_dir);
+    }
     let mut found = scan::scan(root, max_depth, sniffed)?;
     if found.journals.is_empty() {
         return Ok(found);

@@ -22,6 +22,11 @@
 
 mod look;
 mod program_files;
+mod remote;
+
+#[cfg(feature = "object-storage")]
+pub(crate) use remote::evidence_of;
+pub(crate) use remote::scan_objects;
 
 use std::ffi::OsStr;
 use std::fs::{FileType, Metadata};
@@ -34,7 +39,7 @@ use stepscope_formats::{Format, detect};
 
 use crate::error::{EngineError, RunProblem};
 use crate::files::head::head_of;
-use crate::files::{Beneath, Stamp, reason};
+use crate::files::{Beneath, Place, Stamp, reason};
 use crate::found_run::{FoundFile, FoundRun};
 use crate::group;
 use crate::names::{self, NameClass};
@@ -301,13 +306,13 @@ impl Walk<'_> {
     }
 
     /// Returns the location of a file in the served directory, given its path without links.
-    fn place(&self, real: &Path) -> Option<Beneath> {
+    fn place(&self, real: &Path) -> Option<Place> {
         #[cfg(unix)]
         {
-            Some(Beneath {
+            Some(Place::Beneath(Beneath {
                 root: Arc::clone(&self.absolute),
                 inside: real.strip_prefix(&self.absolute).ok()?.to_owned(),
-            })
+            }))
         }
         #[cfg(not(unix))]
         {
@@ -343,7 +348,7 @@ impl Walk<'_> {
                 return None;
             }
         };
-        if names_too_little(class) && !self.is_trace(&path, stamp) {
+        if names_too_little(class) && !self.is_trace(&path, None, stamp) {
             return None;
         }
         let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
@@ -359,10 +364,10 @@ impl Walk<'_> {
 
     /// Checks the first bytes of a file with an ambiguous name. Records files that are recognised
     /// but have no reader.
-    fn is_trace(&mut self, path: &Path, stamp: Stamp) -> bool {
+    fn is_trace(&mut self, path: &Path, place: Option<&Place>, stamp: Stamp) -> bool {
         let key = (path.to_owned(), stamp);
         let known = self.sniffed.known.get(&key).copied();
-        let content = known.unwrap_or_else(|| self.content(path));
+        let content = known.unwrap_or_else(|| self.content(path, place));
         self.sniffed.known.insert(key, content);
         if content == Content::NotReadable {
             self.found.not_readable.push(path.to_owned());
@@ -370,9 +375,9 @@ impl Walk<'_> {
         content == Content::Trace
     }
 
-    fn content(&mut self, path: &Path) -> Content {
+    fn content(&mut self, path: &Path, place: Option<&Place>) -> Content {
         self.found.sniffed += 1;
-        let head = match head_of(path, None, SNIFF_BYTES) {
+        let head = match head_of(path, place, SNIFF_BYTES) {
             Ok(head) => head,
             Err(error) => {
                 self.problem(path, reason(&error), None);
@@ -383,7 +388,7 @@ impl Walk<'_> {
             return Content::Nothing;
         };
         match (found.evidence, found.format) {
-            (Evidence::Content, Format::ChromeJson) if has_events(path) => Content::Trace,
+            (Evidence::Content, Format::ChromeJson) if has_events(path, place) => Content::Trace,
             (
                 Evidence::Content,
                 Format::XSpace

@@ -8,6 +8,7 @@ use stepscope_store::Trace;
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
+use crate::objects;
 use crate::open::{self, Imported};
 use crate::programs::{self, ProgramFiles};
 use crate::run::{self, Run};
@@ -20,11 +21,13 @@ pub(crate) fn open_found(
 ) -> Result<Run, EngineError> {
     let limits = context.limits;
     if found.is_programs_only() {
+        objects::fetch(&found.programs, context)?;
         return Ok(make_run(found, programs::import(found)?, &limits, false));
     }
     if let Some(kept) = cache.and_then(|cache| cache.load(found, &limits)) {
         return Ok(make_run(found, kept, &limits, true));
     }
+    objects::fetch(&found.files, context)?;
     // A reader that panics is a bug in stepscope; the server and its other runs must survive it.
     let read = std::panic::AssertUnwindSafe(|| open::import(found, context));
     let imported = std::panic::catch_unwind(read).unwrap_or_else(|_| {

@@ -11,6 +11,7 @@ use super::{Engine, EngineEvent, Entry, Phase, held, open_found};
 use crate::error::{EngineError, RunProblem};
 use crate::files::head::head_of;
 use crate::found_run::FoundRun;
+use crate::objects;
 use crate::recover;
 use crate::run;
 
@@ -23,7 +24,7 @@ impl Engine {
     /// Starts a thread that fills in the list until the engine is dropped: the data that only the
     /// content shows (badges, devices, steps, length, whether it is a trace). It reads runs up to
     /// 32 MiB that are not open, newest first, one at a time and for at most half of the time. For
-    /// larger runs it checks the first bytes only. The runs stay closed.
+    /// larger runs it checks the first bytes only, and of runs in object storage nothing. The runs stay closed.
     pub fn fill_list(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         let work = move || {
@@ -55,6 +56,10 @@ impl Engine {
         let Some((found, slot)) = next else {
             return false;
         };
+        // Not every object of a bucket is fetched.
+        if !found.is_local() {
+            return true;
+        }
         let outcome = if found.bytes() <= LIST_BYTES {
             let context = Arc::new(ReadContext::new(self.options.limits));
             open_found(&found, &context, self.cache.as_ref()).map(Some)
@@ -89,7 +94,9 @@ impl Engine {
     /// Errors of runs in directories are in their row of the list.
     pub fn refusals(&self) -> Vec<EngineError> {
         let roots = held(&self.state).roots.clone();
-        let named = roots.iter().filter(|root| !root.is_dir());
+        let named = roots
+            .iter()
+            .filter(|root| !root.is_dir() && !objects::is_url(root));
         named.filter_map(|file| self.refusal(file)).collect()
     }
 

@@ -5,17 +5,22 @@ use std::path::Path;
 
 use stepscope_formats::gzip;
 
-use super::{Beneath, open_to_read};
+use super::{Place, open_to_read};
 
 /// Returns the first bytes of a file, decompressed if necessary.
 pub(crate) fn head_of(
     path: &Path,
-    place: Option<&Beneath>,
+    place: Option<&Place>,
     most: usize,
 ) -> Result<Vec<u8>, std::io::Error> {
-    let file = open_to_read(path, place)?;
-    let mut head = Vec::new();
-    file.take(most as u64).read_to_end(&mut head)?;
+    let head = if let Some(Place::Object(object)) = place {
+        object.head(most)?
+    } else {
+        let file = open_to_read(path, place)?;
+        let mut head = Vec::new();
+        file.take(most as u64).read_to_end(&mut head)?;
+        head
+    };
     if gzip::is_gzip(&head) {
         return Ok(gzip::inflate_prefix(&head, most));
     }

@@ -26,6 +26,8 @@ use std::time::UNIX_EPOCH;
 
 use stepscope_model::ArgError;
 
+use crate::objects::ObjectFile;
+
 #[cfg(unix)]
 pub(crate) use beneath::Beneath;
 
@@ -33,6 +35,15 @@ pub(crate) use beneath::Beneath;
 #[cfg(not(unix))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Beneath {}
+
+/// Where a listed file is, if its path alone does not tell.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Below a served directory: no link on the way is followed.
+    Beneath(Beneath),
+    /// In an object store, or on a web server.
+    Object(ObjectFile),
+}
 
 /// Smaller files are read instead of mapped: a read costs less than the page faults, and other
 /// programs cannot change a copy.
@@ -92,6 +103,8 @@ impl Stamp {
 pub(crate) struct TraceFile {
     path: PathBuf,
     stamp: Stamp,
+    /// State of the object whose copy the file is.
+    object_stamp: Option<Stamp>,
     bytes: Bytes,
 }
 
@@ -107,8 +120,15 @@ impl TraceFile {
         Self::open_place(path, None)
     }
 
-    /// Opens a listed file. Follows no link that was created after it was listed.
-    pub(crate) fn open_place(path: &Path, place: Option<&Beneath>) -> Result<Self, String> {
+    /// Opens a listed file. Follows no link that was created after it was listed, and fetches an object that is not on
+    /// this machine.
+    pub(crate) fn open_place(path: &Path, place: Option<&Place>) -> Result<Self, String> {
+        if let Some(Place::Object(object)) = place {
+            return Ok(Self {
+                object_stamp: Some(object.stamp()),
+                ..Self::open(&object.fetch()?)?
+            });
+        }
         // Check before opening: opening a device can have side effects.
         refuse_special(&std::fs::metadata(path).map_err(|error| reason(&error))?)?;
         let mut file = open_to_read(path, place).map_err(|error| reason(&error))?;
@@ -122,6 +142,7 @@ impl TraceFile {
             return Ok(Self {
                 path: path.to_owned(),
                 stamp,
+                object_stamp: None,
                 bytes: Bytes::Mapped(mapping),
             });
         }
@@ -137,13 +158,14 @@ impl TraceFile {
         Ok(Self {
             path: path.to_owned(),
             stamp,
+            object_stamp: None,
             bytes: Bytes::Copied(copy),
         })
     }
 
-    /// Returns the state of the file when it was opened.
+    /// Returns the state of the file when it was opened; of an object, its state in the store.
     pub(crate) fn stamp(&self) -> Stamp {
-        self.stamp
+        self.object_stamp.unwrap_or(self.stamp)
     }
 
     /// Returns whether content disappeared while it was being read. The missing bytes read as
@@ -214,9 +236,9 @@ impl std::fmt::Debug for TraceFile {
 
 /// Opens a file for reading: by its location in a served directory if known, otherwise by its path.
 /// Does not block if a pipe replaced the file.
-pub(crate) fn open_to_read(path: &Path, place: Option<&Beneath>) -> std::io::Result<File> {
+pub(crate) fn open_to_read(path: &Path, place: Option<&Place>) -> std::io::Result<File> {
     #[cfg(unix)]
-    if let Some(place) = place {
+    if let Some(Place::Beneath(place)) = place {
         return place.open();
     }
     #[cfg(not(unix))]

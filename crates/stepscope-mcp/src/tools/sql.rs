@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stepscope_engine::{SqlEngine, SqlError, SqlQuery, SqlRun};
+use stepscope_engine::{EngineError, SqlEngine, SqlError, SqlQuery, SqlRun};
 use stepscope_report::report::{Cell, Column, Report, Table, Unit};
 
 use super::{Call, unknown_run};
@@ -130,7 +130,10 @@ fn runs(call: &Call<'_>) -> Result<Vec<SqlRun>, ToolError> {
     }
     let found = ids.iter().map(|id| {
         let run = call.engine.sql_run(id, id);
-        run.ok_or_else(|| unknown_run(call.engine, id))
+        run.map_err(|error| match error {
+            EngineError::NoSuchRun(_) => unknown_run(call.engine, id),
+            error => error.into(),
+        })
     });
     found.collect()
 }

@@ -145,7 +145,7 @@ fn nothing(engine: &Engine, path: &std::path::Path) -> EngineError {
 }
 
 /// The package's exception for an error of the engine.
-fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
+pub(super) fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
     let class = match error {
         EngineError::NoSuchPath(_) | EngineError::NoTraces(_) => "TraceNotFoundError",
         _ => "TraceReadError",

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use stepscope_engine::{SqlEngine, SqlError, SqlQuery, SqlRun};
+use stepscope_engine::{EngineError, SqlEngine, SqlError, SqlQuery, SqlRun};
 
-use super::log_directory::{LogDirectory, TICK};
+use super::log_directory::{LogDirectory, TICK, raised};
 use crate::session::exception;
 
 /// Memory that the operators of a query may hold, bytes.
@@ -59,10 +59,13 @@ pub(super) fn query_sql(
     for (directory, id, name) in runs {
         let engine = Arc::clone(&directory.get().engine);
         use_cache &= engine.options().use_cache;
-        let run = engine.sql_run(&id, &name);
-        listed.push(run.ok_or_else(|| {
-            let text = format!("cannot find the run '{name}': its files are gone");
-            exception(py, "QueryError", &text)
+        let run = py.detach(|| engine.sql_run(&id, &name));
+        listed.push(run.map_err(|error| match error {
+            EngineError::NoSuchRun(_) => {
+                let text = format!("cannot find the run '{name}': its files are gone");
+                exception(py, "QueryError", &text)
+            }
+            error => raised(py, &error),
         })?);
     }
     let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX);

@@ -9,7 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use stepscope_engine::{SqlEngine, SqlQuery, SqlRun};
+use stepscope_engine::{EngineError, SqlEngine, SqlQuery, SqlRun};
 
 use crate::problem::Problem;
 use crate::state::State;
@@ -115,11 +115,20 @@ async fn try_query(
         let detail = format!("runs has {} twice", body.runs[twice]);
         return Err(Problem::bad_request("runs", detail));
     }
-    let engine = state.engine();
-    let runs = body.runs.iter().map(|id| engine.sql_run(id, id));
-    let runs: Option<Vec<SqlRun>> = runs.collect();
-    let runs = runs.ok_or_else(Problem::no_such_run)?;
-    let use_cache = engine.options().use_cache;
+    let engine = Arc::clone(state.runs.engine());
+    let ids = body.runs.clone();
+    // A run in an object store is fetched, which takes time.
+    let listed = tokio::task::spawn_blocking(move || {
+        let runs = ids.iter().map(|id| engine.sql_run(id, id));
+        runs.collect::<Result<Vec<SqlRun>, EngineError>>()
+    });
+    let listed = listed.await;
+    let runs = listed.map_err(|_panicked| Problem::internal("the query broke off"))?;
+    let runs = runs.map_err(|error| match error {
+        EngineError::NoSuchRun(_) => Problem::no_such_run(),
+        error => Problem::unreadable(&error),
+    })?;
+    let use_cache = state.engine().options().use_cache;
 
     let began = Instant::now();
     let format = body.format;

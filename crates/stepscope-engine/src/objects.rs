@@ -1,0 +1,83 @@
+//! URLs as paths: `s3://`, `gs://`, `az://` and `https://`.
+//!
+//! A scan lists the objects below a URL as files that are not on this machine; opening a run fetches its files into the
+//! cache, from where they are read as any other. With the feature `object-storage` the crate `stepscope-objects` does
+//! both; without it every URL is an error.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stepscope_model::{Limits, ReadContext};
+
+use crate::error::{EngineError, RunProblem};
+use crate::found_run::{FoundFile, FoundRun};
+use crate::sql::SqlRun;
+
+#[cfg(feature = "object-storage")]
+mod store;
+#[cfg(not(feature = "object-storage"))]
+#[path = "objects/absent.rs"]
+mod store;
+
+pub(crate) use store::{ObjectFile, list, list_now, poll};
+
+/// Schemes of URLs.
+const SCHEMES: &[&str] = &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"];
+
+/// Returns whether a path is a URL of an object store or a web server.
+pub fn is_url(path: &Path) -> bool {
+    let scheme = path.to_str().and_then(|text| text.split_once("://"));
+    scheme.is_some_and(|(scheme, _)| {
+        SCHEMES
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(scheme))
+    })
+}
+
+/// Returns a path as users may see it: a URL without the signature or password that it may contain.
+pub fn shown_path(path: &Path) -> String {
+    store::shown(path)
+}
+
+/// An object of a listing.
+pub(crate) struct ListedObject {
+    /// Its URL.
+    pub(crate) path: PathBuf,
+    pub(crate) file: ObjectFile,
+}
+
+/// The objects below a URL.
+pub(crate) struct ObjectListing {
+    pub(crate) objects: Vec<ListedObject>,
+    /// Whether the URL names an object, not a folder.
+    pub(crate) is_single: bool,
+    /// What was left out.
+    pub(crate) problems: Vec<RunProblem>,
+}
+
+/// Fetches the files that are objects. Some may fail: reading them then tells why. Fails if all do, or when the context
+/// is cancelled.
+pub(crate) fn fetch(files: &[FoundFile], context: &ReadContext) -> Result<(), EngineError> {
+    let objects: Vec<&ObjectFile> = files.iter().filter_map(FoundFile::object).collect();
+    if objects.is_empty() {
+        return Ok(());
+    }
+    store::fetch(&objects, context)
+}
+
+/// Fetches a run for the SQL engine, which reads files of this machine only.
+pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<SqlRun, EngineError> {
+    let context = Arc::new(ReadContext::new(limits));
+    fetch(&found.files, &context)?;
+    fetch(&found.programs, &context)?;
+    let gone = || EngineError::NoSuchRun(found.id.clone());
+    let first_file = found.files.first().and_then(FoundFile::object);
+    let first_file = first_file.and_then(ObjectFile::local).ok_or_else(gone)?;
+    Ok(SqlRun::Listed {
+        // The folder has the files of the run, under their names.
+        path: first_file.parent().ok_or_else(gone)?.to_owned(),
+        first_file,
+        name: name.to_owned(),
+        fingerprint: found.fingerprint(),
+    })
+}

@@ -1,0 +1,56 @@
+//! Builds without object storage.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stepscope_model::ReadContext;
+
+use super::ObjectListing;
+use crate::error::EngineError;
+use crate::files::Stamp;
+
+/// There is no object.
+#[derive(Clone, Debug)]
+pub(crate) enum ObjectFile {}
+
+impl ObjectFile {
+    pub(crate) fn stamp(&self) -> Stamp {
+        match *self {}
+    }
+
+    pub(crate) fn local(&self) -> Option<PathBuf> {
+        match *self {}
+    }
+
+    pub(crate) fn fetch(&self) -> Result<PathBuf, String> {
+        match *self {}
+    }
+
+    pub(crate) fn head(&self, _most: usize) -> io::Result<Vec<u8>> {
+        match *self {}
+    }
+}
+
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+pub(crate) fn list(url: &Path, _cache_dir: Option<&Path>) -> Result<ObjectListing, EngineError> {
+    Err(EngineError::Unreadable {
+        path: url.display().to_string(),
+        reason: "this build of stepscope has no object storage".to_owned(),
+        hint: Some("build it with the feature 'object-storage', or copy the files here".to_owned()),
+    })
+}
+
+pub(crate) fn list_now(url: &Path, cache_dir: Option<&Path>) -> Result<(), EngineError> {
+    list(url, cache_dir).map(drop)
+}
+
+pub(crate) fn poll(_url: &Path, _cache_dir: Option<&Path>) -> bool {
+    false
+}
+
+pub(super) fn fetch(objects: &[&ObjectFile], _context: &ReadContext) -> Result<(), EngineError> {
+    objects.first().map_or(Ok(()), |object| match **object {})
+}

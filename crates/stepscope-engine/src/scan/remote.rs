@@ -1,0 +1,124 @@
+//! Finds runs in an object store, by the names of its objects.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::look::{kinds_of, lossy_name, recorded};
+use super::{ScanResult, Sniffed, Walk, names_too_little};
+use crate::error::EngineError;
+use crate::files::Place;
+use crate::found_run::{FoundFile, FoundRun};
+use crate::names::{self, NameClass};
+use crate::objects::{self, ListedObject};
+
+/// Maximum number of objects whose first bytes are fetched in one scan, because their names say too little.
+const MAX_HEADS: usize = 32;
+
+/// Scans one URL that the user gave.
+pub(crate) fn scan_objects(
+    url: &Path,
+    sniffed: &mut Sniffed,
+    cache_dir: Option<&Path>,
+) -> Result<ScanResult, EngineError> {
+    let listed = objects::list(url, cache_dir)?;
+    let mut walk = Walk {
+        root: url,
+        absolute: Arc::from(url),
+        max_depth: usize::MAX,
+        sniffed,
+        found: ScanResult::default(),
+        seen: FxHashSet::default(),
+        links: Vec::new(),
+    };
+    walk.found.problems = listed.problems;
+    walk.found.entries = listed.objects.len() as u64;
+    if listed.is_single {
+        let runs = listed.objects.into_iter().map(single_run);
+        walk.found.runs = runs.collect();
+        return Ok(walk.found);
+    }
+    let mut folders: BTreeMap<PathBuf, Vec<FoundFile>> = BTreeMap::new();
+    let (mut heads, mut unseen) = (0, 0_usize);
+    for object in listed.objects {
+        let mut file = found_file(object);
+        if file.class == NameClass::Other {
+            walk.found.not_readable.push(file.path);
+            continue;
+        }
+        if names_too_little(file.class) {
+            let key = (file.path.clone(), file.stamp);
+            let is_known = walk.sniffed.known.contains_key(&key) || file.missing_bytes() == 0;
+            heads += usize::from(!is_known);
+            if heads > MAX_HEADS && !is_known {
+                unseen += 1;
+                continue;
+            }
+            let place = file.place.take();
+            let is_trace = walk.is_trace(&file.path, place.as_ref(), file.stamp);
+            file.place = place;
+            if !is_trace {
+                continue;
+            }
+        }
+        let folder = file.path.parent().unwrap_or(url).to_owned();
+        folders.entry(folder).or_default().push(file);
+    }
+    if unseen > 0 {
+        walk.problem(
+            url,
+            format!("{unseen} objects whose names do not tell whether they are traces were not looked at"),
+            Some("name one of them, or a folder further down"),
+        );
+    }
+    for (folder, files) in folders {
+        walk.runs_of(&folder, files);
+    }
+    let mut found = walk.found;
+    found.runs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn found_file(object: ListedObject) -> FoundFile {
+    let name = lossy_name(&object.path);
+    FoundFile {
+        class: names::classify(&name).unwrap_or(NameClass::Other),
+        rank: names::ranked(names::stem(&name)).map(|found| found.rank),
+        path: object.path,
+        stamp: object.file.stamp(),
+        place: Some(Place::Object(object.file)),
+        name,
+    }
+}
+
+/// Returns the run of an object that the user named: whatever its name is.
+fn single_run(object: ListedObject) -> FoundRun {
+    let file = found_file(object);
+    FoundRun {
+        id: names::run_id(Path::new(&file.name)),
+        name: file.name.clone(),
+        companions: Vec::new(),
+        recorded_ns: recorded(&file, None),
+        kinds: kinds_of(&file),
+        files: vec![file],
+        programs: Vec::new(),
+    }
+}
+
+/// Returns what the name of an object, relative to the URL, says about it.
+#[cfg(feature = "object-storage")]
+pub(crate) fn evidence_of(relative: &str) -> stepscope_objects::NameEvidence {
+    use stepscope_objects::NameEvidence;
+    let mut parts = relative.split('/');
+    if parts.any(|part| super::is_passed_over(part.as_ref())) {
+        return NameEvidence::Other;
+    }
+    match names::classify(relative.rsplit('/').next().unwrap_or_default()) {
+        None => NameEvidence::Other,
+        Some(NameClass::Other) => NameEvidence::MaybeTrace,
+        Some(class) if names_too_little(class) => NameEvidence::MaybeTrace,
+        Some(_) => NameEvidence::Trace,
+    }
+}
