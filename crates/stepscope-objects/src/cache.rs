@@ -77,13 +77,13 @@ impl Cache {
     pub(crate) fn is_current(path: &Path, state: &str, bytes: u64) -> bool {
         let length = fs::symlink_metadata(path).map(|found| (found.is_file(), found.len()));
         length.is_ok_and(|length| length == (true, bytes))
-            && fs::read_to_string(beside(path, NOTE))
+            && fs::read_to_string(hidden_sibling(path, NOTE))
                 .is_ok_and(|note| note.starts_with(&head_of_note(state, bytes)))
     }
 
     /// Marks an object as used now.
     pub(crate) fn touch(path: &Path) {
-        if let Ok(note) = File::options().write(true).open(beside(path, NOTE)) {
+        if let Ok(note) = File::options().write(true).open(hidden_sibling(path, NOTE)) {
             // Without the time, the object is removed earlier than it should be.
             let _ = note.set_times(FileTimes::new().set_modified(now()));
         }
@@ -95,7 +95,7 @@ impl Cache {
         let folder = path.parent().unwrap_or(Path::new("."));
         create_private(folder)?;
         let suffix = format!(".{:016x}{PARTIAL}", hash(state.as_bytes()));
-        let partial = beside(path, &suffix);
+        let partial = hidden_sibling(path, &suffix);
         let file = File::options()
             .read(true)
             .write(true)
@@ -128,12 +128,12 @@ impl Cache {
         // Its size alone would not show that content is missing after a power failure.
         partial.file.sync_data()?;
         // Never a note that belongs to another file, whenever the machine stops.
-        match fs::remove_file(beside(path, NOTE)) {
+        match fs::remove_file(hidden_sibling(path, NOTE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         fs::rename(&partial.path, path)?;
-        let mut note = File::create(beside(path, NOTE))?;
+        let mut note = File::create(hidden_sibling(path, NOTE))?;
         writeln!(note, "{}{url}", head_of_note(state, bytes))?;
         // The lock ends here, so that the next process that gets it finds the note.
         drop(partial);
@@ -188,7 +188,7 @@ impl Cache {
             if keep.contains(&object) {
                 continue;
             }
-            let _ = fs::remove_file(beside(&object, NOTE));
+            let _ = fs::remove_file(hidden_sibling(&object, NOTE));
             if fs::remove_file(&object).is_ok() {
                 total = total.saturating_sub(bytes);
             }
@@ -233,7 +233,7 @@ fn head_of_note(state: &str, bytes: u64) -> String {
 }
 
 /// Returns the path of a hidden file next to an object's file.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn hidden_sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}{suffix}"))
 }
@@ -392,7 +392,7 @@ mod tests {
         let at = |path: &Path, seconds: u64| {
             let note = File::options()
                 .write(true)
-                .open(beside(path, NOTE))
+                .open(hidden_sibling(path, NOTE))
                 .unwrap();
             let time = UNIX_EPOCH + Duration::from_secs(seconds);
             note.set_times(FileTimes::new().set_modified(time)).unwrap();

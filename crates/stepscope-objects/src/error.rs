@@ -217,7 +217,12 @@ fn server_text(text: &str) -> String {
     let shown = match (element("Code"), element("Message")) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code,
-        _ => text.trim().to_owned(),
+        _ => {
+            // The answer to a request for the state alone has no message.
+            let text = text.trim();
+            let status = text.strip_prefix("Server returned non-2xx status code: ");
+            status.unwrap_or(text).to_owned()
+        }
     };
     let line = shown.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(MAX_SERVER_TEXT).collect();
@@ -235,6 +240,8 @@ mod tests {
     fn answers_of_servers_are_short_and_one_line() {
         let xml = "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>";
         assert_eq!(server_text(xml), "AccessDenied: Access Denied");
+        let bare = "Server returned non-2xx status code: 403 Forbidden: ";
+        assert_eq!(server_text(bare), "403 Forbidden");
         assert_eq!(status_in(xml), Some(403));
         assert_eq!(status_in("status code: x"), None);
         assert_eq!(server_text("first\nsecond"), "first");

@@ -29,7 +29,7 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time that a page of a listing or the state of an object may take, with all repetitions.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// The same without credentials: users are told within three seconds that they are missing.
+/// The same without credentials: users learn within three seconds that they are missing.
 const UNSIGNED_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Time that a range of an object may take, with all repetitions.
 const RANGE_TIMEOUT: Duration = Duration::from_mins(3);
@@ -134,7 +134,7 @@ impl Store {
             // The token knows where to go on.
             offset: offset.filter(|_| token.is_none()),
             page_token: token,
-            // Azure's pages hold 5,000 unless told otherwise.
+            // Azure sends 5,000 by default.
             max_keys: (self.address.cloud != Cloud::Azure).then_some(PAGE_KEYS),
             ..PaginatedListOptions::default()
         };
@@ -355,7 +355,8 @@ async fn connect_s3(
     let allow_http = is_plain(
         environment,
         &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
-    );
+    ) || matches!(source, CredentialSource::Profile(profile)
+        if profile.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://")));
     let options = client_options(allow_http);
     let mut builder = AmazonS3Builder::new();
     for (name, value) in environment.settings("AWS_") {
@@ -401,20 +402,22 @@ async fn connect_s3(
                         .with_hint("check the bucket's name"),
                 );
             }
+            Ok(Err(_)) | Err(_) if *source == CredentialSource::Missing => {
+                let reason = "there are no credentials, and s3.amazonaws.com does not answer";
+                return Err(
+                    ObjectError::new(ObjectErrorKind::NoCredentials, &url, reason)
+                        .with_hint(credentials::how_to_sign_in(Cloud::S3)),
+                );
+            }
             Ok(Err(_)) | Err(_) => {
-                let error = ObjectError::new(
+                return Err(ObjectError::new(
                     ObjectErrorKind::Unreachable,
                     &url,
                     "the region of the bucket cannot be found: s3.amazonaws.com does not answer",
-                );
-                return Err(match source {
-                    CredentialSource::Missing => {
-                        error.with_hint(credentials::how_to_sign_in(Cloud::S3))
-                    }
-                    _ => error.with_hint(
-                        "check the network and the proxy (HTTPS_PROXY), or set AWS_REGION or AWS_ENDPOINT_URL",
-                    ),
-                });
+                )
+                .with_hint(
+                    "check the network and the proxy (HTTPS_PROXY), or set AWS_REGION or AWS_ENDPOINT_URL",
+                ));
             }
         }
     }
