@@ -52,6 +52,7 @@ use values::{
         stepscope --port=8791 LOGDIR        view the runs of LOGDIR in a browser\n  \
         stepscope info trace.json.gz        print what a trace contains\n  \
         stepscope report LOGDIR steps       print step times and where the time goes\n  \
+        stepscope gs://BUCKET/LOGDIR        view runs in an object store; also s3://, az://, https://\n  \
         stepscope COMMAND --help            print the options of a command"
 )]
 struct Cli {
@@ -102,12 +103,12 @@ pub enum Command {
 /// `stepscope view`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  stepscope view LOGDIR --port 8791 --open\n\n\
+    after_help = "Examples:\n  stepscope view LOGDIR --port 8791 --open\n  stepscope view gs://BUCKET/LOGDIR\n\n\
         Prints the log directory, the port and the URL, and serves until CTRL+C.\n\
         New runs appear automatically. No data leaves this machine."
 )]
 pub struct View {
-    /// Log directories and trace files [default: the current directory]
+    /// Log directories, trace files and URLs of either [default: the current directory]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Port to listen on; 0 takes a free one
@@ -143,7 +144,8 @@ pub struct View {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  stepscope info plugins/profile/2026_11_20_15_24_16\n  \
-        stepscope info trace.json.gz --json | python3 -m json.tool\n\n\
+        stepscope info trace.json.gz --json | python3 -m json.tool\n  \
+        stepscope info s3://BUCKET/logs/plugins/profile/2026_11_20_15_24_16\n\n\
         For a directory, every run in it is read. docs/reference/info.md describes the fields of --json."
 )]
 pub struct Info {
@@ -167,6 +169,7 @@ pub struct Info {
         stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
         stepscope report LOGDIR critical-path --what-if 'kernel:*gemm*=x0.5'\n  \
         stepscope report LOGDIR roofline --peak-flops 989e12:f32=67e12 --peak-bandwidth 3.35e12\n  \
+        stepscope report gs://BUCKET/LOGDIR steps\n  \
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
         Of a directory with several runs, the newest is used, or the one of --run.")]
@@ -256,7 +259,8 @@ pub enum Format {
         stepscope compare main=logs/a pull=logs/b --by class --format md=comment.md\n  \
         stepscope compare --base a1 --base a2 --base a3 --new b1 --new b2 --new b3\n  \
         stepscope compare --baseline accepted logs/new --gate stepscope-gate.toml --format junit=gate.xml\n  \
-        stepscope compare --history accepted\n\n\
+        stepscope compare --history accepted\n  \
+        stepscope compare gs://BUCKET/main gs://BUCKET/pull\n\n\
         Of a directory with several runs, the newest is used. Exit codes: 0 success, 1 failure, 2 usage;\n\
         with --gate also 3 a rule failed, 4 the gate cannot decide."
 )]
@@ -359,7 +363,8 @@ pub struct BaselineAccept {
     after_help = "Examples:\n  stepscope convert vm.xplane.pb trace.json.gz\n  \
         stepscope convert trace.json.gz trace.pftrace\n  \
         stepscope convert trace.json.gz events.parquet\n  \
-        stepscope convert LOGDIR path.pftrace --overlay critical-path\n\n\
+        stepscope convert LOGDIR path.pftrace --overlay critical-path\n  \
+        stepscope convert https://HOST/trace.json.gz trace.pftrace\n\n\
         The extension of OUT selects the format: .xplane.pb, .json, .json.gz, .pftrace; .csv and\n\
         .parquet contain the events as rows.\n\
         OUT appears when it is complete; IN is never overwritten."

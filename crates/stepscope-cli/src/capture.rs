@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use stepscope_engine::{is_url, shown_path};
 use stepscope_remote::{
     CaptureControl, CaptureError, CaptureEvent, CaptureReport, CaptureRequest, Captured,
     HostReport, Interval, OptionValue, capture_with, perfetto_path, write_perfetto,
@@ -131,6 +132,12 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
             ));
         }
     };
+    if let Some(logdir) = asked.logdir.as_ref().filter(|logdir| is_url(logdir)) {
+        return Err(CliError::usage(format!(
+            "cannot capture to {}: captures are written to this machine only\nhelp: name a local folder, and copy it with the cloud's own tool",
+            shown_path(logdir)
+        )));
+    }
     let log_dir = match (&asked.logdir, asked.ms) {
         (Some(logdir), _) => logdir.clone(),
         (None, Some(_)) => new_directory()?,

@@ -321,7 +321,7 @@ pub fn collect(
         _ => "mixed".to_owned(),
     };
     let info = InfoReport {
-        path: path.display().to_string(),
+        path: stepscope_engine::shown_path(path),
         format,
         runs,
         errors,

@@ -4,10 +4,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use stepscope_engine::{SqlEngine, SqlError, SqlQuery, SqlRun, find_sql_engine, sql_shell};
+use stepscope_engine::{
+    Engine, EngineError, EngineOptions, SqlEngine, SqlError, SqlQuery, SqlRun, find_sql_engine,
+    is_url, shown_path, sql_shell,
+};
 
 use crate::args;
 use crate::error::CliError;
+use crate::progress::with_engine_progress;
 use crate::text::{clean, width_of_terminal};
 
 /// Runs the command.
@@ -34,7 +38,14 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         return Err(CliError::usage("cannot export: no run is named"));
     };
     check_exist(paths)?;
+    if is_url(dataset) {
+        return Err(CliError::usage(format!(
+            "cannot write {}: datasets are written to this machine only\nhelp: name a local folder, and copy it with the cloud's own tool",
+            shown_path(dataset)
+        )));
+    }
     let path = find_sql_engine().map_err(failed)?;
+    let paths = local_paths(paths, asked.no_cache)?;
     let mut command = std::process::Command::new(&path);
     command.arg("export").arg("--dataset").arg(dataset);
     command.args(["--args", &asked.args]);
@@ -44,8 +55,51 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     wait(command.args(paths), path)
 }
 
+/// Returns what the SQL engine reads. It reads files of this machine: the runs at URLs are fetched.
+fn sql_runs(paths: &[PathBuf], no_cache: bool) -> Result<Vec<SqlRun>, CliError> {
+    let mut runs = Vec::new();
+    for path in paths {
+        if !is_url(path) {
+            runs.push(SqlRun::Path(path.clone()));
+            continue;
+        }
+        let engine = Engine::new(EngineOptions {
+            use_cache: !no_cache,
+            watch: false,
+            ..EngineOptions::new(vec![path.clone()])
+        })?;
+        let listed = engine.runs();
+        if listed.is_empty() {
+            return Err(EngineError::NoTraces(shown_path(path)).into());
+        }
+        for run in listed {
+            let fetched = with_engine_progress(&engine, || engine.sql_run(&run.id, &run.name));
+            runs.push(fetched?);
+        }
+    }
+    Ok(runs)
+}
+
+/// Returns paths of this machine for the SQL engine.
+fn local_paths(paths: &[PathBuf], no_cache: bool) -> Result<Vec<PathBuf>, CliError> {
+    let runs = sql_runs(paths, no_cache)?.into_iter();
+    let local = runs.map(|run| match run {
+        SqlRun::Path(path) => path,
+        SqlRun::Listed {
+            path, first_file, ..
+        } => {
+            // A session is a folder; other runs share theirs.
+            let is_session = path
+                .parent()
+                .is_some_and(|above| above.ends_with("plugins/profile"));
+            if is_session { path } else { first_file }
+        }
+    });
+    Ok(local.collect())
+}
+
 fn check_exist(paths: &[PathBuf]) -> Result<(), CliError> {
-    let missing = paths.iter().find(|path| !path.exists());
+    let missing = paths.iter().find(|path| !path.exists() && !is_url(path));
     missing.map_or(Ok(()), |missing| {
         Err(CliError::failed(format!(
             "cannot read {}: no such file or directory",
@@ -61,7 +115,10 @@ fn split(asked: &args::Query) -> Result<(Vec<PathBuf>, Option<String>), CliError
         Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
             CliError::failed(format!("cannot read {}: {error}", file.display()))
         })?),
-        None => words.pop_if(|word| !Path::new(word.as_str()).exists()),
+        None => words.pop_if(|word| {
+            let word = Path::new(word.as_str());
+            !word.exists() && !is_url(word)
+        }),
     };
     Ok((words.into_iter().map(PathBuf::from).collect(), sql))
 }
@@ -73,7 +130,7 @@ fn query(
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let mut engine = SqlEngine::start(asked.memory).map_err(failed)?;
-    let runs: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
+    let runs = sql_runs(paths, asked.no_cache)?;
     let query = SqlQuery {
         runs: &runs,
         sql,
@@ -114,6 +171,7 @@ fn tables(table: &str) -> Result<(), CliError> {
 /// Shows the prompt of the SQL engine on this terminal.
 fn shell(asked: &args::Query, paths: &[PathBuf]) -> Result<(), CliError> {
     let path = find_sql_engine().map_err(failed)?;
+    let paths = local_paths(paths, asked.no_cache)?;
     let mut command = sql_shell(&path);
     command
         .args(["--memory", &asked.memory.to_string()])

@@ -11,6 +11,11 @@ use crate::text::{self, clean};
 /// Runs the command.
 pub fn run(asked: &args::Recover, out: &mut dyn Write) -> Result<(), CliError> {
     let shown = asked.logdir.display().to_string();
+    if stepscope_engine::is_url(&asked.logdir) {
+        return Err(CliError::failed(format!(
+            "cannot recover {shown}: programs write journals to their own machine only\nhelp: run this on the machine of the program, with its local log directory"
+        )));
+    }
     if !asked.logdir.exists() {
         return Err(EngineError::NoSuchPath(shown).into());
     }

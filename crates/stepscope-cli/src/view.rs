@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions};
+use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions, is_url, shown_path};
 use stepscope_server::{ServerOptions, serve_blocking};
 
 use crate::args;
@@ -142,8 +142,12 @@ fn announce(
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     for path in paths {
-        let shown = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let shown = tidy(&shown).display().to_string();
+        let shown = if is_url(path) {
+            shown_path(path)
+        } else {
+            let shown = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            tidy(&shown).display().to_string()
+        };
         writeln!(out, "Log directory: {}", clean(&shown))?;
     }
     writeln!(out, "Port: {}", address.port())?;

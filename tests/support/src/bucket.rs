@@ -139,6 +139,15 @@ impl Bucket {
         std::io::copy(&mut lines.by_ref().take(length), &mut std::io::sink()).ok()?;
         let (method, rest) = first.split_once(' ')?;
         let (target, _) = rest.split_once(' ')?;
+        // The answer to HEAD has no body.
+        let send = |to: &TcpStream, status: &str, headers: &[(&str, &str)], body: &[u8]| {
+            send(
+                to,
+                status,
+                headers,
+                if method == "HEAD" { b"" } else { body },
+            )
+        };
         let mut shared = self.held();
         shared.log.push(format!(
             "{method} {target} {}",

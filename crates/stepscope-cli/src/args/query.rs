@@ -13,6 +13,7 @@ use super::values::{size, time};
         stepscope query LOGDIR \"SELECT name, count(*), ms(sum(dur_ps)) FROM kernels GROUP BY name ORDER BY 3 DESC LIMIT 10\"\n  \
         stepscope query base.json.gz new.json.gz \"SELECT run, count(*) FROM slices GROUP BY run\" --format json\n  \
         stepscope query LOGDIR \"SELECT * FROM report('steps', 'step')\" --format csv\n  \
+        stepscope query s3://BUCKET/LOGDIR \"SELECT count(*) FROM slices\"\n  \
         stepscope query --tables slices\n  \
         stepscope query LOGDIR\n\n\
         Without a query, a prompt reads one after the other. Times are whole picoseconds.\n\

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A command whose cache and data lie in `home`.
-fn stepscope(home: &Path) -> Command {
+pub(crate) fn stepscope(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepscope"));
     command
         .env("XDG_CACHE_HOME", home.join("cache"))
@@ -382,10 +382,10 @@ fn special_files_links_and_odd_names_do_not_stop_the_list() {
 }
 
 /// A server that ends with the test.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     address: String,
-    head: Vec<String>,
+    pub(crate) head: Vec<String>,
 }
 
 impl Serving {
@@ -397,7 +397,7 @@ impl Serving {
         Self::new(child.unwrap())
     }
 
-    fn new(mut child: Child) -> Self {
+    pub(crate) fn new(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut head = Vec::new();
         loop {
@@ -419,7 +419,7 @@ impl Serving {
         }
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,

@@ -15,6 +15,7 @@ mod compare;
 mod completions;
 mod documents;
 mod formats;
+mod objects;
 mod overlay;
 mod query;
 mod report;
