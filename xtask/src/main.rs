@@ -20,6 +20,7 @@ mod dist;
 mod fuzz;
 mod generate;
 mod laws;
+mod objects;
 mod package;
 mod part;
 mod peers;
