@@ -74,7 +74,7 @@ def open(path: StrPath, *, use_cache: bool = True, progress: bool | None = None)
     Parameters
     ----------
     path
-        The directory or file.
+        The directory or file, or its URL: ``gs://``, ``s3://``, ``az://`` or ``https://``.
     use_cache
         Store the run in the user's cache directory, so that the next open takes milliseconds.
     progress
