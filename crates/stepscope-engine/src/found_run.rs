@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use crate::files::{Place, Stamp};
+use crate::files::{FileLocation, ObjectFile, Stamp};
 use crate::names::NameClass;
-use crate::objects::ObjectFile;
 
 /// One trace file of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
     /// Location in the served directory or in an object store; `None` for a file that the user named.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<FileLocation>,
     /// The file's name; invalid UTF-8 becomes replacement characters.
     pub(crate) name: String,
     pub(crate) class: NameClass,
@@ -23,7 +22,7 @@ impl FoundFile {
     /// Returns the object that the file is, unless it is on this machine's file system.
     pub(crate) fn object(&self) -> Option<&ObjectFile> {
         match &self.place {
-            Some(Place::Object(object)) => Some(object),
+            Some(FileLocation::Object(object)) => Some(object),
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Pure functions over names, without file access.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 /// The format that a file's name suggests.
@@ -414,6 +415,25 @@ fn readable_parts(relative: &Path) -> Vec<String> {
         }
     }
     kept
+}
+
+/// Folders of packages.
+const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
+
+/// Returns whether entries of this name are neither listed nor searched.
+pub(crate) fn is_passed_over(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.starts_with(b".")
+        || bytes.ends_with(b".tmp")
+        || SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped)
+}
+
+/// Returns whether the content must decide for names of this class.
+pub(crate) fn names_too_little(class: NameClass) -> bool {
+    matches!(
+        class,
+        NameClass::AnyJson | NameClass::AnyText | NameClass::AnyProfile
+    )
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use stepscope_model::{Limits, ReadContext};
 
 use crate::error::{EngineError, RunProblem};
+use crate::files::ObjectFile;
 use crate::found_run::{FoundFile, FoundRun};
+#[cfg(feature = "object-storage")]
+use crate::names::{self, NameClass};
 use crate::sql::SqlRun;
 
 #[cfg(feature = "object-storage")]
@@ -19,7 +22,7 @@ mod store;
 #[path = "objects/absent.rs"]
 mod store;
 
-pub(crate) use store::{ObjectFile, list, list_now, poll};
+pub(crate) use store::{list, list_now, poll};
 
 /// Schemes of URLs.
 const SCHEMES: &[&str] = &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"];
@@ -80,4 +83,20 @@ pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<Sq
         name: name.to_owned(),
         fingerprint: found.fingerprint(),
     })
+}
+
+/// Returns what the name of an object, relative to the URL, says about it.
+#[cfg(feature = "object-storage")]
+fn evidence_of(relative: &str) -> stepscope_objects::NameEvidence {
+    use stepscope_objects::NameEvidence;
+    let mut parts = relative.split('/');
+    if parts.any(|part| names::is_passed_over(part.as_ref())) {
+        return NameEvidence::Other;
+    }
+    match names::classify(relative.rsplit('/').next().unwrap_or_default()) {
+        None => NameEvidence::Other,
+        Some(NameClass::Other) => NameEvidence::MaybeTrace,
+        Some(class) if names::names_too_little(class) => NameEvidence::MaybeTrace,
+        Some(_) => NameEvidence::Trace,
+    }
 }

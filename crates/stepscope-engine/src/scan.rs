@@ -24,8 +24,6 @@ mod look;
 mod program_files;
 mod remote;
 
-#[cfg(feature = "object-storage")]
-pub(crate) use remote::evidence_of;
 pub(crate) use remote::scan_objects;
 
 use std::ffi::OsStr;
@@ -39,10 +37,10 @@ use stepscope_formats::{Format, detect};
 
 use crate::error::{EngineError, RunProblem};
 use crate::files::head::head_of;
-use crate::files::{Beneath, Place, Stamp, reason};
+use crate::files::{Beneath, FileLocation, Stamp, reason};
 use crate::found_run::{FoundFile, FoundRun};
 use crate::group;
-use crate::names::{self, NameClass};
+use crate::names::{self, NameClass, is_passed_over, names_too_little};
 use crate::programs;
 
 use look::{
@@ -56,7 +54,6 @@ const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_PROBLEMS: usize = 100;
 /// Prefix of the folders in which recorders store their journals (`docs/reference/journal.md`).
 const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
-const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
 
 /// Result of a scan.
 #[derive(Clone, Debug, Default)]
@@ -176,26 +173,10 @@ fn is_journal(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(JOURNAL_PREFIX)
 }
 
-/// Returns whether entries of this name are neither listed nor searched.
-fn is_passed_over(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    bytes.starts_with(b".")
-        || bytes.ends_with(b".tmp")
-        || SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped)
-}
-
 /// Returns whether a scan ignores changes of an entry of this name.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_ignored(name: &OsStr) -> bool {
     is_passed_over(name) && !is_journal(name)
-}
-
-/// Returns whether the content must decide for names of this class.
-fn names_too_little(class: NameClass) -> bool {
-    matches!(
-        class,
-        NameClass::AnyJson | NameClass::AnyText | NameClass::AnyProfile
-    )
 }
 
 struct Walk<'a> {
@@ -306,10 +287,10 @@ impl Walk<'_> {
     }
 
     /// Returns the location of a file in the served directory, given its path without links.
-    fn place(&self, real: &Path) -> Option<Place> {
+    fn place(&self, real: &Path) -> Option<FileLocation> {
         #[cfg(unix)]
         {
-            Some(Place::Beneath(Beneath {
+            Some(FileLocation::Beneath(Beneath {
                 root: Arc::clone(&self.absolute),
                 inside: real.strip_prefix(&self.absolute).ok()?.to_owned(),
             }))
@@ -364,7 +345,7 @@ impl Walk<'_> {
 
     /// Checks the first bytes of a file with an ambiguous name. Records files that are recognised
     /// but have no reader.
-    fn is_trace(&mut self, path: &Path, place: Option<&Place>, stamp: Stamp) -> bool {
+    fn is_trace(&mut self, path: &Path, place: Option<&FileLocation>, stamp: Stamp) -> bool {
         let key = (path.to_owned(), stamp);
         let known = self.sniffed.known.get(&key).copied();
         let content = known.unwrap_or_else(|| self.content(path, place));
@@ -375,7 +356,7 @@ impl Walk<'_> {
         content == Content::Trace
     }
 
-    fn content(&mut self, path: &Path, place: Option<&Place>) -> Content {
+    fn content(&mut self, path: &Path, place: Option<&FileLocation>) -> Content {
         self.found.sniffed += 1;
         let head = match head_of(path, place, SNIFF_BYTES) {
             Ok(head) => head,

@@ -12,7 +12,7 @@ use stepscope_model::{
 };
 
 use crate::files::inflated::inflated;
-use crate::files::{Place, Stamp, TraceFile};
+use crate::files::{FileLocation, Stamp, TraceFile};
 
 /// Interval between two checks of a file, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 100;
@@ -103,7 +103,7 @@ impl ArgSource for CheckedSource {
 #[derive(Clone, Debug)]
 pub(crate) struct SourceSpec {
     pub(crate) path: PathBuf,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<FileLocation>,
     pub(crate) stamp: Stamp,
     pub(crate) format: Format,
     pub(crate) limits: Limits,

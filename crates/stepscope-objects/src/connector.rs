@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt as _, Limited};
@@ -11,6 +12,10 @@ use object_store::client::{
     HttpResponseBody, HttpService, ReqwestConnector,
 };
 
+/// Time that a server has to accept a connection.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time without a byte of an answer.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer to a request that names no range: a page of a listing, a token, an error.
 const MAX_ANSWER_BYTES: u64 = 32 << 20;
 /// Bytes that an answer may be longer than the range that was asked for: an error.

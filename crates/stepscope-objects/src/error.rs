@@ -78,6 +78,25 @@ impl ObjectError {
         .with_hint("open it again when its program has finished writing it")
     }
 
+    /// The server sends more than the object has.
+    pub(crate) fn longer(url: &str) -> Self {
+        Self::new(
+            ObjectErrorKind::TooLarge,
+            url,
+            "the server sends more bytes than the object has",
+        )
+    }
+
+    /// The server sends less than the object has.
+    pub(crate) fn shorter(url: &str) -> Self {
+        Self::new(
+            ObjectErrorKind::Unreachable,
+            url,
+            "the server sends fewer bytes than the object has",
+        )
+        .with_hint("try again: what was fetched is continued")
+    }
+
     pub(crate) fn timed_out(url: impl Into<String>) -> Self {
         Self::new(
             ObjectErrorKind::Unreachable,

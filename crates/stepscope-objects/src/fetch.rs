@@ -23,6 +23,13 @@ const RANGES_AT_ONCE: usize = 8;
 /// Objects that are fetched at once.
 const OBJECTS_AT_ONCE: usize = 4;
 
+/// Fetches an object unless it is in the cache; returns its file.
+pub fn fetch(object: &Arc<Object>) -> Result<PathBuf, ObjectError> {
+    fetch_all(std::slice::from_ref(object), &|_| true)
+        .pop()
+        .unwrap_or_else(|| Err(ObjectError::cancelled(object.url())))
+}
+
 /// Fetches objects that are not in the cache; returns the file of each, or why there is none.
 ///
 /// `advance` is called with the number of bytes that arrived since the last call; the fetch ends when it returns
@@ -58,7 +65,7 @@ pub fn fetch_all(
         let fetched = runtime::wait(&url, &is_cancelled, async move {
             let each = missing.into_iter().map(|(at, object)| {
                 let count = Arc::clone(&count);
-                async move { (at, fetch(&object, &count).await) }
+                async move { (at, fetch_one(&object, &count).await) }
             });
             let all = stream::iter(each).buffer_unordered(OBJECTS_AT_ONCE);
             Ok(all.collect::<Vec<_>>().await)
@@ -105,7 +112,7 @@ fn turn(file: &Path) -> Arc<tokio::sync::Mutex<()>> {
     turn
 }
 
-async fn fetch(object: &Arc<Object>, progress: &Progress) -> Result<PathBuf, ObjectError> {
+async fn fetch_one(object: &Arc<Object>, progress: &Progress) -> Result<PathBuf, ObjectError> {
     let url = object.url();
     let file = object.file()?;
     let state = object.state_name();

@@ -25,13 +25,14 @@ mod listing;
 mod object;
 mod remote;
 mod runtime;
+mod state;
 mod store;
 mod web;
 
 pub use address::{is_object_url, without_secrets};
 pub use credentials::Environment;
 pub use error::{ObjectError, ObjectErrorKind};
-pub use fetch::fetch_all;
+pub use fetch::{fetch, fetch_all};
 pub use listing::{Listing, NameEvidence, SkippedFolder};
 pub use object::Object;
 pub use remote::{POLL_INTERVAL, Remote};

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cache::{self, Cache};
 use crate::error::ObjectError;
-use crate::fetch;
 use crate::runtime;
 use crate::store::{ObjectState, Store};
 
@@ -77,13 +76,6 @@ impl Object {
     pub fn local(&self) -> Option<PathBuf> {
         let file = self.file().ok()?;
         Cache::is_current(&file, &self.state_name(), self.bytes()).then_some(file)
-    }
-
-    /// Fetches the object unless it is in the cache; returns its file.
-    pub fn fetch(self: &Arc<Self>) -> Result<PathBuf, ObjectError> {
-        fetch::fetch_all(std::slice::from_ref(self), &|_| true)
-            .pop()
-            .unwrap_or_else(|| Err(ObjectError::cancelled(self.url())))
     }
 
     /// Returns the first bytes, at most `most`: from the cache, or by a request for this range alone.

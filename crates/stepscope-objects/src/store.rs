@@ -18,15 +18,12 @@ use object_store::{
 
 use crate::address::{Address, Cloud};
 use crate::aws_profile::{AwsProfile, SignedInProfile};
-use crate::connector::BoundedConnector;
+use crate::connector::{BoundedConnector, CONNECT_TIMEOUT, READ_TIMEOUT};
 use crate::credentials::{self, CredentialSource, Environment};
 use crate::error::{ObjectError, ObjectErrorKind};
+pub(crate) use crate::state::ObjectState;
 use crate::web::WebServer;
 
-/// Time that a server has to accept a connection.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time without a byte of an answer.
-pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time that a page of a listing or the state of an object may take, with all repetitions.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// The same without credentials: users learn within three seconds that they are missing.
@@ -35,21 +32,6 @@ const UNSIGNED_TIMEOUT: Duration = Duration::from_millis(2_500);
 const RANGE_TIMEOUT: Duration = Duration::from_mins(3);
 /// Keys of a page, where the store lets one choose.
 const PAGE_KEYS: usize = 1_000;
-
-/// What a server says about an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ObjectState {
-    pub(crate) key: String,
-    pub(crate) bytes: u64,
-    /// Unix time, nanoseconds.
-    pub(crate) modified_ns: i64,
-    /// Names the content: the `ETag`, else the version or the time; `None` if the server tells nothing.
-    pub(crate) state: Option<String>,
-    /// The `ETag` for conditions in requests; `None` if it is weak or missing.
-    pub(crate) etag: Option<String>,
-    /// Whether the server sends ranges.
-    pub(crate) has_ranges: bool,
-}
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
@@ -188,7 +170,7 @@ impl Store {
                     while let Some(chunk) = stream.next().await {
                         let chunk = chunk.map_err(|error| self.failed(&url, &error))?;
                         if (bytes.len() + chunk.len()) as u64 > wanted {
-                            return Err(longer(&url));
+                            return Err(ObjectError::longer(&url));
                         }
                         bytes.extend_from_slice(&chunk);
                     }
@@ -201,7 +183,7 @@ impl Store {
             .await
             .map_err(|_elapsed| ObjectError::timed_out(&url))??;
         if bytes.len() as u64 != to - from {
-            return Err(shorter(&url));
+            return Err(ObjectError::shorter(&url));
         }
         Ok(bytes)
     }
@@ -271,23 +253,6 @@ impl Store {
         )
         .with_hint(credentials::how_to_sign_in(self.address.cloud))
     }
-}
-
-pub(crate) fn longer(url: &str) -> ObjectError {
-    ObjectError::new(
-        ObjectErrorKind::TooLarge,
-        url,
-        "the server sends more bytes than the object has",
-    )
-}
-
-pub(crate) fn shorter(url: &str) -> ObjectError {
-    ObjectError::new(
-        ObjectErrorKind::Unreachable,
-        url,
-        "the server sends fewer bytes than the object has",
-    )
-    .with_hint("try again: what was fetched is continued")
 }
 
 fn parsed_key(url: &str, key: &str) -> Result<Key, ObjectError> {

@@ -13,10 +13,11 @@ use reqwest::header::{
 use reqwest::{Client, Response, StatusCode, redirect};
 
 use crate::address::{Address, Cloud};
+use crate::connector::{CONNECT_TIMEOUT, READ_TIMEOUT};
 use crate::credentials;
 use crate::error::{ObjectError, ObjectErrorKind};
 use crate::runtime;
-use crate::store::{CONNECT_TIMEOUT, ObjectState, READ_TIMEOUT, longer, shorter};
+use crate::state::ObjectState;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -122,7 +123,7 @@ impl WebServer {
             let chunk = chunk.map_err(|error| ObjectError::from_web(&url, &error))?;
             let rest = wanted - bytes.len();
             if chunk.len() > rest && is_range {
-                return Err(longer(&url));
+                return Err(ObjectError::longer(&url));
             }
             bytes.extend_from_slice(&chunk[..chunk.len().min(rest)]);
             if bytes.len() == wanted {
@@ -150,11 +151,11 @@ impl WebServer {
             let chunk = chunk.map_err(|error| ObjectError::from_web(&url, &error))?;
             left = left
                 .checked_sub(chunk.len() as u64)
-                .ok_or_else(|| longer(&url))?;
+                .ok_or_else(|| ObjectError::longer(&url))?;
             take(&chunk)?;
         }
         if left > 0 {
-            return Err(shorter(&url));
+            return Err(ObjectError::shorter(&url));
         }
         Ok(())
     }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use stepscope_formats::gzip;
 
-use super::{Place, open_to_read};
+use super::{FileLocation, open_to_read};
 
 /// Returns the first bytes of a file, decompressed if necessary.
 pub(crate) fn head_of(
     path: &Path,
-    place: Option<&Place>,
+    place: Option<&FileLocation>,
     most: usize,
 ) -> Result<Vec<u8>, std::io::Error> {
-    let head = if let Some(Place::Object(object)) = place {
+    let head = if let Some(FileLocation::Object(object)) = place {
         object.head(most)?
     } else {
         let file = open_to_read(path, place)?;

@@ -17,6 +17,11 @@ pub(crate) mod beneath;
 mod guard;
 pub(crate) mod head;
 pub(crate) mod inflated;
+#[cfg(feature = "object-storage")]
+mod object_file;
+#[cfg(not(feature = "object-storage"))]
+#[path = "no_object_file.rs"]
+mod object_file;
 pub(crate) mod private;
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -26,10 +31,9 @@ use std::time::UNIX_EPOCH;
 
 use stepscope_model::ArgError;
 
-use crate::objects::ObjectFile;
-
 #[cfg(unix)]
 pub(crate) use beneath::Beneath;
+pub(crate) use object_file::ObjectFile;
 
 /// Paths are walked from a served directory on Unix only.
 #[cfg(not(unix))]
@@ -38,7 +42,7 @@ pub(crate) enum Beneath {}
 
 /// Where a listed file is, if its path alone does not tell.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum FileLocation {
     /// Below a served directory: no link on the way is followed.
     Beneath(Beneath),
     /// In an object store, or on a web server.
@@ -122,8 +126,8 @@ impl TraceFile {
 
     /// Opens a listed file. Follows no link that was created after it was listed, and fetches an object that is not on
     /// this machine.
-    pub(crate) fn open_place(path: &Path, place: Option<&Place>) -> Result<Self, String> {
-        if let Some(Place::Object(object)) = place {
+    pub(crate) fn open_place(path: &Path, place: Option<&FileLocation>) -> Result<Self, String> {
+        if let Some(FileLocation::Object(object)) = place {
             return Ok(Self {
                 object_stamp: Some(object.stamp()),
                 ..Self::open(&object.fetch()?)?
@@ -236,9 +240,9 @@ impl std::fmt::Debug for TraceFile {
 
 /// Opens a file for reading: by its location in a served directory if known, otherwise by its path.
 /// Does not block if a pipe replaced the file.
-pub(crate) fn open_to_read(path: &Path, place: Option<&Place>) -> std::io::Result<File> {
+pub(crate) fn open_to_read(path: &Path, place: Option<&FileLocation>) -> std::io::Result<File> {
     #[cfg(unix)]
-    if let Some(Place::Beneath(place)) = place {
+    if let Some(FileLocation::Beneath(place)) = place {
         return place.open();
     }
     #[cfg(not(unix))]

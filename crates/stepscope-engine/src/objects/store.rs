@@ -1,54 +1,19 @@
 //! Object storage by the crate `stepscope-objects`.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use stepscope_model::ReadContext;
 use stepscope_objects::{
-    Environment, Listing, Object, ObjectError, ObjectErrorKind, Remote, fetch_all, without_secrets,
+    Environment, Listing, ObjectError, ObjectErrorKind, Remote, fetch_all, without_secrets,
 };
 
-use super::{ListedObject, ObjectListing};
+use super::{ListedObject, ObjectListing, evidence_of};
 use crate::error::{EngineError, RunProblem};
-use crate::files::Stamp;
+use crate::files::ObjectFile;
 use crate::files::private::{create_private_folder, is_own_folder};
-use crate::scan::evidence_of;
-
-/// An object that a scan listed.
-#[derive(Clone, Debug)]
-pub(crate) struct ObjectFile(Arc<Object>);
-
-impl ObjectFile {
-    /// Returns the state of the object: the hash of its `ETag` stands for the inode.
-    pub(crate) fn stamp(&self) -> Stamp {
-        Stamp {
-            bytes: self.0.bytes(),
-            modified_ns: self.0.modified_ns(),
-            inode: self.0.state_hash(),
-            device: 0,
-        }
-    }
-
-    /// Returns the file with its content, if it has been fetched.
-    pub(crate) fn local(&self) -> Option<PathBuf> {
-        self.0.local()
-    }
-
-    /// Fetches it unless it has been; the error is one sentence.
-    pub(crate) fn fetch(&self) -> Result<PathBuf, String> {
-        self.0.fetch().map_err(|error| error.reason)
-    }
-
-    /// Returns its first bytes.
-    pub(crate) fn head(&self, most: usize) -> io::Result<Vec<u8>> {
-        self.0
-            .head(most)
-            .map_err(|error| io::Error::other(error.reason))
-    }
-}
 
 pub(super) fn shown(path: &Path) -> String {
     without_secrets(&path.to_string_lossy())
@@ -154,7 +119,7 @@ fn objects_of(url: &str, listing: &Listing) -> ObjectListing {
     }
     let objects = listing.objects.iter().map(|object| ListedObject {
         path: PathBuf::from(object.url()),
-        file: ObjectFile(Arc::clone(object)),
+        file: ObjectFile::new(Arc::clone(object)),
     });
     ObjectListing {
         objects: objects.collect(),
@@ -164,7 +129,7 @@ fn objects_of(url: &str, listing: &Listing) -> ObjectListing {
 }
 
 pub(super) fn fetch(objects: &[&ObjectFile], context: &ReadContext) -> Result<(), EngineError> {
-    let objects: Vec<_> = objects.iter().map(|object| Arc::clone(&object.0)).collect();
+    let objects: Vec<_> = objects.iter().map(|object| object.object()).collect();
     let advance = |bytes: u64| context.advance(bytes).is_ok();
     let mut failed = Vec::new();
     for outcome in fetch_all(&objects, &advance) {

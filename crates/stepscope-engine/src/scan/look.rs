@@ -7,7 +7,7 @@ use stepscope_formats::detect;
 use stepscope_model::vocabulary::producer::Producer;
 
 use crate::files::head::head_of;
-use crate::files::{Place, Stamp};
+use crate::files::{FileLocation, Stamp};
 use crate::found_run::FoundFile;
 use crate::names::{self, NameClass};
 
@@ -17,7 +17,7 @@ pub(super) const SNIFF_BYTES: usize = 64 << 10;
 /// Returns whether the first bytes of a `.json` contain the list of events. Other JSON files share
 /// a key or two with traces, and must not fill the list of runs. (If the user names such a file, it
 /// is opened regardless.)
-pub(super) fn has_events(path: &Path, place: Option<&Place>) -> bool {
+pub(super) fn has_events(path: &Path, place: Option<&FileLocation>) -> bool {
     let contains = |head: &[u8], word: &[u8]| memchr::memmem::find(head, word).is_some();
     [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
         head_of(path, place, most).is_ok_and(|head| {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::look::{kinds_of, lossy_name, recorded};
-use super::{ScanResult, Sniffed, Walk, names_too_little};
+use super::{ScanResult, Sniffed, Walk};
 use crate::error::EngineError;
-use crate::files::Place;
+use crate::files::FileLocation;
 use crate::found_run::{FoundFile, FoundRun};
-use crate::names::{self, NameClass};
+use crate::names::{self, NameClass, names_too_little};
 use crate::objects::{self, ListedObject};
 
 /// Maximum number of objects whose first bytes are fetched in one scan, because their names say too little.
@@ -88,7 +88,7 @@ fn found_file(object: ListedObject) -> FoundFile {
         rank: names::ranked(names::stem(&name)).map(|found| found.rank),
         path: object.path,
         stamp: object.file.stamp(),
-        place: Some(Place::Object(object.file)),
+        place: Some(FileLocation::Object(object.file)),
         name,
     }
 }
@@ -104,21 +104,5 @@ fn single_run(object: ListedObject) -> FoundRun {
         kinds: kinds_of(&file),
         files: vec![file],
         programs: Vec::new(),
-    }
-}
-
-/// Returns what the name of an object, relative to the URL, says about it.
-#[cfg(feature = "object-storage")]
-pub(crate) fn evidence_of(relative: &str) -> stepscope_objects::NameEvidence {
-    use stepscope_objects::NameEvidence;
-    let mut parts = relative.split('/');
-    if parts.any(|part| super::is_passed_over(part.as_ref())) {
-        return NameEvidence::Other;
-    }
-    match names::classify(relative.rsplit('/').next().unwrap_or_default()) {
-        None => NameEvidence::Other,
-        Some(NameClass::Other) => NameEvidence::MaybeTrace,
-        Some(class) if names_too_little(class) => NameEvidence::MaybeTrace,
-        Some(_) => NameEvidence::Trace,
     }
 }

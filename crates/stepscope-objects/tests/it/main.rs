@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stepscope_objects::{
-    Environment, Listing, NameEvidence, Object, ObjectErrorKind, POLL_INTERVAL, Remote, fetch_all,
+    Environment, Listing, NameEvidence, Object, ObjectErrorKind, POLL_INTERVAL, Remote, fetch,
+    fetch_all,
 };
 use stepscope_test_data::bucket::{Bucket, Faults};
 
@@ -79,7 +80,7 @@ fn names(listing: &Listing) -> Vec<&str> {
 }
 
 fn content(object: &Arc<Object>) -> Vec<u8> {
-    std::fs::read(object.fetch().unwrap()).unwrap()
+    std::fs::read(fetch(&object).unwrap()).unwrap()
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn an_object_is_fetched_once_for_each_state() {
         }
     });
     assert_eq!(gets(), 1);
-    let gone = first.fetch().unwrap_err();
+    let gone = fetch(&first).unwrap_err();
     assert_eq!(gone.kind, ObjectErrorKind::Changed, "{gone}");
 }
 
@@ -237,7 +238,7 @@ fn an_interrupted_fetch_goes_on_where_it_ended() {
         cut: Some((100, 16 * MIB as u64)),
         ..Faults::default()
     });
-    let error = object.fetch().unwrap_err();
+    let error = fetch(&object).unwrap_err();
     assert_eq!(error.kind, ObjectErrorKind::Unreachable, "{error}");
     assert!(object.local().is_none());
     bucket.misbehave(Faults::default());
@@ -257,7 +258,7 @@ fn an_object_that_changes_meanwhile_is_an_error() {
         changes_after: Some(1),
         ..Faults::default()
     });
-    let error = object.fetch().unwrap_err();
+    let error = fetch(&object).unwrap_err();
     assert_eq!(error.kind, ObjectErrorKind::Changed, "{error}");
     assert!(object.local().is_none());
 }
@@ -336,7 +337,7 @@ fn answers_without_end_are_cut_off() {
         longer: 50 * MIB,
         ..Faults::default()
     });
-    let error = object.fetch().unwrap_err();
+    let error = fetch(&object).unwrap_err();
     assert_eq!(error.kind, ObjectErrorKind::TooLarge, "{error}");
     bucket.misbehave(Faults {
         endless: true,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stepscope_objects::{Environment, Object, ObjectError, ObjectErrorKind, Remote};
+use stepscope_objects::{Environment, Object, ObjectError, ObjectErrorKind, Remote, fetch};
 use stepscope_test_data::bucket::{Bucket, Faults};
 
 use crate::{MIB, content, evidence, pattern};
@@ -142,13 +142,13 @@ fn servers_that_misbehave_are_errors() {
         longer: 50 * MIB,
         ..Faults::default()
     });
-    assert_eq!(object.fetch().unwrap_err().kind, ObjectErrorKind::TooLarge);
+    assert_eq!(fetch(&object).unwrap_err().kind, ObjectErrorKind::TooLarge);
     bucket.misbehave(Faults {
         cut: Some((1, 0)),
         ..Faults::default()
     });
     assert_eq!(
-        object.fetch().unwrap_err().kind,
+        fetch(&object).unwrap_err().kind,
         ObjectErrorKind::Unreachable
     );
     bucket.misbehave(Faults::default());
@@ -156,5 +156,5 @@ fn servers_that_misbehave_are_errors() {
     bucket.put("t.json", b"changed", "\"2\"");
     let before = find(&bucket, "t.json", cache.path()).unwrap();
     bucket.put("t.json", b"again", "\"3\"");
-    assert_eq!(before.fetch().unwrap_err().kind, ObjectErrorKind::Changed);
+    assert_eq!(fetch(&before).unwrap_err().kind, ObjectErrorKind::Changed);
 }
