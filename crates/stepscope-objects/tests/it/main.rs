@@ -80,7 +80,7 @@ fn names(listing: &Listing) -> Vec<&str> {
 }
 
 fn content(object: &Arc<Object>) -> Vec<u8> {
-    std::fs::read(fetch(&object).unwrap()).unwrap()
+    std::fs::read(fetch(object).unwrap()).unwrap()
 }
 
 #[test]
