@@ -366,6 +366,11 @@ impl Engine {
         Some(entry.summary())
     }
 
+    /// Returns whether there is a run with this id.
+    pub fn has_run(&self, id: &str) -> bool {
+        self.use_run(id).is_some()
+    }
+
     /// Returns the run for the SQL engine, where the columns `run` have this name. Fetches the objects of a run that is
     /// in an object store.
     pub fn sql_run(&self, id: &str, name: &str) -> Result<SqlRun, EngineError> {

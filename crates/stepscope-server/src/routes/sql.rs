@@ -115,24 +115,22 @@ async fn try_query(
         let detail = format!("runs has {} twice", body.runs[twice]);
         return Err(Problem::bad_request("runs", detail));
     }
-    let engine = Arc::clone(state.runs.engine());
-    let ids = body.runs.clone();
-    // A run in an object store is fetched, which takes time.
-    let listed = tokio::task::spawn_blocking(move || {
-        let runs = ids.iter().map(|id| engine.sql_run(id, id));
-        runs.collect::<Result<Vec<SqlRun>, EngineError>>()
-    });
-    let listed = listed.await;
-    let runs = listed.map_err(|_panicked| Problem::internal("the query broke off"))?;
-    let runs = runs.map_err(|error| match error {
-        EngineError::NoSuchRun(_) => Problem::no_such_run(),
-        error => Problem::unreadable(&error),
-    })?;
+    if !body.runs.iter().all(|id| state.engine().has_run(id)) {
+        return Err(Problem::no_such_run());
+    }
+    let runs = Arc::clone(state.runs.engine());
     let use_cache = state.engine().options().use_cache;
 
     let began = Instant::now();
     let format = body.format;
     let answer = state.sql.with_engine(move |engine| {
+        // A run in an object store is fetched, which takes time: only for queries that have their turn.
+        let runs = body.runs.iter().map(|id| runs.sql_run(id, id));
+        let runs: Vec<SqlRun> = match runs.collect::<Result<_, EngineError>>() {
+            Ok(runs) => runs,
+            Err(EngineError::NoSuchRun(_)) => return Ok(Err(Problem::no_such_run())),
+            Err(error) => return Ok(Err(Problem::unreadable(&error))),
+        };
         let query = SqlQuery {
             runs: &runs,
             sql: &body.sql,
@@ -144,9 +142,9 @@ async fn try_query(
             use_cache,
         };
         let (bytes, answer) = engine.collect(&query, MAX_ANSWER_BYTES)?;
-        Ok((bytes, answer.truncated))
+        Ok(Ok((bytes, answer.truncated)))
     });
-    let (bytes, truncated) = answer.await?;
+    let (bytes, truncated) = answer.await??;
     let mut response = uncached(bytes, format.media_type());
     let truncated = if truncated { "true" } else { "false" };
     let headers = response.headers_mut();

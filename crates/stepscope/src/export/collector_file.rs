@@ -176,6 +176,11 @@ mod tests {
             .collect()
     }
 
+    /// Releases the lock as the death of the process does. Children of other tests may have inherited the descriptor.
+    fn kill(file: CollectorFile) {
+        os::unlock(file.file.as_fd());
+    }
+
     /// Encodes a plane with one event.
     fn event() -> Vec<u8> {
         let mut plane = PlaneWriter::new("/device:GPU:0");
@@ -207,7 +212,7 @@ mod tests {
         file.append(&event()).unwrap();
         assert!(recover_all(&session).is_empty());
         // As a kill: the lock goes, the file stays.
-        drop(file);
+        kill(file);
         let recovered = recover_all(&session);
         assert_eq!(recovered.len(), 1);
         assert_eq!(recovered[0].1, 1);
@@ -222,7 +227,7 @@ mod tests {
         for content in [Vec::new(), event()[..20].to_vec()] {
             let mut file = create(&session, u64::MAX);
             file.append(&content).unwrap();
-            drop(file);
+            kill(file);
             assert!(recover_all(&session).is_empty());
             assert!(!session.exists());
         }
