@@ -60,7 +60,7 @@ fn a_request_that_cannot_be_says_what_to_write() {
     let bucket = run(home.path(), "localhost:1 5 --logdir gs://bucket/x");
     let (code, line) = refusal(&bucket);
     assert!(
-        code == 1 && line.contains("captures are written to this machine only"),
+        code == 2 && line.contains("captures are written to this machine only"),
         "{line}"
     );
 }
