@@ -65,6 +65,14 @@ const sameWindow = (page, check = () => undefined) =>
     return base;
   });
 
+// Waits until a movement has ended: the address follows after a pause.
+const settledWindow = (page, check) =>
+  sameWindow(page, (window) => {
+    check(window);
+    const from = Number(/^(-?[0-9.]+)-/.exec(new URL(page.url()).searchParams.get('t') ?? '')?.[1]);
+    assert.ok(Math.abs(from - window.t0) < 0.01, `${from} in the address, ${window.t0} in the window`);
+  });
+
 const near = (actual, expected, share) => assert.ok(Math.abs(actual - expected) <= Math.abs(expected) * share);
 
 export const compare = [
@@ -307,14 +315,9 @@ export const compare = [
       await paneOf(page, 'new').getByRole('application').focus();
       await page.keyboard.press('w');
       const length = start.t1 - start.t0;
-      const zoomed = await sameWindow(page, ({ t0, t1 }) => near(t1 - t0, length / 2, 0.02));
+      const zoomed = await settledWindow(page, ({ t0, t1 }) => near(t1 - t0, length / 2, 0.02));
       await page.keyboard.press('d');
-      const moved = await sameWindow(page, ({ t0 }) => near(t0 - zoomed.t0, length / 8, 0.02));
-      // The address follows after a pause.
-      await page.waitForURL((url) => {
-        const from = Number(/^(-?[0-9.]+)-/.exec(url.searchParams.get('t') ?? '')?.[1]);
-        return Math.abs(from - moved.t0) < 0.01;
-      });
+      const moved = await settledWindow(page, ({ t0 }) => near(t0 - zoomed.t0, length / 8, 0.02));
       await page.reload();
       await sameWindow(page, ({ t0, t1 }) => {
         assert.ok(Math.abs(t0 - moved.t0) < 0.01 && Math.abs(t1 - moved.t1) < 0.01, 'the address has another window');
@@ -325,7 +328,7 @@ export const compare = [
       await page.keyboard.down('Control');
       await page.mouse.wheel(0, -240);
       await page.keyboard.up('Control');
-      const wheeled = await sameWindow(page, ({ t0, t1 }) => near(t1 - t0, length / 4, 0.02));
+      const wheeled = await settledWindow(page, ({ t0, t1 }) => near(t1 - t0, length / 4, 0.02));
       near(wheeled.t0 + (wheeled.t1 - wheeled.t0) / 4, moved.t0 + (moved.t1 - moved.t0) / 4, 0.01);
       await page.mouse.down();
       await page.mouse.move(box.x + box.width / 4 + 100, box.y + 30, { steps: 4 });
