@@ -8,6 +8,8 @@
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
 //! [`query`], [`mcp`], [`doctor`], [`completions`].
 //!
+//! The feature `object-storage` (default) takes URLs of object stores and web servers wherever traces are read.
+//!
 //! Exit codes: 0 success, 1 the operation failed (of `doctor`: something hinders recording), 2 usage; of a gate also 3 and 4. A reader that closes our output early
 //! (`| head`) is not an error. `run` ends as its program does; 126 and 127 if that cannot be started.
 

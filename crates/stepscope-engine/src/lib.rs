@@ -7,6 +7,8 @@
 //! `cache`, `hash`, `recover`, `convert`, `rows` (events as a table), `sql` (queries, answered by another
 //! program).
 //!
+//! The feature `object-storage` opens URLs of object stores and web servers; without it, they are refused.
+//!
 //! **Invariant:** a bad file never affects a good one: it becomes a [`RunProblem`], or the error of
 //! its own run. (`tests/it`)
 //! **Invariant:** nothing is written into a log directory, except runs recovered from the journals
