@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// Releases the lock as the death of the process does. Children of other tests may have inherited the descriptor.
-    fn kill(file: CollectorFile) {
+    fn kill(file: &CollectorFile) {
         os::unlock(file.file.as_fd());
     }
 
@@ -212,7 +212,7 @@ mod tests {
         file.append(&event()).unwrap();
         assert!(recover_all(&session).is_empty());
         // As a kill: the lock goes, the file stays.
-        kill(file);
+        kill(&file);
         let recovered = recover_all(&session);
         assert_eq!(recovered.len(), 1);
         assert_eq!(recovered[0].1, 1);
@@ -227,7 +227,7 @@ mod tests {
         for content in [Vec::new(), event()[..20].to_vec()] {
             let mut file = create(&session, u64::MAX);
             file.append(&content).unwrap();
-            kill(file);
+            kill(&file);
             assert!(recover_all(&session).is_empty());
             assert!(!session.exists());
         }
