@@ -35,7 +35,10 @@ fn run(log_dir: &Path, words: &str, more: &[(&str, &str)]) -> Output {
             "STEPSCOPE_CUPTI",
             built.join("examples/libcupti_stand_in.so"),
         )
-        .env("CUDA_INJECTION64_PATH", built.join("libstepscope_cupti.so"))
+        .env(
+            "CUDA_INJECTION64_PATH",
+            built.join("deps/libstepscope_cupti.so"),
+        )
         .env("CUPTI_RECORDS", RECORDS)
         .envs(more.iter().copied());
     program.output().unwrap()
