@@ -20,12 +20,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from run_torch import training_loop
 from viztracer import VizTracer
 
 import stepscope
@@ -106,22 +106,8 @@ def main() -> None:
     """Measure and print."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    layers = (torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()) for _ in range(4))
-    model = torch.nn.Sequential(*layers)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    batch = torch.randn(64, 256)
+    loop = training_loop(count)
     _step_sources.register()
-
-    def loop() -> float:
-        begun = time.process_time()
-        for _ in range(count):
-            optimizer.zero_grad()
-            model(batch).square().mean().backward()
-            optimizer.step()
-        return time.process_time() - begun
-
     print(json.dumps({"load": os.getloadavg()[0], "cores": os.cpu_count()}), flush=True)
     ratios: dict[str, list[float]] = {name: [] for name in PROFILERS}
     loop()

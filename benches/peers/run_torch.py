@@ -15,11 +15,15 @@ import statistics
 import sys
 import tempfile
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
 import stepscope
 from stepscope.recording import _step_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODES = {
     "steps alone (--sample 0 --sources none)": {"python_sampling_hz": 0},
@@ -29,10 +33,8 @@ MODES = {
 }
 
 
-def main() -> None:
-    """Measure and print."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+def training_loop(count: int) -> Callable[[], float]:
+    """Make a loop of so many training steps that returns its CPU time in seconds."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     layers = (torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()) for _ in range(4))
@@ -48,6 +50,14 @@ def main() -> None:
             optimizer.step()
         return time.process_time() - begun
 
+    return loop
+
+
+def main() -> None:
+    """Measure and print."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    loop = training_loop(count)
     loop()
     for name, options in MODES.items():
         chosen = {"python_tracer_level": 0, **options}

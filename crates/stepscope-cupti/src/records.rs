@@ -145,6 +145,24 @@ impl Record {
         unsafe { self.0.add(offset).cast::<T>().read_unaligned() }
     }
 
+    /// Reads the times and the place of a copy or a memset, whose structures differ in the offsets of these two.
+    ///
+    /// # Safety
+    /// As [`Self::get`].
+    unsafe fn transfer(self, correlation: usize, graph_node: usize) -> Work {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Work {
+                start: self.get(16),
+                end: self.get(24),
+                device: self.get(32),
+                stream: self.get(40),
+                correlation: self.get(correlation),
+                graph_node: self.get(graph_node),
+            }
+        }
+    }
+
     /// Reads a text; empty if there is none.
     ///
     /// # Safety
@@ -186,42 +204,21 @@ pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
                 shared: record.get(76),
             }),
             kind::MEMCPY => Activity::Memcpy(Memcpy {
-                work: Work {
-                    start: record.get(16),
-                    end: record.get(24),
-                    device: record.get(32),
-                    stream: record.get(40),
-                    correlation: record.get(44),
-                    graph_node: record.get(64),
-                },
+                work: record.transfer(44, 64),
                 bytes: record.get(8),
                 direction: record.get(4),
                 memories: record.get(5),
                 devices: None,
             }),
             kind::MEMCPY2 => Activity::Memcpy(Memcpy {
-                work: Work {
-                    start: record.get(16),
-                    end: record.get(24),
-                    device: record.get(32),
-                    stream: record.get(40),
-                    correlation: record.get(60),
-                    graph_node: record.get(72),
-                },
+                work: record.transfer(60, 72),
                 bytes: record.get(8),
                 direction: record.get(4),
                 memories: record.get(5),
                 devices: Some([record.get(44), record.get(52)]),
             }),
             kind::MEMSET => Activity::Memset(Memset {
-                work: Work {
-                    start: record.get(16),
-                    end: record.get(24),
-                    device: record.get(32),
-                    stream: record.get(40),
-                    correlation: record.get(44),
-                    graph_node: record.get(64),
-                },
+                work: record.transfer(44, 64),
                 bytes: record.get(8),
                 memory: record.get(50),
             }),

@@ -151,7 +151,7 @@ mod tests {
         );
         assert_eq!(when(&[("STEPSCOPE_STEPS", "3-4")]), When::OnRequest);
         assert_eq!(read(&[LOGS, ("STEPSCOPE_KEEP_LAST_S", "30")], false), None);
-        // Words that are no numbers are told by the program's own part.
+        // The recorder of the program warns about words that are no numbers.
         assert_eq!(
             when(&[("STEPSCOPE_WAIT_S", "soon"), ("STEPSCOPE_DURATION_S", "-1")]),
             when(&[])
