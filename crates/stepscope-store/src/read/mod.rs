@@ -1,7 +1,8 @@
 //! Queries of a finished trace: `event` (single events), `trace` (tracks and their columns),
-//! `query` (ranges), `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and
+//! `query` (ranges), `args`, `flow_table` (links), `kinds`, `facts`, `replay` (into another sink) and
 //! `validate`.
 
+pub(crate) mod args;
 pub(crate) mod derived;
 pub(crate) mod event;
 pub(crate) mod facts;
