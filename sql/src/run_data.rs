@@ -37,7 +37,7 @@ pub struct RunData {
     short_names: OnceLock<StringViewArray>,
     steps: OnceLock<StepsByRank>,
     step_marks: OnceLock<FxHashMap<EventId, i64>>,
-    launches: OnceLock<Option<Launches>>,
+    launches: OnceLock<Option<Arc<Launches>>>,
     tables: Mutex<FxHashMap<&'static str, Arc<TableCell>>>,
 }
 
@@ -146,7 +146,7 @@ impl RunData {
             let devices = Devices::from_trace(self.trace(), self.cancel()).ok()?;
             Launches::from_trace(self.trace(), &devices, self.cancel()).ok()
         };
-        self.launches.get_or_init(find).as_ref()
+        self.launches.get_or_init(find).as_deref()
     }
 
     /// Returns the numbers of the step markers, by their ids.

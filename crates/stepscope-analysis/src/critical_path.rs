@@ -85,7 +85,7 @@ pub struct CriticalPath<'a> {
 #[derive(Default)]
 pub struct PathGraph {
     /// The calls that launched device work.
-    launches: Launches,
+    launches: Arc<Launches>,
     /// Segments without dependencies.
     pub segments: Segments,
     /// Segments joined to blocks, with dependencies.

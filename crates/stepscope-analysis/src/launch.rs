@@ -11,6 +11,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, TrackId, TrackKind};
@@ -30,13 +31,28 @@ pub struct Launches {
     by_track: FxHashMap<TrackId, Vec<u32>>,
 }
 
+/// The launches of a trace, found on first use.
+#[derive(Default)]
+struct KnownLaunches(Mutex<Option<Arc<Launches>>>);
+
 impl Launches {
-    /// Finds the launches of all work of these devices.
+    /// Returns the launches of all work of a trace's devices. They are found once, and stay with the trace.
     pub fn from_trace(
         trace: &Trace,
         devices: &Devices<'_>,
         cancel: &Cancel,
-    ) -> Result<Self, Cancelled> {
+    ) -> Result<Arc<Self>, Cancelled> {
+        let known = trace.derived::<KnownLaunches>();
+        let mut known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(launches) = &*known {
+            return Ok(Arc::clone(launches));
+        }
+        let found = Arc::new(Self::find(trace, devices, cancel)?);
+        *known = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    fn find(trace: &Trace, devices: &Devices<'_>, cancel: &Cancel) -> Result<Self, Cancelled> {
         let queues = || devices.list.iter().flat_map(|device| &device.queues);
         let jobs = parallel::track_chunks(
             queues().map(|queue| (queue.track, 0..trace.slices(queue.track).len())),

@@ -15,7 +15,9 @@ use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
-use crate::steps::breakdown::{AnalysisWindow, Breakdown, StepParts, breakdown};
+use crate::steps::breakdown::{
+    AnalysisWindow, Breakdown, ChargedWindows, StepParts, breakdown_with,
+};
 use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
@@ -52,9 +54,18 @@ pub struct RunProfile<'a> {
     pub ranks: RankTracks,
 }
 
-impl<'a> RunProfile<'a> {
-    /// Computes the profile of a part of a run.
-    pub fn compute(
+/// Devices, steps and windows of a run, before their time is broken down.
+pub(crate) struct RunWindows<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) devices: Devices<'a>,
+    pub(crate) steps: StepReport,
+    pub(crate) analysis_windows: Vec<AnalysisWindow>,
+    pub(crate) iterations: Vec<Iteration>,
+    pub(crate) ranks: RankTracks,
+}
+
+impl<'a> RunWindows<'a> {
+    pub(crate) fn find(
         trace: &'a Trace,
         scope: &AnalysisScope,
         cancel: &Cancel,
@@ -78,20 +89,52 @@ impl<'a> RunProfile<'a> {
             let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
             iterations::step_iterations(&analysis_windows, &numbers)
         };
+        let ranks = RankTracks::new(trace, &devices);
+        Ok(Self {
+            trace,
+            devices,
+            steps,
+            analysis_windows,
+            iterations,
+            ranks,
+        })
+    }
+
+    /// Breaks down the windows, then the pauses after them, and passes the intervals of each bucket to `visit`.
+    pub(crate) fn break_down(
+        &self,
+        cancel: &Cancel,
+        visit: &mut dyn FnMut(&ChargedWindows<'_>) -> Result<(), Cancelled>,
+    ) -> Result<Breakdown, Cancelled> {
+        let windows = self.analysis_windows.iter();
         // Most pauses are empty, and cost nothing.
-        let steps_and_pauses: Vec<AnalysisWindow> = analysis_windows
-            .iter()
-            .cloned()
-            .chain(
-                analysis_windows
-                    .iter()
-                    .zip(&iterations)
-                    .map(|(analysis_window, whole)| {
-                        analysis_window.pause(analysis_window.range.end..whole.range.end)
-                    }),
-            )
-            .collect();
-        let mut breakdown = breakdown(trace, &devices, &steps_and_pauses, cancel)?;
+        let pauses = windows
+            .clone()
+            .zip(&self.iterations)
+            .map(|(window, whole)| window.pause(window.range.end..whole.range.end));
+        let all: Vec<AnalysisWindow> = windows.clone().cloned().chain(pauses).collect();
+        breakdown_with(self.trace, &self.devices, &all, cancel, visit)
+    }
+
+    /// Returns whether the windows are steps.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.steps.steps.iter().any(|step| !step.unfinished)
+    }
+
+    /// Adds the times of the devices.
+    pub(crate) fn profile(
+        self,
+        mut breakdown: Breakdown,
+        cancel: &Cancel,
+    ) -> Result<RunProfile<'a>, Cancelled> {
+        let Self {
+            trace,
+            devices,
+            steps,
+            analysis_windows,
+            iterations,
+            ranks,
+        } = self;
         let pauses = breakdown.parts.split_off(analysis_windows.len());
         breakdown.devices.truncate(analysis_windows.len());
         let mut of_rank: BTreeMap<StepRank, Vec<Range<Time>>> = BTreeMap::new();
@@ -99,7 +142,6 @@ impl<'a> RunProfile<'a> {
             let ranges = of_rank.entry(analysis_window.rank()).or_default();
             ranges.extend(whole.counts().then(|| whole.range.clone()));
         }
-        let ranks = RankTracks::new(trace, &devices);
         let mut owners: Vec<&[Range<Time>]> = vec![&[]; devices.list.len()];
         for (rank, ranges) in &of_rank {
             for device in ranks.devices(*rank) {
@@ -119,7 +161,7 @@ impl<'a> RunProfile<'a> {
         if times.iter().any(works) {
             times.retain(works);
         }
-        Ok(Self {
+        Ok(RunProfile {
             trace,
             devices,
             steps,
@@ -130,6 +172,19 @@ impl<'a> RunProfile<'a> {
             times,
             ranks,
         })
+    }
+}
+
+impl<'a> RunProfile<'a> {
+    /// Computes the profile of a part of a run.
+    pub fn compute(
+        trace: &'a Trace,
+        scope: &AnalysisScope,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let windows = RunWindows::find(trace, scope, cancel)?;
+        let breakdown = windows.break_down(cancel, &mut |_| Ok(()))?;
+        windows.profile(breakdown, cancel)
     }
 
     /// Returns whether the windows are steps.
@@ -359,8 +414,7 @@ mod tests {
         );
         let profile_with = |marked_only| {
             let scope = AnalysisScope {
-                marked_only,
-                ..AnalysisScope::default()
+                    ..AnalysisScope::default()
             };
             let run_profile = RunProfile::compute(&trace, &scope, &Cancel::default()).unwrap();
             (

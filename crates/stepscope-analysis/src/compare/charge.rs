@@ -13,20 +13,20 @@
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Overlapping, Trace};
 
 use crate::compare::owner::{Bucket, Phase, Source, TraceOwner, phases_of};
-use crate::device::{Devices, Work};
+use crate::device::Work;
 use crate::intervals::IntervalSet;
 use crate::launch::{Launches, RuntimeNames};
 use crate::parallel::{self, Cancel};
-use crate::run_profile::RunProfile;
+use crate::run_profile::RunWindows;
 use crate::steps::ThreadRows;
-use crate::steps::breakdown::{AnalysisWindow, ChargedWindows, breakdown_with, host_bucket};
+use crate::steps::breakdown::{Breakdown, ChargedWindows, host_bucket};
 
 /// Number of fractional bits of a share.
 const FRACTION: u32 = 32;
@@ -50,7 +50,7 @@ pub(super) struct OwnerSums {
 
 /// Owners of one window on one device, in their order.
 pub(super) struct WindowOwners {
-    /// Index of the window.
+    /// Index of the window in the run.
     pub(super) window: usize,
     pub(super) owners: Vec<(TraceOwner, OwnerSums)>,
 }
@@ -58,47 +58,52 @@ pub(super) struct WindowOwners {
 /// Reads what separates owners of equal names: a hash, given the operation's event.
 pub(super) type DetailOf<'a> = &'a (dyn Fn(EventId) -> u64 + Sync);
 
-/// Charges the windows. A window has one entry for each device that takes part in it.
-pub(super) fn charge(
-    profile: &RunProfile<'_>,
-    windows: &[AnalysisWindow],
+/// Breaks down all windows of a run, and charges some of them, by their indexes. A charged window has one entry for
+/// each device that takes part in it.
+pub(super) fn break_down_and_charge(
+    run: &RunWindows<'_>,
+    windows: &[usize],
     detail: DetailOf<'_>,
     cancel: &Cancel,
-) -> Result<Vec<WindowOwners>, Cancelled> {
-    let trace = profile.trace;
+) -> Result<(Breakdown, Vec<WindowOwners>), Cancelled> {
+    let trace = run.trace;
+    let mut is_charged = vec![false; run.analysis_windows.len()];
+    for window in windows {
+        is_charged[*window] = true;
+    }
     let scan = Scan {
         trace,
-        devices: &profile.devices,
-        launches: Launches::from_trace(trace, &profile.devices, cancel)?,
+        run,
+        launches: Launches::from_trace(trace, &run.devices, cancel)?,
         runtime_names: RuntimeNames::new(trace),
         rows: ThreadRows::new(trace),
         overlapping: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
         phases: trace.tracks().iter().map(|_| OnceLock::new()).collect(),
-        profile,
-        windows,
         detail,
     };
     let mut found = Vec::new();
-    breakdown_with(trace, &profile.devices, windows, cancel, &mut |charged| {
-        found.append(&mut scan.charge_windows(charged, cancel)?);
+    let breakdown = run.break_down(cancel, &mut |charged| {
+        let windows = charged.windows.iter().copied();
+        // Pauses come after the windows.
+        let windows = windows.filter(|window| is_charged.get(*window) == Some(&true));
+        let windows: Vec<usize> = windows.collect();
+        found.append(&mut scan.charge_windows(charged, &windows, cancel)?);
         Ok(())
     })?;
     found.sort_by_key(|owners| owners.window);
-    Ok(found)
+    Ok((breakdown, found))
 }
 
 struct Scan<'a> {
     trace: &'a Trace,
-    devices: &'a Devices<'a>,
-    launches: Launches,
+    run: &'a RunWindows<'a>,
+    launches: Arc<Launches>,
     runtime_names: RuntimeNames,
     rows: ThreadRows,
     /// Slices of each track that do not nest.
     overlapping: Vec<OnceLock<Option<Overlapping>>>,
     /// Phases of the slices of each host thread.
     phases: Vec<OnceLock<Vec<Phase>>>,
-    profile: &'a RunProfile<'a>,
-    windows: &'a [AnalysisWindow],
     detail: DetailOf<'a>,
 }
 
@@ -243,16 +248,17 @@ impl Scan<'_> {
     fn charge_windows(
         &self,
         charged: &ChargedWindows<'_>,
+        windows: &[usize],
         cancel: &Cancel,
     ) -> Result<Vec<WindowOwners>, Cancelled> {
         let slices = charged.device.map_or(0, |device| {
-            let queues = self.devices.list[device].queues.iter();
+            let queues = self.run.devices.list[device].queues.iter();
             queues
                 .map(|queue| self.trace.slices(queue.track).len())
                 .sum()
         });
         let parts = parallel::scan_items(
-            charged.windows,
+            windows,
             slices.max(parallel::CHUNK_LEN),
             cancel,
             Vec::new,
@@ -262,7 +268,7 @@ impl Scan<'_> {
     }
 
     fn charge_window(&self, charged: &ChargedWindows<'_>, window: usize) -> WindowOwners {
-        let range = &self.windows[window].range;
+        let range = &self.run.analysis_windows[window].range;
         let mut charging = Charging::default();
         let mut work: [Vec<WorkInterval>; 3] = Default::default();
         match charged.device {
@@ -277,7 +283,7 @@ impl Scan<'_> {
         // The first row of a thread, or the first thread, owns what several cover.
         let rows: Vec<TrackId> = match charged.thread {
             Some(thread) => self.rows.rows_of(thread).collect(),
-            None => self.profile.ranks.threads(charged.rank).to_vec(),
+            None => self.run.ranks.threads(charged.rank).to_vec(),
         };
         for row in rows {
             self.thread_time(row, range, &mut charging, &mut left);
@@ -352,11 +358,11 @@ impl Scan<'_> {
         charging: &mut Charging,
         work: &mut [Vec<WorkInterval>; 3],
     ) {
-        for queue in &self.devices.list[device].queues {
+        for queue in &self.run.devices.list[device].queues {
             let track = queue.track;
             let slices = self.trace.slices(track);
             for index in self.indexes(track, range) {
-                let bucket = match self.devices.work(track, index) {
+                let bucket = match self.run.devices.work(track, index) {
                     Some(Work::Compute) => Bucket::Compute,
                     Some(Work::Communication) => Bucket::ExposedCommunication,
                     Some(Work::Memcpy | Work::Memset) => Bucket::ExposedCopy,
@@ -423,7 +429,7 @@ impl Scan<'_> {
         charging: &mut Charging,
         work: &mut [Vec<WorkInterval>; 3],
     ) {
-        for track in self.profile.ranks.threads(charged.rank) {
+        for track in self.run.ranks.threads(charged.rank) {
             let Some(facts) = self.trace.tracks().get(track.index()) else {
                 continue;
             };
@@ -434,7 +440,7 @@ impl Scan<'_> {
                 let key = (slices.name[index], slices.category.get(index));
                 *known
                     .entry(key)
-                    .or_insert_with(|| host_bucket(self.trace, self.devices, facts, key))
+                    .or_insert_with(|| host_bucket(self.trace, &self.run.devices, facts, key))
             };
             let classed: Vec<(usize, usize)> = self
                 .indexes(*track, range)

@@ -9,7 +9,7 @@ use stepscope_model::{ArgValue, Cancelled, Diagnostic, Dur, Severity, Time};
 use stepscope_store::{EventId, Trace};
 
 use crate::collectives::{Clock, collectives};
-use crate::compare::charge::{OwnerSums, WindowOwners, charge};
+use crate::compare::charge::{DetailOf, OwnerSums, WindowOwners, break_down_and_charge};
 use crate::compare::owner::{
     Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
 };
@@ -20,7 +20,7 @@ use crate::op_class::OpClass;
 use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
 use crate::parallel::{self, Cancel};
-use crate::run_profile::{AnalysisScope, Role, RunProfile};
+use crate::run_profile::{AnalysisScope, Role, RunProfile, RunWindows};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 use crate::torch_args::is_dims;
@@ -143,10 +143,27 @@ impl ComparedRun {
         detail: OwnerDetail,
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let (profile, memory) = parallel::both(
-            || RunProfile::compute(trace, scope, cancel),
+        let windows = RunWindows::find(trace, scope, cancel)?;
+        let candidates = Candidates::find(&windows);
+        let shapes = |event: EventId| {
+            use std::hash::{Hash, Hasher};
+            let mut hash = FxHasher::default();
+            input_shapes(trace, event).hash(&mut hash);
+            if detail == OwnerDetail::Stack {
+                module_around(trace, event).hash(&mut hash);
+            }
+            hash.finish()
+        };
+        let nothing = |_: EventId| 0;
+        let owner_detail: DetailOf<'_> = match detail {
+            OwnerDetail::Name => &nothing,
+            OwnerDetail::Shapes | OwnerDetail::Stack => &shapes,
+        };
+        let ((breakdown, charged), memory) = parallel::both(
+            || break_down_and_charge(&windows, &candidates.chosen, owner_detail, cancel),
             || Memory::read(trace, cancel),
         )?;
+        let profile = windows.profile(breakdown, cancel)?;
         let mut run = Self {
             totals: totals(trace),
             peak_memory_bytes: peak_memory(&memory),
@@ -169,23 +186,12 @@ impl ComparedRun {
             let errors = matched.clocks.iter().filter_map(Clock::arrival_error);
             run.clock_error_ns = errors.map(Dur::as_ns_f64).fold(0.0, f64::max);
         }
-        let windows = run.choose_windows(&profile);
-        let shapes = |event: EventId| {
-            use std::hash::{Hash, Hasher};
-            let mut hash = FxHasher::default();
-            input_shapes(trace, event).hash(&mut hash);
-            if detail == OwnerDetail::Stack {
-                module_around(trace, event).hash(&mut hash);
-            }
-            hash.finish()
+        let samples = run.add_steps(&profile, candidates);
+        let sum = || {
+            run.add_owners(&profile, &samples, charged, detail);
+            Ok(())
         };
-        let nothing = |_: EventId| 0;
-        let owners = || match detail {
-            OwnerDetail::Name => charge(&profile, &windows, &nothing, cancel),
-            OwnerDetail::Shapes | OwnerDetail::Stack => charge(&profile, &windows, &shapes, cancel),
-        };
-        let (charged, diagnosis) = parallel::both(owners, || diagnose(&profile, &memory, cancel))?;
-        run.add_owners(trace, &windows, &charged, detail);
+        let ((), diagnosis) = parallel::both(sum, || diagnose(&profile, &memory, cancel))?;
         run.findings = diagnosis
             .findings
             .iter()
@@ -212,50 +218,17 @@ impl ComparedRun {
         Ok(run)
     }
 
-    /// Fills the steps, and returns the windows whose time is charged: the samples, or the whole recording.
-    fn choose_windows(&mut self, profile: &RunProfile<'_>) -> Vec<AnalysisWindow> {
+    /// Fills the steps, and returns the windows whose time is charged, by their indexes: the samples, or the whole
+    /// recording.
+    fn add_steps(&mut self, profile: &RunProfile<'_>, candidates: Candidates) -> Vec<usize> {
+        let Candidates {
+            chosen,
+            numbers,
+            after_gap,
+        } = candidates;
         if self.is_whole_recording {
-            return profile.analysis_windows.clone();
+            return chosen;
         }
-        let finished: Vec<i64> = profile
-            .steps
-            .steps
-            .iter()
-            .filter(|step| !step.unfinished)
-            .map(|step| step.number)
-            .collect();
-        let mut order: Vec<usize> = (0..profile.analysis_windows.len()).collect();
-        order.sort_by_key(|index| {
-            let window = &profile.analysis_windows[*index];
-            (window.rank(), window.range.start)
-        });
-        // The same number again in a rank is another step.
-        let mut longest: BTreeMap<(i64, u32), (usize, Dur)> = BTreeMap::new();
-        let mut after_gap: Vec<bool> = vec![false; order.len()];
-        for rank in order.chunk_by(|a, b| {
-            profile.analysis_windows[*a].rank() == profile.analysis_windows[*b].rank()
-        }) {
-            let mut seen: FxHashMap<i64, u32> = FxHashMap::default();
-            let mut before: Option<i64> = None;
-            for index in rank {
-                let Some(number) = finished.get(*index).copied() else {
-                    continue;
-                };
-                let is_next = |last: i64| last.checked_add(1) == Some(number) || last == number;
-                after_gap[*index] = before.is_some_and(|last| !is_next(last));
-                before = Some(number);
-                let again = seen.entry(number).or_insert(0);
-                let range = &profile.analysis_windows[*index].range;
-                let length = range.end.since(range.start);
-                let best = longest.entry((number, *again)).or_insert((*index, length));
-                if length > best.1 {
-                    *best = (*index, length);
-                }
-                *again += 1;
-            }
-        }
-        let mut chosen: Vec<usize> = longest.into_values().map(|(index, _)| index).collect();
-        chosen.sort_by_key(|index| profile.analysis_windows[*index].range.start);
         for index in &chosen {
             let parts = profile
                 .breakdown
@@ -273,7 +246,7 @@ impl ComparedRun {
                 after_gap[*index].then_some(LeftOut::AfterGap)
             };
             self.steps.push(ComparedStep {
-                number: finished.get(*index).copied().unwrap_or_default(),
+                number: numbers.get(*index).copied().unwrap_or_default(),
                 length_ns,
                 buckets_ns: parts.buckets().map(|(_, dur)| dur.as_ns_f64()),
                 left_out,
@@ -289,38 +262,53 @@ impl ComparedRun {
             }
         }
         let all = self.all_steps_left_out;
-        let windows = chosen.iter().zip(&self.steps);
+        let windows = chosen.into_iter().zip(&self.steps);
         windows
             .filter(|(_, step)| all || step.left_out.is_none())
-            .map(|(index, _)| profile.analysis_windows[*index].clone())
+            .map(|(index, _)| index)
             .collect()
     }
 
-    /// Sums up the owners of all windows under names that do not depend on the run.
+    /// Sums up the owners of windows, by their indexes, under names that do not depend on the run.
     fn add_owners(
         &mut self,
-        trace: &Trace,
-        windows: &[AnalysisWindow],
-        charged: &[WindowOwners],
+        profile: &RunProfile<'_>,
+        samples: &[usize],
+        mut charged: Vec<WindowOwners>,
         detail: OwnerDetail,
     ) {
-        if windows.is_empty() {
+        if samples.is_empty() {
             return;
         }
+        let trace = profile.trace;
+        let windows: Vec<&AnalysisWindow> = samples
+            .iter()
+            .map(|index| &profile.analysis_windows[*index])
+            .collect();
+        let positions = samples.iter().enumerate();
+        let positions: FxHashMap<usize, usize> =
+            positions.map(|(at, index)| (*index, at)).collect();
+        charged.retain_mut(|owners| {
+            positions.get(&owners.window).is_some_and(|position| {
+                owners.window = *position;
+                true
+            })
+        });
+        charged.sort_by_key(|owners| owners.window);
         let names = Names {
             trace,
             catalogue: Catalogue::from_trace(trace),
             detail,
         };
         let mut devices = vec![0_i128; windows.len()];
-        for owners in charged {
+        for owners in &charged {
             devices[owners.window] += 1;
         }
         // Texts are compared once for each owner of the trace, not for each window.
         let mut known: FxHashMap<TraceOwner, usize> = FxHashMap::default();
         let mut positions: BTreeMap<Owner, usize> = BTreeMap::new();
         let mut all_sums: Vec<RunSums> = Vec::new();
-        for owners in charged {
+        for owners in &charged {
             let parts = devices[owners.window].max(1);
             for (owner, found) in &owners.owners {
                 let position = *known.entry(*owner).or_insert_with(|| {
@@ -398,6 +386,67 @@ impl ComparedRun {
                 let known = self.heaviest_shapes.entry(owner.operation.clone());
                 known.or_insert(shapes);
             }
+        }
+    }
+}
+
+/// The windows that may become samples.
+struct Candidates {
+    /// Their indexes, in the order of their start: of steps of the same number in several ranks the longest; the whole
+    /// recording where there are no steps.
+    chosen: Vec<usize>,
+    /// Number of the step of each window of the run.
+    numbers: Vec<i64>,
+    /// Whether the recording was off before each window of the run.
+    after_gap: Vec<bool>,
+}
+
+impl Candidates {
+    fn find(run: &RunWindows<'_>) -> Self {
+        let windows = &run.analysis_windows;
+        let finished = run.steps.steps.iter().filter(|step| !step.unfinished);
+        let numbers: Vec<i64> = finished.map(|step| step.number).collect();
+        let mut after_gap: Vec<bool> = vec![false; windows.len()];
+        if !run.has_steps() {
+            return Self {
+                chosen: (0..windows.len()).collect(),
+                numbers,
+                after_gap,
+            };
+        }
+        let mut order: Vec<usize> = (0..windows.len()).collect();
+        order.sort_by_key(|index| {
+            let window = &windows[*index];
+            (window.rank(), window.range.start)
+        });
+        // The same number again in a rank is another step.
+        let mut longest: BTreeMap<(i64, u32), (usize, Dur)> = BTreeMap::new();
+        for rank in order.chunk_by(|a, b| windows[*a].rank() == windows[*b].rank()) {
+            let mut seen: FxHashMap<i64, u32> = FxHashMap::default();
+            let mut before: Option<i64> = None;
+            for index in rank {
+                let Some(number) = numbers.get(*index).copied() else {
+                    continue;
+                };
+                let is_next = |last: i64| last.checked_add(1) == Some(number) || last == number;
+                after_gap[*index] = before.is_some_and(|last| !is_next(last));
+                before = Some(number);
+                let again = seen.entry(number).or_insert(0);
+                let range = &windows[*index].range;
+                let length = range.end.since(range.start);
+                let best = longest.entry((number, *again)).or_insert((*index, length));
+                if length > best.1 {
+                    *best = (*index, length);
+                }
+                *again += 1;
+            }
+        }
+        let mut chosen: Vec<usize> = longest.into_values().map(|(index, _)| index).collect();
+        chosen.sort_by_key(|index| windows[*index].range.start);
+        Self {
+            chosen,
+            numbers,
+            after_gap,
         }
     }
 }

@@ -5,6 +5,8 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
@@ -17,7 +19,7 @@ use crate::parallel::Cancel;
 /// links by the numbers of all calls.
 pub(super) struct LaunchOf<'a> {
     trace: &'a Trace,
-    all: Option<Launches>,
+    all: Option<Arc<Launches>>,
     graphs: FxHashMap<(usize, i64), EventId>,
     near: usize,
 }

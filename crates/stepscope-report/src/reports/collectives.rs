@@ -3,6 +3,7 @@
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use stepscope_model::{Cancelled, Dur, Time};
 use stepscope_store::Trace;
@@ -34,7 +35,7 @@ pub(super) const BY: &[&str] = &["kind", "collective", "part"];
 /// Row types of `overlap`.
 pub(super) const OVERLAP_BY: &[&str] = &["device", "kind"];
 
-fn read(trace: &Trace, cancel: &Cancel) -> Result<(Collectives, Launches), Cancelled> {
+fn read(trace: &Trace, cancel: &Cancel) -> Result<(Collectives, Arc<Launches>), Cancelled> {
     let devices = Devices::from_trace(trace, cancel)?;
     let launches = Launches::from_trace(trace, &devices, cancel)?;
     let found = find_collectives(trace, &devices, &launches, cancel)?;

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
@@ -55,7 +55,7 @@ struct Case<'a> {
     context: String,
     trace: &'a Trace,
     run_profile: RunProfile<'a>,
-    launches: Launches,
+    launches: Arc<Launches>,
     memory: Memory,
     cancel: Cancel,
 }
