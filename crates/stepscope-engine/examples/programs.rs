@@ -105,6 +105,21 @@ fn main() {
             |()| report(&kept.trace),
         );
     }
+    let buffers = Options {
+        by: Some("buffer".to_owned()),
+        ..Options::default()
+    };
+    time(
+        "open, list, memory, first graph",
+        rounds,
+        || (),
+        |()| {
+            let run = open();
+            let list = programs::list(&run.trace, &cancel);
+            let memory = reports::make(&run.trace, "hlo-memory", &buffers, &cancel).unwrap();
+            (list, memory, first_graph(&run.trace))
+        },
+    );
     time("first graph", rounds, open, |run| first_graph(&run.trace));
     time(
         "first graph, again",
