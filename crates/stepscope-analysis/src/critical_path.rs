@@ -69,7 +69,7 @@ use host_edges::HostEdges;
 use path::{PathSegment, walk};
 use segments::Segments;
 use totals::PathTotals;
-pub use window::{MAX_SLICES, PathLeftOut, PathStep};
+pub use window::{MAX_SLICES, PathLeftOut, PathStep, WindowEnd};
 use window::{PathWindow, step_threads};
 
 /// The critical path of a window of a trace.
@@ -134,33 +134,34 @@ impl Deref for CriticalPath<'_> {
 /// The paths of the last scopes are kept with the trace.
 pub fn critical_path<'a>(
     trace: &'a Trace,
-    scope: &AnalysisScope,
+    scope: &PathScope,
     cancel: &Cancel,
 ) -> Result<Option<CriticalPath<'a>>, Cancelled> {
     let found = cache::path_of(trace, scope, || {
         PathGraph::compute(trace, scope, MAX_SLICES, cancel)
     })?;
-    Ok(found.map(|found| CriticalPath {
-        trace,
-        names: names_of(trace, &found.segments),
-        found,
-    }))
+    Ok(found.map(|found| CriticalPath::new(trace, found)))
 }
 
-fn names_of<'a>(trace: &'a Trace, segments: &Segments) -> Vec<&'a [NameId]> {
-    let queues = segments.queues.iter();
-    queues.map(|queue| trace.slices(queue.track).name).collect()
+/// What a path covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathScope {
+    /// The steps.
+    pub steps: AnalysisScope,
+    /// The end of the window.
+    pub end: WindowEnd,
 }
 
 impl PathGraph {
     fn compute(
         trace: &Trace,
-        scope: &AnalysisScope,
+        scope: &PathScope,
         max_slices: usize,
         cancel: &Cancel,
     ) -> Result<Option<Self>, Cancelled> {
         let devices = Devices::from_trace(trace, cancel)?;
         let launches = Launches::from_trace(trace, &devices, cancel)?;
+        let PathScope { steps: scope, end } = scope;
         let mut steps = steps_of(trace, scope.marked_only);
         if let Some(range) = &scope.range {
             steps.cut(range);
@@ -181,6 +182,12 @@ impl PathGraph {
         let queues = segments::queues(trace, &devices, has_file, shift, |track| {
             threads.contains(&track)
         });
+        let mut last_queue = window.thread;
+        if *end == WindowEnd::DeviceWork
+            && let Some(queue) = window.extend_to_device(trace, &launches, &queues)
+        {
+            last_queue = Some(queue);
+        }
         window.limit(trace, &queues, max_slices);
         let segments = segments::flatten(trace, &devices, queues, &window.range, cancel)?;
         let mut found = Self {
@@ -193,7 +200,7 @@ impl PathGraph {
             unmatched: matched.unmatched.clone(),
             ..Self::default()
         };
-        let Some(last) = found.find_last(window.thread) else {
+        let Some(last) = found.find_last(last_queue) else {
             return Ok(None);
         };
         found.last = last;
@@ -202,6 +209,28 @@ impl PathGraph {
         found.path = walk(&found.blocks.graph, last, &found.window);
         found.clock_error = found.clock_error(&matched);
         Ok(Some(found))
+    }
+}
+
+impl<'a> CriticalPath<'a> {
+    /// Computes the path of the last steps in the scope with at most `max_slices` slices. It is not kept.
+    pub(crate) fn of_last_slices(
+        trace: &'a Trace,
+        scope: &PathScope,
+        max_slices: usize,
+        cancel: &Cancel,
+    ) -> Result<Option<Self>, Cancelled> {
+        let found = PathGraph::compute(trace, scope, max_slices, cancel)?;
+        Ok(found.map(|found| Self::new(trace, Arc::new(found))))
+    }
+
+    fn new(trace: &'a Trace, found: Arc<PathGraph>) -> Self {
+        let queues = found.segments.queues.iter();
+        Self {
+            trace,
+            names: queues.map(|queue| trace.slices(queue.track).name).collect(),
+            found,
+        }
     }
 }
 
@@ -261,11 +290,11 @@ impl PathGraph {
             + self.path.len() * size_of::<PathSegment>()
     }
 
-    /// Finds the segment at the end of the window: on its thread, else the one that ends last.
-    fn find_last(&self, thread: Option<TrackId>) -> Option<usize> {
+    /// Finds the segment at the end of the window: on the queue that ends it, else the one that ends last.
+    fn find_last(&self, queue: Option<TrackId>) -> Option<usize> {
         let graph = &self.segments.graph;
-        let on_thread = thread
-            .and_then(|thread| self.segments.queue_of(thread))
+        let on_queue = queue
+            .and_then(|queue| self.segments.queue_of(queue))
             .map(|queue| graph.queues[queue])
             .filter(|queue| queue.first < queue.end)
             .map(|queue| queue.end as usize - 1);
@@ -277,7 +306,7 @@ impl PathGraph {
             let all = (0..graph.len()).filter(of_file);
             all.max_by_key(|segment| (graph.end[*segment], std::cmp::Reverse(*segment)))
         };
-        on_thread.or_else(latest)
+        on_queue.or_else(latest)
     }
 
     /// Finds all edges and connects the graph.

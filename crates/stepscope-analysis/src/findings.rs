@@ -19,7 +19,8 @@
 //! H = step - time in which the launching threads wait for the device        D = time the device is busy
 //! ```
 //!
-//! The potential saving of the kernels of a busy device is a part of computation. Modules: `windows` (which
+//! The potential saving of the kernels of a busy device is a part of computation. No finding takes more than the
+//! critical path has of its cause (`on_path`): time off the path costs no step. Modules: `windows` (which
 //! steps), `device_time` and `cpu` (breakdown of the steps), `exchange` (ranks), `kernels`, `memory`, `outliers`.
 //! Definitions: `docs/reference/findings.md`.
 
@@ -33,6 +34,7 @@ mod kernels;
 mod launched;
 mod losses;
 mod memory;
+mod on_path;
 mod outliers;
 mod recompiled;
 mod subjects;
@@ -42,6 +44,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::EventId;
 
 pub use cause::{Cause, Confidence};
+use on_path::PathShares;
 
 use crate::memory::Memory;
 use crate::parallel::Cancel;
@@ -64,6 +67,9 @@ pub struct Finding {
     pub saving_ns: Option<f64>,
     /// The saving as a fraction of the steps; the fraction that the cause takes where no saving is known.
     pub share: f64,
+    /// The fraction of the critical path on which the cause's time may lie, an upper bound of `share`; `None` where the
+    /// path does not bound it.
+    pub path_share: Option<f64>,
     /// Confidence in the cause.
     pub confidence: Confidence,
     /// Events that show the cause, the strongest first.
@@ -82,6 +88,7 @@ impl Finding {
             subjects: Vec::new(),
             saving_ns: None,
             share: 0.0,
+            path_share: None,
             confidence,
             evidence: Vec::new(),
             shapes: Vec::new(),
@@ -217,7 +224,7 @@ pub const MOST: usize = 5;
 /// Diagnoses a run: the dominant cause first.
 ///
 /// Cost: one pass over sampled steps (at most some ten thousand slices of device queues) and over the host
-/// activity in the gaps between them; the links of all kernels where ranks are compared.
+/// activity in the gaps between them; the critical path of at most a million slices; the links of all kernels.
 pub fn diagnose(
     run_profile: &RunProfile<'_>,
     memory: &Memory,
@@ -225,6 +232,11 @@ pub fn diagnose(
 ) -> Result<Diagnosis, Cancelled> {
     let windows = windows::Windows::new(run_profile);
     let mut findings = assemble::findings(run_profile, &windows, memory, cancel)?;
+    if !run_profile.devices.list.is_empty()
+        && let Some(path) = PathShares::compute(run_profile, &windows, cancel)?
+    {
+        on_path::limit(&mut findings, &path);
+    }
     rank(&mut findings);
     Ok(Diagnosis {
         findings,

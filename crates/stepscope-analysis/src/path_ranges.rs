@@ -12,11 +12,10 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use crate::critical_path::critical_path;
 use crate::critical_path::graph::Confidence;
 use crate::critical_path::path::PathKind;
+use crate::critical_path::{PathScope, critical_path};
 use crate::parallel::Cancel;
-use crate::run_profile::AnalysisScope;
 
 /// The critical path of a window as ranges on tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +45,13 @@ pub struct PathRange {
     pub start: Time,
     /// End on the path's clock.
     pub end: Time,
+}
+
+impl PathRanges {
+    /// Estimates the memory of the ranges, bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.ranges.len() * size_of::<PathRange>()
+    }
 }
 
 impl PathRange {
@@ -113,7 +119,7 @@ pub struct PathHop {
 /// [`Cancelled`].
 pub fn path_ranges(
     trace: &Trace,
-    scope: &AnalysisScope,
+    scope: &PathScope,
     cancel: &Cancel,
 ) -> Result<Option<PathRanges>, Cancelled> {
     let Some(path) = critical_path(trace, scope, cancel)? else {

@@ -52,6 +52,8 @@ pub struct RunProfile<'a> {
     pub times: Vec<Times>,
     /// Devices and threads of each rank.
     pub ranks: RankTracks,
+    /// Whether derived steps were left out: [`AnalysisScope::marked_only`].
+    pub marked_only: bool,
 }
 
 /// Devices, steps and windows of a run, before their time is broken down.
@@ -62,6 +64,7 @@ pub(crate) struct RunWindows<'a> {
     pub(crate) analysis_windows: Vec<AnalysisWindow>,
     pub(crate) iterations: Vec<Iteration>,
     pub(crate) ranks: RankTracks,
+    pub(crate) marked_only: bool,
 }
 
 impl<'a> RunWindows<'a> {
@@ -97,6 +100,7 @@ impl<'a> RunWindows<'a> {
             analysis_windows,
             iterations,
             ranks,
+            marked_only: scope.marked_only,
         })
     }
 
@@ -134,6 +138,7 @@ impl<'a> RunWindows<'a> {
             analysis_windows,
             iterations,
             ranks,
+            marked_only,
         } = self;
         let pauses = breakdown.parts.split_off(analysis_windows.len());
         breakdown.devices.truncate(analysis_windows.len());
@@ -171,6 +176,7 @@ impl<'a> RunWindows<'a> {
             pauses,
             times,
             ranks,
+            marked_only,
         })
     }
 }
@@ -414,7 +420,8 @@ mod tests {
         );
         let profile_with = |marked_only| {
             let scope = AnalysisScope {
-                    ..AnalysisScope::default()
+                marked_only,
+                ..AnalysisScope::default()
             };
             let run_profile = RunProfile::compute(&trace, &scope, &Cancel::default()).unwrap();
             (

@@ -7,36 +7,35 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use stepscope_model::Dur;
 use stepscope_model::spelling::edits;
 use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
 
+mod compare;
 mod completions;
 mod doctor;
 mod mcp;
 mod query;
+mod report;
 mod run;
 mod values;
 
+pub use compare::{Baseline, BaselineAccept, BaselineAction, Compare};
 pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
 pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
+pub use report::{Format, PathEnd, Report};
 pub use run::{Gpu, Run, ToggleSignal};
 
-use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 pub(crate) use values::step_numbers;
-use values::{
-    capture_host, confidence, host, interval_ms, match_by, moment, option, rows_by, time, tolerance,
-};
+use values::{capture_host, host, interval_ms, option, time};
 
 /// One profiler for machine-learning programs: record, read, view.
 #[derive(Debug, Parser)]
@@ -155,203 +154,6 @@ pub struct Info {
     /// Print everything as JSON (stable and documented)
     #[arg(long)]
     pub json: bool,
-    /// Options of reading.
-    #[command(flatten)]
-    pub reading: Reading,
-}
-
-/// `stepscope report`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepscope report LOGDIR steps\n  \
-        stepscope report LOGDIR steps --by step --format csv\n  \
-        stepscope report LOGDIR ops --steps 13-21\n  \
-        stepscope report LOGDIR all --format html > report.html\n  \
-        stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
-        stepscope report LOGDIR critical-path --what-if 'kernel:*gemm*=x0.5'\n  \
-        stepscope report LOGDIR roofline --peak-flops 989e12:f32=67e12 --peak-bandwidth 3.35e12\n  \
-        stepscope report gs://BUCKET/LOGDIR steps\n  \
-        stepscope report list\n\n\
-        'all' writes every report into one self-contained HTML file.\n\
-        Of a directory with several runs, the newest is used, or the one of --run.")]
-pub struct Report {
-    /// Trace file, session folder or log directory
-    #[arg(value_name = "PATH")]
-    pub path: PathBuf,
-    /// Report kind; 'list' lists all kinds, 'all' is one page with all of them
-    #[arg(value_name = "KIND", default_value = "steps")]
-    pub kind: String,
-    /// Grouping of the rows; 'list' lists the groupings of each kind
-    #[arg(long, value_name = "GROUPING")]
-    pub by: Option<String>,
-    /// Maximum number of rows
-    #[arg(long, value_name = "N", default_value_t = 25)]
-    pub top: usize,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Run of the directory, by name or id
-    #[arg(long, value_name = "RUN")]
-    pub run: Option<String>,
-    /// Only these steps, by the program's step numbers
-    #[arg(long, value_name = "N[-M]", value_parser = step_numbers, conflicts_with_all = ["from", "to"])]
-    pub steps: Option<RangeInclusive<i64>>,
-    /// Start of the range, measured from the start of the run, such as 1.2s or 965ms
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub from: Option<Dur>,
-    /// End of the range, measured from the start of the run
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub to: Option<Dur>,
-    /// Use marked steps only; infer no steps from repeating events
-    #[arg(long)]
-    pub marked_only: bool,
-    /// Only this compiled program, by name, number or name(number); for the reports of programs (HLO)
-    #[arg(long, value_name = "MODULE")]
-    pub module: Option<String>,
-    /// Only this memory space of the device, by its number in XLA; for 'hlo-memory'
-    #[arg(long, value_name = "N")]
-    pub space: Option<i64>,
-    /// What is alive at this position of program order, in place of the peak; for 'hlo-memory'
-    #[arg(long, value_name = "N")]
-    pub position: Option<u32>,
-    /// Predict the step after changes, such as `kernel:*gemm*=x0.5,launch_latency=0`; repeatable; for 'critical-path'
-    #[arg(long, value_name = "SPEC")]
-    pub what_if: Vec<String>,
-    /// Predict a prepared scenario: faster-ops, free-communication, no-stragglers, as-rank:N, host-free, no-syncs,
-    /// input-free, no-launch-gaps, device:xF or host:xF; repeatable; for 'critical-path'
-    #[arg(long, value_name = "NAME")]
-    pub preset: Vec<String>,
-    /// Show predictions although the replay error is above 15 %; for 'critical-path'
-    #[arg(long)]
-    pub force: bool,
-    /// Peak FLOP/s of a device, for all element types or by type: 989e12:f32=67e12; for 'mfu', 'op-profile', 'roofline'
-    #[arg(long, value_name = "RATE[:TYPE=RATE,...]")]
-    pub peak_flops: Option<String>,
-    /// Peak bytes per second of a device's main memory, such as 3.35e12; for 'op-profile', 'roofline'
-    #[arg(long, value_name = "RATE")]
-    pub peak_bandwidth: Option<String>,
-    /// Use the peaks that 'stepscope peaks' measured on this machine, also for runs that do not name their processor
-    #[arg(long)]
-    pub measured_peaks: bool,
-    /// Options of reading.
-    #[command(flatten)]
-    pub reading: Reading,
-}
-
-/// Output format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Text table.
-    Table,
-    /// CSV with units in the column titles.
-    Csv,
-    /// `{"report","sentence":[…],"rows":[…],"notes":[…]}`, units in the keys.
-    Json,
-    /// Markdown.
-    Md,
-    /// One self-contained HTML file.
-    Html,
-}
-
-/// `stepscope compare`.
-#[derive(Debug, Default, Args)]
-#[command(
-    after_help = "Examples:\n  stepscope compare before.json.gz after.json.gz\n  \
-        stepscope compare main=logs/a pull=logs/b --by class --format md=comment.md\n  \
-        stepscope compare --base a1 --base a2 --base a3 --new b1 --new b2 --new b3\n  \
-        stepscope compare --baseline accepted logs/new --gate stepscope-gate.toml --format junit=gate.xml\n  \
-        stepscope compare --history accepted\n  \
-        stepscope compare gs://BUCKET/main gs://BUCKET/pull\n\n\
-        Of a directory with several runs, the newest is used. Exit codes: 0 success, 1 failure, 2 usage;\n\
-        with --gate also 3 a rule failed, 4 the gate cannot decide."
-)]
-pub struct Compare {
-    /// Base, then new side: trace files, session folders, log directories or summaries; LABEL=PATH names a side.
-    /// Further paths are further new sides
-    #[arg(value_name = "RUN")]
-    pub paths: Vec<PathBuf>,
-    /// Run of the base; repeatable
-    #[arg(long, value_name = "RUN")]
-    pub base: Vec<PathBuf>,
-    /// Run of the new side; repeatable
-    #[arg(long = "new", value_name = "RUN")]
-    pub new_runs: Vec<PathBuf>,
-    /// Rows of the attribution: op, kernel, module, class, bucket, tree
-    #[arg(long, value_name = "ROWS", default_value = "op", value_parser = rows_by)]
-    pub by: RowsBy,
-    /// What operations are matched by: auto, name, shape, stack, class
-    #[arg(long = "match", value_name = "KEY", default_value = "auto", value_parser = match_by)]
-    pub match_by: MatchBy,
-    /// Steps to compare, by the program's step numbers: skip-warmup, N, N-M or N- [default: skip-warmup]
-    #[arg(long, value_name = "STEPS")]
-    pub steps: Option<String>,
-    /// Change below which sides are the same [default: 1%]
-    #[arg(long, value_name = "SHARE", value_parser = tolerance)]
-    pub tolerance: Option<f64>,
-    /// Coverage of intervals [default: 0.95]
-    #[arg(long, value_name = "SHARE", value_parser = confidence)]
-    pub confidence: Option<f64>,
-    /// Maximum number of rows [default: 25 in tables, else all]
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-    /// Output: table, md, csv, json, html, junit or github; FORMAT=FILE writes a file; repeatable
-    /// [default: table]
-    #[arg(long, value_name = "FORMAT[=FILE]")]
-    pub format: Vec<String>,
-    /// File of rules that decides the exit code
-    #[arg(long, value_name = "FILE")]
-    pub gate: Option<PathBuf>,
-    /// Print the rules of the gate in words, with the smallest change that the runs show, and judge nothing
-    #[arg(long, requires = "gate")]
-    pub explain: bool,
-    /// Hold an earlier prediction against the new run: JSON of `report RUN critical-path --what-if SPEC --format json`,
-    /// or a SPEC, which is predicted from the base; repeatable
-    #[arg(long, value_name = "FILE|SPEC")]
-    pub check_what_if: Vec<String>,
-    /// Folder of accepted runs as the base
-    #[arg(long, value_name = "DIR", conflicts_with = "base")]
-    pub baseline: Option<PathBuf>,
-    /// Number of accepted runs that are the base, the newest that fit
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub last: usize,
-    /// Folder of accepted runs: prints the change points of their steps
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["base", "new_runs", "baseline", "gate"])]
-    pub history: Option<PathBuf>,
-    /// Write the summary of one run, which can stand in its place, and compare nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "new_runs", "baseline", "gate", "history"])]
-    pub save_summary: Option<PathBuf>,
-    /// Options of reading.
-    #[command(flatten)]
-    pub reading: Reading,
-}
-
-/// `stepscope baseline`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  stepscope baseline accept LOGDIR --into accepted --keep 20")]
-pub struct Baseline {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: BaselineAction,
-}
-
-/// What `stepscope baseline` does.
-#[derive(Debug, Subcommand)]
-pub enum BaselineAction {
-    /// Add the summary of a run to a folder of accepted runs
-    Accept(BaselineAccept),
-}
-
-/// `stepscope baseline accept`.
-#[derive(Debug, Args)]
-pub struct BaselineAccept {
-    /// Trace file, session folder, log directory or summary
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// Folder of accepted runs
-    #[arg(long, value_name = "DIR")]
-    pub into: PathBuf,
-    /// Maximum number of runs in the folder; the oldest are removed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub keep: Option<u32>,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,

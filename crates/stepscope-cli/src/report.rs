@@ -8,6 +8,7 @@ use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
+use stepscope_engine::analysis::critical_path::WindowEnd;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::analysis::steps::range_of;
@@ -19,7 +20,7 @@ use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 
 use self::cells::Page;
-use crate::args::{self, Format};
+use crate::args::{self, Format, PathEnd};
 use crate::error::CliError;
 use crate::text;
 use crate::text::duration;
@@ -55,6 +56,10 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         what_if: asked.what_if.clone(),
         presets: asked.preset.clone(),
         force: asked.force,
+        until: match asked.until {
+            PathEnd::LastStep => WindowEnd::LastStep,
+            PathEnd::Device => WindowEnd::DeviceWork,
+        },
         peaks: PeakOverrides {
             given: given_peaks(asked.peak_flops.as_deref(), asked.peak_bandwidth.as_deref())
                 .map_err(|error| CliError::usage(error.to_string()))?,
@@ -71,6 +76,11 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         None if !asked.what_if.is_empty() || !asked.preset.is_empty() || asked.force => {
             return Err(CliError::usage(
                 "cannot apply scenarios to all reports: --what-if, --preset and --force belong to 'critical-path'\nhelp: name this kind",
+            ));
+        }
+        None if asked.until != PathEnd::default() => {
+            return Err(CliError::usage(
+                "cannot end the window of all reports at the device: --until belongs to 'critical-path'\nhelp: name this kind",
             ));
         }
         None if !options.peaks.given.is_empty() => {

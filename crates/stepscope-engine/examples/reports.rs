@@ -20,9 +20,9 @@ use std::time::Instant;
 
 use stepscope_engine::analysis::compare::result::{CompareOptions, Comparison};
 use stepscope_engine::analysis::compare::run::{ComparedRun, OwnerDetail};
-use stepscope_engine::analysis::critical_path::critical_path;
 use stepscope_engine::analysis::critical_path::groups::PathGrouping;
 use stepscope_engine::analysis::critical_path::spec::{Scenario, parse};
+use stepscope_engine::analysis::critical_path::{PathScope, critical_path};
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::report::reports::{self, Options};
@@ -262,7 +262,7 @@ fn compare(trace: &Trace) -> Result<(), Cancelled> {
 
 /// Measures the critical path and a prediction.
 fn what_if(trace: &Trace, scenario: &Scenario) -> Result<(), Cancelled> {
-    let (scope, cancel) = (AnalysisScope::default(), Cancel::default());
+    let (scope, cancel) = (PathScope::default(), Cancel::default());
     let path = timed("critical path", || critical_path(trace, &scope, &cancel))?;
     let Some(path) = path else {
         return Ok(());

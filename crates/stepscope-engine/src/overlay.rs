@@ -11,9 +11,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use stepscope_analysis::critical_path::PathScope;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::path_ranges::{PathRange, PathRanges, path_ranges};
-use stepscope_analysis::run_profile::AnalysisScope;
 use stepscope_model::{
     ArgError, ArgRef, ArgSource, ArgValue, EventSink, FlowDirection, FlowKey, SliceFlow, SliceIn,
     TrackId, TrackKind, TrackPatch, forward_to_sink,
@@ -47,7 +47,7 @@ impl PathOverlay {
     /// Computes the path of all steps; `None` if the run has neither threads nor device work.
     pub(crate) fn from_trace(trace: &Trace) -> Option<Self> {
         // Never cancelled.
-        let found = path_ranges(trace, &AnalysisScope::default(), &Cancel::default());
+        let found = path_ranges(trace, &PathScope::default(), &Cancel::default());
         let path = Arc::new(found.ok()??);
         Some(Self { path })
     }

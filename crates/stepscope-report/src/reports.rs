@@ -30,6 +30,7 @@ use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
 use crate::report::{Report, Sentence, sentence};
+use stepscope_analysis::critical_path::WindowEnd;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::peaks::PeakOverrides;
 use stepscope_analysis::programs;
@@ -58,6 +59,8 @@ pub struct Options {
     pub presets: Vec<String>,
     /// Show predictions although the replay error is large. For `critical-path`.
     pub force: bool,
+    /// Where the window ends. For `critical-path`.
+    pub until: WindowEnd,
     /// Peak rates of devices from outside the trace. For reports of rates.
     pub peaks: PeakOverrides,
 }
@@ -66,7 +69,7 @@ pub struct Options {
 const PROGRAMS: &[&str] = &["hlo-memory", "hlo-cost", "op-profile", "roofline"];
 /// The reports that take [`Options::space`] and [`Options::position`].
 const SPACES: &[&str] = &["hlo-memory"];
-/// The reports that take [`Options::what_if`], [`Options::presets`] and [`Options::force`].
+/// The reports that take [`Options::what_if`], [`Options::presets`], [`Options::force`] and [`Options::until`].
 const SCENARIOS: &[&str] = &["critical-path"];
 /// The reports that take [`Options::peaks`].
 pub const PEAKS: &[&str] = &["mfu", "op-profile", "roofline"];
@@ -94,6 +97,7 @@ impl Default for Options {
             what_if: Vec::new(),
             presets: Vec::new(),
             force: false,
+            until: WindowEnd::default(),
             peaks: PeakOverrides::default(),
         }
     }
@@ -129,6 +133,7 @@ impl Kind {
             ("what-if", !options.what_if.is_empty(), SCENARIOS),
             ("preset", !options.presets.is_empty(), SCENARIOS),
             ("force", options.force, SCENARIOS),
+            ("until", options.until != WindowEnd::default(), SCENARIOS),
             ("peaks", !options.peaks.given.is_empty(), PEAKS),
         ];
         for (option, is_given, kinds) in given {

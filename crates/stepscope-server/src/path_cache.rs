@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stepscope_analysis::critical_path::PathScope;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::path_ranges::{PathRanges, path_ranges};
-use stepscope_analysis::run_profile::AnalysisScope;
 use stepscope_engine::Run;
 use stepscope_model::Cancelled;
 
@@ -12,10 +12,12 @@ use crate::run_cache::Cached;
 
 /// Maximum number of cached paths.
 const MAX_PATHS: usize = 4;
+/// Maximum memory of the paths before the newest one, bytes.
+const MAX_OLDER_BYTES: usize = 256 << 20;
 
 /// A path and the steps that it belongs to.
 struct ScopedPath {
-    scope: AnalysisScope,
+    scope: PathScope,
     /// `None`: the run has none.
     path: Option<PathRanges>,
 }
@@ -29,7 +31,7 @@ impl PathCache {
     pub(crate) fn with_path<R>(
         &self,
         run: &Arc<Run>,
-        scope: AnalysisScope,
+        scope: PathScope,
         cancel: &Cancel,
         use_path: impl FnOnce(Option<&PathRanges>) -> R,
     ) -> Result<R, Cancelled> {
@@ -50,6 +52,9 @@ impl PathCache {
         {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             Cached::insert(&mut known, run, Arc::clone(&found), MAX_PATHS);
+            Cached::limit_older(&mut known, MAX_OLDER_BYTES, |known: &ScopedPath| {
+                known.path.as_ref().map_or(0, PathRanges::memory_bytes)
+            });
         }
         Ok(use_path(found.path.as_ref()))
     }

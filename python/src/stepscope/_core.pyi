@@ -366,6 +366,7 @@ class RunData:
         what_if: list[str],
         presets: list[str],
         force: bool,
+        until: str,
         peak_flops: str | None,
         peak_bandwidth: float | None,
         measured_peaks: bool,

@@ -33,6 +33,7 @@ from stepscope.reading._tracks import (
 if TYPE_CHECKING:
     import pyarrow
 
+    PathEnd = Literal["last-step", "device"]
     StrPath = str | os.PathLike[str]
 
 __all__ = [
@@ -401,6 +402,7 @@ class Run:
         what_if: str | Sequence[str] = (),
         preset: str | Sequence[str] = (),
         force: bool = False,
+        until: PathEnd = "last-step",
         peak_flops: str | float | None = None,
         peak_bandwidth: float | None = None,
         measured_peaks: bool = False,
@@ -432,6 +434,9 @@ class Run:
             Prepared scenarios, such as ``host-free``; for ``critical-path``.
         force
             Show predictions although the replay error is above 15 %; for ``critical-path``.
+        until
+            Where the path ends: ``last-step``, or ``device`` for the end of the device work that the steps
+            launch, if that is later; for ``critical-path``.
         peak_flops
             Peak FLOP/s of a device, a number or by element type, as ``"989e12:f32=67e12"``; for ``mfu``,
             ``op-profile`` and ``roofline``. Default: what the file and the table of data sheets have.
@@ -476,6 +481,7 @@ class Run:
             what_if=[what_if] if isinstance(what_if, str) else list(what_if),
             presets=[preset] if isinstance(preset, str) else list(preset),
             force=force,
+            until=until,
             peak_flops=None if peak_flops is None else str(peak_flops),
             peak_bandwidth=peak_bandwidth,
             measured_peaks=measured_peaks,
@@ -493,6 +499,7 @@ class Run:
         what_if: str | Sequence[str] = (),
         preset: str | Sequence[str] = (),
         force: bool = False,
+        until: PathEnd = "last-step",
         top: int | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
@@ -517,6 +524,9 @@ class Run:
             Prepared scenarios, such as ``host-free``.
         force
             Show predictions although the replay error is above 15 %.
+        until
+            Where the path ends: ``last-step``, or ``device`` for the end of the device work that the steps
+            launch, if that is later.
         top
             Maximum number of rows; the others are counted. Default: all.
         start_ns, end_ns
@@ -545,6 +555,7 @@ class Run:
             what_if=what_if,
             preset=preset,
             force=force,
+            until=until,
             steps=steps,
             start_ns=start_ns,
             end_ns=end_ns,

@@ -9,6 +9,8 @@ export interface PathQuery {
   /** The steps whose path it is; `undefined`: all. */
   readonly scope: TimeRange | undefined;
   readonly markedOnly: boolean;
+  /** Whether the path ends with the device work of the steps, if that is later than the last step. */
+  readonly untilDevice?: boolean;
   /** `undefined`: the whole run; with `time`, the window of the path. */
   readonly window?: TimeRange | undefined;
   readonly bins: number;
@@ -25,6 +27,7 @@ export const pathAddress = (run: string, v: string, ask: PathQuery): string =>
     t1: ask.window?.endNs,
     bins: ask.bins,
     by: ask.by,
+    until: ask.untilDevice === true ? 'device' : undefined,
     steps: ask.markedOnly ? 'marked' : undefined,
     v,
   });

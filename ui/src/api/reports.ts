@@ -28,6 +28,8 @@ export interface ReportQuery {
   readonly presets?: readonly string[];
   /** Predictions also where the error of the model forbids them. */
   readonly force?: boolean;
+  /** Whether the critical path ends with the device work of the steps, if that is later than the last step. */
+  readonly untilDevice?: boolean;
 }
 
 /** The overview of a whole run: `top` is the number of drawn steps of all ranks; further steps are counted. */
@@ -48,6 +50,7 @@ export const reportPath = (run: string, v: string, ask: ReportQuery): string =>
     what_if: ask.whatIf,
     preset: ask.presets,
     force: ask.force === true ? 'true' : undefined,
+    until: ask.untilDevice === true ? 'device' : undefined,
     steps: ask.markedOnly === true ? 'marked' : undefined,
     v,
   });

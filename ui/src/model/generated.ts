@@ -264,6 +264,7 @@ export const REPORT_KEYS = [
   'participant',
   'participants',
   'path_ns',
+  'path_share',
   'pattern',
   'peak_at_ns',
   'peak_bytes',

@@ -264,12 +264,12 @@ impl Blocks {
                 );
                 continue;
             }
-            let gap = PathKind::of_lag(segments.gap_kind(range.start));
             let ends = &segments.end[range.clone()];
             let from = range.start + ends.partition_point(|end| *end <= whole.begin);
             let mut time = whole.begin;
             for segment in from..range.end {
                 let is_last = segment + 1 == range.end;
+                let gap = PathKind::of_lag(segments.gap_kind(segment));
                 let pieces = [
                     (gap, segments.begin[segment], Confidence::Ordered),
                     (

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use super::PathGraph;
-use crate::run_profile::AnalysisScope;
+use super::{PathGraph, PathScope};
 
 /// Maximum memory of the paths before the newest one, bytes.
 const MAX_OLDER_BYTES: usize = 256 << 20;
@@ -19,10 +18,10 @@ type Path = Option<Arc<PathGraph>>;
 
 /// Paths by their scope, the last used first.
 #[derive(Default)]
-struct PathCache(Mutex<Vec<(AnalysisScope, Path)>>);
+struct PathCache(Mutex<Vec<(PathScope, Path)>>);
 
 impl PathCache {
-    fn get(&self, scope: &AnalysisScope) -> Option<Path> {
+    fn get(&self, scope: &PathScope) -> Option<Path> {
         let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = paths.iter().position(|(known, _)| known == scope)?;
         let found = paths.remove(at);
@@ -31,7 +30,7 @@ impl PathCache {
         Some(path)
     }
 
-    fn insert(&self, scope: AnalysisScope, path: Path, max_older_bytes: usize) {
+    fn insert(&self, scope: PathScope, path: Path, max_older_bytes: usize) {
         let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         paths.retain(|(known, _)| *known != scope);
         paths.insert(0, (scope, path));
@@ -53,7 +52,7 @@ impl PathCache {
 /// Returns the path of a scope, computed on first use.
 pub(super) fn path_of(
     trace: &Trace,
-    scope: &AnalysisScope,
+    scope: &PathScope,
     compute: impl FnOnce() -> Result<Option<PathGraph>, Cancelled>,
 ) -> Result<Path, Cancelled> {
     let cache = trace.derived::<PathCache>();
@@ -71,11 +70,10 @@ mod tests {
 
     use super::*;
 
-    fn scope(end: i64) -> AnalysisScope {
-        AnalysisScope {
-            range: Some(Time::ZERO..Time::from_ps(end)),
-            ..AnalysisScope::default()
-        }
+    fn scope(end: i64) -> PathScope {
+        let mut scope = PathScope::default();
+        scope.steps.range = Some(Time::ZERO..Time::from_ps(end));
+        scope
     }
 
     fn path(segments: usize) -> Arc<PathGraph> {

@@ -7,7 +7,7 @@ use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{ArgKeys, ArgValue, NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use crate::launch::launches_work;
+use crate::launch::{launches_graph, launches_work};
 
 /// What a call of a host thread does, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) enum CallKind {
     Other,
     /// Puts work on a queue.
     Launch,
+    /// Puts a graph of work on queues.
+    GraphLaunch,
     /// Waits for all queues of a device.
     DeviceWait,
     /// Waits for one queue.
@@ -32,6 +34,18 @@ pub(super) enum CallKind {
     EventRecord,
     /// Waits for the result of a compiled program.
     Await,
+}
+
+impl CallKind {
+    /// Returns whether the call puts work on a queue, and never waits for it.
+    pub(super) const fn is_bare_launch(self) -> bool {
+        matches!(self, Self::Launch | Self::GraphLaunch)
+    }
+
+    /// Returns whether the call puts work on a queue.
+    pub(super) const fn is_launch(self) -> bool {
+        self.is_bare_launch() || matches!(self, Self::Copy | Self::BlockingCopy)
+    }
 }
 
 /// Returns what a call of this name does.
@@ -58,7 +72,7 @@ pub(super) fn call_kind(name: &str) -> CallKind {
         }
         if launches_work(name) {
             if !(has("Memcpy") || has("memcpy")) {
-                return CallKind::Launch;
+                return launch_kind(name);
             }
             return if has("Async") {
                 CallKind::Copy
@@ -79,9 +93,17 @@ pub(super) fn call_kind(name: &str) -> CallKind {
         return CallKind::Await;
     }
     if launches_work(name) {
-        CallKind::Launch
+        launch_kind(name)
     } else {
         CallKind::Other
+    }
+}
+
+fn launch_kind(name: &str) -> CallKind {
+    if launches_graph(name) {
+        CallKind::GraphLaunch
+    } else {
+        CallKind::Launch
     }
 }
 
@@ -215,7 +237,7 @@ mod tests {
     fn calls_are_known_by_name() {
         for (name, kind) in [
             ("cudaLaunchKernel", CallKind::Launch),
-            ("hipGraphLaunch", CallKind::Launch),
+            ("hipGraphLaunch", CallKind::GraphLaunch),
             ("cudaMemcpy", CallKind::BlockingCopy),
             ("hipMemcpyWithStream", CallKind::BlockingCopy),
             ("cudaMemcpyAsync", CallKind::Copy),

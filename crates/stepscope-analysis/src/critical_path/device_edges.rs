@@ -1,30 +1,39 @@
-//! Edges between host calls and device work: launches, waits of the host, waits of queues for events.
+//! Edges between host calls and device work: launches, and what waits for work (`waits`, `programs`).
 
 #![allow(
     clippy::similar_names,
     reason = "a trace and its tracks are called what they are"
 )]
 
+mod programs;
+mod waits;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{Cancelled, Time, TrackId};
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
-use super::calls::{CallKind, CallKinds, SyncRecord, correlation, sync_records};
-use super::graph::{Confidence, Dependency, LagKind, NONE, index};
+use super::calls::{CallKind, CallKinds, sync_records};
+use super::graph::{Confidence, Dependency, LagKind, index};
 use super::segments::Segments;
 use crate::device::Devices;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
 
-/// Longest delay between the end of device work and the end of the call that waits for it, where the file does not
-/// record what the call waits for, picoseconds.
-pub(super) const LONGEST_RETURN: i64 = 50_000_000;
-/// Longest delay between the end of work and the start of work on another queue that waits for it, where the file
-/// does not record the event, picoseconds.
-const LONGEST_EVENT_WAIT: i64 = 20_000_000;
+/// Returns the longest delay between the end of device work and the end of a call that waits for it, where the file
+/// does not record what the call waits for, picoseconds: 50 us, or 5 % of a long call, as the clocks of devices and
+/// hosts differ.
+pub(super) fn longest_return(begin: i64, end: i64) -> i64 {
+    (end.saturating_sub(begin) / 20).max(50_000_000)
+}
+
+/// Number of pieces of work in a queue from which on a long call that launches one waits until the queue has room:
+/// those of CUDA take 1,024.
+const FULL_QUEUE: usize = 1_000;
+/// Shortest call that waits for room in a queue, picoseconds: calls that do not wait take about 5 us.
+const SHORTEST_BLOCKED_CALL: i64 = 10_000_000;
 
 /// A call of a host thread that an edge may depend on; times on the shifted clock.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +54,8 @@ struct FoundLaunches {
     dependencies: Vec<Dependency>,
     /// The device work that each copying call launched.
     copies: Vec<((usize, u32), u32)>,
+    /// The calls that wait until a queue has room, with the queue.
+    blocked: Vec<(Call, usize)>,
     /// Number of times that contradict an edge.
     contradictions: u64,
 }
@@ -56,17 +67,10 @@ impl Default for FoundLaunches {
             latest: i64::MIN,
             dependencies: Vec::new(),
             copies: Vec::new(),
+            blocked: Vec::new(),
             contradictions: 0,
         }
     }
-}
-
-/// Returns whether calls of this kind put work on a queue.
-fn is_launch(kind: CallKind) -> bool {
-    matches!(
-        kind,
-        CallKind::Launch | CallKind::Copy | CallKind::BlockingCopy
-    )
 }
 
 /// Collects the edges.
@@ -81,6 +85,8 @@ pub(super) struct DeviceEdges<'a> {
     launched: Vec<Vec<i64>>,
     /// The device work that each copying call launched.
     copies: FxHashMap<(usize, u32), u32>,
+    /// The calls that wait until a queue has room, with the queue.
+    blocked: Vec<(Call, usize)>,
     /// Queues by file, ordinal of the device and stream.
     streams: BTreeMap<(usize, u32, i64), usize>,
     /// Edges to starts.
@@ -117,6 +123,7 @@ impl<'a> DeviceEdges<'a> {
             segments,
             launched: vec![Vec::new(); segments.queues.len()],
             copies: FxHashMap::default(),
+            blocked: Vec::new(),
             streams,
             dependencies: Vec::new(),
             syncs: Vec::new(),
@@ -131,7 +138,7 @@ impl<'a> DeviceEdges<'a> {
             return Ok(());
         }
         let calls = self.calls(cancel, |kind| {
-            !matches!(kind, CallKind::Other | CallKind::Await | CallKind::Launch)
+            !matches!(kind, CallKind::Other | CallKind::Await) && !kind.is_bare_launch()
         })?;
         let records = sync_records(self.trace);
         let recorded = self.event_records(&calls, &records);
@@ -139,10 +146,11 @@ impl<'a> DeviceEdges<'a> {
         for call in &calls {
             self.wait(call, &records, &recorded, &mut unknown_waits);
         }
-        if unknown_waits.is_empty() {
+        self.waits_for_room();
+        if unknown_waits.is_empty() && !self.kinds.any(CallKind::GraphLaunch) {
             return Ok(());
         }
-        let launches = self.calls(cancel, is_launch)?;
+        let launches = self.calls(cancel, CallKind::is_launch)?;
         self.infer_event_waits(&launches, &unknown_waits, cancel)
     }
 
@@ -206,6 +214,7 @@ impl<'a> DeviceEdges<'a> {
     fn add(&mut self, found: FoundLaunches) {
         self.dependencies.extend(found.dependencies);
         self.copies.extend(found.copies);
+        self.blocked.extend(found.blocked);
         self.contradictions += found.contradictions;
     }
 
@@ -234,11 +243,10 @@ impl<'a> DeviceEdges<'a> {
             });
         let kind = self.kinds.get(slices.name[slice]);
         let mut anchor = returned.min(begin);
+        let limit = longest_return(called, returned);
         let is_awaited = match kind {
-            CallKind::BlockingCopy => {
-                end > called && end <= returned.saturating_add(LONGEST_RETURN)
-            }
-            CallKind::Copy => end <= returned && returned.saturating_sub(end) <= LONGEST_RETURN,
+            CallKind::BlockingCopy => end > called && end <= returned.saturating_add(limit),
+            CallKind::Copy => end <= returned && returned.saturating_sub(end) <= limit,
             _ => false,
         };
         if is_awaited {
@@ -249,6 +257,21 @@ impl<'a> DeviceEdges<'a> {
         found.latest = found.latest.max(called);
         if !is_first {
             return;
+        }
+        if kind.is_bare_launch() && returned.saturating_sub(called) >= SHORTEST_BLOCKED_CALL {
+            let range = segments.graph.queues[queue];
+            let begins = &segments.graph.begin[range.first as usize..segment as usize];
+            let begun = begins.partition_point(|begin| *begin < called);
+            if begins.len() - begun >= FULL_QUEUE {
+                let call = Call {
+                    kind,
+                    queue: thread,
+                    slice: index(slice),
+                    begin: called,
+                    end: returned,
+                };
+                found.blocked.push((call, queue));
+            }
         }
         if begin < called {
             found.contradictions += 1;
@@ -300,32 +323,6 @@ impl<'a> DeviceEdges<'a> {
         Ok(found)
     }
 
-    fn correlation(&self, call: &Call) -> Option<i64> {
-        let slices = self.trace.slices(self.segments.queues[call.queue].track);
-        correlation(self.trace, slices.id(call.slice as usize))
-    }
-
-    /// Finds the starts of the calls that record the events that others wait for, by file and correlation.
-    fn event_records(
-        &self,
-        calls: &[Call],
-        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
-    ) -> FxHashMap<(usize, i64), i64> {
-        let mut found = FxHashMap::default();
-        for call in calls
-            .iter()
-            .filter(|call| call.kind == CallKind::EventRecord)
-        {
-            let file = self.segments.queues[call.queue].file;
-            if records.contains_key(&file)
-                && let Some(number) = self.correlation(call)
-            {
-                found.entry((file, number)).or_insert(call.begin);
-            }
-        }
-        found
-    }
-
     /// Returns the last work of a queue that was launched before a time and begins before another one.
     fn last_before(&self, queue: usize, called: i64, begins_before: i64) -> Option<u32> {
         let range = self.segments.graph.queues[queue];
@@ -334,41 +331,6 @@ impl<'a> DeviceEdges<'a> {
         let begin = &self.segments.graph.begin[range.first as usize..range.end as usize];
         let count = count.min(begin.partition_point(|begin| *begin < begins_before));
         Some(range.first + index(count.checked_sub(1)?))
-    }
-
-    /// Adds the edges of a call that waits.
-    fn wait(
-        &mut self,
-        call: &Call,
-        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
-        recorded: &FxHashMap<(usize, i64), i64>,
-        unknown_waits: &mut Vec<(usize, i64)>,
-    ) {
-        let file = self.segments.queues[call.queue].file;
-        let of_file = records.get(&file);
-        let record = |edges: &Self| {
-            let number = of_file.and_then(|_| edges.correlation(call));
-            number.and_then(|number| of_file?.get(&number)).copied()
-        };
-        match call.kind {
-            CallKind::DeviceWait | CallKind::StreamWait | CallKind::EventWait => {
-                let record = record(self);
-                self.host_wait(call, file, record, recorded);
-            }
-            CallKind::Copy | CallKind::BlockingCopy => {
-                if let Some(copy) = self.copies.get(&(call.queue, call.slice)).copied() {
-                    self.add_sync(call, copy, Confidence::Inferred);
-                }
-            }
-            CallKind::QueueWait => {
-                let known = record(self)
-                    .is_some_and(|record| self.queue_wait(call, file, &record, recorded));
-                if !known {
-                    unknown_waits.push((call.queue, call.begin));
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Lists the queues of a device of a file; without a device, those of all devices of the file.
@@ -385,344 +347,5 @@ impl<'a> DeviceEdges<'a> {
             })
         });
         of_device.map(|(number, _)| number).collect()
-    }
-
-    fn host_wait(
-        &mut self,
-        call: &Call,
-        file: usize,
-        record: Option<SyncRecord>,
-        recorded: &FxHashMap<(usize, i64), i64>,
-    ) {
-        if let Some(record) = record {
-            if record.whole_device || call.kind == CallKind::DeviceWait {
-                for queue in self.queues_of(file, Some(record.device)) {
-                    if let Some(work) = self.last_before(queue, call.begin, call.end) {
-                        self.add_sync(call, work, Confidence::Recorded);
-                    }
-                }
-                return;
-            }
-            let stream = record.on_stream.or(record.stream);
-            let queue = stream.and_then(|stream| self.streams.get(&(file, record.device, stream)));
-            let called = match record.record {
-                Some(number) => recorded.get(&(file, number)).copied(),
-                None if call.kind == CallKind::StreamWait => Some(call.begin),
-                None => None,
-            };
-            if let (Some(queue), Some(called)) = (queue.copied(), called) {
-                if let Some(work) = self.last_before(queue, called, call.end) {
-                    self.add_sync(call, work, Confidence::Recorded);
-                }
-                return;
-            }
-        }
-        // Not recorded: work that ends inside the call, shortly before its end.
-        let mut last: Option<(i64, u32)> = None;
-        let mut all = Vec::new();
-        for queue in self.queues_of(file, None) {
-            let Some(work) = self.last_before(queue, call.begin, call.end) else {
-                continue;
-            };
-            let end = self.segments.graph.end[work as usize];
-            all.push(work);
-            let is_close =
-                end > call.begin && call.end.saturating_sub(end).saturating_abs() <= LONGEST_RETURN;
-            if is_close && last.is_none_or(|(latest, _)| end > latest) {
-                last = Some((end, work));
-            }
-        }
-        let Some((_, work)) = last else {
-            return;
-        };
-        if call.kind == CallKind::DeviceWait {
-            for work in all {
-                self.add_sync(call, work, Confidence::Inferred);
-            }
-        } else {
-            self.add_sync(call, work, Confidence::Inferred);
-        }
-    }
-
-    /// Adds the edge to the end of a call from the end of work.
-    fn add_sync(&mut self, call: &Call, work: u32, confidence: Confidence) {
-        let slices = self.trace.slices(self.segments.queues[call.queue].track);
-        let Some(to) = self
-            .segments
-            .ending_at(call.queue, slices.end(call.slice as usize))
-        else {
-            return;
-        };
-        let end = self.segments.graph.end[work as usize];
-        if end > call.end {
-            self.contradictions += 1;
-            // The file says that the call did not wait for this work: its clocks differ, or its times are rounded.
-            let begin = self.segments.graph.begin[work as usize];
-            if end.saturating_sub(call.end) > LONGEST_RETURN || begin >= call.end {
-                return;
-            }
-        }
-        self.syncs.push(Dependency {
-            to,
-            kind: LagKind::SyncReturn,
-            from: work,
-            anchor: end.min(call.end),
-            confidence,
-        });
-    }
-
-    /// Adds the edge of a queue that waits for an event; returns whether the file has all ids.
-    fn queue_wait(
-        &mut self,
-        call: &Call,
-        file: usize,
-        record: &SyncRecord,
-        recorded: &FxHashMap<(usize, i64), i64>,
-    ) -> bool {
-        let queue = |stream: Option<i64>| {
-            stream.and_then(|stream| self.streams.get(&(file, record.device, stream)).copied())
-        };
-        let (Some(waiting), Some(on)) = (queue(record.stream), queue(record.on_stream)) else {
-            return false;
-        };
-        let Some(called) = record
-            .record
-            .and_then(|number| recorded.get(&(file, number)).copied())
-        else {
-            return false;
-        };
-        let range = self.segments.graph.queues[waiting];
-        let next = self.launched[waiting].partition_point(|launch| *launch < call.end);
-        let to = range.first + index(next);
-        if to < range.end
-            && waiting != on
-            && let Some(work) = self.last_before(on, called, i64::MAX)
-        {
-            self.add_event(to, work, Confidence::Recorded);
-        }
-        true
-    }
-
-    fn add_event(&mut self, to: u32, work: u32, confidence: Confidence) {
-        let graph = &self.segments.graph;
-        let (end, begin) = (graph.end[work as usize], graph.begin[to as usize]);
-        if end > begin {
-            self.contradictions += 1;
-            if graph.begin[work as usize] >= begin {
-                return;
-            }
-        }
-        self.dependencies.push(Dependency {
-            to,
-            kind: LagKind::EventWait,
-            from: work,
-            anchor: end.min(begin),
-            confidence,
-        });
-    }
-
-    /// Infers the events of calls that let a queue wait without saying for what: the work that the thread launches
-    /// next begins shortly after the end of work on another queue, and was launched before that end.
-    fn infer_event_waits(
-        &mut self,
-        calls: &[Call],
-        unknown_waits: &[(usize, i64)],
-        cancel: &Cancel,
-    ) -> Result<(), Cancelled> {
-        let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
-        let mut last: Option<(usize, bool)> = None;
-        let mut waits = unknown_waits.iter().peekable();
-        for call in calls {
-            let (thread, mut waited) = last.unwrap_or((call.queue, false));
-            waited &= thread == call.queue;
-            while let Some((queue, begin)) = waits.peek().copied().copied() {
-                if (queue, begin) > (call.queue, call.begin) {
-                    break;
-                }
-                waited |= queue == call.queue;
-                waits.next();
-            }
-            if waited {
-                after_wait.insert((call.queue, call.slice));
-                waited = false;
-            }
-            last = Some((call.queue, waited));
-        }
-        let mut ends: BTreeMap<usize, Vec<(i64, u32)>> = BTreeMap::new();
-        let graph = &self.segments.graph;
-        for (number, queue) in self.segments.queues.iter().enumerate() {
-            let (Some(device), range) = (queue.device, graph.queues[number]) else {
-                continue;
-            };
-            if queue.in_flight {
-                continue;
-            }
-            let of_device = ends.entry(device).or_default();
-            of_device.extend(
-                (range.first..range.end).map(|segment| (graph.end[segment as usize], segment)),
-            );
-        }
-        for ends in ends.values_mut() {
-            #[allow(
-                clippy::stable_sort_primitive,
-                reason = "merges the sorted runs of the queues"
-            )]
-            ends.sort();
-        }
-        let (chunks, size) = self.device_chunks();
-        let found = parallel::scan_items(&chunks, size, cancel, Vec::new, |out, chunk| {
-            let queue = graph.queue[chunk.start as usize] as usize;
-            let device = self.segments.queues[queue].device;
-            let Some(ends) = device.and_then(|device| ends.get(&device)) else {
-                return;
-            };
-            for to in chunk.clone() {
-                let Some((thread, slice)) = self.call_of(to as usize) else {
-                    continue;
-                };
-                if after_wait.contains(&(thread, index(slice)))
-                    && let Some(work) = self.ended_before(queue, to, ends)
-                    && self.returned(thread, slice) < graph.end[work as usize]
-                {
-                    out.push((to, work));
-                }
-            }
-        })?;
-        for (to, work) in found.into_iter().flatten() {
-            self.add_event(to, work, Confidence::Inferred);
-        }
-        Ok(())
-    }
-
-    fn returned(&self, thread: usize, slice: usize) -> i64 {
-        let slices = self.trace.slices(self.segments.queues[thread].track);
-        self.shifted(thread, slices.end(slice))
-    }
-
-    /// Returns the work on another queue that ends last before a segment begins, within the limit; `None` if work
-    /// on the same queue ends later.
-    fn ended_before(&self, queue: usize, to: u32, ends: &[(i64, u32)]) -> Option<u32> {
-        let graph = &self.segments.graph;
-        let begin = graph.begin[to as usize];
-        let before = ends.partition_point(|(end, _)| *end <= begin);
-        let (end, work) = *ends.get(before.checked_sub(1)?)?;
-        let other = graph.queue[work as usize] as usize != queue;
-        (other && begin.saturating_sub(end) <= LONGEST_EVENT_WAIT).then_some(work)
-    }
-
-    /// Adds the edges from the calls that launch whole programs to the first operation of each: lines of modules
-    /// of compiled programs. Returns, by call, the last operation of the programs that it launched.
-    pub(super) fn programs(&mut self, modules: &[TrackId]) -> BTreeMap<u32, u32> {
-        let mut last_operation = BTreeMap::new();
-        let mut near_calls = vec![0; self.segments.queues.len()];
-        for track in modules {
-            let Some(facts) = self.trace.tracks().get(track.index()) else {
-                continue;
-            };
-            let ordinal = facts.device.unwrap_or(0);
-            let queues = self.queues_of(facts.file, Some(ordinal));
-            let slices = self.trace.slices(*track);
-            let mut near = 0;
-            for module in 0..slices.len() {
-                let calls: Vec<_> = self
-                    .trace
-                    .flow_sources(slices.id(module), &mut near)
-                    .collect();
-                for call in calls {
-                    let Some((host, slice)) = self.trace.place_of_slice(call) else {
-                        continue;
-                    };
-                    let Some(thread) = self.segments.queue_of(host) else {
-                        continue;
-                    };
-                    let mut last: Option<(i64, u32)> = None;
-                    for queue in &queues {
-                        let from = self.shifted(*queue, slices.start[module]);
-                        let to = self.shifted(*queue, slices.end(module));
-                        let Some((first, end)) = self.within(*queue, from, to) else {
-                            continue;
-                        };
-                        if self.call_of(first as usize).is_none() {
-                            let mut found = FoundLaunches::default();
-                            self.launch(first, thread, slice, &mut near_calls, &mut found);
-                            self.add(found);
-                        }
-                        let ends = self.segments.graph.end[end as usize];
-                        if last.is_none_or(|(latest, _)| ends > latest) {
-                            last = Some((ends, end));
-                        }
-                    }
-                    if let Some((_, segment)) = last {
-                        last_operation.insert(call.0, segment);
-                    }
-                }
-            }
-        }
-        last_operation
-    }
-
-    /// Adds the edges of transfers in flight: from the operation that runs when one begins, and to the instruction
-    /// that waits for its end.
-    pub(super) fn transfers(&mut self) {
-        let graph = &self.segments.graph;
-        for (number, queue) in self.segments.queues.iter().enumerate() {
-            let device = queue
-                .device
-                .and_then(|device| self.devices.list.get(device));
-            let (Some(device), true) = (device, queue.in_flight) else {
-                continue;
-            };
-            let range = graph.queues[number];
-            let others = self.queues_of(device.file, Some(device.ordinal));
-            let mut ends: Vec<(i64, u32)> = Vec::new();
-            for transfer in range.first..range.end {
-                let begin = graph.begin[transfer as usize];
-                ends.push((graph.end[transfer as usize], transfer));
-                let around = others
-                    .iter()
-                    .filter_map(|other| graph.locate(*other, begin));
-                if let Some((from, anchor)) = around.max_by_key(|(from, anchor)| (*anchor, *from)) {
-                    self.dependencies.push(Dependency {
-                        to: transfer,
-                        kind: LagKind::EventWait,
-                        from,
-                        anchor,
-                        confidence: Confidence::Inferred,
-                    });
-                }
-            }
-            ends.sort_unstable();
-            for other in others {
-                let range = graph.queues[other];
-                for to in range.first..range.end {
-                    let slice = self.segments.slice_of(to as usize);
-                    if !slice.is_some_and(|(track, slice)| self.devices.is_await(track, slice)) {
-                        continue;
-                    }
-                    let (begin, end) = (graph.begin[to as usize], graph.end[to as usize]);
-                    let before = ends.partition_point(|(at, _)| *at <= end);
-                    let last = before.checked_sub(1).map(|last| ends[last]);
-                    if let Some((anchor, from)) = last.filter(|(at, _)| *at > begin) {
-                        self.syncs.push(Dependency {
-                            to,
-                            kind: LagKind::SyncReturn,
-                            from,
-                            anchor,
-                            confidence: Confidence::Inferred,
-                        });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the first and the last segment of a queue that begin in a range.
-    fn within(&self, queue: usize, from: i64, to: i64) -> Option<(u32, u32)> {
-        let range = self.segments.graph.queues[queue];
-        let begin = &self.segments.graph.begin[range.first as usize..range.end as usize];
-        let first = begin.partition_point(|begin| *begin < from);
-        let end = begin.partition_point(|begin| *begin < to);
-        (first < end && range.first != NONE)
-            .then(|| (range.first + index(first), range.first + index(end - 1)))
     }
 }

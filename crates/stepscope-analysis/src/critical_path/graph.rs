@@ -54,6 +54,8 @@ pub enum LagKind {
     ThreadGap,
     /// From the end of a segment to the start of the next one on the same device queue.
     KernelGap,
+    /// The same, where the gap is too long for a queue with work: the file does not show what the device waits for.
+    Idle,
     /// From the end of the work that an event marks to the start of the work that waits for the event.
     EventWait,
     /// From the end of a launching call to the start of the work.
@@ -66,9 +68,10 @@ pub enum LagKind {
 
 impl LagKind {
     /// All, in their order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ThreadGap,
         Self::KernelGap,
+        Self::Idle,
         Self::EventWait,
         Self::LaunchLatency,
         Self::Handover,
@@ -80,6 +83,7 @@ impl LagKind {
         match self {
             Self::ThreadGap => "thread_gap",
             Self::KernelGap => "kernel_gap",
+            Self::Idle => "idle",
             Self::EventWait => "event_wait",
             Self::LaunchLatency => "launch_latency",
             Self::Handover => "handover",
@@ -87,6 +91,9 @@ impl LagKind {
         }
     }
 }
+
+/// Longest gap, and longest launch latency of a queue's first work, that need no other cause, picoseconds.
+pub(super) const LONGEST_GAP: i64 = 50_000_000;
 
 /// One end of an edge at a segment: a point in time in it, usually its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,10 +234,13 @@ impl Graph {
     /// Returns the kind of the lag after the previous segment of a queue.
     #[inline]
     pub fn gap_kind(&self, segment: usize) -> LagKind {
-        if self.on_device(segment) {
-            LagKind::KernelGap
-        } else {
+        let gap = |previous: usize| self.begin[segment].saturating_sub(self.end[previous]);
+        if !self.on_device(segment) {
             LagKind::ThreadGap
+        } else if self.previous(segment).map_or(0, gap) > LONGEST_GAP {
+            LagKind::Idle
+        } else {
+            LagKind::KernelGap
         }
     }
 

@@ -13,7 +13,7 @@ use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
 use super::calls::{CallKind, CallKinds};
-use super::device_edges::LONGEST_RETURN;
+use super::device_edges::longest_return;
 use super::graph::{Confidence, Dependency, LagKind, index};
 use super::segments::Segments;
 use crate::names::by_text;
@@ -67,7 +67,8 @@ impl HostEdges {
     }
 
     /// Adds the edges to calls that wait for a compiled program: from the last report of the end of device work
-    /// inside the wait, else from the last segment of another thread of the process that ends shortly before it.
+    /// inside the wait, else from the last device work of the file, or the last segment of another thread of the
+    /// process, that ends shortly before it.
     pub(super) fn awaits(&mut self, trace: &Trace, segments: &Segments, kinds: &CallKinds) {
         if !kinds.any(CallKind::Await) {
             return;
@@ -105,16 +106,19 @@ impl HostEdges {
             of_process.push((graph.end[*segment as usize], *segment));
         }
         let mut others: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
-        let needs_others = reports.is_empty();
-        for (number, queue) in segments.queues.iter().enumerate() {
-            if queue.device.is_none() && needs_others {
-                let range = graph.queues[number];
-                let ends =
-                    (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
-                others.entry(process(number)).or_default().extend(ends);
+        let mut on_devices: BTreeMap<usize, Vec<(i64, u32)>> = BTreeMap::new();
+        let queues = segments.queues.iter().enumerate();
+        for (number, queue) in queues.filter(|_| reports.is_empty()) {
+            let range = graph.queues[number];
+            let ends =
+                (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
+            match queue.device {
+                None => others.entry(process(number)).or_default().extend(ends),
+                Some(_) => on_devices.entry(queue.file).or_default().extend(ends),
             }
         }
-        for ends in reports.values_mut().chain(others.values_mut()) {
+        let lists = reports.values_mut().chain(others.values_mut());
+        for ends in lists.chain(on_devices.values_mut()) {
             ends.sort_unstable();
         }
         for (queue, to) in waits {
@@ -133,8 +137,10 @@ impl HostEdges {
                     .copied()
             };
             let key = process(queue);
-            let earliest = begin.max(end.saturating_sub(LONGEST_RETURN));
-            let found = last(reports.get(&key), begin).or_else(|| last(others.get(&key), earliest));
+            let earliest = begin.max(end.saturating_sub(longest_return(begin, end)));
+            let found = last(reports.get(&key), begin)
+                .or_else(|| last(on_devices.get(&key.0), earliest))
+                .or_else(|| last(others.get(&key), earliest));
             if let Some((anchor, from)) = found {
                 self.syncs.push(Dependency {
                     to,

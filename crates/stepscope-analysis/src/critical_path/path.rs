@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::graph::{Confidence, Graph, LagKind, SegmentKind, index};
+use super::graph::{Confidence, Graph, LONGEST_GAP, LagKind, SegmentKind, index};
 
 /// What a range of the path is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +71,7 @@ impl PathKind {
 
     pub(super) const fn of_lag(kind: LagKind) -> Self {
         match kind {
-            LagKind::ThreadGap => Self::Unknown,
+            LagKind::ThreadGap | LagKind::Idle => Self::Unknown,
             LagKind::KernelGap => Self::KernelGap,
             LagKind::EventWait => Self::EventWait,
             LagKind::LaunchLatency => Self::LaunchLatency,
@@ -146,7 +146,17 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
             break;
         };
         walk.edge = bound.confidence;
-        walk.charge(PathKind::of_lag(bound.kind), segment, bound.anchor);
+        let lag = graph.begin[segment].saturating_sub(bound.anchor);
+        let kind = if bound.kind == LagKind::LaunchLatency
+            && lag > LONGEST_GAP
+            && graph.previous(segment).is_none()
+        {
+            // The queue had work before, which is not recorded, or waits for something else.
+            PathKind::Unknown
+        } else {
+            PathKind::of_lag(bound.kind)
+        };
+        walk.charge(kind, segment, bound.anchor);
         segment = bound.from as usize;
     }
     walk.rows.reverse();

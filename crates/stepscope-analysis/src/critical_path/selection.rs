@@ -210,8 +210,7 @@ impl CriticalPath<'_> {
                 let kinds = CallKinds::new(self.trace);
                 self.mask(cancel, |segment| {
                     let kind = self.name(segment).map(|name| kinds.get(name));
-                    let launches = [CallKind::Launch, CallKind::Copy, CallKind::BlockingCopy];
-                    !graph.on_device(segment) && kind.is_some_and(|kind| launches.contains(&kind))
+                    !graph.on_device(segment) && kind.is_some_and(CallKind::is_launch)
                 })
             }
             Selector::Sync => Ok(self.waits()),

@@ -115,7 +115,8 @@ impl Changes for Structural<'_> {
         }
         match kind {
             LagKind::ThreadGap => measured,
-            LagKind::KernelGap => self.gaps[self.graph.queue[block] as usize],
+            // What the device waits for is unknown: it may be gone.
+            LagKind::KernelGap | LagKind::Idle => self.gaps[self.graph.queue[block] as usize],
             LagKind::LaunchLatency => self.graph.floor_of(block, kind),
             kind => self.medians[kind as usize],
         }

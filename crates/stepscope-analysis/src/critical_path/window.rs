@@ -6,6 +6,7 @@ use stepscope_model::{Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::segments::PathQueue;
+use crate::launch::Launches;
 use crate::run_profile::{AnalysisScope, whole_file_windows};
 use crate::steps::StepReport;
 use crate::steps::breakdown::AnalysisWindow;
@@ -24,6 +25,22 @@ pub struct PathStep {
     pub end: i64,
     /// The slice that marks it.
     pub event: EventId,
+}
+
+/// Where the window of a path ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WindowEnd {
+    /// At the end of the last step.
+    #[default]
+    LastStep,
+    /// At the end of the device work that the steps launch, if that is later.
+    DeviceWork,
+}
+
+impl WindowEnd {
+    /// The words of options.
+    pub const WORDS: &[(&str, Self)] =
+        &[("last-step", Self::LastStep), ("device", Self::DeviceWork)];
 }
 
 /// What a path does not cover because its window has too many slices: the time before its start.
@@ -105,6 +122,48 @@ impl PathWindow {
         })
     }
 
+    /// Moves the end of the window to the end of the last device work that is launched before it, if that is later;
+    /// returns the queue of that work.
+    pub(super) fn extend_to_device(
+        &mut self,
+        trace: &Trace,
+        launches: &Launches,
+        queues: &[PathQueue],
+    ) -> Option<TrackId> {
+        let own = queues
+            .iter()
+            .filter(|queue| queue.device.is_some() && queue.file == self.file && !queue.in_flight);
+        let last_end = |queue: &PathQueue| {
+            let slices = trace.slices(queue.track);
+            let end = self.range.end.saturating_sub(queue.shift);
+            let is_launched = |slice: usize| {
+                let launch = launches.get(queue.track, slice);
+                let call = launch.and_then(|launch| trace.place_of_slice(launch));
+                let at = call.map_or(slices.start[slice], |(track, call)| {
+                    trace.slices(track).start[call]
+                });
+                at.ps() < end
+            };
+            // Work is in the order of its launches.
+            let (mut low, mut high) = (0, slices.len());
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if is_launched(middle) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            let last = slices.end(low.checked_sub(1)?).ps();
+            Some((last.saturating_add(queue.shift), queue.track))
+        };
+        let (end, track) = own.filter_map(last_end).max()?;
+        (end > self.range.end).then(|| {
+            self.range.end = end;
+            track
+        })
+    }
+
     /// Moves the start of the window to the first step from which on at most `max_slices` slices of the queues begin;
     /// into the last step or the recording if it has more.
     pub(super) fn limit(&mut self, trace: &Trace, queues: &[PathQueue], max_slices: usize) {
@@ -180,14 +239,14 @@ mod tests {
     use stepscope_store::ascii_trace;
 
     use super::*;
-    use crate::critical_path::PathGraph;
+    use crate::critical_path::{PathGraph, PathScope};
     use crate::parallel::Cancel;
 
     const US: i64 = 1_000_000;
 
     /// Returns the start of the window of at most so many slices, microseconds, its steps, and what is left out.
     fn limited(trace: &Trace, max_slices: usize) -> (i64, Vec<i64>, PathLeftOut) {
-        let scope = AnalysisScope::default();
+        let scope = PathScope::default();
         let path = PathGraph::compute(trace, &scope, max_slices, &Cancel::default());
         let path = path.unwrap().unwrap();
         let sum: i64 = path.path.iter().map(|row| row.end - row.begin).sum();

@@ -276,7 +276,7 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, peak_flops, peak_bandwidth, measured_peaks, steps, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, until, peak_flops, peak_bandwidth, measured_peaks, steps, start_ps, end_ps))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the keywords of one Python method"
@@ -293,6 +293,7 @@ impl RunData {
         what_if: Vec<String>,
         presets: Vec<String>,
         force: bool,
+        until: &str,
         peak_flops: Option<String>,
         peak_bandwidth: Option<f64>,
         measured_peaks: bool,
@@ -317,6 +318,15 @@ impl RunData {
                 .rates_for(&self.run.trace, measured_peaks)
                 .map_err(|error| query_error(&error))?;
         }
+        let words = analysis::critical_path::WindowEnd::WORDS;
+        let end = words.iter().find(|(word, _)| *word == until);
+        let until = end.map(|(_, end)| *end).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            query_error(&format!(
+                "cannot end the path at '{until}': no such end\nhelp: use {}",
+                words.join(" or ")
+            ))
+        })?;
         let options = Options {
             peaks,
             by,
@@ -326,6 +336,7 @@ impl RunData {
             what_if,
             presets,
             force,
+            until,
             ..Options::default()
         };
         let options = Options {

@@ -17,7 +17,7 @@ use stepscope_analysis::critical_path::spec::{
     PRESETS, Scenario, SpecCause, SpecError, parse, preset,
 };
 use stepscope_analysis::critical_path::totals::PathTotals;
-use stepscope_analysis::critical_path::{CriticalPath, MAX_SLICES, critical_path};
+use stepscope_analysis::critical_path::{CriticalPath, MAX_SLICES, PathScope, critical_path};
 use stepscope_analysis::op_class::OpClass;
 use stepscope_analysis::parallel::{self, Cancel};
 
@@ -116,7 +116,11 @@ fn grouping(by: Option<&str>) -> Option<PathGrouping> {
 }
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let found = critical_path(trace, &options.scope(), cancel)?;
+    let scope = PathScope {
+        steps: options.scope(),
+        end: options.until,
+    };
+    let found = critical_path(trace, &scope, cancel)?;
     let Some(path) = found else {
         return Ok(Report::missing(
             KIND,
@@ -570,7 +574,8 @@ fn notes(report: &mut Report, path: &CriticalPath<'_>, exact: Option<i64>) {
     }
     if let Some(end) = path.device_end {
         report.note(sentence!(
-            "Device work ends {} after the window, and nothing inside the window waits for it.",
+            "Device work ends {} after the window, and nothing inside the window waits for it. Option --until device \
+             includes the work that the steps launch.",
             duration(ns(end.saturating_sub(path.window.end)))
         ));
     }

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use stepscope_analysis::critical_path::WindowEnd;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_report::reports::{self, Options};
 use stepscope_store::Trace;
@@ -16,13 +17,15 @@ use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
 
 corpus_tests!(path_covers_the_window);
 
+const KIND: &str = "critical-path";
+
 fn report(trace: &Trace, by: &str, what_if: &[&str]) -> Value {
     let options = Options {
         by: Some(by.to_owned()),
         what_if: what_if.iter().map(|text| (*text).to_owned()).collect(),
         ..Options::default()
     };
-    let report = reports::make(trace, "critical-path", &options, &Cancel::default()).unwrap();
+    let report = reports::make(trace, KIND, &options, &Cancel::default()).unwrap();
     serde_json::to_value(&report).unwrap()
 }
 
@@ -292,6 +295,127 @@ fn events_without_records_are_inferred() {
     assert_eq!(time("event_wait"), Some(4.0));
     assert_eq!(time("sync_return"), Some(6.0));
     assert!(found["summary"]["inferred_share"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_wait_for_the_device_may_return_late() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_000));
+    let first = file.call("cudaLaunchKernel", (0, 10));
+    file.kernel("k", (20, 620), 7, first);
+    // 200 us after the kernel: more than any limit, but nothing else was launched.
+    file.call("cudaDeviceSynchronize", (30, 820));
+    let (_folder, run) = run_of(&file);
+    assert_path(
+        &run.trace,
+        &[
+            ("host", "cudaLaunchKernel", 10.0),
+            ("launch_latency", "k", 10.0),
+            ("device", "k", 600.0),
+            ("sync_return", "cudaDeviceSynchronize", 200.0),
+            ("host", "ProfilerStep#0", 180.0),
+        ],
+    );
+}
+
+#[test]
+fn a_late_return_of_one_of_several_queues_is_not_inferred() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_000));
+    let first = file.call("cudaLaunchKernel", (0, 10));
+    file.kernel("p", (20, 620), 7, first);
+    let second = file.call("cudaLaunchKernel", (12, 20));
+    file.kernel("q", (30, 130), 8, second);
+    file.call("cudaStreamSynchronize", (30, 820));
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "kind", &[]);
+    assert!(rows(&found).iter().all(|row| row.0 != "sync_return"));
+}
+
+#[test]
+fn a_wait_for_an_event_ends_with_the_work_before_it() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_300));
+    let first = file.call("cudaLaunchKernel", (0, 10));
+    file.kernel("a", (20, 420), 7, first);
+    file.call("cudaEventRecord", (12, 14));
+    let second = file.call("cudaLaunchKernel", (20, 30));
+    file.kernel("b", (422, 1_222), 7, second);
+    // The event is before `b`, which runs when the wait returns.
+    file.call("cudaEventSynchronize", (40, 425));
+    let (_folder, run) = run_of(&file);
+    assert_path(
+        &run.trace,
+        &[
+            ("host", "cudaLaunchKernel", 10.0),
+            ("launch_latency", "a", 10.0),
+            ("device", "a", 400.0),
+            ("sync_return", "cudaEventSynchronize", 5.0),
+            ("host", "ProfilerStep#0", 875.0),
+        ],
+    );
+}
+
+#[test]
+fn a_full_queue_blocks_the_launch() {
+    let mut file = Kineto::new(None);
+    // Launches take 4 us, kernels 20 us: from call 1,280 on, a call waits until the kernel 1,024 before has ended.
+    let (mut host, mut device) = (0, 12);
+    for number in 0..3_000 {
+        let begin = host;
+        host += 4;
+        if number >= 1_280 {
+            host = host.max(12 + (number - 1_023) * 20 + 3);
+        }
+        let call = file.call("cudaLaunchKernel", (begin, host));
+        device = device.max(host + 8);
+        file.kernel("k", (device, device + 20), 7, call);
+        device += 20;
+    }
+    let end = host + 10;
+    file.step(0, (0, end));
+    let (_folder, run) = run_of(&file);
+    // The calls at the end of the step, whose kernels run after it, are not seen to wait.
+    let found = report(&run.trace, "kind", &[]);
+    let device = rows(&found).into_iter().find(|row| row.0 == "device");
+    let share =
+        device.map_or(0.0, |row| row.2 * 1e3) / found["summary"]["window_ns"].as_f64().unwrap();
+    assert!(share > 0.4 && share < 0.6, "{share}");
+}
+
+#[test]
+fn the_window_may_end_with_the_device_work() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 50));
+    let first = file.call("cudaLaunchKernel", (10, 20));
+    file.kernel("k", (30, 430), 7, first);
+    // Launched after the step.
+    let later = file.call("cudaLaunchKernel", (60, 70));
+    file.kernel("next", (432, 800), 7, later);
+    let (_folder, run) = run_of(&file);
+    let lengths = |until| {
+        let options = Options {
+            by: Some("segment".to_owned()),
+            until,
+            ..Options::default()
+        };
+        let report = reports::make(&run.trace, KIND, &options, &Cancel::default()).unwrap();
+        let report = serde_json::to_value(&report).unwrap();
+        let window = report["summary"]["window_ns"].as_f64().unwrap() / 1e3;
+        (window, rows(&report))
+    };
+    let row = |kind: &str, name: &str, us: f64| (kind.to_owned(), name.to_owned(), us);
+    let host = [
+        row("host", "ProfilerStep#0", 10.0),
+        row("host", "cudaLaunchKernel", 10.0),
+    ];
+    let (window, found) = lengths(WindowEnd::LastStep);
+    assert_eq!(window, 50.0);
+    assert_eq!(found[..2], host);
+    let (window, found) = lengths(WindowEnd::DeviceWork);
+    assert_eq!(window, 430.0);
+    let device = [row("launch_latency", "k", 10.0), row("device", "k", 400.0)];
+    assert_eq!(found, [host, device].concat());
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stepscope_analysis::critical_path::WindowEnd;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_report::reports::{self, Options};
 
 use stepscope_test_data::runs::open;
 use stepscope_test_data::runs::{plain, report};
@@ -126,4 +129,65 @@ fn first_finding_names_cause_location_and_saving() {
     assert!(count == 0, "the finding does not name what causes it:{all}");
     let (count, all) = wrong(|score| score.saves != Some(false));
     assert!(count == 0, "the saving is wrong:{all}");
+}
+
+/// Programs whose trace does not show what the device waits for: a pipeline without its events, work that was launched
+/// before the recording, kernels without calls, a TPU without links to the host.
+const UNKNOWN: &[&str] = &[
+    "a100_pipeline_of_four",
+    "mi300_hot_experts",
+    "torch_hot_experts",
+    "torch_kernels_only",
+    "torch_pipeline_of_two",
+    "torch_queued_before",
+    "v5p_load_batch",
+];
+
+#[test]
+fn critical_path_bears_the_cause() {
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(truth) = std::fs::read_to_string(path.join("truth.json")) else {
+            continue;
+        };
+        let truth: Value = serde_json::from_str(&truth).unwrap();
+        let (id, cause) = (
+            truth["id"].as_str().unwrap(),
+            truth["cause"].as_str().unwrap(),
+        );
+        let run = open(&path.join("trace")).remove(0);
+        let options = Options {
+            until: WindowEnd::DeviceWork,
+            ..Options::default()
+        };
+        let path = reports::make(&run.trace, "critical-path", &options, &Cancel::default());
+        let path = serde_json::to_value(path.unwrap()).unwrap();
+        let share = |key: &str| {
+            let summary = &path["summary"];
+            summary[key].as_f64().unwrap() / summary["window_ns"].as_f64().unwrap()
+        };
+        let host = share("host_ns") + share("launch_latency_ns");
+        let expected = match cause {
+            _ if UNKNOWN.contains(&id) => share("unknown_ns") + share("kernel_gap_ns") > 0.4,
+            "device_bound"
+            | "low_precision_opportunity"
+            | "memory_bound_kernels"
+            | "memory_growth"
+            | "near_memory_limit" => share("device_compute_ns") > 0.85,
+            // The infeed of a TPU is a copy.
+            "input_bound" => share("input_ns") + share("copy_ns") > 0.55,
+            "host_bound" | "launch_bound" | "profiler_overhead" | "misplaced_op" => host > 0.5,
+            "exposed_communication" => share("communication_ns") > 0.15,
+            "exposed_copy" => share("copy_ns") + host > 0.4,
+            "synchronization" => host > 0.2,
+            _ => continue,
+        };
+        checked += 1;
+        if !expected {
+            wrong.push(format!("{id}, {cause}: {}", path["summary"]));
+        }
+    }
+    assert!(checked >= 45, "{checked} programs");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -7,6 +7,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
 use stepscope_analysis::critical_path::path::PathKind;
+use stepscope_analysis::critical_path::{PathScope, WindowEnd};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::path_ranges::{MergedRange, PathHop, PathRanges};
 use stepscope_analysis::run_profile::AnalysisScope;
@@ -109,13 +110,15 @@ fn shown(view: &RunView, params: &Params) -> Result<Option<Range<Time>>, Problem
 }
 
 /// Returns the steps whose path is asked for.
-fn scope(view: &RunView, params: &Params) -> Result<AnalysisScope, Problem> {
+fn scope(view: &RunView, params: &Params) -> Result<PathScope, Problem> {
     let (start, end) = (params.ns("scope_t0")?, params.ns("scope_t1")?);
     let range = (start.is_some() || end.is_some()).then(|| window(view, start, end));
-    Ok(AnalysisScope {
+    let steps = AnalysisScope {
         range: range.transpose()?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
-    })
+    };
+    let end = params.choice("until", WindowEnd::WORDS)?;
+    Ok(PathScope { steps, end })
 }
 
 fn answer(

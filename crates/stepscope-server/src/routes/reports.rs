@@ -6,6 +6,7 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use stepscope_engine::analysis::critical_path::WindowEnd;
 use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::measured_peaks::PeakStore;
 use stepscope_report::peak_options::{given_peaks, peak_flops};
@@ -110,6 +111,7 @@ fn options(view: &RunView, params: &Params, kind: &str) -> Result<Options, Probl
         what_if: params.all_texts("what_if"),
         presets: params.all_texts("preset"),
         force: params.choice("force", &[("false", false), ("true", true)])?,
+        until: params.choice("until", WindowEnd::WORDS)?,
         peaks: peaks(view, params, kind)?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })

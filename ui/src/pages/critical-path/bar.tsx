@@ -13,12 +13,20 @@ import type { PageProps, Scope } from '../shared/report.tsx';
 /** Ranges below a thousandth of the window are merged. */
 const BINS = 1_000;
 
-export function PathBar({ page, scope }: { readonly page: PageProps; readonly scope: Scope }): JSX.Element | undefined {
+export function PathBar({
+  page,
+  scope,
+  untilDevice,
+}: {
+  readonly page: PageProps;
+  readonly scope: Scope;
+  readonly untilDevice: boolean;
+}): JSX.Element | undefined {
   const { run } = page;
   const resource = useMemo(() => createResource<PathPart>(), [run.id, run.contentHash]);
   const { range, markedOnly } = scope;
   const address = scope.ready
-    ? pathAddress(run.id, run.contentHash, { scope: range, markedOnly, bins: BINS, by: 'time' })
+    ? pathAddress(run.id, run.contentHash, { scope: range, markedOnly, untilDevice, bins: BINS, by: 'time' })
     : undefined;
   useEffect(() => {
     if (address !== undefined) resource.load(address, (signal) => fetchPath(address, { signal }));

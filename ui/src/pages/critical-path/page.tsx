@@ -6,7 +6,7 @@ import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
-import type { Step } from '../../model/run.ts';
+import type { RunDetail, Step } from '../../model/run.ts';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -21,6 +21,8 @@ import { FactorSlider } from './slider.tsx';
 const TOP = 2_000;
 const QUESTION = 'What decides how long a step takes, and what would a change gain?';
 const KIND = 'critical-path';
+/** Mode of the page in which the path ends with the device work of the steps. */
+const UNTIL_DEVICE = 'device';
 
 /** Groupings of the report; segments are the bar. */
 const GROUPINGS = (REPORT_KINDS.find(({ name }) => name === KIND)?.by ?? []).filter((by) => by !== 'segment');
@@ -38,7 +40,8 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
   const by = GROUPINGS.find((id) => id === store.view.by.value) ?? GROUPINGS[0] ?? 'op';
-  const limits = { range: scope.range, markedOnly: scope.markedOnly };
+  const untilDevice = store.view.mode.value === UNTIL_DEVICE;
+  const limits = { range: scope.range, markedOnly: scope.markedOnly, untilDevice };
   const asked = useReport(run, scope.ready ? { kind: KIND, by, top: TOP, ...limits } : undefined);
   return (
     <>
@@ -52,8 +55,8 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
           {(report) => (
             <>
               <Figures report={report} />
-              <PathBar page={page} scope={scope} />
-              <Predictions page={page} report={report} scope={scope} />
+              <PathBar page={page} scope={scope} untilDevice={untilDevice} />
+              <Predictions page={page} report={report} scope={scope} untilDevice={untilDevice} />
               <div class="ss-page-bar">
                 <label class="ss-field">
                   <span>Group by</span>
@@ -73,6 +76,7 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
                   </select>
                 </label>
                 <StepChoice page={page} scope={scope} />
+                {hasDevices(run) ? <EndChoice page={page} untilDevice={untilDevice} /> : undefined}
                 <span class="ss-grow" />
                 <Presets page={page} />
               </div>
@@ -124,6 +128,37 @@ function besideOf(key: string, steps: unknown): string {
     default:
       return 'of the model, with the smallest lags';
   }
+}
+
+const hasDevices = ({ reports }: RunDetail): boolean =>
+  reports.some(({ id, state }) => id === 'kernels' && state !== 'unavailable');
+
+/** Ends the path at the last step, or at the device work that the steps launch. */
+function EndChoice({
+  page: { store },
+  untilDevice,
+}: {
+  readonly page: PageProps;
+  readonly untilDevice: boolean;
+}): JSX.Element {
+  return (
+    <label
+      class="ss-field"
+      title="Where the path ends: where the host runs ahead, device work ends after the last step"
+    >
+      <span>Ends with</span>
+      <select
+        value={untilDevice ? UNTIL_DEVICE : ''}
+        onChange={(event) => {
+          const next = event.currentTarget.value;
+          store.view.mode.value = next === '' ? undefined : next;
+        }}
+      >
+        <option value="">the last step</option>
+        <option value={UNTIL_DEVICE}>its device work</option>
+      </select>
+    </label>
+  );
 }
 
 /** Limits everything to one step. */

@@ -94,11 +94,13 @@ export function Predictions({
   page,
   report,
   scope,
+  untilDevice,
 }: {
   readonly page: PageProps;
   /** The report without scenarios. */
   readonly report: Report;
   readonly scope: Scope;
+  readonly untilDevice: boolean;
 }): JSX.Element {
   const { store, run } = page;
   const { whatIf, presets } = store.view;
@@ -119,6 +121,7 @@ export function Predictions({
           whatIf: changes.length === 0 ? [] : [changes.join(',')],
           presets: named,
           force: isForced,
+          untilDevice,
         }
       : undefined,
   );

@@ -1,0 +1,354 @@
+//! What waits for device work: calls of the host, and queues that wait for events.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::Cancelled;
+
+use super::super::calls::{CallKind, SyncRecord, correlation};
+use super::super::graph::{Confidence, Dependency, LagKind, index};
+use super::{Call, DeviceEdges, longest_return};
+use crate::parallel::{self, Cancel};
+
+/// Longest delay between the end of work and the start of work on another queue that waits for it, where the file
+/// does not record the event, picoseconds.
+const LONGEST_EVENT_WAIT: i64 = 20_000_000;
+
+/// Returns whether a call may have waited for work that ends at a time: inside the call, shortly before its end.
+fn is_end_of(call: &Call, end: i64) -> bool {
+    let delay = call.end.saturating_sub(end).saturating_abs();
+    end > call.begin && delay <= longest_return(call.begin, call.end)
+}
+
+impl DeviceEdges<'_> {
+    fn correlation(&self, call: &Call) -> Option<i64> {
+        let slices = self.trace.slices(self.segments.queues[call.queue].track);
+        correlation(self.trace, slices.id(call.slice as usize))
+    }
+
+    /// Finds the starts of the calls that record the events that others wait for, by file and correlation.
+    pub(super) fn event_records(
+        &self,
+        calls: &[Call],
+        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
+    ) -> FxHashMap<(usize, i64), i64> {
+        let mut found = FxHashMap::default();
+        for call in calls
+            .iter()
+            .filter(|call| call.kind == CallKind::EventRecord)
+        {
+            let file = self.segments.queues[call.queue].file;
+            if records.contains_key(&file)
+                && let Some(number) = self.correlation(call)
+            {
+                found.entry((file, number)).or_insert(call.begin);
+            }
+        }
+        found
+    }
+
+    /// Adds the edges of a call that waits.
+    pub(super) fn wait(
+        &mut self,
+        call: &Call,
+        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
+        recorded: &FxHashMap<(usize, i64), i64>,
+        unknown_waits: &mut Vec<(usize, i64)>,
+    ) {
+        let file = self.segments.queues[call.queue].file;
+        let of_file = records.get(&file);
+        let record = |edges: &Self| {
+            let number = of_file.and_then(|_| edges.correlation(call));
+            number.and_then(|number| of_file?.get(&number)).copied()
+        };
+        match call.kind {
+            CallKind::DeviceWait | CallKind::StreamWait | CallKind::EventWait => {
+                let record = record(self);
+                self.host_wait(call, file, record, recorded);
+            }
+            CallKind::Copy | CallKind::BlockingCopy => {
+                if let Some(copy) = self.copies.get(&(call.queue, call.slice)).copied() {
+                    self.add_sync(call, copy, Confidence::Inferred);
+                }
+            }
+            CallKind::QueueWait => {
+                let known = record(self)
+                    .is_some_and(|record| self.queue_wait(call, file, &record, recorded));
+                if !known {
+                    unknown_waits.push((call.queue, call.begin));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn host_wait(
+        &mut self,
+        call: &Call,
+        file: usize,
+        record: Option<SyncRecord>,
+        recorded: &FxHashMap<(usize, i64), i64>,
+    ) {
+        if let Some(record) = record {
+            if record.whole_device || call.kind == CallKind::DeviceWait {
+                for queue in self.queues_of(file, Some(record.device)) {
+                    if let Some(work) = self.last_before(queue, call.begin, call.end) {
+                        self.add_sync(call, work, Confidence::Recorded);
+                    }
+                }
+                return;
+            }
+            let stream = record.on_stream.or(record.stream);
+            let queue = stream.and_then(|stream| self.streams.get(&(file, record.device, stream)));
+            let called = match record.record {
+                Some(number) => recorded.get(&(file, number)).copied(),
+                None if call.kind == CallKind::StreamWait => Some(call.begin),
+                None => None,
+            };
+            if let (Some(queue), Some(called)) = (queue.copied(), called) {
+                if let Some(work) = self.last_before(queue, called, call.end) {
+                    self.add_sync(call, work, Confidence::Recorded);
+                }
+                return;
+            }
+        }
+        self.infer_host_wait(call, file);
+    }
+
+    /// Infers what a call waits for, from its name and its end.
+    ///
+    /// A call that waits for a device, or for the only queue with work, ends after all work that was launched before
+    /// it, however late it returns. Other calls return shortly after what they wait for: the last work of a queue,
+    /// or, for an event, any work of a queue.
+    fn infer_host_wait(&mut self, call: &Call, file: usize) {
+        let queues = self.queues_of(file, None);
+        let launched = |queue: &usize| {
+            if call.kind == CallKind::EventWait {
+                self.ended_near(*queue, call)
+            } else {
+                self.last_before(*queue, call.begin, call.end)
+            }
+        };
+        let mut works: Vec<u32> = queues.iter().filter_map(launched).collect();
+        let device = |queue: &usize| self.segments.queues[*queue].device;
+        let is_certain = match call.kind {
+            CallKind::DeviceWait => queues.iter().map(device).is_sorted_by(|a, b| a == b),
+            CallKind::StreamWait => queues.len() == 1,
+            _ => false,
+        };
+        if !is_certain {
+            let end = |work: &u32| self.segments.graph.end[*work as usize];
+            let ends_call = |work: &u32| is_end_of(call, end(work));
+            let last = works.iter().copied().filter(ends_call).max_by_key(end);
+            let Some(last) = last else {
+                return;
+            };
+            if call.kind != CallKind::DeviceWait {
+                works = vec![last];
+            }
+        }
+        for work in works {
+            self.add_sync(call, work, Confidence::Inferred);
+        }
+    }
+
+    /// Returns the work of a queue, launched before a call, whose end is close to the end of the call: the last one
+    /// that ends before, else the next one.
+    fn ended_near(&self, queue: usize, call: &Call) -> Option<u32> {
+        let range = self.segments.graph.queues[queue];
+        let ends = &self.segments.graph.end[range.first as usize..range.end as usize];
+        let launched = self.launched.get(queue)?;
+        let launched = launched.partition_point(|launch| *launch < call.begin);
+        let next = ends.partition_point(|end| *end <= call.end);
+        let candidates = [next.checked_sub(1), Some(next)].into_iter().flatten();
+        let found = candidates
+            .filter(|work| *work < launched)
+            .find(|work| ends.get(*work).is_some_and(|end| is_end_of(call, *end)));
+        found.map(|work| range.first + index(work))
+    }
+
+    /// Adds the edges to the ends of the calls that wait until a queue has room: the work that ends makes it.
+    pub(super) fn waits_for_room(&mut self) {
+        for (call, queue) in std::mem::take(&mut self.blocked) {
+            if let Some(work) = self.ended_near(queue, &call) {
+                self.add_sync(&call, work, Confidence::Inferred);
+            }
+        }
+    }
+
+    /// Adds the edge to the end of a call from the end of work.
+    fn add_sync(&mut self, call: &Call, work: u32, confidence: Confidence) {
+        let slices = self.trace.slices(self.segments.queues[call.queue].track);
+        let Some(to) = self
+            .segments
+            .ending_at(call.queue, slices.end(call.slice as usize))
+        else {
+            return;
+        };
+        let end = self.segments.graph.end[work as usize];
+        if end > call.end {
+            self.contradictions += 1;
+            // The file says that the call did not wait for this work: its clocks differ, or its times are rounded.
+            let begin = self.segments.graph.begin[work as usize];
+            if end.saturating_sub(call.end) > longest_return(call.begin, call.end)
+                || begin >= call.end
+            {
+                return;
+            }
+        }
+        self.syncs.push(Dependency {
+            to,
+            kind: LagKind::SyncReturn,
+            from: work,
+            anchor: end.min(call.end),
+            confidence,
+        });
+    }
+
+    /// Adds the edge of a queue that waits for an event; returns whether the file has all ids.
+    fn queue_wait(
+        &mut self,
+        call: &Call,
+        file: usize,
+        record: &SyncRecord,
+        recorded: &FxHashMap<(usize, i64), i64>,
+    ) -> bool {
+        let queue = |stream: Option<i64>| {
+            stream.and_then(|stream| self.streams.get(&(file, record.device, stream)).copied())
+        };
+        let (Some(waiting), Some(on)) = (queue(record.stream), queue(record.on_stream)) else {
+            return false;
+        };
+        let Some(called) = record
+            .record
+            .and_then(|number| recorded.get(&(file, number)).copied())
+        else {
+            return false;
+        };
+        let range = self.segments.graph.queues[waiting];
+        let next = self.launched[waiting].partition_point(|launch| *launch < call.end);
+        let to = range.first + index(next);
+        if to < range.end
+            && waiting != on
+            && let Some(work) = self.last_before(on, called, i64::MAX)
+        {
+            self.add_event(to, work, Confidence::Recorded);
+        }
+        true
+    }
+
+    fn add_event(&mut self, to: u32, work: u32, confidence: Confidence) {
+        let graph = &self.segments.graph;
+        let (end, begin) = (graph.end[work as usize], graph.begin[to as usize]);
+        if end > begin {
+            self.contradictions += 1;
+            if graph.begin[work as usize] >= begin {
+                return;
+            }
+        }
+        self.dependencies.push(Dependency {
+            to,
+            kind: LagKind::EventWait,
+            from: work,
+            anchor: end.min(begin),
+            confidence,
+        });
+    }
+
+    /// Infers the events of calls that let a queue wait without saying for what: the work that the thread launches
+    /// next begins shortly after the end of work on another queue, and was launched before that end. The same between
+    /// the work of one graph.
+    pub(super) fn infer_event_waits(
+        &mut self,
+        calls: &[Call],
+        unknown_waits: &[(usize, i64)],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
+        let mut last: Option<(usize, bool)> = None;
+        let mut waits = unknown_waits.iter().peekable();
+        for call in calls {
+            let (thread, mut waited) = last.unwrap_or((call.queue, false));
+            waited &= thread == call.queue;
+            while let Some((queue, begin)) = waits.peek().copied().copied() {
+                if (queue, begin) > (call.queue, call.begin) {
+                    break;
+                }
+                waited |= queue == call.queue;
+                waits.next();
+            }
+            if waited {
+                after_wait.insert((call.queue, call.slice));
+                waited = false;
+            }
+            last = Some((call.queue, waited));
+        }
+        let mut ends: BTreeMap<usize, Vec<(i64, u32)>> = BTreeMap::new();
+        let graph = &self.segments.graph;
+        for (number, queue) in self.segments.queues.iter().enumerate() {
+            let (Some(device), range) = (queue.device, graph.queues[number]) else {
+                continue;
+            };
+            if queue.in_flight {
+                continue;
+            }
+            let of_device = ends.entry(device).or_default();
+            of_device.extend(
+                (range.first..range.end).map(|segment| (graph.end[segment as usize], segment)),
+            );
+        }
+        for ends in ends.values_mut() {
+            #[allow(
+                clippy::stable_sort_primitive,
+                reason = "merges the sorted runs of the queues"
+            )]
+            ends.sort();
+        }
+        let (chunks, size) = self.device_chunks();
+        let found = parallel::scan_items(&chunks, size, cancel, Vec::new, |out, chunk| {
+            let queue = graph.queue[chunk.start as usize] as usize;
+            let device = self.segments.queues[queue].device;
+            let Some(ends) = device.and_then(|device| ends.get(&device)) else {
+                return;
+            };
+            for to in chunk.clone() {
+                let Some((thread, slice)) = self.call_of(to as usize) else {
+                    continue;
+                };
+                let waits = after_wait.contains(&(thread, index(slice)));
+                if (waits || self.is_graph(thread, slice))
+                    && let Some(work) = self.ended_before(queue, to, ends)
+                    && self.returned(thread, slice) < graph.end[work as usize]
+                    && (waits || self.call_of(work as usize) == Some((thread, slice)))
+                {
+                    out.push((to, work));
+                }
+            }
+        })?;
+        for (to, work) in found.into_iter().flatten() {
+            self.add_event(to, work, Confidence::Inferred);
+        }
+        Ok(())
+    }
+
+    fn is_graph(&self, thread: usize, slice: usize) -> bool {
+        let slices = self.trace.slices(self.segments.queues[thread].track);
+        self.kinds.get(slices.name[slice]) == CallKind::GraphLaunch
+    }
+
+    fn returned(&self, thread: usize, slice: usize) -> i64 {
+        let slices = self.trace.slices(self.segments.queues[thread].track);
+        self.shifted(thread, slices.end(slice))
+    }
+
+    /// Returns the work on another queue that ends last before a segment begins, within the limit; `None` if work
+    /// on the same queue ends later.
+    fn ended_before(&self, queue: usize, to: u32, ends: &[(i64, u32)]) -> Option<u32> {
+        let graph = &self.segments.graph;
+        let begin = graph.begin[to as usize];
+        let before = ends.partition_point(|(end, _)| *end <= begin);
+        let (end, work) = *ends.get(before.checked_sub(1)?)?;
+        let other = graph.queue[work as usize] as usize != queue;
+        (other && begin.saturating_sub(end) <= LONGEST_EVENT_WAIT).then_some(work)
+    }
+}

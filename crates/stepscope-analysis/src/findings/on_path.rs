@@ -1,0 +1,121 @@
+//! What the critical path says about the causes: the time of a cause that is not on the path costs no step.
+
+use stepscope_model::Cancelled;
+
+use super::windows::{Role, Windows};
+use super::{Cause, Finding, LISTED};
+use crate::critical_path::path::PathKind;
+use crate::critical_path::{CriticalPath, PathScope, WindowEnd};
+use crate::parallel::Cancel;
+use crate::run_profile::{AnalysisScope, RunProfile};
+
+/// Maximum number of slices of the path: in a long run, the last steps stand for all.
+const MAX_SLICES: usize = 1 << 20;
+
+/// Parts of the critical path of the steps, up to the end of their device work, as fractions of its length.
+pub(super) struct PathShares {
+    /// Host threads, and the lags that belong to them: launches, returns, hand-overs.
+    host: f64,
+    /// Computation of devices, and the gaps between two kernels of a queue.
+    compute: f64,
+    copy: f64,
+    communication: f64,
+    event_wait: f64,
+    /// The file does not show what the path waits for.
+    unknown: f64,
+}
+
+impl PathShares {
+    /// Computes the path of the windows without warm-up. `None` for a run without devices: there, all work is the
+    /// host's.
+    pub(super) fn compute(
+        run_profile: &RunProfile<'_>,
+        windows: &Windows,
+        cancel: &Cancel,
+    ) -> Result<Option<Self>, Cancelled> {
+        let counted = windows.list.iter();
+        let counted = counted.filter(|window| window.role != Role::WarmUp);
+        let start = counted.clone().map(|window| window.range.start).min();
+        let end = counted.map(|window| window.range.end).max();
+        let (Some(start), Some(end)) = (start, end) else {
+            return Ok(None);
+        };
+        let scope = PathScope {
+            steps: AnalysisScope {
+                range: Some(start..end),
+                marked_only: run_profile.marked_only,
+            },
+            end: WindowEnd::DeviceWork,
+        };
+        let trace = run_profile.trace;
+        let found = CriticalPath::of_last_slices(trace, &scope, MAX_SLICES, cancel)?;
+        Ok(found.as_ref().and_then(Self::of_path))
+    }
+
+    fn of_path(path: &CriticalPath<'_>) -> Option<Self> {
+        let totals = path.totals();
+        let length = totals.length();
+        if length <= 0 {
+            return None;
+        }
+        let share = |ps: i64| ps as f64 / length as f64;
+        let of = |kind: PathKind| share(totals.by_kind[kind as usize]);
+        Some(Self {
+            host: of(PathKind::Host)
+                + of(PathKind::LaunchLatency)
+                + of(PathKind::SyncReturn)
+                + of(PathKind::Handover),
+            compute: share(totals.fine.compute) + of(PathKind::KernelGap),
+            copy: share(totals.fine.copy),
+            communication: of(PathKind::Communication),
+            event_wait: of(PathKind::EventWait),
+            unknown: of(PathKind::Unknown),
+        })
+    }
+
+    /// Returns the fraction of the path on which the time of a cause may lie; `None` where the path does not bound it:
+    /// other ranks and devices bear the cause, or it is a risk.
+    fn of_cause(&self, cause: Cause) -> Option<f64> {
+        let share = match cause {
+            // A TPU waits for input in an infeed, which is a copy.
+            Cause::InputBound => self.host + self.copy,
+            Cause::LaunchBound
+            | Cause::HostBound
+            | Cause::Synchronization
+            | Cause::MisplacedOp
+            | Cause::Compilation
+            | Cause::AllocatorThrash
+            | Cause::Fragmentation
+            | Cause::ProfilerOverhead => self.host,
+            Cause::SmallKernels => self.host + self.compute,
+            Cause::ExposedCopy => self.host + self.copy + self.event_wait,
+            Cause::ExposedCommunication => self.communication + self.event_wait,
+            Cause::LowPrecisionOpportunity | Cause::MemoryBoundKernels | Cause::DeviceBound => {
+                self.compute
+            }
+            Cause::Straggler
+            | Cause::LoadImbalance
+            | Cause::MemoryGrowth
+            | Cause::NearMemoryLimit
+            | Cause::OutlierSteps
+            | Cause::WarmUpOnly
+            | Cause::PipelineBubble
+            | Cause::IdleUnknown
+            | Cause::ClockSkew => return None,
+        };
+        Some((share + self.unknown).min(1.0))
+    }
+}
+
+/// Limits each finding to what the path has of its cause, and drops findings that are off the path.
+pub(super) fn limit(findings: &mut Vec<Finding>, path: &PathShares) {
+    for finding in findings.iter_mut() {
+        finding.path_share = path.of_cause(finding.cause);
+        if let Some(most) = finding.path_share.filter(|most| *most < finding.share) {
+            let scale = most / finding.share;
+            finding.saving_ns = finding.saving_ns.map(|ns| ns * scale);
+            finding.share = most;
+        }
+    }
+    findings.retain(|finding| finding.path_share.is_none_or(|share| share >= LISTED));
+}
