@@ -95,3 +95,14 @@ export function laggingTrace() {
   }
   return file.text();
 }
+
+/** A host that runs ahead: a step of 100 us launches two kernels of 300 us and waits for neither. */
+export function aheadTrace() {
+  const file = new Kineto();
+  file.slice('user_annotation', 'ProfilerStep#0', 0, 100, 50, 1);
+  const first = file.call('cudaLaunchKernel', 10, 20);
+  file.kernel('first', 30, 330, 7, first);
+  const second = file.call('cudaLaunchKernel', 30, 40);
+  file.kernel('second', 332, 632, 7, second);
+  return file.text();
+}

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { axe, holds, near, nsOf, PATIENCE_MS, settled, stateOf, timelineOf } from '../harness.mjs';
-import { LONG_PATH, longPathTrace, PATH, PATH_STEPS } from '../path-fixtures.mjs';
+import { aheadTrace, LONG_PATH, longPathTrace, PATH, PATH_STEPS } from '../path-fixtures.mjs';
 import { address, answered, asked, visit } from '../report-pages.mjs';
 
 const KIND = 'critical-path';
@@ -276,6 +276,33 @@ export const criticalPath = [
       assert.ok((await bar.locator('button').count()) <= 2001);
       assert.ok(answers.length >= 3, `${answers.length} answers`);
       for (const { ranges, hops } of answers) assert.ok(ranges.length <= 4000 && hops.length <= 1000);
+    },
+  },
+  {
+    name: 'critical path: the page may end with the device work of the steps',
+    async run(context) {
+      const folder = join(context.root, 'ahead');
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'ahead.pt.trace.json'), aheadTrace());
+      const served = { ...context, pages: () => context.serve(folder) };
+      const { page, id, faults } = await visit(served, 'ahead', `/${KIND}`);
+      const card = page.locator('.ss-figure-card', { has: page.locator('[data-card="window_ns"]') });
+      const bar = page.locator('.ss-path-bar');
+      const shows = async (us, segments) => {
+        await holds(async () => sameTimes([await card.getAttribute('title')], [us * 1000], 'window'));
+        await holds(async () => assert.equal(await bar.getAttribute('data-segments'), String(segments)));
+      };
+      // Three slices of the host: the marker, the first launch, the marker; and so on.
+      await shows(100, 5);
+      await page.getByLabel('Ends with').selectOption('device');
+      // The marker, the launch, its latency, both kernels and the gap between them.
+      await shows(632, 6);
+      await holds(() => assert.match(page.url(), /mode=device/));
+      await page.reload();
+      await shows(632, 6);
+      const { summary } = await asked(page, id, KIND, '?until=device');
+      assert.equal(summary.window_ns, 632_000);
+      assert.deepEqual(faults, []);
     },
   },
   {
