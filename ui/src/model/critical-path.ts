@@ -75,6 +75,9 @@ export const pathKind = (id: string): PathKind =>
 export const pathColour = ({ kind }: PathKind): string =>
   kind === undefined ? 'var(--ss-idle)' : `var(--ss-kind-${kind})`;
 
+/** Mode of the page in which the path ends with the device work of the steps. */
+export const UNTIL_DEVICE = 'device';
+
 // ---- what-if ----
 
 /** Factor of a slider without a change, and its largest one. */

@@ -311,7 +311,7 @@ export const criticalPath = [
       const { page, id } = await visit(context, 'waits', '');
       const card = page.getByTestId('critical-path-card');
       await card.waitFor({ timeout: PATIENCE_MS });
-      const { rows } = await asked(page, id, KIND, '?by=op');
+      const { rows } = await asked(page, id, KIND, '?by=op&until=device');
       const texts = await card.locator('.ss-bar-row').allTextContents();
       assert.equal(texts.length, 3);
       texts.forEach((text, at) => {
@@ -324,7 +324,7 @@ export const criticalPath = [
       await holds(async () => assert.equal((await cellsOf(page, 'path-table')).length, 1));
       await page.goBack();
       await card.getByRole('link').click();
-      await page.waitForURL(/critical-path$/);
+      await page.waitForURL(/critical-path\?mode=device$/);
     },
   },
 ];

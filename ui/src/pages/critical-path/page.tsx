@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { fetchSteps } from '../../api/server.ts';
 import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
+import { UNTIL_DEVICE } from '../../model/critical-path.ts';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
@@ -21,8 +22,6 @@ import { FactorSlider } from './slider.tsx';
 const TOP = 2_000;
 const QUESTION = 'What decides how long a step takes, and what would a change gain?';
 const KIND = 'critical-path';
-/** Mode of the page in which the path ends with the device work of the steps. */
-const UNTIL_DEVICE = 'device';
 
 /** Groupings of the report; segments are the bar. */
 const GROUPINGS = (REPORT_KINDS.find(({ name }) => name === KIND)?.by ?? []).filter((by) => by !== 'segment');
@@ -54,7 +53,7 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
         <WithReport asked={asked} what="Computing the critical path">
           {(report) => (
             <>
-              <Figures report={report} />
+              <Figures report={report} untilDevice={untilDevice} />
               <PathBar page={page} scope={scope} untilDevice={untilDevice} />
               <Predictions page={page} report={report} scope={scope} untilDevice={untilDevice} />
               <div class="ss-page-bar">
@@ -93,7 +92,7 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
 }
 
 /** Window, path, and how far both can be trusted. */
-function Figures({ report }: { readonly report: Report }): JSX.Element {
+function Figures({ report, untilDevice }: { readonly report: Report; readonly untilDevice: boolean }): JSX.Element {
   const found = FIGURES.flatMap((key) => report.summary.find((scalar) => scalar.key === key) ?? []);
   const steps = report.summary.find((scalar) => scalar.key === 'steps')?.value;
   return (
@@ -108,7 +107,7 @@ function Figures({ report }: { readonly report: Report }): JSX.Element {
               {number}
               {word === '' ? undefined : <small> {word}</small>}
             </span>
-            <span class="ss-card-beside">{besideOf(key, steps)}</span>
+            <span class="ss-card-beside">{besideOf(key, steps, untilDevice)}</span>
           </div>
         );
       })}
@@ -116,11 +115,13 @@ function Figures({ report }: { readonly report: Report }): JSX.Element {
   );
 }
 
-function besideOf(key: string, steps: unknown): string {
+function besideOf(key: string, steps: unknown, untilDevice: boolean): string {
   switch (key) {
     case 'window_ns':
       if (typeof steps !== 'number' || steps === 0) return 'the recording';
-      return steps === 1 ? 'one step' : `from the first to the last of ${formatCount(steps)} steps`;
+      return `${steps === 1 ? 'one step' : `from the first to the last of ${formatCount(steps)} steps`}${
+        untilDevice ? ' and their device work' : ''
+      }`;
     case 'path_ns':
       return 'sum of its segments';
     case 'inferred_share':

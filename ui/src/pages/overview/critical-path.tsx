@@ -1,7 +1,7 @@
 // critical-path.tsx: the largest parts of the critical path.
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
-import { pathColour, pathKind } from '../../model/critical-path.ts';
+import { pathColour, pathKind, UNTIL_DEVICE } from '../../model/critical-path.ts';
 import { labelAt, numberAt, type Report, rowKeys, scalarOf, textAt } from '../../model/report.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
@@ -24,11 +24,11 @@ export function CriticalPathCard({
       <div class="ss-panel-head">
         <h2>Critical path</h2>
         <span class="ss-quiet">
-          what steps wait for
+          what steps and their device work wait for
           {typeof inferred === 'number' ? `; ${formatShare(inferred)} inferred` : ''}
         </span>
         <span class="ss-grow" />
-        <PageLink {...page} tool="critical-path">
+        <PageLink {...page} tool="critical-path" view={{ mode: UNTIL_DEVICE }}>
           Whole path and what-if
         </PageLink>
       </div>
@@ -49,7 +49,11 @@ export function CriticalPathCard({
         onChoose={(key) => {
           const row = table.rows.find((item) => keys.get(item) === key);
           const name = row === undefined ? undefined : textAt(row, 'name');
-          goTo(page.store, { kind: 'tool', run: page.run.id, tool: 'critical-path' }, { filter: name ?? '' });
+          goTo(
+            page.store,
+            { kind: 'tool', run: page.run.id, tool: 'critical-path' },
+            { mode: UNTIL_DEVICE, filter: name ?? '' },
+          );
         }}
       />
     </section>

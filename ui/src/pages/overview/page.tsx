@@ -111,7 +111,15 @@ export default function OverviewPage(page: PageProps): JSX.Element {
     run,
     report === undefined || report.missing !== undefined || sectionOf(report, 'slices') !== undefined || !scope.ready
       ? undefined
-      : { kind: 'critical-path', by: 'op', top: TOP_PARTS, range: scope.range, markedOnly: scope.markedOnly },
+      : {
+          kind: 'critical-path',
+          by: 'op',
+          top: TOP_PARTS,
+          range: scope.range,
+          markedOnly: scope.markedOnly,
+          // As the findings do: a host that runs ahead does not decide when a step is done.
+          untilDevice: true,
+        },
   );
   const labels = useLabels(
     page,
