@@ -131,8 +131,12 @@ impl DeviceEdges<'_> {
         };
         let mut works: Vec<u32> = queues.iter().filter_map(launched).collect();
         let device = |queue: &usize| self.segments.queues[*queue].device;
+        let mut devices = queues.iter().map(device);
+        let is_one_device = devices
+            .next()
+            .is_none_or(|first| devices.all(|other| other == first));
         let is_certain = match call.kind {
-            CallKind::DeviceWait => queues.iter().map(device).is_sorted_by(|a, b| a == b),
+            CallKind::DeviceWait => is_one_device,
             CallKind::StreamWait => queues.len() == 1,
             _ => false,
         };
