@@ -348,8 +348,11 @@ class Memory(ProgramTest):
                     _cuda_isHistoryEnabled = staticmethod(lambda: torch.cuda.memory.history is not None)
                 """,
                 "torch/cuda/__init__.py": """\
+                import time
                 import torch.cuda.memory
                 initialised = False
+                # The memory is counted while the import goes on.
+                time.sleep(0.3)
 
                 def is_initialized():
                     return initialised

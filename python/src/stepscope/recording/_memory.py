@@ -124,9 +124,17 @@ class MemoryRecording:
             self._jax_profile = profiler.device_memory_profile()
 
 
+def _is_imported(name: str) -> bool:
+    """Whether the program has imported a module to its end: before, parts of it are missing."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
 def _torch_uses_cuda() -> bool:
-    cuda: Any = sys.modules.get("torch.cuda")
-    return cuda is not None and bool(cuda.is_initialized())
+    if not _is_imported("torch") or not _is_imported("torch.cuda"):
+        return False
+    cuda: Any = sys.modules["torch.cuda"]
+    return bool(cuda.is_initialized())
 
 
 def _begin_torch_history() -> bool:
