@@ -47,7 +47,7 @@ pub use cause::{Cause, Confidence};
 use on_path::PathShares;
 
 use crate::memory::Memory;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::run_profile::RunProfile;
 
 /// Findings that take at least this fraction of the steps rank before all cheaper ones.
@@ -231,10 +231,11 @@ pub fn diagnose(
     cancel: &Cancel,
 ) -> Result<Diagnosis, Cancelled> {
     let windows = windows::Windows::new(run_profile);
-    let mut findings = assemble::findings(run_profile, &windows, memory, cancel)?;
-    if !run_profile.devices.list.is_empty()
-        && let Some(path) = PathShares::compute(run_profile, &windows, cancel)?
-    {
+    let (mut findings, path) = parallel::both(
+        || assemble::findings(run_profile, &windows, memory, cancel),
+        || PathShares::compute(run_profile, &windows, cancel),
+    )?;
+    if let Some(path) = path {
         on_path::limit(&mut findings, &path);
     }
     rank(&mut findings);

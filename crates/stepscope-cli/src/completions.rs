@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use clap::Command;
 use clap::builder::PossibleValuesParser;
 use stepscope_engine::report::reports;
 
@@ -13,7 +14,7 @@ pub fn run(asked: &Completions, out: &mut dyn Write) -> Result<(), CliError> {
     // The parser takes any kind and suggests the nearest one; a shell can offer them all.
     let kinds = reports::KINDS.iter().map(|kind| kind.name);
     let kinds = PossibleValuesParser::new(kinds.chain(["all", "list"]));
-    let mut command = args::definition().mut_subcommand("report", |report| {
+    let mut command = visible(&args::definition()).mut_subcommand("report", |report| {
         report.mut_arg("kind", |kind| kind.value_parser(kinds))
     });
     // The generator panics where it cannot write.
@@ -21,6 +22,16 @@ pub fn run(asked: &Completions, out: &mut dyn Write) -> Result<(), CliError> {
     clap_complete::generate(asked.shell, &mut command, "stepscope", &mut script);
     out.write_all(&script)?;
     Ok(())
+}
+
+/// Returns a command without its hidden subcommands, which the generators of some shells offer too.
+fn visible(command: &Command) -> Command {
+    let subcommands = command.get_subcommands();
+    let shown = subcommands.filter(|subcommand| !subcommand.is_hide_set());
+    Command::new("stepscope")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(command.get_arguments())
+        .subcommands(shown)
 }
 
 /// Runs `stepscope man-pages`.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::kineto::Category;
-use stepscope_model::{ArgKeys, ArgValue, NameId, TrackKind};
-use stepscope_store::{EventId, Trace};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, TrackKind};
+use stepscope_store::{EventId, Trace, Track};
 
 use crate::launch::{launches_graph, launches_work};
+use crate::parallel::{self, Cancel};
 
 /// What a call of a host thread does, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +175,11 @@ pub(super) fn correlation(trace: &Trace, call: EventId) -> Option<i64> {
     found
 }
 
-/// Reads the `cuda_sync` records of a trace by file and correlation.
-pub(super) fn sync_records(trace: &Trace) -> BTreeMap<usize, FxHashMap<i64, SyncRecord>> {
+/// The `cuda_sync` records of a trace by file and correlation.
+pub(super) type SyncRecords = BTreeMap<usize, FxHashMap<i64, SyncRecord>>;
+
+/// Reads the `cuda_sync` records of a trace.
+pub(super) fn sync_records(trace: &Trace, cancel: &Cancel) -> Result<SyncRecords, Cancelled> {
     let is_sync =
         |category: NameId| Category::from_name(trace.name(category)) == Some(Category::DeviceSync);
     let categories = trace
@@ -183,50 +187,61 @@ pub(super) fn sync_records(trace: &Trace) -> BTreeMap<usize, FxHashMap<i64, Sync
         .into_iter()
         .map(|(category, _)| category);
     let categories: Vec<NameId> = categories.filter(|category| is_sync(*category)).collect();
-    let mut found: BTreeMap<usize, FxHashMap<i64, SyncRecord>> = BTreeMap::new();
+    let mut found = SyncRecords::new();
     if categories.is_empty() {
-        return found;
+        return Ok(found);
     }
-    for track in trace.tracks() {
-        if !matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Thread) || track.derived {
-            continue;
-        }
+    let tracks = trace.tracks().iter().filter(|track| {
+        matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Thread) && !track.derived
+    });
+    let chunks =
+        parallel::track_chunks(tracks.map(|track| (track.id, 0..trace.slices(track.id).len())));
+    let records = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
+        let Some(track) = trace.tracks().get(chunk.track.index()) else {
+            return;
+        };
         let slices = trace.slices(track.id);
-        for slice in 0..slices.len() {
-            if !categories.contains(&slices.category.get(slice)) {
-                continue;
-            }
-            let mut record = SyncRecord {
-                device: track.device.unwrap_or(0),
-                ..SyncRecord::default()
-            };
-            let mut call = None;
-            let read =
-                trace.args_of_slice(track.id, slice, SYNC_ARGS, &mut |key, value| match key {
-                    "correlation" => call = whole(value),
-                    "cuda_sync_kind" => {
-                        if let ArgValue::Str(text) = value {
-                            record.whole_device = text.starts_with("Context");
-                        }
-                    }
-                    "stream" => record.stream = whole(value).and_then(named),
-                    "device" => {
-                        let device = whole(value).and_then(|device| u32::try_from(device).ok());
-                        record.device = device.unwrap_or(record.device);
-                    }
-                    "wait_on_stream" => record.on_stream = whole(value).and_then(named),
-                    _ => record.record = whole(value).and_then(named),
-                });
-            if let (Ok(()), Some(call)) = (read, call) {
-                found
-                    .entry(track.file)
-                    .or_default()
-                    .entry(call)
-                    .or_insert(record);
+        for slice in chunk.indexes.clone() {
+            if categories.contains(&slices.category.get(slice))
+                && let Some((call, record)) = sync_record(trace, track, slice)
+            {
+                out.push(((track.id, slice), track.file, call, record));
             }
         }
+    })?;
+    let mut records: Vec<_> = records.into_iter().flatten().collect();
+    records.sort_unstable_by_key(|(place, ..)| *place);
+    for (_, file, call, record) in records {
+        let of_file = found.entry(file).or_default();
+        of_file.entry(call).or_insert(record);
     }
-    found
+    Ok(found)
+}
+
+/// Reads a `cuda_sync` record, and the correlation of the call that it belongs to.
+fn sync_record(trace: &Trace, track: &Track, slice: usize) -> Option<(i64, SyncRecord)> {
+    let mut record = SyncRecord {
+        device: track.device.unwrap_or(0),
+        ..SyncRecord::default()
+    };
+    let mut call = None;
+    let read = trace.args_of_slice(track.id, slice, SYNC_ARGS, &mut |key, value| match key {
+        "correlation" => call = whole(value),
+        "cuda_sync_kind" => {
+            if let ArgValue::Str(text) = value {
+                record.whole_device = text.starts_with("Context");
+            }
+        }
+        "stream" => record.stream = whole(value).and_then(named),
+        "device" => {
+            let device = whole(value).and_then(|device| u32::try_from(device).ok());
+            record.device = device.unwrap_or(record.device);
+        }
+        "wait_on_stream" => record.on_stream = whole(value).and_then(named),
+        _ => record.record = whole(value).and_then(named),
+    });
+    read.ok()?;
+    Some((call?, record))
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ struct Call {
     slice: u32,
     begin: i64,
     end: i64,
+    /// Number that the file gives the call; read where records may have it.
+    correlation: Option<i64>,
 }
 
 /// Launches of consecutive segments of a queue.
@@ -137,11 +139,12 @@ impl<'a> DeviceEdges<'a> {
         if self.launched.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let calls = self.calls(cancel, |kind| {
+        let mut calls = self.calls(cancel, |kind| {
             !matches!(kind, CallKind::Other | CallKind::Await) && !kind.is_bare_launch()
         })?;
-        let records = sync_records(self.trace);
-        let recorded = self.event_records(&calls, &records);
+        let records = sync_records(self.trace, cancel)?;
+        self.read_correlations(&mut calls, &records, cancel)?;
+        let recorded = self.event_records(&calls);
         let mut unknown_waits = Vec::new();
         for call in &calls {
             self.wait(call, &records, &recorded, &mut unknown_waits);
@@ -269,6 +272,7 @@ impl<'a> DeviceEdges<'a> {
                     slice: index(slice),
                     begin: called,
                     end: returned,
+                    correlation: None,
                 };
                 found.blocked.push((call, queue));
             }
@@ -313,6 +317,7 @@ impl<'a> DeviceEdges<'a> {
                         slice: index(slice),
                         begin: self.shifted(queue, slices.start[slice]),
                         end: self.shifted(queue, slices.end(slice)),
+                        correlation: None,
                     });
                 }
             }

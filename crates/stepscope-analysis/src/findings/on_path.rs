@@ -40,6 +40,9 @@ impl PathShares {
         let (Some(start), Some(end)) = (start, end) else {
             return Ok(None);
         };
+        if run_profile.devices.list.is_empty() {
+            return Ok(None);
+        }
         let scope = PathScope {
             steps: AnalysisScope {
                 range: Some(start..end),

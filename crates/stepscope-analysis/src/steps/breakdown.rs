@@ -701,9 +701,17 @@ fn own<'a>(
                 ),
             };
             let until = slices.start.partition_point(|begin| *begin < end);
-            for index in open.into_iter().chain(first..until.max(first)) {
+            let open = open.into_iter();
+            let open = open.map(|index| (index, markers.binary_search(&index).is_ok()));
+            let mut next = markers.partition_point(|marker| *marker < first);
+            let inside = (first..until.max(first)).map(|index| {
+                let is_marker = markers.get(next) == Some(&index);
+                next += usize::from(is_marker);
+                (index, is_marker)
+            });
+            for (index, is_marker) in open.chain(inside) {
                 let (begin, until) = (slices.start[index], slices.end(index));
-                let is_other = markers.binary_search(&index).is_ok() || until <= start;
+                let is_other = is_marker || until <= start;
                 let encloses = (!is_marked || analysis_window.is_pause)
                     && !analysis_window.holds(begin, until);
                 if is_other || encloses {

@@ -29,6 +29,7 @@ fn definition() -> Vec<(String, Vec<String>)> {
 fn scripts_of_all_shells_contain_every_command_and_option() {
     for shell in SHELLS {
         let script = script(shell);
+        assert!(!script.contains("man-pages"), "{shell}");
         for (command, options) in definition() {
             assert!(script.contains(&command), "{shell}: {command}");
             for option in options {

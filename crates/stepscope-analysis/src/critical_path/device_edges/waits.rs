@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::Cancelled;
 
-use super::super::calls::{CallKind, SyncRecord, correlation};
+use super::super::calls::{CallKind, SyncRecord, SyncRecords, correlation};
 use super::super::graph::{Confidence, Dependency, LagKind, index};
 use super::{Call, DeviceEdges, longest_return};
 use crate::parallel::{self, Cancel};
@@ -14,6 +14,9 @@ use crate::parallel::{self, Cancel};
 /// does not record the event, picoseconds.
 const LONGEST_EVENT_WAIT: i64 = 20_000_000;
 
+/// Number of calls whose correlations one thread reads before it takes the next ones.
+const CHUNK: usize = 1 << 12;
+
 /// Returns whether a call may have waited for work that ends at a time: inside the call, shortly before its end.
 fn is_end_of(call: &Call, end: i64) -> bool {
     let delay = call.end.saturating_sub(end).saturating_abs();
@@ -21,26 +24,45 @@ fn is_end_of(call: &Call, end: i64) -> bool {
 }
 
 impl DeviceEdges<'_> {
-    fn correlation(&self, call: &Call) -> Option<i64> {
-        let slices = self.trace.slices(self.segments.queues[call.queue].track);
-        correlation(self.trace, slices.id(call.slice as usize))
+    /// Reads the correlations of the waits and event records in files with `cuda_sync` records.
+    pub(super) fn read_correlations(
+        &self,
+        calls: &mut [Call],
+        records: &SyncRecords,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        // Arguments take as long as many slices.
+        let size = calls.len().saturating_mul(16);
+        parallel::scan_column(
+            calls,
+            CHUNK,
+            size,
+            cancel,
+            || (),
+            |(), _, calls| {
+                for call in calls.iter_mut().filter(|call| !call.kind.is_launch()) {
+                    let queue = &self.segments.queues[call.queue];
+                    if records.contains_key(&queue.file) {
+                        let slices = self.trace.slices(queue.track);
+                        call.correlation = correlation(self.trace, slices.id(call.slice as usize));
+                    }
+                }
+            },
+        )?;
+        Ok(())
     }
 
     /// Finds the starts of the calls that record the events that others wait for, by file and correlation.
-    pub(super) fn event_records(
-        &self,
-        calls: &[Call],
-        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
-    ) -> FxHashMap<(usize, i64), i64> {
+    pub(super) fn event_records(&self, calls: &[Call]) -> FxHashMap<(usize, i64), i64> {
         let mut found = FxHashMap::default();
-        for call in calls
-            .iter()
-            .filter(|call| call.kind == CallKind::EventRecord)
-        {
-            let file = self.segments.queues[call.queue].file;
-            if records.contains_key(&file)
-                && let Some(number) = self.correlation(call)
+        for call in calls {
+            if call.kind == CallKind::EventRecord
+                && let Some(number) = call.correlation
             {
+                let file = self.segments.queues[call.queue].file;
                 found.entry((file, number)).or_insert(call.begin);
             }
         }
@@ -51,20 +73,15 @@ impl DeviceEdges<'_> {
     pub(super) fn wait(
         &mut self,
         call: &Call,
-        records: &BTreeMap<usize, FxHashMap<i64, SyncRecord>>,
+        records: &SyncRecords,
         recorded: &FxHashMap<(usize, i64), i64>,
         unknown_waits: &mut Vec<(usize, i64)>,
     ) {
         let file = self.segments.queues[call.queue].file;
-        let of_file = records.get(&file);
-        let record = |edges: &Self| {
-            let number = of_file.and_then(|_| edges.correlation(call));
-            number.and_then(|number| of_file?.get(&number)).copied()
-        };
+        let record = || records.get(&file)?.get(&call.correlation?).copied();
         match call.kind {
             CallKind::DeviceWait | CallKind::StreamWait | CallKind::EventWait => {
-                let record = record(self);
-                self.host_wait(call, file, record, recorded);
+                self.host_wait(call, file, record(), recorded);
             }
             CallKind::Copy | CallKind::BlockingCopy => {
                 if let Some(copy) = self.copies.get(&(call.queue, call.slice)).copied() {
@@ -72,8 +89,8 @@ impl DeviceEdges<'_> {
                 }
             }
             CallKind::QueueWait => {
-                let known = record(self)
-                    .is_some_and(|record| self.queue_wait(call, file, &record, recorded));
+                let known =
+                    record().is_some_and(|record| self.queue_wait(call, file, &record, recorded));
                 if !known {
                     unknown_waits.push((call.queue, call.begin));
                 }
