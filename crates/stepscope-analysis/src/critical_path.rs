@@ -319,8 +319,14 @@ impl PathGraph {
     ) -> Result<(), Cancelled> {
         let kinds = CallKinds::new(trace);
         let modules = module_lines(trace);
-        let mut on_devices =
-            DeviceEdges::new(trace, devices, &self.launches, &kinds, &self.segments);
+        let mut on_devices = DeviceEdges::new(
+            trace,
+            devices,
+            &self.launches,
+            &kinds,
+            &self.segments,
+            &self.window,
+        );
         on_devices.find(cancel)?;
         let last_operation = on_devices.programs(&modules);
         on_devices.transfers();

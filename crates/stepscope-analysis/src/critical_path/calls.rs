@@ -1,6 +1,7 @@
 //! Runtime calls by name: those that wait, copy, mark events, and the synchronisation records of kineto.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::kineto::Category;
@@ -178,8 +179,12 @@ pub(super) fn correlation(trace: &Trace, call: EventId) -> Option<i64> {
 /// The `cuda_sync` records of a trace by file and correlation.
 pub(super) type SyncRecords = BTreeMap<usize, FxHashMap<i64, SyncRecord>>;
 
-/// Reads the `cuda_sync` records of a trace.
-pub(super) fn sync_records(trace: &Trace, cancel: &Cancel) -> Result<SyncRecords, Cancelled> {
+/// Reads the `cuda_sync` records of a trace in a range of each track.
+pub(super) fn sync_records(
+    trace: &Trace,
+    cancel: &Cancel,
+    range: impl Fn(&Track) -> Range<usize>,
+) -> Result<SyncRecords, Cancelled> {
     let is_sync =
         |category: NameId| Category::from_name(trace.name(category)) == Some(Category::DeviceSync);
     let categories = trace
@@ -194,8 +199,7 @@ pub(super) fn sync_records(trace: &Trace, cancel: &Cancel) -> Result<SyncRecords
     let tracks = trace.tracks().iter().filter(|track| {
         matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Thread) && !track.derived
     });
-    let chunks =
-        parallel::track_chunks(tracks.map(|track| (track.id, 0..trace.slices(track.id).len())));
+    let chunks = parallel::track_chunks(tracks.map(|track| (track.id, range(track))));
     let records = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
         let Some(track) = trace.tracks().get(chunk.track.index()) else {
             return;

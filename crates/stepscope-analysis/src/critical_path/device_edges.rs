@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Time};
+use stepscope_model::{Cancelled, Time, TrackId};
 use stepscope_store::Trace;
 
 use super::calls::{CallKind, CallKinds, sync_records};
@@ -82,6 +82,8 @@ pub(super) struct DeviceEdges<'a> {
     launches: &'a Launches,
     kinds: &'a CallKinds,
     segments: &'a Segments,
+    /// Time in which calls matter: the window of the path, from the first call on that launched work in it.
+    range: Range<i64>,
     /// Start of the call that launched each segment of each device queue, or of an earlier one if that was later;
     /// by queue.
     launched: Vec<Vec<i64>>,
@@ -106,6 +108,7 @@ impl<'a> DeviceEdges<'a> {
         launches: &'a Launches,
         kinds: &'a CallKinds,
         segments: &'a Segments,
+        window: &Range<i64>,
     ) -> Self {
         let mut streams = BTreeMap::new();
         for (number, queue) in segments.queues.iter().enumerate() {
@@ -123,6 +126,7 @@ impl<'a> DeviceEdges<'a> {
             launches,
             kinds,
             segments,
+            range: window.clone(),
             launched: vec![Vec::new(); segments.queues.len()],
             copies: FxHashMap::default(),
             blocked: Vec::new(),
@@ -139,10 +143,19 @@ impl<'a> DeviceEdges<'a> {
         if self.launched.iter().all(Vec::is_empty) {
             return Ok(());
         }
+        let first = self.launched.iter().filter_map(|calls| {
+            let mut known = calls.iter().filter(|call| **call > i64::MIN);
+            known.next().copied()
+        });
+        self.range.start = first.fold(self.range.start, i64::min);
         let mut calls = self.calls(cancel, |kind| {
             !matches!(kind, CallKind::Other | CallKind::Await) && !kind.is_bare_launch()
         })?;
-        let records = sync_records(self.trace, cancel)?;
+        let records = sync_records(self.trace, cancel, |track| {
+            let mut queues = self.segments.queues.iter();
+            let of_file = queues.find(|queue| queue.file == track.file);
+            of_file.map_or(0..0, |queue| self.in_range(track.id, queue.shift))
+        })?;
         self.read_correlations(&mut calls, &records, cancel)?;
         let recorded = self.event_records(&calls);
         let mut unknown_waits = Vec::new();
@@ -159,6 +172,13 @@ impl<'a> DeviceEdges<'a> {
 
     fn shift(&self, queue: usize) -> i64 {
         self.segments.queues[queue].shift
+    }
+
+    /// Returns the indexes of the slices of a track that matter.
+    fn in_range(&self, track: TrackId, shift: i64) -> Range<usize> {
+        let time = |at: i64| Time::from_ps(at.saturating_sub(shift));
+        let range = time(self.range.start)..time(self.range.end);
+        self.trace.candidates(track, range)
     }
 
     fn shifted(&self, queue: usize, time: Time) -> i64 {
@@ -301,7 +321,7 @@ impl<'a> DeviceEdges<'a> {
         let queues = &self.segments.queues;
         let threads = queues.iter().filter(|queue| queue.device.is_none());
         let chunks = parallel::track_chunks(
-            threads.map(|queue| (queue.track, 0..self.trace.slices(queue.track).len())),
+            threads.map(|queue| (queue.track, self.in_range(queue.track, queue.shift))),
         );
         let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
             let Some(queue) = self.segments.queue_of(chunk.track) else {
