@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     });
     parts.run("SQL engine", sql::check);
     parts.run("layers", laws::layers);
+    parts.run("features", package::features);
     parts.run("words", laws::words);
     parts.run("vocabulary", vocabulary::check);
     parts.run("import circles", cycles::check);

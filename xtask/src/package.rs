@@ -1,5 +1,6 @@
 //! The Python package: builds it like users do, tests it and runs linters.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -47,15 +48,65 @@ fn wheel(python: &Path, build: Build) -> Result<PathBuf> {
             .arg(".")
             // Reuses the results of the command's build.
             .env("CARGO_TARGET_DIR", shell::target_dir())
-            .env(
-                "MATURIN_PEP517_ARGS",
-                format!("--profile {}", build.profile()),
-            ),
+            .env("MATURIN_PEP517_ARGS", maturin_arguments(build)),
     )?;
     let mut wheels = Vec::new();
     shell::collect(&folder, &[], &mut wheels)?;
     let wheel = wheels.into_iter().next().context("pip built no wheel")?;
     Ok(WHEEL.get_or_init(|| wheel).clone())
+}
+
+/// The feature of the extension that makes its build share the tests' one: see `crates/stepscope-py/Cargo.toml`.
+const AS_IN_TESTS: &str = "as-in-tests";
+
+fn maturin_arguments(build: Build) -> String {
+    let profile = format!("--profile {}", build.profile());
+    match build {
+        Build::Dev => format!("{profile} --features {AS_IN_TESTS}"),
+        Build::Release => profile,
+    }
+}
+
+/// Checks that the extension and the tests have the same features of all crates: with others, cargo would compile
+/// most of the workspace a second time for the package.
+pub(crate) fn features() -> Result<Outcome> {
+    let of_package = features_by_crate(&["--package", "stepscope-py", "--features", AS_IN_TESTS])?;
+    // The default members, as `cargo test` takes them.
+    let of_tests = features_by_crate(&["--edges", "normal,build,dev"])?;
+    let differing = of_package.iter().filter_map(|(name, features)| {
+        let tested = of_tests.get(name)?;
+        let is_same = features.iter().any(|one| tested.contains(one));
+        (!is_same).then(|| {
+            format!(
+                "{name} has the features {features:?} in the package and {tested:?} in the tests: each test run \
+                 compiles it twice\n    Complete the feature '{AS_IN_TESTS}' of crates/stepscope-py/Cargo.toml."
+            )
+        })
+    });
+    crate::laws::report(differing.collect())
+}
+
+/// Returns the features of each crate, by its name and version.
+fn features_by_crate(selection: &[&str]) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let mut tree = shell::cargo();
+    tree.args(["tree", "--quiet", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p} [{f}]"])
+        .args(selection);
+    let text = shell::output(&mut tree)?;
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((package, features)) = line.split_once(" [") else {
+            continue;
+        };
+        // Without the path of a member.
+        let name = package.split(" (").next().unwrap_or(package);
+        let features = features.split(']').next().unwrap_or_default();
+        found
+            .entry(name.to_owned())
+            .or_default()
+            .insert(features.to_owned());
+    }
+    Ok(found)
 }
 
 /// Replaces the installed wheel.
