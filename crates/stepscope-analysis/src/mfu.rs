@@ -15,7 +15,8 @@
 //! file counts them ([`op_profile`](crate::op_profile)).
 //!
 //! A figure from shapes is reported as MFU only while the counted products take [`COVERAGE`] of the device time
-//! of all products ([`Mfu::covered`]); else MFU is unknown.
+//! of all products ([`Mfu::covered`]); else MFU is unknown. It is unknown as well where more operations are counted
+//! than the devices can do in the windows ([`Mfu::exceeds_peak`]).
 //!
 //! The peak of a device is that of dense matrix products in 16 bits ([`peaks`](crate::peaks)). A rank without
 //! devices of its own counts as one device: the processor of its host, with the peak of 32 bits.
@@ -89,9 +90,16 @@ pub struct Mfu {
 }
 
 impl Mfu {
-    /// Returns MFU, if the counted operations are nearly all: `None` below [`COVERAGE`].
+    /// Returns MFU, if the counted operations are nearly all and possible: `None` below [`COVERAGE`] and above 1.
     pub fn share(&self) -> Option<f64> {
-        self.counted_share().filter(|_| self.is_covered())
+        let is_known = self.is_covered() && !self.exceeds_peak();
+        self.counted_share().filter(|_| is_known)
+    }
+
+    /// Returns whether more operations are counted than the devices can do in the windows: the host runs ahead, and its
+    /// steps end before the work of its devices, or the peak is too low.
+    pub fn exceeds_peak(&self) -> bool {
+        self.counted_share().is_some_and(|share| share > 1.0)
     }
 
     /// Returns whether the counted operations are nearly all.
@@ -383,6 +391,12 @@ mod tests {
             ..found.clone()
         };
         assert_eq!((poor.share(), poor.counted_share()), (None, Some(0.25)));
+        let ahead = Mfu {
+            possible: Some(1e12),
+            ..found.clone()
+        };
+        assert_eq!((ahead.share(), ahead.counted_share()), (None, Some(3.0)));
+        assert!(ahead.exceeds_peak() && !found.exceeds_peak());
         let unknown = Mfu {
             possible: None,
             ..found

@@ -33,7 +33,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "recording"
     };
     let analysis_windows = run_profile.analysis_windows.len().max(1) as f64;
-    let headline = found.is_covered();
+    let headline = found.is_covered() && !found.exceeds_peak();
     report.sentence = if headline {
         let mean_ns = found.time.as_ns_f64() / analysis_windows;
         sentence!(
@@ -161,6 +161,12 @@ fn utilisation(found: &Mfu) -> Sentence {
 /// Returns the reason why there is no figure.
 fn unknown(found: &Mfu) -> Sentence {
     let covered = share(found.covered).link(Link::scalar("covered_share"));
+    if found.is_covered() && found.exceeds_peak() {
+        return "MFU is unknown: more operations are counted than the devices can do in the time of the steps. \
+                Either the host runs ahead, and its steps end before the work of its devices (record more steps), \
+                or the peak is too low (--peak-flops)."
+            .into();
+    }
     if found.counted == Some(Counted::FromModel) {
         return sentence!(
             "MFU is unknown: the cost model knows the work of operations that take {} of the time.",

@@ -82,7 +82,8 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         [share.map(|possible| flops / possible)],
         context,
     );
-    let headline = ours.share().is_some() == (share.is_some() && ours.covered >= 0.8);
+    let is_possible = share.is_some_and(|possible| flops <= possible);
+    let headline = ours.share().is_some() == (is_possible && ours.covered >= 0.8);
     found.holds(
         "MFU is reported only with sufficient coverage",
         headline,
