@@ -257,6 +257,14 @@ impl PathGraph {
         &self.segments.graph
     }
 
+    /// Returns whether collectives of several participants run on host threads (gloo), of which the trace does not show
+    /// who waits for them.
+    pub fn has_host_collectives(&self) -> bool {
+        let graph = &self.blocks.graph;
+        let mut members = graph.groups.iter().flatten();
+        members.any(|member| !graph.on_device(*member as usize))
+    }
+
     /// Returns the length of the window, picoseconds.
     pub const fn length(&self) -> i64 {
         self.window.end.saturating_sub(self.window.start)

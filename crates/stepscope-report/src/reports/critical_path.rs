@@ -541,6 +541,12 @@ fn what_if(
             share(replay_error.abs()).link(Link::scalar("replay_error_share"))
         ));
     }
+    if path.has_host_collectives() {
+        report.note(
+            "Collectives run on threads of the host, and the trace does not show which threads wait for them: what ranks \
+             do while they wait counts as their own work, so predictions over ranks (rank:N, ranks) are no guide here.",
+        );
+    }
     report.note(
         "Predictions keep the order of each queue. They leave out contention between kernels, the allocator, clock \
          frequencies and caches, and include the cost of recording.",

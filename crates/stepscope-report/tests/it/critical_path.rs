@@ -544,6 +544,23 @@ fn the_last_rank_to_arrive_releases_a_collective() {
     );
     assert_eq!(found["summary"]["ranks_crossed"], 1);
     assert_eq!(predictions(&found), [180.0, 130.0, 175.0, 220.0]);
+    assert!(!notes(&found).contains("threads of the host"));
+}
+
+fn notes(report: &Value) -> String {
+    let notes = report["notes"].as_array().unwrap().iter();
+    notes.map(|note| runs::plain(note) + "\n").collect()
+}
+
+#[test]
+fn predictions_over_ranks_with_collectives_of_the_host_are_called_no_guide() {
+    let run = open(&Corpus::committed().path("torch_multirank/cpu_ddp"));
+    let found = report(&run.trace, "op", &["rank:1=median"]);
+    let notes = notes(&found);
+    assert!(
+        notes.contains("Collectives run on threads of the host"),
+        "{notes}"
+    );
 }
 
 #[test]
