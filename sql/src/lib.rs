@@ -3,9 +3,9 @@
 //! This program is a companion of `stepscope`, which finds and starts it and links none of it. Reading order:
 //! [`session`] (open runs, run a query), [`schema`] and [`tables`] (what a query sees), [`events`] (the large tables,
 //! scanned in the store's layout), [`locked`] (what a query cannot reach), [`serve`] and [`protocol`] (the pipe),
-//! [`shell`] (the prompt), [`dataset`] (the tables as Parquet files).
+//! [`shell`] (the prompt), [`dataset`] and [`export`] (the tables as Parquet files).
 //!
-//! **Invariant:** a query reads the open runs and nothing else.
+//! **Invariant:** a query reads the open runs, or the files of one dataset, and nothing else.
 
 #![allow(
     clippy::similar_names,
@@ -15,6 +15,7 @@
 pub mod args_table;
 pub mod dataset;
 pub mod events;
+pub mod export;
 mod filter;
 pub mod functions;
 mod json_args;
@@ -25,6 +26,7 @@ pub mod protocol;
 mod report_table;
 pub mod rows;
 pub mod run_data;
+pub mod runtime;
 pub mod schema;
 pub mod schema_table;
 pub mod serve;

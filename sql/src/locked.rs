@@ -1,8 +1,8 @@
 //! What queries can reach: the tables of the session, and nothing else.
 //!
-//! No statement changes anything ([`Session::plan`](crate::session::Session::plan)), no path is a table, no object
-//! store exists, and operators share a bounded pool of memory; what exceeds it goes to a bounded spill folder, or
-//! ends the query. The process has a limit of its own for what no pool counts.
+//! No statement changes anything ([`Session::plan`](crate::session::Session::plan)), no path is a table, the only
+//! files in reach are those of the session's dataset, and operators share a bounded pool of memory; what exceeds it
+//! goes to a bounded spill folder, or ends the query. The process has a limit of its own for what no pool counts.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,18 +37,22 @@ const SPILL_BYTES: u64 = 10 << 30;
 /// What a process may hold in addition to the pool of its operators.
 const RESERVE_BYTES: u64 = 1 << 30;
 
-/// Creates the context of a session without tables.
-pub(crate) fn context(memory: Memory) -> SessionContext {
+/// The store with the files of the session's dataset.
+pub(crate) const DATASET_URL: &str = "dataset://session";
+
+/// Creates the context of a session without tables. `dataset` holds the only files in reach.
+pub(crate) fn context(memory: Memory, dataset: Option<Arc<dyn ObjectStore>>) -> SessionContext {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let config = SessionConfig::new()
         .with_target_partitions(threads)
         .with_information_schema(false)
         // The events of a track are sorted: windows over tracks keep that order.
         .set_bool("datafusion.optimizer.prefer_existing_sort", true);
-    SessionContext::new_with_config_rt(config, runtime(memory))
+    let runtime = runtime(memory, Arc::new(Stores { dataset }));
+    SessionContext::new_with_config_rt(config, runtime)
 }
 
-fn runtime(memory: Memory) -> Arc<RuntimeEnv> {
+fn runtime(memory: Memory, stores: Arc<Stores>) -> Arc<RuntimeEnv> {
     let most_named = NonZeroUsize::MIN;
     let pool = TrackConsumersPool::new(FairSpillPool::new(memory.pool_bytes), most_named);
     let disk = DiskManagerBuilder::default()
@@ -57,7 +61,7 @@ fn runtime(memory: Memory) -> Arc<RuntimeEnv> {
     let builder = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(pool))
         .with_disk_manager_builder(disk)
-        .with_object_store_registry(Arc::new(NoStores));
+        .with_object_store_registry(Arc::<Stores>::clone(&stores));
     // Without a spill folder, a query that needs one fails.
     builder.build_arc().unwrap_or_else(|_| {
         let pool = FairSpillPool::new(memory.pool_bytes);
@@ -66,16 +70,18 @@ fn runtime(memory: Memory) -> Arc<RuntimeEnv> {
             .with_disk_manager_builder(
                 DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
             )
-            .with_object_store_registry(Arc::new(NoStores));
+            .with_object_store_registry(stores);
         builder.build_arc().unwrap_or_default()
     })
 }
 
-/// A registry without object stores: even a hole in the planner reaches no file.
+/// A registry of one object store at most: even a hole in the planner reaches no other file.
 #[derive(Debug)]
-struct NoStores;
+struct Stores {
+    dataset: Option<Arc<dyn ObjectStore>>,
+}
 
-impl ObjectStoreRegistry for NoStores {
+impl ObjectStoreRegistry for Stores {
     fn register_store(
         &self,
         _url: &Url,
@@ -88,10 +94,11 @@ impl ObjectStoreRegistry for NoStores {
         self.get_store(url)
     }
 
-    fn get_store(&self, _url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        Err(DataFusionError::Plan(
-            "queries cannot reach files".to_owned(),
-        ))
+    fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        let store = self.dataset.as_ref();
+        let store = store.filter(|_| url.as_str().trim_end_matches('/') == DATASET_URL);
+        let refused = || DataFusionError::Plan("queries cannot reach files".to_owned());
+        store.cloned().ok_or_else(refused)
     }
 }
 

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use stepscope_engine::SqlRun;
+use serde_json::json;
 use stepscope_engine::report::report::Unit;
 use stepscope_engine::report::report::number_format::with_unit;
-use stepscope_sql::dataset::{self, ArgsChoice, Progress};
+use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_sql::export::{self, ArgsChoice, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
@@ -28,7 +29,8 @@ Usage:
   stepscope-sql --handshake                     print versions as JSON
   stepscope-sql --tables [TABLE]                print tables and columns
   stepscope-sql serve [--memory BYTES]          answer queries over stdin and stdout
-  stepscope-sql export --dataset FOLDER [--args none|all|KEY,...] [--no-cache] RUN...
+  stepscope-sql export --dataset FOLDER [--args none|all|KEY,...] [--shard I/N] [--run NAME]
+                       [--json] [--no-cache] RUN...
   stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE] RUN...
 ";
 
@@ -83,6 +85,9 @@ struct Options {
     history: Option<PathBuf>,
     dataset: Option<PathBuf>,
     args: Option<String>,
+    choice: RunChoice,
+    listed: bool,
+    json: bool,
     paths: Vec<PathBuf>,
 }
 
@@ -102,11 +107,30 @@ impl Options {
                 "--history" => options.history = Some(value()?.into()),
                 "--dataset" => options.dataset = Some(value()?.into()),
                 "--args" => options.args = Some(value()?.clone()),
+                "--shard" => {
+                    let shard = value()?.parse();
+                    options.choice.shard =
+                        shard.map_err(|error| format!("cannot read --shard: {error}"))?;
+                }
+                "--run" => options.choice.run = Some(value()?.clone()),
+                "--listed" => options.listed = true,
+                "--json" => options.json = true,
                 "--no-cache" => options.no_cache = true,
                 path => options.paths.push(path.into()),
             }
         }
         Ok(options)
+    }
+
+    /// Returns the runs of the paths, and those that the input lists.
+    fn sources(&self) -> Result<Vec<SqlRun>, String> {
+        let mut sources: Vec<SqlRun> = self.paths.iter().cloned().map(SqlRun::Path).collect();
+        if self.listed {
+            let listed: Vec<SqlRun> = serde_json::from_reader(std::io::stdin().lock())
+                .map_err(|error| format!("cannot read the list of runs: {error}"))?;
+            sources.extend(listed);
+        }
+        Ok(sources)
     }
 
     fn memory(&self) -> Memory {
@@ -129,34 +153,50 @@ fn export(options: &Options) -> Result<(), String> {
         .as_ref()
         .ok_or("cannot export: no folder is named\nhelp: --dataset FOLDER")?;
     let choice = options.args.as_deref().unwrap_or("none");
-    let asked = dataset::Options {
+    let asked = export::Options {
         args: ArgsChoice::parse(choice),
         use_cache: !options.no_cache,
+        choice: options.choice.clone(),
     };
     let (mut exported, mut present, mut problems) = (0_u64, 0_u64, 0_u64);
     let (mut all_slices, mut all_bytes) = (0, 0);
+    let print = |text: String, line: serde_json::Value| {
+        if options.json {
+            println!("{line}");
+        } else {
+            println!("{text}");
+        }
+    };
     let mut report = |progress| match progress {
         Progress::Exported { run, slices, bytes } => {
             exported += 1;
             all_slices += slices;
             all_bytes += bytes;
-            println!("{run}: {}", sizes(slices, bytes));
+            print(
+                format!("{run}: {}", sizes(slices, bytes)),
+                json!({"run": run, "state": "exported", "slices": slices, "bytes": bytes}),
+            );
         }
         Progress::Present { run } => {
             present += 1;
-            println!("{run}: present");
+            print(
+                format!("{run}: present"),
+                json!({"run": run, "state": "present"}),
+            );
         }
         Progress::Problem(text) => {
             problems += 1;
             eprintln!("Not whole: {text}");
         }
     };
-    dataset::export(&options.paths, dataset, &asked, &mut report)
+    export::export(&options.sources()?, dataset, &asked, &mut report)
         .map_err(|error| error.to_string())?;
-    println!(
-        "exported: {exported}, present: {present}, {}",
-        sizes(all_slices, all_bytes)
-    );
+    if !options.json {
+        println!(
+            "exported: {exported}, present: {present}, {}",
+            sizes(all_slices, all_bytes)
+        );
+    }
     if exported + present == 0 && problems > 0 {
         return Err("cannot export: no run is readable".to_owned());
     }
@@ -174,8 +214,7 @@ fn sizes(slices: u64, bytes: u64) -> String {
 
 fn start_shell(options: &Options) -> Result<(), String> {
     let memory = options.memory();
-    let sources: Vec<SqlRun> = options.paths.iter().cloned().map(SqlRun::Path).collect();
-    let opened = Session::open(&sources, !options.no_cache, memory);
+    let opened = Session::open(&options.sources()?, !options.no_cache, memory);
     let (session, problems) = opened.map_err(|error| match error.hint() {
         Some(hint) => format!("{error}\nhelp: {hint}"),
         None => error.to_string(),

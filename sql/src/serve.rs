@@ -16,8 +16,9 @@ use tokio::task::AbortHandle;
 use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
 use crate::protocol::{self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES};
+use crate::runtime::runtime;
 use crate::schema_table;
-use crate::session::{Limits, Session, timed_out};
+use crate::session::{Limits, OpenError, Session, timed_out};
 use stepscope_engine::SqlRun;
 
 /// Bytes of an answer per message.
@@ -89,19 +90,6 @@ pub fn serve(memory: Memory) -> io::Result<()> {
     // The main program has ended: nobody reads the answers of running queries.
     runtime.shutdown_background();
     result
-}
-
-/// Creates the threads that run queries.
-pub fn runtime() -> io::Result<Runtime> {
-    // A query that computes an analysis occupies a thread: timers need another one.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads.max(2))
-        .thread_name("sql")
-        // Deep expressions are planned recursively.
-        .thread_stack_size(128 << 20)
-        .enable_time()
-        .build()
 }
 
 /// Returns the versions of this program.
@@ -285,10 +273,7 @@ impl Server {
     }
 
     /// Returns the session of these runs, opened on first use. Limits of memory do not hold while runs are imported.
-    fn open(
-        &self,
-        key: SessionKey,
-    ) -> Result<(Arc<Session>, Vec<String>), stepscope_engine::EngineError> {
+    fn open(&self, key: SessionKey) -> Result<(Arc<Session>, Vec<String>), OpenError> {
         {
             let mut sessions = lock(&self.sessions);
             if let Some(at) = sessions.iter().position(|(known, _)| *known == key) {

@@ -1,5 +1,6 @@
 //! A session: the open runs, and queries over them within limits.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
+use datafusion::object_store::local::LocalFileSystem;
 use datafusion::physical_plan::ExecutionPlanProperties as _;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
@@ -18,6 +20,7 @@ use stepscope_engine::{EngineError, Run, SqlRun, open_each, open_listed};
 use stepscope_model::ReadContext;
 
 use crate::args_table::ArgsTable;
+use crate::dataset::{self, Dataset, DatasetError};
 use crate::events::{EventTable, Events};
 use crate::functions;
 use crate::locked::{self, Memory};
@@ -42,15 +45,54 @@ pub struct Limits {
     pub timeout: Duration,
 }
 
-/// Open runs with their tables.
+/// Why a session cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A run cannot be opened.
+    Run(EngineError),
+    /// A dataset cannot be read.
+    Dataset(DatasetError),
+    /// A dataset and something else are named.
+    Several(PathBuf),
+    /// The tables cannot be created.
+    Tables(Box<DataFusionError>),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(error) => write!(f, "{error}"),
+            Self::Dataset(error) => write!(f, "{error}"),
+            Self::Several(path) => {
+                write!(f, "cannot query the dataset {} with others", path.display())
+            }
+            Self::Tables(error) => write!(f, "cannot read the tables: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl OpenError {
+    /// Returns what to do.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Run(error) => error.hint(),
+            Self::Several(_) => Some("name it alone, or export the other runs into it"),
+            Self::Dataset(_) | Self::Tables(_) => None,
+        }
+    }
+}
+
+/// Open runs with their tables, or the tables of a dataset.
 pub struct Session {
     context: SessionContext,
     runs: Arc<[Arc<RunData>]>,
     cancel: Arc<Cancel>,
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("runs", &self.runs)
             .finish_non_exhaustive()
@@ -67,11 +109,32 @@ pub struct Answer {
 }
 
 impl Session {
-    /// Opens runs.
+    /// Opens runs, or one dataset.
     ///
     /// Fails if a path has no run, or if a listed run cannot be opened. A run at a path that cannot be opened is left
     /// out and named in the second result.
     pub fn open(
+        sources: &[SqlRun],
+        use_cache: bool,
+        memory: Memory,
+    ) -> std::result::Result<(Self, Vec<String>), OpenError> {
+        for source in sources {
+            let SqlRun::Path(path) = source else { continue };
+            if let Some(dataset) = Dataset::at(path).map_err(OpenError::Dataset)? {
+                if sources.len() > 1 {
+                    return Err(OpenError::Several(path.clone()));
+                }
+                let session = Self::of_dataset(&dataset, memory);
+                return Ok((
+                    session.map_err(|error| OpenError::Tables(Box::new(error)))?,
+                    Vec::new(),
+                ));
+            }
+        }
+        Self::open_runs(sources, use_cache, memory).map_err(OpenError::Run)
+    }
+
+    fn open_runs(
         sources: &[SqlRun],
         use_cache: bool,
         memory: Memory,
@@ -159,8 +222,21 @@ impl Session {
         Self::new(vec![Arc::new(run)], cancel, memory)
     }
 
+    fn of_dataset(dataset: &Dataset, memory: Memory) -> Result<Self> {
+        let files = LocalFileSystem::new_with_prefix(dataset.folder())?;
+        let context = locked::context(memory, Some(Arc::new(files)));
+        functions::register(&context);
+        dataset::register(&context, dataset)?;
+        context.register_table("table_columns", Arc::new(schema_table::table()?))?;
+        Ok(Self {
+            context,
+            runs: Arc::new([]),
+            cancel: Arc::default(),
+        })
+    }
+
     fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: Memory) -> Self {
-        let context = locked::context(memory);
+        let context = locked::context(memory, None);
         let runs: Arc<[Arc<RunData>]> = runs.into();
         let register = |name: &str, table| {
             // The names are ours and distinct.
@@ -180,7 +256,8 @@ impl Session {
         if let Ok(table) = schema_table::table() {
             register("table_columns", Arc::new(table));
         }
-        functions::register(&context, &runs);
+        functions::register(&context);
+        functions::register_of_runs(&context, &runs);
         Self {
             context,
             runs,

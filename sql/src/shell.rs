@@ -54,7 +54,7 @@ pub fn run(
     limits: Limits,
     history: Option<&Path>,
 ) -> std::io::Result<()> {
-    let runtime = crate::serve::runtime()?;
+    let runtime = crate::runtime::runtime()?;
     locked::limit_memory(memory);
     let mut editor: Editor<Words, DefaultHistory> = Editor::new().map_err(std::io::Error::other)?;
     editor.set_helper(Some(Words::new()));

@@ -3,10 +3,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 
 use stepscope_engine::{
-    Engine, EngineError, EngineOptions, SqlEngine, SqlError, SqlQuery, SqlRun, find_sql_engine,
-    is_url, shown_path, sql_shell,
+    Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun,
+    find_sql_engine, is_url, shown_path, sql_shell,
 };
 
 use crate::args;
@@ -45,18 +46,52 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         )));
     }
     let path = find_sql_engine().map_err(failed)?;
-    let paths = local_paths(paths, asked.no_cache)?;
     let mut command = std::process::Command::new(&path);
     command.arg("export").arg("--dataset").arg(dataset);
     command.args(["--args", &asked.args]);
-    if asked.no_cache {
-        command.arg("--no-cache");
+    command.args(["--shard", &asked.shard.to_string()]);
+    if let Some(run) = &asked.run {
+        command.args(["--run", run]);
     }
-    wait(command.args(paths), path)
+    for (is_asked, option) in [(asked.json, "--json"), (asked.no_cache, "--no-cache")] {
+        if is_asked {
+            command.arg(option);
+        }
+    }
+    let choice = RunChoice {
+        shard: asked.shard,
+        run: asked.run.clone(),
+    };
+    let mut listed = Vec::new();
+    for run in sql_runs(paths, asked.no_cache, &choice)? {
+        match run {
+            SqlRun::Path(path) => {
+                command.arg(path);
+            }
+            run @ SqlRun::Listed { .. } => listed.push(run),
+        }
+    }
+    if listed.is_empty() {
+        return ended(command.status(), path);
+    }
+    let child = command.arg("--listed").stdin(Stdio::piped()).spawn();
+    let ended_child = child.and_then(|mut child| {
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ends early says why.
+            let _ = serde_json::to_writer(&mut stdin, &listed);
+        }
+        child.wait()
+    });
+    ended(ended_child, path)
 }
 
 /// Returns what the SQL engine reads. It reads files of this machine: the runs at URLs are fetched.
-fn sql_runs(paths: &[PathBuf], no_cache: bool) -> Result<Vec<SqlRun>, CliError> {
+/// Only those of the choice; at local paths, the SQL engine itself chooses.
+fn sql_runs(
+    paths: &[PathBuf],
+    no_cache: bool,
+    choice: &RunChoice,
+) -> Result<Vec<SqlRun>, CliError> {
     let mut runs = Vec::new();
     for path in paths {
         if !is_url(path) {
@@ -72,7 +107,7 @@ fn sql_runs(paths: &[PathBuf], no_cache: bool) -> Result<Vec<SqlRun>, CliError> 
         if listed.is_empty() {
             return Err(EngineError::NoTraces(shown_path(path)).into());
         }
-        for run in listed {
+        for run in listed.iter().filter(|run| choice.has(&run.id, &run.name)) {
             let fetched = with_engine_progress(&engine, || engine.sql_run(&run.id, &run.name));
             runs.push(fetched?);
         }
@@ -82,7 +117,7 @@ fn sql_runs(paths: &[PathBuf], no_cache: bool) -> Result<Vec<SqlRun>, CliError> 
 
 /// Returns paths of this machine for the SQL engine.
 fn local_paths(paths: &[PathBuf], no_cache: bool) -> Result<Vec<PathBuf>, CliError> {
-    let runs = sql_runs(paths, no_cache)?.into_iter();
+    let runs = sql_runs(paths, no_cache, &RunChoice::default())?.into_iter();
     let local = runs.map(|run| match run {
         SqlRun::Path(path) => path,
         SqlRun::Listed {
@@ -130,7 +165,7 @@ fn query(
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let mut engine = SqlEngine::start(asked.memory).map_err(failed)?;
-    let runs = sql_runs(paths, asked.no_cache)?;
+    let runs = sql_runs(paths, asked.no_cache, &RunChoice::default())?;
     let query = SqlQuery {
         runs: &runs,
         sql,
@@ -185,7 +220,11 @@ fn shell(asked: &args::Query, paths: &[PathBuf]) -> Result<(), CliError> {
 
 /// Runs the program to its end on this terminal; it has printed the cause if it fails.
 fn wait(command: &mut std::process::Command, path: PathBuf) -> Result<(), CliError> {
-    match command.status() {
+    ended(command.status(), path)
+}
+
+fn ended(status: std::io::Result<ExitStatus>, path: PathBuf) -> Result<(), CliError> {
+    match status {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(CliError::Gate { code: 1 }),
         Err(error) => Err(failed(SqlError::NotStarted {

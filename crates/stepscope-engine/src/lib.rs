@@ -36,6 +36,7 @@ mod recover;
 mod rows;
 mod run;
 mod scan;
+mod shard;
 mod source;
 mod sql;
 
@@ -46,10 +47,13 @@ pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
 pub use objects::{is_url, shown_path};
-pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_listed, open_path};
+pub use open_path::{
+    Opened, PathReport, expected_bytes, open_chosen, open_each, open_listed, open_path,
+};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
+pub use shard::{RunChoice, Shard};
 pub use sql::{
     SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, find_sql_engine, sql_shell,
 };

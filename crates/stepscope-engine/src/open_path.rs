@@ -12,6 +12,7 @@ use crate::objects;
 use crate::recover;
 use crate::run::Run;
 use crate::scan::{self, Sniffed};
+use crate::shard::RunChoice;
 
 /// A run, or the id of a run that could not be opened and the reason.
 pub type Opened = Result<Run, (String, EngineError)>;
@@ -63,6 +64,17 @@ pub fn open_each(
     use_cache: bool,
     visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
 ) -> Result<PathReport, EngineError> {
+    open_chosen(path, context, use_cache, &RunChoice::default(), visit)
+}
+
+/// Opens the chosen runs at `path`, else as [`open_each`].
+pub fn open_chosen(
+    path: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+    choice: &RunChoice,
+    visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
+) -> Result<PathReport, EngineError> {
     let cache_dir = cache::default_dir();
     let depth = EngineOptions::MAX_DEPTH;
     let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
@@ -80,7 +92,8 @@ pub fn open_each(
         ));
     }
     let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
-    for run in &found.runs {
+    let chosen = found.runs.iter();
+    for run in chosen.filter(|run| choice.has(&run.id, &run.name)) {
         let opened = open_found(run, context, cache.as_ref());
         if let Err(EngineError::Cancelled) = opened {
             return Err(EngineError::Cancelled);

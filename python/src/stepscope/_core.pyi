@@ -302,6 +302,7 @@ def query_sql(
     rows: int | None,
     timeout_s: float,
     sql_program: str | None = ...,
+    dataset: str | None = ...,
 ) -> bytes: ...
 def serve_viewer(
     paths: Sequence[str | os.PathLike[str]], *, token: str, sql_program: str | None = ...

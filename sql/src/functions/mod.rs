@@ -95,10 +95,14 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Registers every function.
-pub fn register(context: &SessionContext, runs: &Arc<[Arc<RunData>]>) {
+/// Registers the functions of values.
+pub fn register(context: &SessionContext) {
     times::register(context);
     intervals::register(context);
+}
+
+/// Registers the functions that ask open runs.
+pub fn register_of_runs(context: &SessionContext, runs: &Arc<[Arc<RunData>]>) {
     events::register(context, runs);
     let report = ReportFunction {
         runs: Arc::clone(runs),

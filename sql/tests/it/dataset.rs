@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use stepscope_sql::dataset::{self, ArgsChoice, ExportError, Options, Progress};
+use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_sql::export::{self, ArgsChoice, ExportError, Options, Progress};
+use stepscope_sql::locked::Memory;
 use stepscope_sql::schema::Column;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
 
-use crate::support::{one, open};
+use crate::support::{self, one, open};
 
 const RUN: &str = "torch_cpu";
 
@@ -21,13 +23,14 @@ fn options(args: ArgsChoice) -> Options {
     Options {
         args,
         use_cache: false,
+        choice: RunChoice::default(),
     }
 }
 
 fn export(folder: &Path, args: ArgsChoice) -> Result<Vec<Progress>, ExportError> {
     let mut seen = Vec::new();
-    let paths = [Corpus::committed().path(RUN)];
-    dataset::export(&paths, folder, &options(args), &mut |progress| {
+    let sources = [SqlRun::Path(Corpus::committed().path(RUN))];
+    export::export(&sources, folder, &options(args), &mut |progress| {
         seen.push(progress);
     })?;
     Ok(seen)
@@ -105,7 +108,7 @@ fn sum_of(session: &Session, table: &str, column: &Column) -> (u64, f64) {
     let name = column.name;
     let value = match column.kind.sql() {
         "TEXT" => format!("octet_length({name})"),
-        "BOOLEAN" => format!("CAST({name} AS INT)"),
+        "BOOLEAN" | "DATE" => format!("CAST({name} AS INT)"),
         _ => name.to_owned(),
     };
     let sql = format!(
@@ -278,6 +281,133 @@ fn folders_that_are_no_datasets_are_refused() {
         .to_string();
     assert!(error.contains("version 2"), "{error}");
     let taken = folder.path().join("_stepscope.json/below");
-    let error = dataset::export(&[], &taken, &options(ArgsChoice::None), &mut |_| {});
+    let error = export::export(&[], &taken, &options(ArgsChoice::None), &mut |_| {});
     assert!(matches!(error, Err(ExportError::File(..))));
+}
+
+fn from_dataset(folder: &Path) -> Session {
+    support::open_all(&[folder.to_owned()])
+}
+
+#[test]
+fn queries_read_a_dataset_as_they_read_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    export(folder.path(), ArgsChoice::All).unwrap();
+    let (runs, stored) = (open(RUN), from_dataset(folder.path()));
+    for (table, _, columns) in schema_table::all() {
+        if table == "table_columns" {
+            continue;
+        }
+        for column in columns {
+            if !column.stored && column.name == "args" {
+                let refused = support::try_ask(&stored, &format!("SELECT args FROM {table}"));
+                assert!(refused.is_err(), "{table}.args needs the trace");
+                continue;
+            }
+            let (values, sum) = sum_of(&runs, table, column);
+            let (found, found_sum) = sum_of(&stored, table, column);
+            assert_eq!(found, values, "{table}.{}", column.name);
+            // Of one run each: ids begin at zero, and the column `run` is the name of the files.
+            if !matches!(column.name, "run" | "number" | "path") && column.unit != "event" {
+                let close = (found_sum - sum).abs() <= 1e-9 * sum.abs();
+                assert!(close, "{table}.{}: {found_sum}, not {sum}", column.name);
+            }
+        }
+        // The day is a column of every table.
+        let days = one(
+            &stored,
+            &format!("SELECT count(date) AS n, count(*) AS rows FROM {table}"),
+        );
+        assert_eq!(days["n"], days["rows"], "{table}");
+    }
+    let sets = "SELECT sum(intervals_length(busy)) AS ps FROM \
+                (SELECT run, track_id, intervals(start_ps, dur_ps) AS busy FROM slices GROUP BY run, track_id)";
+    assert_eq!(one(&stored, sets)["ps"], one(&runs, sets)["ps"]);
+}
+
+#[test]
+fn runs_whose_export_did_not_end_are_left_out_of_queries() {
+    let folder = tempfile::tempdir().unwrap();
+    export(folder.path(), ArgsChoice::None).unwrap();
+    let session = from_dataset(folder.path());
+    let slices = "SELECT run, count(*) AS n FROM slices GROUP BY run ORDER BY run";
+    let before = support::ask(&session, slices);
+    let lost = files(&folder.path().join("runs")).remove(0);
+    std::fs::remove_file(&lost).unwrap();
+    let lost = lost.file_stem().unwrap().to_str().unwrap().to_owned();
+    let after = support::ask(&session, slices);
+    let expected: Vec<_> = before
+        .into_iter()
+        .filter(|row| row["run"] != lost.as_str())
+        .collect();
+    assert_eq!(after, expected);
+    let steps = one(
+        &session,
+        &format!("SELECT count(*) AS n FROM steps WHERE run = '{lost}'"),
+    );
+    assert_eq!(steps["n"], 0);
+}
+
+#[test]
+fn queries_of_a_dataset_reach_no_other_file_and_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    export(folder.path(), ArgsChoice::None).unwrap();
+    let session = from_dataset(folder.path());
+    let refused = |sql: &str| support::try_ask(&session, sql).unwrap_err();
+    for sql in [
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM 'dataset://session/runs'",
+        "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'dataset://session/runs/'",
+        "COPY (SELECT 1) TO 'dataset://session/x.parquet'",
+        "SELECT * FROM report('steps')",
+        "SELECT stack(id) FROM slices",
+    ] {
+        assert!(!refused(sql).is_empty(), "{sql}");
+    }
+    let sources = [folder.path().to_owned(), Corpus::committed().path(RUN)].map(SqlRun::Path);
+    let error = Session::open(&sources, false, Memory::default()).unwrap_err();
+    assert!(error.to_string().contains("with others"), "{error}");
+    assert!(error.hint().unwrap().contains("export"));
+    std::fs::write(folder.path().join("_stepscope.json"), "{\"schema\": 2}").unwrap();
+    let error = Session::open(&sources[..1], false, Memory::default()).unwrap_err();
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+#[test]
+fn shards_export_each_run_once() {
+    let whole = tempfile::tempdir().unwrap();
+    export(whole.path(), ArgsChoice::None).unwrap();
+    let parts = tempfile::tempdir().unwrap();
+    for shard in ["0/3", "1/3", "2/3"] {
+        let sources = [SqlRun::Path(Corpus::committed().path(RUN))];
+        let options = Options {
+            choice: RunChoice {
+                shard: shard.parse().unwrap(),
+                run: None,
+            },
+            ..options(ArgsChoice::None)
+        };
+        let mut seen = Vec::new();
+        export::export(&sources, parts.path(), &options, &mut |one| seen.push(one)).unwrap();
+        assert!(
+            seen.iter()
+                .all(|one| !matches!(one, Progress::Present { .. })),
+            "{seen:?}"
+        );
+    }
+    let names = |folder: &Path| {
+        let files = files(folder).into_iter();
+        files
+            .map(|path| path.strip_prefix(folder).unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(parts.path()), names(whole.path()));
+    for name in names(whole.path()) {
+        let bytes = |folder: &Path| std::fs::read(folder.join(&name)).unwrap();
+        assert!(
+            bytes(parts.path()) == bytes(whole.path()),
+            "{}",
+            name.display()
+        );
+    }
 }

@@ -23,7 +23,7 @@ pub(crate) type Row = Map<String, Value>;
 
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| stepscope_sql::serve::runtime().unwrap())
+    RUNTIME.get_or_init(|| stepscope_sql::runtime::runtime().unwrap())
 }
 
 /// Calls `visit` with a session of each run below a folder, and with the same run for its reports.

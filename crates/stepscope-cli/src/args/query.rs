@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use stepscope_engine::Shard;
 
 use super::values::{size, time};
 
@@ -14,12 +15,13 @@ use super::values::{size, time};
         stepscope query base.json.gz new.json.gz \"SELECT run, count(*) FROM slices GROUP BY run\" --format json\n  \
         stepscope query LOGDIR \"SELECT * FROM report('steps', 'step')\" --format csv\n  \
         stepscope query s3://BUCKET/LOGDIR \"SELECT count(*) FROM slices\"\n  \
+        stepscope query dataset \"SELECT date, host, median(dur_ps) FROM steps GROUP BY date, host\"\n  \
         stepscope query --tables slices\n  \
         stepscope query LOGDIR\n\n\
         Without a query, a prompt reads one after the other. Times are whole picoseconds.\n\
         The SQL engine is a program of its own, stepscope-sql.")]
 pub struct Query {
-    /// Trace files, session folders or log directories, and last the query
+    /// Trace files, session folders and log directories, or one dataset, and last the query
     #[arg(value_name = "PATH... SQL")]
     pub words: Vec<String>,
     /// File that contains the query
@@ -50,6 +52,7 @@ pub struct Query {
 #[command(after_help = "Examples:\n  \
         stepscope export LOGDIR dataset\n  \
         stepscope export monday.json.gz tuesday.json.gz dataset --args bytes,stream\n  \
+        stepscope export LOGDIR dataset --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT\n  \
         duckdb -c \"SELECT name, count(*) FROM read_parquet('dataset/slices/**/*.parquet', hive_partitioning = true) GROUP BY name\"\n\n\
         The folder gets the tables of 'stepscope query --tables' as Parquet files; further exports add runs. A run that\n\
         is in the dataset is not written again. The SQL engine, a program of its own, writes them: stepscope-sql.")]
@@ -60,6 +63,15 @@ pub struct Export {
     /// Arguments of events: none, all, or those of some keys
     #[arg(long, value_name = "none|all|KEY,...", default_value = "none")]
     pub args: String,
+    /// Export the runs of one of N parts, I from 0: tasks of a cluster share the work
+    #[arg(long, value_name = "I/N", default_value_t = Shard::ALL, hide_default_value = true)]
+    pub shard: Shard,
+    /// Export the run with this name or id only
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Print a JSON object for each run
+    #[arg(long)]
+    pub json: bool,
     /// Neither read nor write the import cache
     #[arg(long)]
     pub no_cache: bool,

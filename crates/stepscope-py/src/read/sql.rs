@@ -41,9 +41,11 @@ fn take(program: Option<PathBuf>) -> Result<SqlEngine, SqlError> {
     }
 }
 
-/// Runs a query over runs, each with its directory, id and name in the columns `run`; returns the bytes of the answer.
+/// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset; returns the
+/// bytes of the answer.
 #[pyfunction]
-#[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None))]
+#[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None, dataset = None))]
+#[allow(clippy::too_many_arguments, reason = "named by the caller")]
 pub(super) fn query_sql(
     py: Python<'_>,
     runs: Vec<(Py<LogDirectory>, String, String)>,
@@ -52,10 +54,11 @@ pub(super) fn query_sql(
     rows: Option<usize>,
     timeout_s: f64,
     sql_program: Option<PathBuf>,
+    dataset: Option<PathBuf>,
 ) -> PyResult<Bound<'_, PyBytes>> {
     let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
     let mut use_cache = true;
-    let mut listed: Vec<SqlRun> = Vec::new();
+    let mut listed: Vec<SqlRun> = dataset.into_iter().map(SqlRun::Path).collect();
     for (directory, id, name) in runs {
         let engine = Arc::clone(&directory.get().engine);
         use_cache &= engine.options().use_cache;

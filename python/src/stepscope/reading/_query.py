@@ -30,8 +30,9 @@ def query_runs(
     format: str,
     rows: int | None,
     timeout_s: float,
+    dataset: str | None = None,
 ) -> Any:
-    """Answer a query over runs, each with its directory, id and name in the columns ``run``."""
+    """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset."""
     check_format(format)
     answer = _core.query_sql(
         runs,
@@ -40,6 +41,7 @@ def query_runs(
         rows=rows,
         timeout_s=timeout_s,
         sql_program=installed_engine(),
+        dataset=dataset,
     )
     if format == "ipc":
         return answer

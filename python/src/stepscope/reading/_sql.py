@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from stepscope._errors import QueryError
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import pyarrow
 
     from stepscope.read import Run
+
+DATASET_MARK = "_stepscope.json"
+"""The file that makes a folder a dataset."""
 
 Source: TypeAlias = "str | os.PathLike[str] | Run"
 """A run, or a path whose runs are meant."""
@@ -67,7 +71,7 @@ def sql(
     ----------
     sources
         A `Run`, a path of a trace or log directory, or a list of them. All runs at a path are meant; the
-        column ``run`` of each table tells them apart.
+        column ``run`` of each table tells them apart. Or the folder of one dataset (``stepscope export``).
     query
         One statement.
     format
@@ -97,9 +101,25 @@ def sql(
     >>> table.to_pandas()
     """
     check_format(format)
+    dataset = _dataset(sources)
+    if dataset is not None:
+        return query_runs([], query, format=format, rows=rows, timeout_s=timeout_s, dataset=dataset)
     runs = _runs(sources, use_cache=use_cache)
     listed = [(run._found, run.id, name) for run, name in zip(runs, _names(runs), strict=True)]
     return query_runs(listed, query, format=format, rows=rows, timeout_s=timeout_s)
+
+
+def _dataset(sources: Source | Sequence[Source]) -> str | None:
+    """Give the folder of the dataset, if the only source is one."""
+    each = sources if isinstance(sources, (list, tuple)) else [sources]
+    paths = [os.fspath(source) for source in each if isinstance(source, (str, os.PathLike))]
+    datasets = [path for path in paths if (Path(path) / DATASET_MARK).is_file()]
+    if not datasets:
+        return None
+    if len(each) > 1:
+        message = f"cannot query the dataset {datasets[0]} with others\nhelp: export the other runs into it"
+        raise QueryError(message)
+    return datasets[0]
 
 
 def _runs(sources: Source | Sequence[Source], *, use_cache: bool) -> list[Run]:
