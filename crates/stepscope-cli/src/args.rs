@@ -20,6 +20,7 @@ use crate::error::CliError;
 mod compare;
 mod completions;
 mod doctor;
+mod fleet;
 mod mcp;
 mod query;
 mod report;
@@ -29,6 +30,7 @@ mod values;
 pub use compare::{Baseline, BaselineAccept, BaselineAction, Compare};
 pub use completions::{Completions, ManPages};
 pub use doctor::Doctor;
+pub use fleet::Fleet;
 pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
 pub use report::{Format, PathEnd, Report};
@@ -88,6 +90,8 @@ pub enum Command {
     Query(Query),
     /// Add runs to a dataset of Parquet files
     Export(Export),
+    /// Report on a dataset of many runs: slow hosts, jobs that became slower, collectives, slow steps
+    Fleet(Fleet),
     /// Let an AI assistant ask about runs, over stdin and stdout
     Mcp(Mcp),
     /// Print what can be recorded on this machine, and what hinders it

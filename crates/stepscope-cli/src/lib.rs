@@ -6,7 +6,7 @@
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
-//! [`query`], [`mcp`], [`doctor`], [`completions`].
+//! [`query`], [`fleet`], [`mcp`], [`doctor`], [`completions`].
 //!
 //! The feature `object-storage` (default) takes URLs of object stores and web servers wherever traces are read.
 //!
@@ -20,6 +20,7 @@ pub mod completions;
 pub mod convert;
 pub mod doctor;
 pub mod error;
+pub mod fleet;
 mod heaps;
 pub mod info;
 pub mod interrupt;
@@ -81,6 +82,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Peaks(peaks)) => peaks::run(&peaks, out),
         Some(Command::Query(query)) => query::run(&query, out),
         Some(Command::Export(export)) => query::export(&export),
+        Some(Command::Fleet(asked)) => fleet::run(&asked, out),
         Some(Command::Mcp(mcp)) => mcp::run(&mcp),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
         Some(Command::Completions(completions)) => completions::run(&completions, out),

@@ -22,6 +22,7 @@ mod csv_writer;
 mod engine;
 mod error;
 mod files;
+mod fleet;
 mod found_run;
 mod group;
 mod hash;
@@ -46,6 +47,7 @@ pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
+pub use fleet::{FLEET_KINDS, FleetError, FleetKind, FleetOptions, fleet_reports};
 pub use objects::{is_url, shown_path};
 pub use open_path::{
     Opened, PathReport, expected_bytes, open_chosen, open_each, open_listed, open_path,

@@ -55,6 +55,7 @@ from stepscope.recording._session import (
 from stepscope.recording._sources import SourceReport
 
 if TYPE_CHECKING:
+    from stepscope import fleet as fleet
     from stepscope import jax as jax
     from stepscope import lightning as lightning
     from stepscope import neuron as neuron
@@ -143,7 +144,7 @@ _LATER = {
     "sql": "stepscope.reading._sql",
 }
 # Modules that are imported when they are first used as attributes.
-_MODULES = ("jax", "lightning", "neuron", "read", "torch", "torch_xla")
+_MODULES = ("fleet", "jax", "lightning", "neuron", "read", "torch", "torch_xla")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use jiff::civil::Date;
 use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
 use stepscope_engine::analysis::steps::parse_numbers;
 use stepscope_model::Dur;
@@ -87,6 +88,12 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     time_s(text)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "give a time such as 10s, 500ms or 2min".to_owned())
+}
+
+/// Parses `2026-11-23`.
+pub(super) fn day(text: &str) -> Result<Date, String> {
+    text.parse()
+        .map_err(|_no_date| "give a day such as 2026-11-23".to_owned())
 }
 
 /// Parses `2GB`, `512MiB`, `1.5 GB`; a number without a unit is in bytes.

@@ -14,6 +14,7 @@ mod cli;
 mod compare;
 mod completions;
 mod documents;
+mod fleet;
 mod formats;
 mod objects;
 mod overlay;

@@ -94,8 +94,8 @@ pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
     }
     let _ = write!(
         out,
-        "</main>\n<footer>Made by stepscope {} from the files of the run alone. Times count from its \
-         begin.</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        "</main>\n<footer>Made by stepscope {} from recorded files alone. Times of events count from \
+         the start of their run.</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     );
     out
@@ -121,6 +121,13 @@ fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
         .find(|section| section.name == "steps" && report.kind == "overview");
     if let Some(steps) = steps {
         chart::steps(out, &steps.table);
+    }
+    let days = report
+        .sections
+        .iter()
+        .find(|section| section.name == "days" && report.kind == "hosts");
+    if let Some(days) = days {
+        chart::days(out, &days.title, &days.table);
     }
     if let Some(text) = &report.text {
         let _ = writeln!(out, "<pre tabindex=\"0\">{}</pre>", escape(text));

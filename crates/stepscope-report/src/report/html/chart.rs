@@ -1,4 +1,4 @@
-//! Step times as stacked bars.
+//! Step times as stacked bars, and hosts by day as a heat map.
 
 use std::fmt::Write as _;
 
@@ -155,6 +155,125 @@ fn rounded_up(value: f64) -> f64 {
     let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
     let found = steps.iter().find(|step| **step * power >= value);
     found.map_or(value, |step| step * power)
+}
+
+/// Height of a row of the heat map, pixels.
+const ROW: f64 = 18.0;
+/// Width of the names of hosts, pixels.
+const NAMES: f64 = 220.0;
+/// Most days and hosts that are drawn.
+const MOST_CELLS: (usize, usize) = (120, 60);
+
+/// Draws a table of hosts by day as a heat map, the days from left to right: the share of its step time for which the
+/// others wait for a host, or, without collectives, by how much its steps are longer than those of the others.
+pub(super) fn days(out: &mut String, title: &str, table: &Table) {
+    let text = |row: &[Cell], key: &str| {
+        let at = table.columns.iter().position(|column| column.key == key)?;
+        match row.get(at) {
+            Some(Cell::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    };
+    let has_delay = |row: &Vec<Cell>| number(table, row, "delay_share").is_some();
+    let by_delay = table.rows.iter().any(has_delay);
+    let value = |row: &[Cell]| {
+        if by_delay {
+            number(table, row, "delay_share")
+        } else {
+            number(table, row, "step_ratio").map(|ratio| (ratio - 1.0).max(0.0))
+        }
+    };
+    let mut hosts: Vec<String> = Vec::new();
+    let mut dates: Vec<String> = Vec::new();
+    let mut cells: Vec<(String, String, f64)> = Vec::new();
+    for row in &table.rows {
+        let (Some(host), Some(day)) = (text(row, "name"), text(row, "day")) else {
+            continue;
+        };
+        if !hosts.contains(&host) {
+            hosts.push(host.clone());
+        }
+        if !dates.contains(&day) {
+            dates.push(day.clone());
+        }
+        if let Some(value) = value(row) {
+            cells.push((host, day, value));
+        }
+    }
+    dates.sort_unstable();
+    // The newest days, and the hosts that come first in the table.
+    dates.drain(..dates.len().saturating_sub(MOST_CELLS.0));
+    hosts.truncate(MOST_CELLS.1);
+    let largest = cells.iter().map(|(_, _, value)| *value).fold(0.0, f64::max);
+    if hosts.len() * dates.len() < 2 || largest <= 0.0 {
+        return;
+    }
+    let room = ((WIDTH - NAMES) / dates.len() as f64).min(64.0);
+    let height = ROW * hosts.len() as f64 + BOTTOM;
+    let _ = write!(
+        out,
+        "<div class=\"block\"><h3>{}</h3><svg role=\"img\" aria-label=\"{0}\" viewBox=\"0 0 {WIDTH} {height}\">",
+        escape(title)
+    );
+    for (at, host) in hosts.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            NAMES - 8.0,
+            ROW * at as f64 + 13.0,
+            escape(&shortened(host))
+        );
+    }
+    for (host, day, value) in &cells {
+        let place = |list: &[String], name| list.iter().position(|known| known == name);
+        let (Some(row), Some(column)) = (place(&hosts, host), place(&dates, day)) else {
+            continue;
+        };
+        let shown = with_unit(*value, None, Unit::Share);
+        let _ = write!(
+            out,
+            "<rect class=\"heat\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" style=\"--h:{:.3}\">\
+             <title>{}</title></rect>",
+            NAMES + room * column as f64 + 1.0,
+            ROW * row as f64 + 1.0,
+            room - 2.0,
+            ROW - 2.0,
+            value / largest,
+            escape(&format!("{host}, {day}: {shown}"))
+        );
+    }
+    let every = (LABEL_PX * 1.6 / room).ceil().max(1.0);
+    for (at, day) in dates.iter().enumerate() {
+        if at as f64 % every == 0.0 {
+            let _ = write!(
+                out,
+                "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                NAMES + room * at as f64 + 1.0,
+                height - 5.0,
+                escape(day)
+            );
+        }
+    }
+    let _ = write!(
+        out,
+        "</svg><p class=\"legend\"><span><i style=\"background:var(--heat)\"></i>{}: {}</span></p></div>",
+        if by_delay {
+            "others wait for the host, of its step time; strongest"
+        } else {
+            "steps longer than those of the others, by; strongest"
+        },
+        with_unit(largest, None, Unit::Share)
+    );
+}
+
+/// Cuts the name of a host to the width of the names.
+fn shortened(name: &str) -> String {
+    const MOST: usize = 32;
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(MOST - 1).collect();
+    format!("{start}…")
 }
 
 #[cfg(test)]

@@ -1,0 +1,108 @@
+//! `stepscope fleet`: reports over a dataset of many runs.
+
+use std::io::Write;
+
+use stepscope_engine::report::report::Report;
+use stepscope_engine::report::report::html::{Head, HtmlReport, page};
+use stepscope_engine::report::reports::Options;
+use stepscope_engine::{
+    FLEET_KINDS, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url, shown_path,
+};
+
+use crate::args::{self, Format};
+use crate::error::CliError;
+use crate::report;
+
+/// Memory that the operators of the SQL engine may hold.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+/// Runs the command.
+pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
+    let kinds = kinds(asked)?;
+    if is_url(&asked.dataset) {
+        return Err(CliError::usage(format!(
+            "cannot read {}: datasets are read from this machine only\nhelp: copy it with the cloud's own tool",
+            shown_path(&asked.dataset)
+        )));
+    }
+    if !asked.dataset.join("_stepscope.json").is_file() {
+        return Err(CliError::failed(format!(
+            "cannot read {}: it is no dataset\nhelp: 'stepscope export LOGDIR {}' makes one",
+            asked.dataset.display(),
+            asked.dataset.display()
+        )));
+    }
+    let options = FleetOptions {
+        dataset: asked.dataset.clone(),
+        since: asked.since,
+        until: asked.until,
+        job: asked.job.clone(),
+        top: asked.top,
+    };
+    let failed = |error: &dyn std::error::Error| CliError::failed(error.to_string());
+    let mut engine = SqlEngine::start(MEMORY_BYTES).map_err(|error| failed(&error))?;
+    let reports = fleet_reports(&mut engine, &options, &kinds).map_err(|error| failed(&error))?;
+    let name = asked.dataset.display().to_string();
+    if asked.format == Format::Html {
+        out.write_all(html(&name, &kinds, &reports).as_bytes())?;
+        return Ok(());
+    }
+    for (number, (kind, made)) in kinds.iter().zip(&reports).enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        let title = match asked.format {
+            Format::Json => name.clone(),
+            _ => format!("{name}: {}", kind.title),
+        };
+        let options = Options {
+            top: asked.top,
+            ..Options::default()
+        };
+        report::write(&title, made, &options, asked.format, out)?;
+    }
+    Ok(())
+}
+
+/// Returns the reports that are asked for.
+fn kinds(asked: &args::Fleet) -> Result<Vec<FleetKind>, CliError> {
+    let names = || {
+        let names: Vec<&str> = FLEET_KINDS.iter().map(|kind| kind.name).collect();
+        names.join(", ")
+    };
+    let Some(name) = &asked.kind else {
+        if matches!(asked.format, Format::Csv | Format::Json) {
+            return Err(CliError::usage(format!(
+                "cannot print all reports in this format\nhelp: name one of {}",
+                names()
+            )));
+        }
+        return Ok(FLEET_KINDS.to_vec());
+    };
+    let kind = FLEET_KINDS.iter().find(|kind| kind.name == name);
+    let unknown = || {
+        CliError::usage(format!(
+            "cannot report on '{name}': no such report of a fleet\nhelp: the reports are {}",
+            names()
+        ))
+    };
+    Ok(vec![*kind.ok_or_else(unknown)?])
+}
+
+/// Returns the page with the reports.
+fn html(name: &str, kinds: &[FleetKind], reports: &[Report]) -> String {
+    let parts: Vec<HtmlReport<'_>> = kinds
+        .iter()
+        .zip(reports)
+        .map(|(kind, report)| HtmlReport {
+            title: kind.title,
+            question: kind.question,
+            report,
+        })
+        .collect();
+    let head = Head {
+        run: name,
+        facts: Vec::new(),
+    };
+    page(&head, &parts)
+}

@@ -1,0 +1,150 @@
+//! The slowest 1 % of the steps, and what is different in them.
+//!
+//! ```text
+//! excess of a bucket   its time in the step - its median over the steps of the same run and rank
+//! cause                the bucket with the largest excess, if it has at least half of the sum of all excesses
+//! ```
+
+use std::collections::BTreeMap;
+
+use stepscope_report::report::{Column, Report, Table, Unit, duration, share};
+
+use super::FleetError;
+use super::ask::{Asked, Row, host_name};
+
+/// Fraction of the steps that are read.
+const SLOWEST: f64 = 0.01;
+/// Steps that are read at least, and at most.
+const READ: std::ops::RangeInclusive<i64> = 10..=10_000;
+/// Fraction of the excess from which a bucket is the cause.
+const CAUSES: f64 = 0.5;
+
+/// Buckets of a step: column of `steps`, and name.
+const BUCKETS: [(&str, &str); 7] = [
+    ("compute", "computation"),
+    ("exposed_communication", "communication"),
+    ("exposed_copy", "copies"),
+    ("input", "input"),
+    ("compile", "compilation"),
+    ("host", "host"),
+    ("idle", "idle"),
+];
+
+pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
+    let count = asked.rows(
+        "SELECT count(*) AS steps FROM steps s JOIN chosen c ON c.run = s.run WHERE NOT s.unfinished",
+    )?;
+    let count = count
+        .first()
+        .and_then(|row| row.whole("steps"))
+        .unwrap_or(0);
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a hundredth of a number of rows"
+    )]
+    let slowest = (count as f64 * SLOWEST).ceil() as i64;
+    let slowest = slowest.clamp(*READ.start(), *READ.end());
+    let usual: Vec<String> = BUCKETS
+        .iter()
+        .map(|(bucket, _)| format!("median(s.{bucket}_ps) AS {bucket}_ps"))
+        .collect();
+    let excess: Vec<String> = BUCKETS
+        .iter()
+        .map(|(bucket, _)| format!("s.{bucket}_ps - u.{bucket}_ps AS {bucket}"))
+        .collect();
+    let name = host_name("s");
+    // Of the ranks of a step, the one that is furthest behind its own usual step.
+    let rows = asked.rows(&format!(
+        ", mine AS (SELECT s.*, c.name AS run_name, c.path, c.job FROM steps s JOIN chosen c ON c.run = s.run \
+                    WHERE NOT s.unfinished), \
+           usual AS (SELECT s.run, s.host, s.rank, median(s.dur_ps) AS dur_ps, {} FROM mine s \
+                     GROUP BY s.run, s.host, s.rank), \
+           beside AS (SELECT s.run, s.run_name, s.path, s.job, CAST(s.date AS VARCHAR) AS day, s.step, {name} AS place_name, \
+                             s.dur_ps, u.dur_ps AS usual_ps, {}, \
+                             CAST(s.dur_ps AS DOUBLE) / CAST(u.dur_ps AS DOUBLE) AS ratio \
+                      FROM mine s JOIN usual u ON u.run = s.run AND (u.host IS NOT DISTINCT FROM s.host) \
+                           AND (u.rank IS NOT DISTINCT FROM s.rank) WHERE u.dur_ps > 0), \
+           placed AS (SELECT *, row_number() OVER (PARTITION BY run, step ORDER BY ratio DESC, place_name) AS place FROM beside) \
+         SELECT * FROM placed WHERE place = 1 AND ratio > 1.0 ORDER BY ratio DESC, run, step LIMIT {slowest}",
+        usual.join(", "),
+        excess.join(", ")
+    ))?;
+    let mut report = Report::new("steps");
+    report.table = Table::new(vec![
+        Column::new("job", "Job", Unit::Text),
+        Column::new("name", "Run", Unit::Text),
+        Column::new("day", "Day", Unit::Text),
+        Column::new("step", "Step", Unit::Number),
+        Column::new("host", "Host", Unit::Text),
+        Column::new("duration_ns", "Duration", Unit::Ns),
+        Column::new("usual_ns", "Usual", Unit::Ns),
+        Column::new("ratio", "Ratio", Unit::Number),
+        Column::new("cause", "Cause", Unit::Text),
+        Column::new("cause_share", "Of the excess", Unit::Share),
+        Column::new("path", "Path", Unit::Text),
+    ]);
+    let mut causes: BTreeMap<&str, (i64, f64)> = BTreeMap::new();
+    for row in &rows {
+        let (cause, part) = cause(row);
+        let (number, ns) = causes.entry(cause).or_default();
+        *number += 1;
+        *ns += row.ns("dur_ps").unwrap_or(0.0) - row.ns("usual_ps").unwrap_or(0.0);
+        report.table.push([
+            row.text("job").into(),
+            row.text("run_name").into(),
+            row.text("day").into(),
+            row.whole("step").into(),
+            row.text("place_name").into(),
+            row.ns("dur_ps").into(),
+            row.ns("usual_ps").into(),
+            row.number("ratio")
+                .map(|ratio| (ratio * 1e4).round() / 1e4)
+                .into(),
+            cause.into(),
+            part.into(),
+            row.text("path").into(),
+        ]);
+    }
+    let mut by_cause = Table::new(vec![
+        Column::new("name", "Cause", Unit::Text),
+        Column::new("steps", "Steps", Unit::Count),
+        Column::new("excess_ns", "Excess", Unit::Ns),
+    ]);
+    let mut causes: Vec<(&str, (i64, f64))> = causes.into_iter().collect();
+    causes.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
+    for (name, (number, ns)) in &causes {
+        by_cause.push([(*name).into(), (*number).into(), (*ns).into()]);
+    }
+    report.sentence = match causes.first() {
+        None => format!("{count} steps: none is longer than usual.").into(),
+        Some((name, (number, ns))) => {
+            let all: f64 = causes.iter().map(|(_, (_, ns))| ns).sum();
+            format!(
+                "The slowest {} of {count} steps take {} longer than usual; {} of it by {name} (steps: {number}).",
+                rows.len(),
+                duration(all),
+                share(ns / all.max(1.0))
+            )
+            .into()
+        }
+    };
+    report.scalar("steps", "Steps", Unit::Count, count);
+    report.scalar("slow_steps", "Slow steps", Unit::Count, rows.len());
+    report.section("causes", "Causes", by_cause);
+    report.table.cut(asked.options.top);
+    report.note("Usual: the median of the same run and rank. Of a step, the rank furthest behind it is shown");
+    Ok(report)
+}
+
+/// Returns the bucket that explains a step, and its part of the excess.
+fn cause(row: &Row) -> (&'static str, Option<f64>) {
+    let excesses = BUCKETS
+        .iter()
+        .filter_map(|(bucket, name)| Some((*name, row.number(bucket).filter(|ps| *ps > 0.0)?)));
+    let sum: f64 = excesses.clone().map(|(_, ps)| ps).sum();
+    let largest = excesses.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    match largest {
+        Some((name, ps)) if ps >= CAUSES * sum => (name, Some(ps / sum)),
+        _ => ("unknown", None),
+    }
+}

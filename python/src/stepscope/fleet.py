@@ -1,0 +1,196 @@
+"""
+Work on many runs, divided into tasks: for Ray, Spark, Dask or any other scheduler.
+
+`runs` lists the tasks, `export` does one of them and gives a receipt, `report` reads the dataset. All take
+and give plain dictionaries and texts, so any scheduler can send them.
+``stepscope export LOGDIR DATASET --shard I/N`` does the same without Python.
+
+>>> import ray
+>>> from stepscope import fleet
+>>> tasks = fleet.runs("logs")
+>>> receipts = ray.data.from_items(tasks).map(lambda task: fleet.export(task, "dataset")).take_all()
+>>> [receipt for receipt in receipts if receipt["error"]]
+[]
+>>> fleet.report("dataset", "hosts")["rows"][0]
+{'name': 'node-7', 'delay_share': 0.042, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from stepscope._errors import QueryError
+
+if TYPE_CHECKING:
+    from stepscope.read import Run
+
+__all__ = ["ExportTask", "Receipt", "export", "report", "runs"]
+
+
+class ExportTask(TypedDict):
+    """
+    One run to export.
+
+    Attributes
+    ----------
+    path
+        The path or URL at which it is found.
+    run
+        Its id there.
+    bytes
+        Size of its files.
+    """
+
+    path: str
+    run: str
+    bytes: int
+
+
+class Receipt(TypedDict):
+    """
+    What became of a task.
+
+    Attributes
+    ----------
+    path, run
+        Those of the task.
+    state
+        ``exported``, ``present`` (the dataset had it) or ``failed``.
+    slices
+        Number of slices, 0 unless it was exported.
+    bytes
+        Size of its files in the dataset, 0 unless it was exported.
+    seconds
+        Time that it took.
+    error
+        What went wrong, or what of the run could not be read; empty if nothing.
+    """
+
+    path: str
+    run: str
+    state: Literal["exported", "present", "failed"]
+    slices: int
+    bytes: int
+    seconds: float
+    error: str
+
+
+def runs(path: str | os.PathLike[str]) -> list[ExportTask]:
+    """
+    List the runs at a path or URL, the largest first: so the last tasks of a fleet are short ones.
+
+    Raises
+    ------
+    TraceNotFoundError
+        There is no trace at the path (also a `FileNotFoundError`).
+    """
+    from stepscope.read import Traces
+
+    source = os.fspath(path)
+    tasks = [_task(source, run) for run in Traces(source, use_cache=True, progress=False).runs]
+    return sorted(tasks, key=lambda task: (-task["bytes"], task["run"]))
+
+
+def _task(source: str, run: Run) -> ExportTask:
+    """Name a run by the narrowest path, so that a task need not list all others."""
+    folder = run.paths[0].parent
+    is_session = folder.parent.parts[-2:] == ("plugins", "profile") and "://" not in source
+    if is_session:
+        return {"path": str(folder.absolute()), "run": folder.name, "bytes": run.size_bytes}
+    absolute = source if "://" in source else str(Path(source).absolute())
+    return {"path": absolute, "run": run.id, "bytes": run.size_bytes}
+
+
+def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "none") -> Receipt:
+    """
+    Add one run to a dataset, in a process of its own.
+
+    A run that is in the dataset is not written again, so a task may be repeated. A failure is in the
+    receipt and is not raised: one broken file does not end the work on all others.
+
+    Parameters
+    ----------
+    task
+        From `runs`.
+    dataset
+        Folder that all tasks reach.
+    args
+        Arguments of events: ``none``, ``all``, or the keys of some, separated by commas.
+    """
+    begin = time.perf_counter()
+    words = ["export", task["path"], os.fspath(dataset), "--run", task["run"], "--args", args, "--json"]
+    # What pip installs may not be on the PATH of a worker.
+    ended = subprocess.run(
+        [sys.executable, "-m", "stepscope", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    made: dict[str, Any] = done[0] if done and ended.returncode == 0 else {"state": "failed"}
+    return {
+        "path": task["path"],
+        "run": task["run"],
+        "state": made["state"],
+        "slices": made.get("slices", 0),
+        "bytes": made.get("bytes", 0),
+        "seconds": time.perf_counter() - begin,
+        "error": ended.stderr.strip(),
+    }
+
+
+def report(
+    dataset: str | os.PathLike[str],
+    kind: Literal["hosts", "runs", "collectives", "steps"],
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    job: str | None = None,
+    top: int = 25,
+) -> dict[str, Any]:
+    """
+    Report on a dataset, as ``stepscope fleet DATASET KIND --format json``.
+
+    Parameters
+    ----------
+    dataset
+        Its folder.
+    kind
+        ``hosts``: which host do the others wait for; ``runs``: which job became slower, from which run on;
+        ``collectives``: how fast, by size and by hosts; ``steps``: what is different in the slowest 1 %.
+    since, until
+        First and last day, UTC, as ``2026-11-23``.
+    job
+        One job only.
+    top
+        Maximum number of rows of each table.
+
+    Raises
+    ------
+    QueryError
+        The folder is no dataset, no run is in the range, or the program ``stepscope-sql`` is missing.
+    """
+    words = ["fleet", os.fspath(dataset), kind, "--format", "json", "--top", str(top)]
+    for option, value in (("--since", since), ("--until", until), ("--job", job)):
+        if value is not None:
+            words += [option, value]
+    ended = subprocess.run(
+        [sys.executable, "-m", "stepscope", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise QueryError(ended.stderr.strip().removeprefix("error: "))
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer

@@ -1,0 +1,89 @@
+import json
+import os
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import stepscope
+from stepscope import fleet
+
+ROOT = Path(__file__).parents[2]
+ENGINE = os.environ.get("STEPSCOPE_SQL") or str(ROOT / "sql/target/debug/stepscope-sql")
+
+
+def write_session(logs, name, steps):
+    """Write a session with as many steps of 10 us."""
+    events = [
+        {
+            "ph": "X",
+            "pid": 1,
+            "tid": 1,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": 100 + 10 * step,
+            "dur": 10,
+        }
+        for step in range(steps)
+    ]
+    folder = logs / "plugins" / "profile" / name
+    folder.mkdir(parents=True)
+    content = {"schemaVersion": 1, "baseTimeNanoseconds": 1_793_577_600_000_000_000, "traceEvents": events}
+    (folder / "node-0.trace.json").write_text(json.dumps(content))
+
+
+class Fleet(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.logs = Path(folder.name) / "logs"
+        self.dataset = Path(folder.name) / "dataset"
+        write_session(self.logs, "2026_11_02_00_00_00", 5)
+        write_session(self.logs, "2026_11_02_01_00_00", 50)
+        patch = mock.patch.dict(os.environ, STEPSCOPE_SQL=ENGINE, XDG_CACHE_HOME=folder.name)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class Tasks(Fleet):
+    def test_largest_run_comes_first_and_is_named_by_its_folder(self):
+        tasks = fleet.runs(self.logs)
+        self.assertEqual([task["run"] for task in tasks], ["2026_11_02_01_00_00", "2026_11_02_00_00_00"])
+        self.assertTrue(tasks[0]["path"].endswith("plugins/profile/2026_11_02_01_00_00"), tasks)
+        self.assertGreater(tasks[0]["bytes"], tasks[1]["bytes"])
+        json.dumps(tasks)
+
+    def test_failure_is_in_the_receipt(self):
+        task = {"path": str(self.logs / "none"), "run": "x", "bytes": 0}
+        receipt = fleet.export(task, self.dataset)
+        self.assertEqual(receipt["state"], "failed")
+        self.assertIn("no such file or directory", receipt["error"])
+
+    def test_folder_that_is_no_dataset_is_an_error(self):
+        with self.assertRaisesRegex(stepscope.QueryError, "(?s)it is no dataset.*help: 'stepscope export"):
+            fleet.report(self.logs, "hosts")
+
+
+@unittest.skipUnless(Path(ENGINE).exists(), f"the SQL engine is not built: {ENGINE}")
+class WithEngine(Fleet):
+    def test_tasks_make_a_dataset_that_reports_and_queries_read(self):
+        tasks = fleet.runs(self.logs)
+        receipts = [fleet.export(task, self.dataset) for task in tasks]
+        if any("of another version" in receipt["error"] for receipt in receipts):
+            self.skipTest(f"the SQL engine is of another version: {ENGINE}")
+        self.assertEqual([receipt["state"] for receipt in receipts], ["exported"] * 2, receipts)
+        self.assertEqual([receipt["slices"] for receipt in receipts], [50, 5])
+        again = fleet.export(tasks[0], self.dataset)
+        self.assertEqual(again["state"], "present")
+        steps = fleet.report(self.dataset, "steps", since="2026-11-01", until="2026-11-30")
+        self.assertEqual(steps["summary"]["steps"], 55)
+        rows = stepscope.sql(self.dataset, "SELECT count(*) AS n FROM steps", format="rows")
+        self.assertEqual(rows, [{"n": 55}])
+        with self.assertRaisesRegex(stepscope.QueryError, "with others"):
+            stepscope.sql([self.dataset, self.logs], "SELECT 1", format="rows")
+        with self.assertRaisesRegex(stepscope.QueryError, "no run of the dataset is in this range"):
+            fleet.report(self.dataset, "runs", since="2027-01-01")
+
+
+if __name__ == "__main__":
+    unittest.main()
