@@ -7,7 +7,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
@@ -205,7 +207,15 @@ fn prepare(dataset: &Path) -> Result<(), ExportError> {
     if check_mark(dataset).map_err(ExportError::Dataset)? {
         return Ok(());
     }
-    if std::fs::read_dir(dataset).map_err(failed)?.next().is_some() {
+    for entry in std::fs::read_dir(dataset).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        // Tasks that start at once make the same dataset: the mark comes before everything else.
+        if name.to_string_lossy().starts_with(MARK) {
+            continue;
+        }
+        if check_mark(dataset).map_err(ExportError::Dataset)? {
+            return Ok(());
+        }
         return Err(ExportError::NoDataset(dataset.into()));
     }
     let created_by = concat!("stepscope ", env!("CARGO_PKG_VERSION"));
@@ -220,10 +230,18 @@ fn write_whole(path: &Path, content: &str) -> Result<(), ExportError> {
         .map_err(|error| ExportError::File(path.into(), error))
 }
 
-/// Returns the name of a file until it is complete; readers look for `*.parquet`.
+/// Returns a new name for a file until it is complete; readers look for `*.parquet`. No other task has the same one, on
+/// no machine.
 fn part_of(path: &Path) -> PathBuf {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.map_or(0, |since| since.as_nanos());
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
+    name.push(format!(
+        ".{}-{nanoseconds}-{number}.part",
+        std::process::id()
+    ));
     name.into()
 }
 
@@ -365,6 +383,14 @@ impl<'a> RunExport<'a> {
     }
 }
 
+/// A file that is being written.
+struct OpenFile {
+    path: PathBuf,
+    /// Its name until it is complete.
+    part: PathBuf,
+    content: ParquetFile<BufWriter<File>>,
+}
+
 /// The files of one table of one run.
 struct TableFiles<'a> {
     path_of: &'a (dyn Fn(usize) -> PathBuf + Sync),
@@ -372,7 +398,7 @@ struct TableFiles<'a> {
     facts: &'a [(&'a str, &'a str)],
     schema: SchemaRef,
     number: usize,
-    open: Option<(PathBuf, ParquetFile<BufWriter<File>>)>,
+    open: Option<OpenFile>,
     bytes: u64,
     /// Why a file cannot be written.
     failed: Option<ExportError>,
@@ -390,14 +416,18 @@ impl TableFiles<'_> {
         let part = part_of(&path);
         let file = std::fs::create_dir_all(folder).and_then(|()| File::create(&part));
         let file = self.check(file, &part)?;
-        let file = ParquetFile::new(BufWriter::new(file), &self.schema, self.facts)?;
-        self.open = Some((path, file));
+        let content = ParquetFile::new(BufWriter::new(file), &self.schema, self.facts)?;
+        self.open = Some(OpenFile {
+            path,
+            part,
+            content,
+        });
         self.number += 1;
         Ok(())
     }
 
     fn add(&mut self, batch: &RecordBatch) -> datafusion::error::Result<()> {
-        let Some((_, file)) = &mut self.open else {
+        let Some(OpenFile { content: file, .. }) = &mut self.open else {
             return Ok(());
         };
         file.write(&batch.clone().with_schema(Arc::clone(&self.schema))?)?;
@@ -410,11 +440,15 @@ impl TableFiles<'_> {
 
     /// Ends the open file, which gets its name now.
     fn end(&mut self) -> datafusion::error::Result<()> {
-        let Some((path, mut file)) = self.open.take() else {
+        let Some(OpenFile {
+            path,
+            part,
+            mut content,
+        }) = self.open.take()
+        else {
             return Ok(());
         };
-        file.finish()?;
-        let part = part_of(&path);
+        content.finish()?;
         let renamed = std::fs::metadata(&part).and_then(|metadata| {
             std::fs::rename(&part, &path)?;
             Ok(metadata.len())
@@ -434,9 +468,9 @@ impl TableFiles<'_> {
 
 impl Drop for TableFiles<'_> {
     fn drop(&mut self) {
-        if let Some((path, _)) = &self.open {
+        if let Some(open) = &self.open {
             // What an export that failed has begun.
-            let _ = std::fs::remove_file(part_of(path));
+            let _ = std::fs::remove_file(&open.part);
         }
     }
 }

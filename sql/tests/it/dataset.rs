@@ -374,11 +374,12 @@ fn queries_of_a_dataset_reach_no_other_file_and_no_run() {
 }
 
 #[test]
-fn shards_export_each_run_once() {
+fn shards_that_start_at_once_export_each_run_once() {
     let whole = tempfile::tempdir().unwrap();
     export(whole.path(), ArgsChoice::None).unwrap();
     let parts = tempfile::tempdir().unwrap();
-    for shard in ["0/3", "1/3", "2/3"] {
+    let start = std::sync::Barrier::new(3);
+    let task = &|shard: &str| {
         let sources = [SqlRun::Path(Corpus::committed().path(RUN))];
         let options = Options {
             choice: RunChoice {
@@ -388,13 +389,19 @@ fn shards_export_each_run_once() {
             ..options(ArgsChoice::None)
         };
         let mut seen = Vec::new();
+        start.wait();
         export::export(&sources, parts.path(), &options, &mut |one| seen.push(one)).unwrap();
         assert!(
             seen.iter()
                 .all(|one| !matches!(one, Progress::Present { .. })),
             "{seen:?}"
         );
-    }
+    };
+    std::thread::scope(|scope| {
+        for shard in ["0/3", "1/3", "2/3"] {
+            scope.spawn(move || task(shard));
+        }
+    });
     let names = |folder: &Path| {
         let files = files(folder).into_iter();
         files
