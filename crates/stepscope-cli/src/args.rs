@@ -90,7 +90,7 @@ pub enum Command {
     Query(Query),
     /// Add runs to a dataset of Parquet files
     Export(Export),
-    /// Report on a dataset of many runs: slow hosts, jobs that became slower, collectives, slow steps
+    /// Report on a dataset of many runs: slow hosts, changed jobs, slow steps
     Fleet(Fleet),
     /// Let an AI assistant ask about runs, over stdin and stdout
     Mcp(Mcp),

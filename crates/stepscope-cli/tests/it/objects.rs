@@ -313,7 +313,12 @@ fn a_query_reads_fetched_files() {
     // A stand-in for the SQL engine that writes down what it is asked.
     let engine = home.path().join("stepscope-sql");
     let asked = home.path().join("asked");
-    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > '{}'\n", asked.display());
+    let listed = home.path().join("listed");
+    let script = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > '{}'\ncat > '{}'\n",
+        asked.display(),
+        listed.display()
+    );
     std::fs::write(&engine, script).unwrap();
     std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut export = command(home.path(), &bucket);
@@ -325,11 +330,15 @@ fn a_query_reads_fetched_files() {
             .unwrap(),
     );
     let words = std::fs::read_to_string(&asked).unwrap();
-    let files: Vec<_> = words
-        .lines()
-        .filter(|word| word.ends_with(".json"))
+    assert!(words.lines().any(|word| word == "--listed"), "{words}");
+    // The runs with all their files: a path of one file would lose the others of its run.
+    let listed: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&listed).unwrap()).unwrap();
+    let runs = listed.as_array().unwrap().iter();
+    let files: Vec<&str> = runs
+        .map(|run| run["first_file"].as_str().unwrap())
         .collect();
-    assert_eq!(files.len(), 2, "{words}");
+    assert_eq!(files.len(), 2, "{listed}");
     for file in files {
         assert!(Path::new(file).is_file(), "{file}");
     }
