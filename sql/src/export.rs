@@ -9,7 +9,6 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
@@ -17,6 +16,7 @@ use datafusion::error::DataFusionError;
 use serde_json::json;
 use stepscope_engine::{EngineError, Opened, Run, RunChoice, SqlRun, open_chosen, open_listed};
 use stepscope_model::ReadContext;
+use stepscope_model::clock::unix_now_ns;
 
 use crate::dataset::{
     DatasetError, EVENT_TABLES, MARK, RUNS, SCHEMA, TABLE_COLUMNS, check_mark, date_folder,
@@ -234,8 +234,7 @@ fn write_whole(path: &Path, content: &str) -> Result<(), ExportError> {
 /// no machine.
 fn part_of(path: &Path) -> PathBuf {
     static FILES: AtomicU64 = AtomicU64::new(0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanoseconds = now.map_or(0, |since| since.as_nanos());
+    let nanoseconds = unix_now_ns();
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned();
     name.push(format!(
