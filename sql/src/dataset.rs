@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+/// Names the version of a dataset.
+pub(crate) use stepscope_engine::DATASET_MARK as MARK;
 pub(crate) use table::register;
 
 /// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.
 pub const SCHEMA: u64 = 1;
 
-/// Names the version of a dataset.
-pub(crate) const MARK: &str = "_stepscope.json";
 /// Tables with a row for each event; their files are numbered.
 pub(crate) const EVENT_TABLES: [&str; 8] = [
     "allocations",

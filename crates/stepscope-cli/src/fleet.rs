@@ -6,7 +6,8 @@ use stepscope_engine::report::report::Report;
 use stepscope_engine::report::report::html::{Head, HtmlReport, page};
 use stepscope_engine::report::reports::Options;
 use stepscope_engine::{
-    FLEET_KINDS, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url, shown_path,
+    DATASET_MARK, FLEET_KINDS, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url,
+    shown_path,
 };
 
 use crate::args::{self, Format};
@@ -25,7 +26,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
             shown_path(&asked.dataset)
         )));
     }
-    if !asked.dataset.join("_stepscope.json").is_file() {
+    if !asked.dataset.join(DATASET_MARK).is_file() {
         return Err(CliError::failed(format!(
             "cannot read {}: it is no dataset\nhelp: 'stepscope export LOGDIR {}' makes one",
             asked.dataset.display(),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use stepscope_formats::FormatError;
 
+use crate::names::DATASET_MARK;
+
 /// A problem with a run or one of its files.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RunProblem {
@@ -111,6 +113,13 @@ impl EngineError {
         problems: &[RunProblem],
         not_readable: &[PathBuf],
     ) -> Self {
+        if path.join(DATASET_MARK).is_file() {
+            return Self::Unreadable {
+                path: path.display().to_string(),
+                reason: "it is a dataset with the tables of runs, not their traces".to_owned(),
+                hint: Some("'stepscope query' and 'stepscope fleet' read datasets".to_owned()),
+            };
+        }
         if let Some(first) = problems.first() {
             return first.clone().into();
         }

@@ -48,6 +48,7 @@ pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
 pub use fleet::{FLEET_KINDS, FleetError, FleetKind, FleetOptions, fleet_reports};
+pub use names::DATASET_MARK;
 pub use objects::{is_url, shown_path};
 pub use open_path::{
     Opened, PathReport, expected_bytes, open_chosen, open_each, open_listed, open_path,

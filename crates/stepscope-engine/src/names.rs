@@ -5,6 +5,9 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
+/// The file that makes a folder a dataset.
+pub const DATASET_MARK: &str = "_stepscope.json";
+
 /// The format that a file's name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameClass {

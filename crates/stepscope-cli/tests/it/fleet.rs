@@ -30,6 +30,13 @@ fn wrong_datasets_reports_and_days_are_refused_with_advice() {
     let (code, error) = refused(&[&path("set"), "--since", "monday"]);
     assert_eq!(code, 2);
     assert!(error.contains("2026-11-23"), "{error}");
+    // Other commands say what reads it.
+    let (code, error) = refusal(&run(home.path(), &["info", &path("set")]));
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("it is a dataset") && error.contains("'stepscope fleet'"),
+        "{error}"
+    );
     let (code, error) = refused(&["s3://bucket/set"]);
     assert_eq!(code, 2);
     assert!(error.contains("from this machine only"), "{error}");
