@@ -23,12 +23,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from stepscope._errors import QueryError
-
-if TYPE_CHECKING:
-    from stepscope.read import Run
 
 __all__ = ["ExportTask", "Receipt", "export", "report", "runs"]
 
@@ -93,18 +90,23 @@ def runs(path: str | os.PathLike[str]) -> list[ExportTask]:
     from stepscope.read import Traces
 
     source = os.fspath(path)
-    tasks = [_task(source, run) for run in Traces(source, use_cache=True, progress=False).runs]
+    # The same path as the command takes: names of runs, and so of jobs, are relative to it.
+    absolute = source if "://" in source else str(Path(source).absolute())
+    found = Traces(source, use_cache=True, progress=False).runs
+    tasks: list[ExportTask] = [{"path": absolute, "run": run.id, "bytes": run.size_bytes} for run in found]
     return sorted(tasks, key=lambda task: (-task["bytes"], task["run"]))
 
 
-def _task(source: str, run: Run) -> ExportTask:
-    """Name a run by the narrowest path, so that a task need not list all others."""
-    folder = run.paths[0].parent
-    is_session = folder.parent.parts[-2:] == ("plugins", "profile") and "://" not in source
-    if is_session:
-        return {"path": str(folder.absolute()), "run": folder.name, "bytes": run.size_bytes}
-    absolute = source if "://" in source else str(Path(source).absolute())
-    return {"path": absolute, "run": run.id, "bytes": run.size_bytes}
+def _command(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the command of this package: what pip installs may not be on the PATH of a worker."""
+    return subprocess.run(
+        [sys.executable, "-m", "stepscope", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
 
 
 def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "none") -> Receipt:
@@ -125,15 +127,7 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
     """
     begin = time.perf_counter()
     words = ["export", task["path"], os.fspath(dataset), "--run", task["run"], "--args", args, "--json"]
-    # What pip installs may not be on the PATH of a worker.
-    ended = subprocess.run(
-        [sys.executable, "-m", "stepscope", *words],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    ended = _command(words)
     done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     made: dict[str, Any] = done[0] if done and ended.returncode == 0 else {"state": "failed"}
     return {
@@ -182,14 +176,7 @@ def report(
     for option, value in (("--since", since), ("--until", until), ("--job", job)):
         if value is not None:
             words += [option, value]
-    ended = subprocess.run(
-        [sys.executable, "-m", "stepscope", *words],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    ended = _command(words)
     if ended.returncode != 0:
         raise QueryError(ended.stderr.strip().removeprefix("error: "))
     answer: dict[str, Any] = json.loads(ended.stdout)

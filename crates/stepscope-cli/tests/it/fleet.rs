@@ -67,6 +67,8 @@ struct Simulated {
 }
 
 const HOSTS: usize = 3;
+/// Two for each host.
+const RANKS: usize = 6;
 
 impl Simulated {
     /// Writes a file for each host, in a session of the job's log directory.
@@ -74,17 +76,22 @@ impl Simulated {
         let session = format!("2026_11_{:02}_10_00_00", self.day + 2);
         let folder = logs.join(self.job).join("plugins/profile").join(session);
         std::fs::create_dir_all(&folder).unwrap();
-        for rank in 0..HOSTS {
+        for rank in 0..RANKS {
+            let host = rank / 2;
             let events = self.events(rank);
             let base = FIRST_DAY_NS + self.day * DAY_NS + 36_000_000_000_000;
             let content = format!(
-                r#"{{"schemaVersion":1,"baseTimeNanoseconds":{base},"host_name":"node-{rank}","torch_version":"{}","run_id":"{}-{}",
-"deviceProperties":[{{"id":0,"name":"NVIDIA H100"}}],"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":{HOSTS}}},"traceEvents":[
+                r#"{{"schemaVersion":1,"baseTimeNanoseconds":{base},"host_name":"node-{host}","torch_version":"{}","run_id":"{}-{}",
+"deviceProperties":[{{"id":0,"name":"NVIDIA H100"}}],"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":{RANKS}}},"traceEvents":[
 {events}
 ]}}"#,
                 self.torch, self.job, self.day
             );
-            std::fs::write(folder.join(format!("node-{rank}.trace.json")), content).unwrap();
+            std::fs::write(
+                folder.join(format!("node-{host}.rank{rank}.trace.json")),
+                content,
+            )
+            .unwrap();
         }
     }
 
@@ -131,7 +138,7 @@ impl Simulated {
                 "",
             );
             let late = match self.late {
-                Some((host, ns)) if host == rank => ns,
+                Some((host, ns)) if host == rank / 2 => ns,
                 _ => 0,
             };
             let launch = start + input + 100_000;
@@ -159,7 +166,7 @@ impl Simulated {
                     begin,
                     end - begin,
                     &format!(
-                        r#""device":0,"context":1,"stream":20,"correlation":{number},"Collective name":"allreduce","In msg nelems":{elements},"Out msg nelems":{elements},"Group size":{HOSTS},"dtype":"Float","Process Group Name":"0","Process Group Ranks":"[0, 1, 2]""#
+                        r#""device":0,"context":1,"stream":20,"correlation":{number},"Collective name":"allreduce","In msg nelems":{elements},"Out msg nelems":{elements},"Group size":{RANKS},"dtype":"Float","Process Group Name":"0","Process Group Ranks":"[0, 1, 2, 3, 4, 5]""#
                     ),
                 );
             }
@@ -257,9 +264,9 @@ mod sql {
         let rows = hosts["rows"].as_array().unwrap();
         assert_eq!(rows.len(), HOSTS);
         assert_eq!(rows[0]["name"], "node-2");
-        // 2 ms and 1 us behind the host before it, in each of 12 steps on ten days.
-        let delay = 10.0 * 12.0 * 2_001_000.0;
-        let expected = delay / number(&rows[0]["steps"]) / number(&rows[0]["step_ns"]);
+        // Both of its ranks, 2 ms and 2 us behind those of the host before it, in each of 12 steps on ten days.
+        let delay = 10.0 * 12.0 * 2_002_000.0;
+        let expected = delay / (14.0 * 12.0) / number(&rows[0]["step_ns"]);
         assert!(
             (number(&rows[0]["delay_share"]) / expected - 1.0).abs() < 0.05,
             "{} instead of {expected}",
@@ -291,7 +298,7 @@ mod sql {
         assert_eq!(rows[0]["job"], "bert/#");
         assert_eq!(rows[0]["day"], "2026-11-08");
         assert_eq!(rows[0]["cause"], "input");
-        assert_eq!(steps["summary"]["steps"], 28 * 12 * 3);
+        assert_eq!(steps["summary"]["steps"], 28 * 12 * 6);
 
         let collectives = report(home, &dataset, "collectives", &[]);
         let rows = collectives["rows"].as_array().unwrap();
@@ -302,7 +309,7 @@ mod sql {
         );
         assert_eq!(
             (&rows[0]["hosts"], &rows[0]["group_size"]),
-            (&3.into(), &3.into())
+            (&3.into(), &6.into())
         );
         assert_eq!(
             (&rows[0]["from_bytes"], &rows[1]["from_bytes"]),

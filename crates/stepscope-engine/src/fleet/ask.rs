@@ -71,7 +71,8 @@ impl<'a> Asked<'a> {
         };
         let rows = asked.rows(
             "SELECT count(*) AS runs, count(DISTINCT date) AS days, \
-                    (SELECT max(arrival_error_ps) FROM clocks) AS error_ps FROM chosen",
+                    (SELECT max(arrival_error_ps) FROM clocks WHERE run IN (SELECT run FROM chosen)) AS error_ps \
+             FROM chosen",
         )?;
         if let Some(row) = rows.first() {
             asked.totals = Totals {
@@ -154,10 +155,11 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The column with the name of a host; of files that state none, with their rank.
+/// The column with the name of a host: without the rank that the tables add where a run has several files of a host; of
+/// files that state no host, with their rank.
 pub(super) fn host_name(table: &str) -> String {
     format!(
-        "CASE WHEN coalesce({table}.host, '') <> '' THEN {table}.host \
+        "CASE WHEN coalesce({table}.host, '') <> '' THEN regexp_replace({table}.host, ' rank [0-9]+$', '') \
               WHEN {table}.rank IS NOT NULL THEN concat('rank ', CAST({table}.rank AS VARCHAR)) \
               ELSE 'unknown' END"
     )

@@ -3,7 +3,7 @@
 use stepscope_report::report::{Column, Report, Table, Unit, duration, share};
 
 use super::FleetError;
-use super::ask::Asked;
+use super::ask::{Asked, host_name};
 
 /// Lower bounds of the classes of sizes, bytes.
 const SIZES: [i64; 5] = [0, 1 << 16, 1 << 20, 1 << 24, 1 << 28];
@@ -15,9 +15,10 @@ pub(super) fn collectives(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
         .map(|from| format!("WHEN bytes >= {from} THEN {from}"))
         .collect();
     let size = format!("CASE {} END", cases.join(" "));
+    let host = host_name("p");
     let rows = asked.rows(&format!(
         ", whole AS (SELECT p.run, p.collective, p.kind, p.group_size, max(p.bytes) AS bytes, count(*) AS parts, \
-                            count(DISTINCT p.host) AS hosts, max(p.transfer_ps) AS transfer_ps, \
+                            CASE WHEN bool_and(coalesce(p.host, '') <> '') THEN count(DISTINCT {host}) END AS hosts, max(p.transfer_ps) AS transfer_ps, \
                             max(p.bus_bytes_per_second) AS bus, sum(p.dur_ps) AS dur_ps, \
                             sum(CASE WHEN p.comparable THEN p.wait_ps ELSE 0 END) AS wait_ps, \
                             sum(p.hidden_ps) AS hidden_ps \
@@ -85,6 +86,8 @@ pub(super) fn collectives(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
     report.scalar("collectives", "Collectives", Unit::Count, count);
     report.scalar("duration_ns", "Time of ranks", Unit::Ns, all_ns);
     report.scalar("wait_ns", "Waiting", Unit::Ns, wait_ns);
-    report.note("Hosts: empty where not every rank of the group was recorded");
+    report.note(
+        "Hosts: empty where not every rank of the group was recorded, or a file names no host",
+    );
     Ok(report)
 }

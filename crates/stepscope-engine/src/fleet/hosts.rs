@@ -1,8 +1,9 @@
 //! Hosts that the others wait for.
 //!
 //! ```text
-//! delay of a host    sum over collectives in which it arrives last: its arrival - the arrival before it
-//! delay share        delay / time of the host's steps
+//! delay of a host    sum over collectives in which it arrives last: its arrival - that of the host before it;
+//!                    a host arrives with the last of its ranks
+//! delay share        delay / time of the host's steps, the mean over its ranks
 //! step ratio         median over the host's runs of: median step of the host / median step of the run's hosts,
 //!                    of a run with one host / median step of the job
 //! ```
@@ -65,7 +66,9 @@ pub(super) fn hosts(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
     let of_step = host_name("s");
     let rows = asked.rows(&format!(
         ", of_rank AS (SELECT s.run, CAST(s.date AS VARCHAR) AS day, c.job, c.ranks, {of_step} AS name, \
-                              median(s.dur_ps) AS p50_ps, sum(s.dur_ps) AS all_ps, count(*) AS steps \
+                              median(s.dur_ps) AS p50_ps, count(*) AS steps, \
+                              sum(s.dur_ps) / count(DISTINCT concat(CAST(s.rank AS VARCHAR), '/', \
+                                                                    CAST(s.pid AS VARCHAR))) AS all_ps \
                        FROM steps s JOIN chosen c ON c.run = s.run WHERE NOT s.unfinished \
                        GROUP BY s.run, s.date, c.job, c.ranks, {of_step}), \
            of_run AS (SELECT run, median(p50_ps) AS p50_ps, count(DISTINCT name) AS hosts FROM of_rank GROUP BY run), \
@@ -89,13 +92,15 @@ pub(super) fn hosts(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
     }
     let of_part = host_name("p");
     let rows = asked.rows(&format!(
-        ", arrivals AS (SELECT p.run, p.collective, CAST(p.date AS VARCHAR) AS day, {of_part} AS name, p.late_ps, p.comparable, \
-                               row_number() OVER w AS place, lead(p.late_ps) OVER w AS before_ps \
-                        FROM collectives p JOIN chosen c ON c.run = p.run \
-                        WHERE p.late_ps IS NOT NULL \
-                        WINDOW w AS (PARTITION BY p.run, p.collective ORDER BY p.late_ps DESC, p.rank)) \
-         SELECT name, day, count(*) AS parts, count(*) FILTER (WHERE place = 1 AND comparable) AS last, \
-                coalesce(sum(late_ps - before_ps) FILTER (WHERE place = 1 AND comparable), 0) AS delay_ps \
+        ", last_of_host AS (SELECT p.run, p.collective, CAST(p.date AS VARCHAR) AS day, {of_part} AS name, \
+                                   max(p.late_ps) AS late_ps, bool_and(p.comparable) AS comparable \
+                            FROM collectives p JOIN chosen c ON c.run = p.run WHERE p.late_ps IS NOT NULL \
+                            GROUP BY p.run, p.collective, p.date, {of_part}), \
+           arrivals AS (SELECT name, day, late_ps, comparable, row_number() OVER w AS place, \
+                               lead(late_ps) OVER w AS before_ps FROM last_of_host \
+                        WINDOW w AS (PARTITION BY run, collective ORDER BY late_ps DESC, name)) \
+         SELECT name, day, count(*) AS parts, count(*) FILTER (WHERE place = 1 AND comparable AND before_ps IS NOT NULL) AS last, \
+                coalesce(sum(late_ps - before_ps) FILTER (WHERE place = 1 AND comparable AND before_ps IS NOT NULL), 0) AS delay_ps \
          FROM arrivals GROUP BY name, day"
     ))?;
     for row in rows {

@@ -66,48 +66,14 @@ pub(super) fn runs(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
         Column::new("latest_ns", "Latest step", Unit::Ns),
         Column::new("changes", "Changes", Unit::Count),
     ]);
-    let mut worst: Option<(f64, String)> = None;
-    let (mut slower, mut faster, mut short) = (0_usize, 0_usize, 0_usize);
-    for ((job, ranks), runs) in &series {
+    let mut found: Vec<(&(String, i64), &Vec<Run>, ChangePoint)> = Vec::new();
+    let mut short = 0_usize;
+    for (key, runs) in &series {
+        let (job, ranks) = key;
         let steps: Vec<f64> = runs.iter().map(|run| run.step_ns).collect();
         short += usize::from(runs.len() < FEWEST);
         let points = change_points(&steps, TOLERANCE);
-        for point in &points {
-            let Some(first) = runs.get(point.index) else {
-                continue;
-            };
-            let ratio = point.after / point.before;
-            if ratio > 1.0 {
-                slower += 1;
-            } else {
-                faster += 1;
-            }
-            if worst.as_ref().is_none_or(|(known, _)| ratio > *known) {
-                let text = format!(
-                    "{job} from {} on ({}): {} to {}, {} {}",
-                    first.name,
-                    first.day,
-                    duration(point.before),
-                    duration(point.after),
-                    share((ratio - 1.0).abs()),
-                    if ratio > 1.0 { "longer" } else { "shorter" }
-                );
-                worst = Some((ratio, text));
-            }
-            let differs = differing_facts(asked, runs, point)?;
-            changes.push([
-                job.as_str().into(),
-                (*ranks).into(),
-                first.name.as_str().into(),
-                first.day.as_str().into(),
-                point.before.into(),
-                point.after.into(),
-                ((ratio * 1e4).round() / 1e4).into(),
-                point.p.into(),
-                differs.into(),
-                first.path.as_str().into(),
-            ]);
-        }
+        found.extend(points.iter().map(|point| (key, runs, *point)));
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
             continue;
         };
@@ -122,12 +88,30 @@ pub(super) fn runs(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
             points.len().into(),
         ]);
     }
-    report.sentence = match worst {
-        Some((_, text)) => format!(
-            "{} jobs; changes to longer steps: {slower}, to shorter: {faster}. The largest: {text}.",
-            series.len()
-        )
-        .into(),
+    let slower = found
+        .iter()
+        .filter(|(_, _, point)| ratio(point) > 1.0)
+        .count();
+    let faster = found.len() - slower;
+    // What became slower most comes first, what became faster most comes last.
+    found.sort_by(|(_, _, a), (_, _, b)| ratio(b).total_cmp(&ratio(a)));
+    report.sentence = match found.first() {
+        Some(((job, _), runs, point)) => {
+            let (name, day) = runs
+                .get(point.index)
+                .map_or(("", ""), |run| (run.name.as_str(), run.day.as_str()));
+            let ratio = ratio(point);
+            format!(
+                "{} jobs; changes to longer steps: {slower}, to shorter: {faster}. First: {job} from {name} on ({day}): \
+                 {} to {}, {} {}.",
+                series.len(),
+                duration(point.before),
+                duration(point.after),
+                share((ratio - 1.0).abs()),
+                if ratio > 1.0 { "longer" } else { "shorter" }
+            )
+            .into()
+        }
         None => format!(
             "{} jobs in {} runs: no change of the step by {} or more.",
             series.len(),
@@ -145,11 +129,35 @@ pub(super) fn runs(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
             "{short} jobs have fewer than {FEWEST} runs: a change is not looked for"
         ));
     }
-    changes.cut(asked.options.top);
+    // The facts are asked for what is shown only.
+    changes.left_out = found.len().saturating_sub(asked.options.top) as u64;
+    for ((job, ranks), runs, point) in found.iter().take(asked.options.top) {
+        let Some(first) = runs.get(point.index) else {
+            continue;
+        };
+        let differs = differing_facts(asked, runs, point)?;
+        changes.push([
+            job.as_str().into(),
+            (*ranks).into(),
+            first.name.as_str().into(),
+            first.day.as_str().into(),
+            point.before.into(),
+            point.after.into(),
+            ((ratio(point) * 1e4).round() / 1e4).into(),
+            point.p.into(),
+            differs.into(),
+            first.path.as_str().into(),
+        ]);
+    }
     jobs.cut(asked.options.top);
     report.table = changes;
     report.section("jobs", "Jobs", jobs);
     Ok(report)
+}
+
+/// Returns the step after a change, as a multiple of the one before it.
+fn ratio(point: &ChangePoint) -> f64 {
+    point.after / point.before
 }
 
 /// Returns the facts that the runs on both sides of a change state differently: `torch 2.8.0 -> 2.9.0; …`. A fact

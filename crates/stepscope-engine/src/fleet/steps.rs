@@ -16,6 +16,8 @@ use super::ask::{Asked, Row, host_name};
 const SLOWEST: f64 = 0.01;
 /// Steps that are read at least, and at most.
 const READ: std::ops::RangeInclusive<i64> = 10..=10_000;
+/// A step is slow from this ratio to its usual time on.
+const SLOW: f64 = 1.05;
 /// Fraction of the excess from which a bucket is the cause.
 const CAUSES: f64 = 0.5;
 
@@ -65,7 +67,7 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
                       FROM mine s JOIN usual u ON u.run = s.run AND (u.host IS NOT DISTINCT FROM s.host) \
                            AND (u.rank IS NOT DISTINCT FROM s.rank) WHERE u.dur_ps > 0), \
            placed AS (SELECT *, row_number() OVER (PARTITION BY run, step ORDER BY ratio DESC, place_name) AS place FROM beside) \
-         SELECT * FROM placed WHERE place = 1 AND ratio > 1.0 ORDER BY ratio DESC, run, step LIMIT {slowest}",
+         SELECT * FROM placed WHERE place = 1 AND ratio >= {SLOW} ORDER BY ratio DESC, run, step LIMIT {slowest}",
         usual.join(", "),
         excess.join(", ")
     ))?;
@@ -116,7 +118,11 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
         by_cause.push([(*name).into(), (*number).into(), (*ns).into()]);
     }
     report.sentence = match causes.first() {
-        None => format!("{count} steps: none is longer than usual.").into(),
+        None => format!(
+            "{count} steps: none is longer than usual by {} or more.",
+            share(SLOW - 1.0)
+        )
+        .into(),
         Some((name, (number, ns))) => {
             let all: f64 = causes.iter().map(|(_, (_, ns))| ns).sum();
             format!(
