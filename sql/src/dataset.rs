@@ -6,11 +6,13 @@
 mod table;
 
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use datafusion::execution::object_store::ObjectStoreUrl;
 use serde_json::Value as Json;
+use url::Url;
 
 /// Names the version of a dataset.
 pub(crate) use stepscope_engine::DATASET_MARK as MARK;
@@ -36,6 +38,8 @@ pub(crate) const RUNS: &str = "runs";
 pub(crate) const TABLE_COLUMNS: &str = "table_columns";
 /// The key in the path of each file, and the column that readers take from it.
 const DATE: &str = "date";
+/// Scheme of the addresses of datasets within the query engine.
+const URL: &str = "dataset://";
 /// Ending of the names of complete files.
 const ENDING: &str = ".parquet";
 
@@ -116,10 +120,47 @@ pub struct Dataset {
 impl Dataset {
     /// Returns the dataset in a folder; `None` for a path that is none. Fails if it has another layout.
     pub fn at(folder: &Path) -> Result<Option<Self>, DatasetError> {
-        let dataset = || Self {
-            folder: folder.to_owned(),
-        };
-        Ok(check_mark(folder)?.then(dataset))
+        if !check_mark(folder)? {
+            return Ok(None);
+        }
+        // The machines of a cluster have other working directories.
+        let absolute = std::path::absolute(folder);
+        let folder = absolute.map_err(|error| DatasetError::File(folder.into(), error))?;
+        Ok(Some(Self { folder }))
+    }
+
+    /// Returns the address of its files for the query engine: `dataset://` and the hexadecimal bytes of the folder's
+    /// path. An address of object stores has no path of its own.
+    fn url(&self) -> datafusion::error::Result<ObjectStoreUrl> {
+        let path = self.folder.to_string_lossy();
+        let mut text = URL.to_owned();
+        for byte in path.bytes() {
+            // Writing into a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        ObjectStoreUrl::parse(text)
+    }
+
+    /// Returns whether an address is that of its files.
+    pub(crate) fn has_url(&self, url: &Url) -> bool {
+        let own = self.url();
+        own.is_ok_and(|own| {
+            own.as_str().trim_end_matches('/') == url.as_str().trim_end_matches('/')
+        })
+    }
+
+    /// Returns the dataset of this machine at an address; `None` if there is none.
+    pub(crate) fn of_url(url: &Url) -> Option<Self> {
+        let digits = url.as_str().strip_prefix(URL)?.trim_end_matches('/');
+        let pairs = digits.as_bytes().chunks(2);
+        let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        let path = String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()?;
+        Self::at(Path::new(&path)).ok()?
+    }
+
+    /// Returns the number of its complete runs; 0 if the folder cannot be read.
+    pub(crate) fn runs(&self) -> usize {
+        self.all_files(RUNS).map_or(0, |files| files.len())
     }
 
     /// Returns its folder.

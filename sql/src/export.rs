@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepscope_engine::{EngineError, Opened, Run, RunChoice, SqlRun, open_chosen, open_listed};
 use stepscope_model::ReadContext;
@@ -32,13 +33,15 @@ use crate::session::Session;
 
 /// Size after which a further file begins, bytes.
 const MAX_FILE_BYTES: usize = 512 << 20;
+/// Folder of files that are not complete. When they are, they move to the folder of their table.
+const UNFINISHED: &str = "_unfinished";
 /// Longest part of a run's name in the names of its files, bytes.
 const LONGEST_NAME: usize = 100;
 /// Number of digits of the content's hash in the names of files.
 const HASH_DIGITS: usize = 8;
 
 /// Which arguments of events are exported: they are most of some files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgsChoice {
     /// None.
     None,
@@ -71,7 +74,7 @@ pub struct Options {
 }
 
 /// What was done with a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Progress {
     /// It is in the dataset now.
     Exported {
@@ -104,6 +107,8 @@ pub enum ExportError {
     NoSuchRun(String),
     /// A path has no run.
     Open(Box<EngineError>),
+    /// The cluster does not do it.
+    Cluster(Box<DataFusionError>),
     /// A table cannot be computed.
     Table(&'static str, Box<DataFusionError>),
 }
@@ -128,6 +133,10 @@ impl fmt::Display for ExportError {
                 error
                     .hint()
                     .map_or(Ok(()), |hint| write!(f, "\nhelp: {hint}"))
+            }
+            Self::Cluster(error) => {
+                let (cause, _) = describe(error);
+                write!(f, "cannot export on the cluster: {cause}")
             }
             Self::Table(table, error) => {
                 let (cause, _) = describe(error);
@@ -193,7 +202,7 @@ pub fn export(
             }
         }
     }
-    match (failed, &options.choice.run) {
+    match (failed, options.choice.runs.first()) {
         (Some(error), _) => Err(error),
         (None, Some(run)) if found == 0 => Err(ExportError::NoSuchRun(run.clone())),
         _ => Ok(()),
@@ -201,7 +210,7 @@ pub fn export(
 }
 
 /// Makes the folder of a dataset, or checks the version of the one that is there.
-fn prepare(dataset: &Path) -> Result<(), ExportError> {
+pub(crate) fn prepare(dataset: &Path) -> Result<(), ExportError> {
     let failed = |error| ExportError::File(dataset.into(), error);
     std::fs::create_dir_all(dataset).map_err(failed)?;
     if check_mark(dataset).map_err(ExportError::Dataset)? {
@@ -220,28 +229,19 @@ fn prepare(dataset: &Path) -> Result<(), ExportError> {
     }
     let created_by = concat!("stepscope ", env!("CARGO_PKG_VERSION"));
     let content = json!({"schema": SCHEMA, "created_by": created_by}).to_string();
-    write_whole(&dataset.join(MARK), &content)
-}
-
-fn write_whole(path: &Path, content: &str) -> Result<(), ExportError> {
-    let part = part_of(path);
+    let mark = dataset.join(MARK);
+    let part = dataset.join(part_name(MARK));
     std::fs::write(&part, content)
-        .and_then(|()| std::fs::rename(&part, path))
-        .map_err(|error| ExportError::File(path.into(), error))
+        .and_then(|()| std::fs::rename(&part, &mark))
+        .map_err(|error| ExportError::File(mark, error))
 }
 
-/// Returns a new name for a file until it is complete; readers look for `*.parquet`. No other task has the same one, on
-/// no machine.
-fn part_of(path: &Path) -> PathBuf {
+/// Returns a new name for a file until it is complete. No other task has the same one, on no machine.
+fn part_name(name: &str) -> String {
     static FILES: AtomicU64 = AtomicU64::new(0);
     let nanoseconds = unix_now_ns();
     let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(
-        ".{}-{nanoseconds}-{number}.part",
-        std::process::id()
-    ));
-    name.into()
+    format!("{name}.{}-{nanoseconds}-{number}.part", std::process::id())
 }
 
 /// Returns the name of a run's files: letters, digits, `-`, `_` and `.`, and digits of the hash of its content.
@@ -305,11 +305,24 @@ impl<'a> RunExport<'a> {
             };
             bytes += self.write_table(table, columns, &sql).await?;
         }
+        self.remove_unfinished();
         Ok(Progress::Exported {
             run,
             slices: self.slices,
             bytes,
         })
+    }
+
+    /// Removes what other tasks began of this run and did not finish.
+    fn remove_unfinished(&self) {
+        let prefix = format!("{}.", self.key);
+        let entries = std::fs::read_dir(self.dataset.join(UNFINISHED));
+        for entry in entries.into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                // Another task may do the same.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Returns the query that reads the stored columns of a table; `None` for one that is not asked for.
@@ -357,7 +370,9 @@ impl<'a> RunExport<'a> {
             ("stepscope.run", &self.key),
             ("stepscope.table", table),
         ];
+        let unfinished = self.dataset.join(UNFINISHED);
         let mut files = TableFiles {
+            unfinished: &unfinished,
             path_of: &path_of,
             is_numbered,
             facts: &facts,
@@ -392,6 +407,8 @@ struct OpenFile {
 
 /// The files of one table of one run.
 struct TableFiles<'a> {
+    /// Folder of files that are not complete.
+    unfinished: &'a Path,
     path_of: &'a (dyn Fn(usize) -> PathBuf + Sync),
     is_numbered: bool,
     facts: &'a [(&'a str, &'a str)],
@@ -412,8 +429,11 @@ impl TableFiles<'_> {
     fn next_file(&mut self) -> datafusion::error::Result<()> {
         let path = (self.path_of)(self.number);
         let folder = path.parent().unwrap_or(&path);
-        let part = part_of(&path);
-        let file = std::fs::create_dir_all(folder).and_then(|()| File::create(&part));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let part = self.unfinished.join(part_name(&name));
+        let file = std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::create_dir_all(self.unfinished))
+            .and_then(|()| File::create(&part));
         let file = self.check(file, &part)?;
         let content = ParquetFile::new(BufWriter::new(file), &self.schema, self.facts)?;
         self.open = Some(OpenFile {
@@ -451,6 +471,11 @@ impl TableFiles<'_> {
         let renamed = std::fs::metadata(&part).and_then(|metadata| {
             std::fs::rename(&part, &path)?;
             Ok(metadata.len())
+        });
+        // Another task may have finished the run meanwhile, and removed what was not finished: the content is the same.
+        let renamed = renamed.or_else(|error| {
+            let finished = std::fs::metadata(&path).map_err(|_missing| error);
+            finished.map(|metadata| metadata.len())
         });
         self.bytes += self.check(renamed, &path)?;
         Ok(())

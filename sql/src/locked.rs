@@ -14,8 +14,11 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::object_store::ObjectStore;
+use datafusion::object_store::local::LocalFileSystem;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use url::Url;
+
+use crate::dataset::Dataset;
 
 /// Limits of a process.
 #[derive(Clone, Copy, Debug)]
@@ -37,22 +40,24 @@ const SPILL_BYTES: u64 = 10 << 30;
 /// What a process may hold in addition to the pool of its operators.
 const RESERVE_BYTES: u64 = 1 << 30;
 
-/// The store with the files of the session's dataset.
-pub(crate) const DATASET_URL: &str = "dataset://session";
-
-/// Creates the context of a session without tables. `dataset` holds the only files in reach.
-pub(crate) fn context(memory: Memory, dataset: Option<Arc<dyn ObjectStore>>) -> SessionContext {
+/// Returns the settings of queries that run in this process.
+pub(crate) fn config() -> SessionConfig {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let config = SessionConfig::new()
+    SessionConfig::new()
         .with_target_partitions(threads)
         .with_information_schema(false)
         // The events of a track are sorted: windows over tracks keep that order.
-        .set_bool("datafusion.optimizer.prefer_existing_sort", true);
-    let runtime = runtime(memory, Arc::new(Stores { dataset }));
-    SessionContext::new_with_config_rt(config, runtime)
+        .set_bool("datafusion.optimizer.prefer_existing_sort", true)
 }
 
-fn runtime(memory: Memory, stores: Arc<Stores>) -> Arc<RuntimeEnv> {
+/// Creates the context of a session without tables.
+pub(crate) fn context(config: SessionConfig, memory: Memory, reach: Reach) -> SessionContext {
+    SessionContext::new_with_config_rt(config, runtime(memory, reach))
+}
+
+/// Creates what operators share: memory, spill folder, and the files in reach.
+pub(crate) fn runtime(memory: Memory, reach: Reach) -> Arc<RuntimeEnv> {
+    let stores = Arc::new(Stores(reach));
     let most_named = NonZeroUsize::MIN;
     let pool = TrackConsumersPool::new(FairSpillPool::new(memory.pool_bytes), most_named);
     let disk = DiskManagerBuilder::default()
@@ -75,11 +80,20 @@ fn runtime(memory: Memory, stores: Arc<Stores>) -> Arc<RuntimeEnv> {
     })
 }
 
-/// A registry of one object store at most: even a hole in the planner reaches no other file.
-#[derive(Debug)]
-struct Stores {
-    dataset: Option<Arc<dyn ObjectStore>>,
+/// Which files operators reach.
+#[derive(Clone, Debug)]
+pub(crate) enum Reach {
+    /// None.
+    Nothing,
+    /// Those of one dataset.
+    Dataset(Dataset),
+    /// Those of every dataset of this machine: on a cluster, the plan names them.
+    EveryDataset,
 }
+
+/// A registry of object stores that are datasets: even a hole in the planner reaches no other file.
+#[derive(Debug)]
+struct Stores(Reach);
 
 impl ObjectStoreRegistry for Stores {
     fn register_store(
@@ -95,10 +109,14 @@ impl ObjectStoreRegistry for Stores {
     }
 
     fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        let store = self.dataset.as_ref();
-        let store = store.filter(|_| url.as_str().trim_end_matches('/') == DATASET_URL);
         let refused = || DataFusionError::Plan("queries cannot reach files".to_owned());
-        store.cloned().ok_or_else(refused)
+        let dataset = match &self.0 {
+            Reach::Nothing => None,
+            Reach::Dataset(dataset) => Some(dataset.clone()).filter(|of| of.has_url(url)),
+            Reach::EveryDataset => Dataset::of_url(url),
+        };
+        let folder = dataset.ok_or_else(refused)?;
+        Ok(Arc::new(LocalFileSystem::new_with_prefix(folder.folder())?))
     }
 }
 

@@ -5,20 +5,30 @@
     reason = "a command talks on the terminal"
 )]
 
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use stepscope_engine::report::report::Unit;
 use stepscope_engine::report::report::number_format::with_unit;
 use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_sql::cluster::executor::Offer;
+use stepscope_sql::cluster::{self, Cluster, Listen};
 use stepscope_sql::export::{self, ArgsChoice, Progress};
 use stepscope_sql::locked::Memory;
+use stepscope_sql::runtime::runtime;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
 use stepscope_sql::session::{Limits, Session};
 use stepscope_sql::shell;
+
+/// Usual ports of the processes of a cluster; an executor has two.
+const SCHEDULER_PORT: u16 = 50_050;
+const EXECUTOR_PORT: u16 = 50_051;
 
 const HELP: &str = "\
 The SQL engine of stepscope. 'stepscope query' finds and starts it:
@@ -30,8 +40,15 @@ Usage:
   stepscope-sql --tables [TABLE]                print tables and columns
   stepscope-sql serve [--memory BYTES]          answer queries over stdin and stdout
   stepscope-sql export --dataset FOLDER [--args none|all|KEY,...] [--shard I/N] [--run NAME]
-                       [--json] [--no-cache] RUN...
-  stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE] RUN...
+                       [--cluster df://HOST:PORT] [--json] [--no-cache] RUN...
+  stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE]
+                      [--cluster df://HOST:PORT] RUN...
+
+Several machines that see the same files below the same paths share exports, and queries of datasets:
+  stepscope-sql scheduler [--bind 127.0.0.1:50050] [--advertise HOST] [--trusted-network] [--log]
+  stepscope-sql executor --scheduler df://HOST:PORT [--bind 127.0.0.1:50051] [--advertise HOST]
+                         [--cores N] [--memory BYTES] [--work-dir FOLDER] [--trusted-network] [--log]
+  stepscope export LOGDIR dataset --cluster df://HOST:PORT
 ";
 
 fn main() -> ExitCode {
@@ -56,6 +73,8 @@ fn main() -> ExitCode {
             serve::serve(options.memory()).map_err(|error| format!("cannot answer: {error}"))
         }),
         "export" => Options::parse(rest).and_then(|options| export(&options)),
+        "scheduler" => Options::parse(rest).and_then(|options| start_scheduler(&options)),
+        "executor" => Options::parse(rest).and_then(|options| start_executor(&options)),
         "shell" => Options::parse(rest).and_then(|options| start_shell(&options)),
         "--help" | "-h" => {
             print!("{HELP}");
@@ -88,7 +107,20 @@ struct Options {
     choice: RunChoice,
     listed: bool,
     json: bool,
+    cluster: Option<Cluster>,
+    process: ProcessOptions,
     paths: Vec<PathBuf>,
+}
+
+/// Options of a scheduler and of an executor.
+#[derive(Default)]
+struct ProcessOptions {
+    bind: Option<SocketAddr>,
+    advertise: Option<String>,
+    trusted_network: bool,
+    cores: Option<usize>,
+    work_dir: Option<PathBuf>,
+    log: bool,
 }
 
 impl Options {
@@ -101,9 +133,9 @@ impl Options {
                 value.ok_or_else(|| format!("cannot read {argument}: it has no value"))
             };
             match argument.as_str() {
-                "--memory" => options.memory = Some(number(argument, value()?)?),
-                "--timeout-ms" => options.timeout_ms = Some(number(argument, value()?)?),
-                "--rows" => options.rows = Some(number(argument, value()?)?),
+                "--memory" => options.memory = Some(parsed(argument, value()?)?),
+                "--timeout-ms" => options.timeout_ms = Some(parsed(argument, value()?)?),
+                "--rows" => options.rows = Some(parsed(argument, value()?)?),
                 "--history" => options.history = Some(value()?.into()),
                 "--dataset" => options.dataset = Some(value()?.into()),
                 "--args" => options.args = Some(value()?.clone()),
@@ -112,7 +144,14 @@ impl Options {
                     options.choice.shard =
                         shard.map_err(|error| format!("cannot read --shard: {error}"))?;
                 }
-                "--run" => options.choice.run = Some(value()?.clone()),
+                "--run" => options.choice.runs.push(value()?.clone()),
+                "--cluster" | "--scheduler" => options.cluster = Some(value()?.parse()?),
+                "--bind" => options.process.bind = Some(parsed(argument, value()?)?),
+                "--advertise" => options.process.advertise = Some(value()?.clone()),
+                "--cores" => options.process.cores = Some(parsed(argument, value()?)?),
+                "--work-dir" => options.process.work_dir = Some(value()?.into()),
+                "--trusted-network" => options.process.trusted_network = true,
+                "--log" => options.process.log = true,
                 "--listed" => options.listed = true,
                 "--json" => options.json = true,
                 "--no-cache" => options.no_cache = true,
@@ -133,6 +172,16 @@ impl Options {
         Ok(sources)
     }
 
+    /// Returns where a process of a cluster listens.
+    fn listen(&self, port: u16) -> Listen {
+        let usual = SocketAddr::from(([127, 0, 0, 1], port));
+        Listen {
+            bind: self.process.bind.unwrap_or(usual),
+            advertise: self.process.advertise.clone(),
+            trusted_network: self.process.trusted_network,
+        }
+    }
+
     fn memory(&self) -> Memory {
         let usual = Memory::default();
         Memory {
@@ -141,9 +190,9 @@ impl Options {
     }
 }
 
-fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+fn parsed<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_no_number| format!("cannot read {option} {text}: it is no number"))
+        .map_err(|_wrong| format!("cannot read {option} {text}: it is no such value"))
 }
 
 /// Exports runs, and prints a line for each.
@@ -189,8 +238,29 @@ fn export(options: &Options) -> Result<(), String> {
             eprintln!("Not whole: {text}");
         }
     };
-    export::export(&options.sources()?, dataset, &asked, &mut report)
-        .map_err(|error| error.to_string())?;
+    let sources = options.sources()?;
+    let result = match &options.cluster {
+        None => export::export(&sources, dataset, &asked, &mut report),
+        Some(cluster) => {
+            let show = std::io::stderr().is_terminal();
+            let mut waiting = |done: usize, all: usize| {
+                if show {
+                    eprint!("\r{done} of {all} runs");
+                }
+            };
+            let threads = runtime().map_err(|error| format!("cannot export: {error}"))?;
+            let exported = cluster::export(
+                cluster,
+                &sources,
+                dataset,
+                &asked,
+                &mut report,
+                &mut waiting,
+            );
+            threads.block_on(exported)
+        }
+    };
+    result.map_err(|error| error.to_string())?;
     if !options.json {
         println!(
             "exported: {exported}, present: {present}, {}",
@@ -212,9 +282,43 @@ fn sizes(slices: u64, bytes: u64) -> String {
     )
 }
 
+fn start_scheduler(options: &Options) -> Result<(), String> {
+    cluster::log_to_stderr(options.process.log);
+    cluster::scheduler::serve(&options.listen(SCHEDULER_PORT), |address| {
+        println!("scheduler: {address}");
+    })
+}
+
+fn start_executor(options: &Options) -> Result<(), String> {
+    cluster::log_to_stderr(options.process.log);
+    let scheduler = options
+        .cluster
+        .as_ref()
+        .ok_or("cannot run an executor: no scheduler is named\nhelp: --scheduler df://HOST:PORT")?;
+    let all_cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let offer = Offer {
+        listen: options.listen(EXECUTOR_PORT),
+        cores: options.process.cores.unwrap_or_else(all_cores),
+        memory: options.memory(),
+        work_dir: options.process.work_dir.clone(),
+    };
+    let name = scheduler.to_string();
+    cluster::executor::serve(scheduler, &offer, move |address| {
+        println!("executor: {address} of {name}");
+    })
+}
+
 fn start_shell(options: &Options) -> Result<(), String> {
     let memory = options.memory();
-    let opened = Session::open(&options.sources()?, !options.no_cache, memory);
+    let opened = Session::open(
+        &options.sources()?,
+        !options.no_cache,
+        memory,
+        options
+            .cluster
+            .clone()
+            .map(|cluster| Arc::new(cluster) as _),
+    );
     let (session, problems) = opened.map_err(|error| match error.hint() {
         Some(hint) => format!("{error}\nhelp: {hint}"),
         None => error.to_string(),

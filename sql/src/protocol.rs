@@ -7,10 +7,10 @@
 use std::io::{self, Read, Write};
 
 /// Version of the protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
-/// To this program: a query, `{"id", "runs", "sql", "format", "rows", "bytes", "timeout_ms", "width", "cache"}`. A run is
-/// a path, or `{"path", "first_file", "name", "fingerprint"}` for one of the runs at a path.
+/// To this program: a query, `{"id", "runs", "sql", "format", "rows", "bytes", "timeout_ms", "width", "cache",
+/// "cluster"}`. A run is a path, or `{"path", "first_file", "name", "fingerprint"}` for one of the runs at a path.
 pub const QUERY: u8 = 1;
 /// To this program: cancel a query, `{"id"}`.
 pub const CANCEL: u8 = 2;

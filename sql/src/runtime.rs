@@ -18,6 +18,6 @@ pub fn runtime() -> io::Result<Runtime> {
         .max_blocking_threads(BLOCKING_THREADS)
         // Deep expressions are planned recursively.
         .thread_stack_size(128 << 20)
-        .enable_time()
+        .enable_all()
         .build()
 }

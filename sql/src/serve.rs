@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
+use crate::cluster::Cluster;
 use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
 use crate::protocol::{self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES};
@@ -40,6 +41,8 @@ struct Query {
     timeout_ms: u64,
     width: Option<usize>,
     cache: bool,
+    /// Address of the cluster that runs it.
+    cluster: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,8 +50,13 @@ struct QueryId {
     id: u32,
 }
 
-/// Runs of a session, and whether the import cache is used.
-type SessionKey = (Vec<SqlRun>, bool);
+/// What a session is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SessionKey {
+    runs: Vec<SqlRun>,
+    use_cache: bool,
+    cluster: Option<Cluster>,
+}
 
 struct Server {
     memory: Memory,
@@ -200,7 +208,23 @@ impl Server {
             return;
         };
         let opener = Arc::clone(self);
-        let key = (query.runs.clone(), query.cache);
+        let cluster = match query
+            .cluster
+            .as_deref()
+            .map(str::parse::<Cluster>)
+            .transpose()
+        {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                self.fail(id, &error, None);
+                return;
+            }
+        };
+        let key = SessionKey {
+            runs: query.runs.clone(),
+            use_cache: query.cache,
+            cluster,
+        };
         let opened = tokio::task::spawn_blocking(move || opener.open(key)).await;
         let (session, problems) = match opened {
             Ok(Ok(opened)) => opened,
@@ -284,7 +308,9 @@ impl Server {
             }
         }
         locked::unlimit_memory();
-        let (session, problems) = Session::open(&key.0, key.1, self.memory)?;
+        let runner = key.cluster.clone().map(|cluster| Arc::new(cluster) as _);
+        let opened = Session::open(&key.runs, key.use_cache, self.memory, runner);
+        let (session, problems) = opened?;
         let session = Arc::new(session);
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= SESSIONS {

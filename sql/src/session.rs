@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
-use datafusion::object_store::local::LocalFileSystem;
-use datafusion::physical_plan::ExecutionPlanProperties as _;
-use datafusion::prelude::SessionContext;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt as _;
 use rustc_hash::FxHashMap;
 use stepscope_analysis::parallel::Cancel;
@@ -23,7 +23,7 @@ use crate::args_table::ArgsTable;
 use crate::dataset::{self, Dataset, DatasetError};
 use crate::events::{EventTable, Events};
 use crate::functions;
-use crate::locked::{self, Memory};
+use crate::locked::{self, Memory, Reach};
 use crate::run_data::RunData;
 use crate::schema_table;
 use crate::tables::{RunTable, TABLES};
@@ -45,6 +45,16 @@ pub struct Limits {
     pub timeout: Duration,
 }
 
+/// Runs the queries of a session on other machines.
+#[async_trait]
+pub trait QueryRunner: fmt::Debug + Send + Sync {
+    /// Returns the settings of plans for it.
+    fn config(&self) -> SessionConfig;
+
+    /// Runs a plan and returns its rows.
+    async fn run(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream>;
+}
+
 /// Why a session cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
@@ -54,6 +64,8 @@ pub enum OpenError {
     Dataset(DatasetError),
     /// A dataset and something else are named.
     Several(PathBuf),
+    /// A cluster is asked about something else than a dataset.
+    NoDataset,
     /// The tables cannot be created.
     Tables(Box<DataFusionError>),
 }
@@ -66,6 +78,7 @@ impl fmt::Display for OpenError {
             Self::Several(path) => {
                 write!(f, "cannot query the dataset {} with others", path.display())
             }
+            Self::NoDataset => f.write_str("cannot query traces on a cluster: it reads datasets"),
             Self::Tables(error) => write!(f, "cannot read the tables: {error}"),
         }
     }
@@ -79,6 +92,9 @@ impl OpenError {
         match self {
             Self::Run(error) => error.hint(),
             Self::Several(_) => Some("name it alone, or export the other runs into it"),
+            Self::NoDataset => {
+                Some("'stepscope export' makes a dataset of them, on the cluster too")
+            }
             Self::Dataset(_) | Self::Tables(_) => None,
         }
     }
@@ -89,6 +105,8 @@ pub struct Session {
     context: SessionContext,
     runs: Arc<[Arc<RunData>]>,
     cancel: Arc<Cancel>,
+    /// Runs the queries, if they are not run here.
+    runner: Option<Arc<dyn QueryRunner>>,
 }
 
 impl fmt::Debug for Session {
@@ -109,7 +127,7 @@ pub struct Answer {
 }
 
 impl Session {
-    /// Opens runs, or one dataset.
+    /// Opens runs, or one dataset, whose queries `runner` runs if there is one.
     ///
     /// Fails if a path has no run, or if a listed run cannot be opened. A run at a path that cannot be opened is left
     /// out and named in the second result.
@@ -117,6 +135,7 @@ impl Session {
         sources: &[SqlRun],
         use_cache: bool,
         memory: Memory,
+        runner: Option<Arc<dyn QueryRunner>>,
     ) -> std::result::Result<(Self, Vec<String>), OpenError> {
         for source in sources {
             let SqlRun::Path(path) = source else { continue };
@@ -124,12 +143,15 @@ impl Session {
                 if sources.len() > 1 {
                     return Err(OpenError::Several(path.clone()));
                 }
-                let session = Self::of_dataset(&dataset, memory);
+                let session = Self::of_dataset(&dataset, memory, runner);
                 return Ok((
                     session.map_err(|error| OpenError::Tables(Box::new(error)))?,
                     Vec::new(),
                 ));
             }
+        }
+        if runner.is_some() {
+            return Err(OpenError::NoDataset);
         }
         Self::open_runs(sources, use_cache, memory).map_err(OpenError::Run)
     }
@@ -222,9 +244,14 @@ impl Session {
         Self::new(vec![Arc::new(run)], cancel, memory)
     }
 
-    fn of_dataset(dataset: &Dataset, memory: Memory) -> Result<Self> {
-        let files = LocalFileSystem::new_with_prefix(dataset.folder())?;
-        let context = locked::context(memory, Some(Arc::new(files)));
+    fn of_dataset(
+        dataset: &Dataset,
+        memory: Memory,
+        runner: Option<Arc<dyn QueryRunner>>,
+    ) -> Result<Self> {
+        let config = runner.as_ref().map(|runner| runner.config());
+        let config = config.unwrap_or_else(locked::config);
+        let context = locked::context(config, memory, Reach::Dataset(dataset.clone()));
         functions::register(&context);
         dataset::register(&context, dataset)?;
         context.register_table("table_columns", Arc::new(schema_table::table()?))?;
@@ -232,11 +259,12 @@ impl Session {
             context,
             runs: Arc::new([]),
             cancel: Arc::default(),
+            runner,
         })
     }
 
     fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: Memory) -> Self {
-        let context = locked::context(memory, None);
+        let context = locked::context(locked::config(), memory, Reach::Nothing);
         let runs: Arc<[Arc<RunData>]> = runs.into();
         let register = |name: &str, table| {
             // The names are ours and distinct.
@@ -262,6 +290,7 @@ impl Session {
             context,
             runs,
             cancel,
+            runner: None,
         }
     }
 
@@ -288,7 +317,10 @@ impl Session {
             .with_allow_dml(false)
             .with_allow_statements(false);
         let frame = self.context.sql_with_options(sql, options).await?;
-        frame.execute_stream().await
+        match &self.runner {
+            Some(runner) => runner.run(frame.create_physical_plan().await?).await,
+            None => frame.execute_stream().await,
+        }
     }
 
     /// Runs a query and passes its batches on, the schema first. `each` returns the size of the answer so far.

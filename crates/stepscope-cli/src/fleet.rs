@@ -39,6 +39,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
         until: asked.until,
         job: asked.job.clone(),
         top: asked.top,
+        cluster: asked.cluster.clone(),
     };
     let failed = |error: &dyn std::error::Error| CliError::failed(error.to_string());
     let mut engine = SqlEngine::start(MEMORY_BYTES).map_err(|error| failed(&error))?;

@@ -50,8 +50,11 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     command.arg("export").arg("--dataset").arg(dataset);
     command.args(["--args", &asked.args]);
     command.args(["--shard", &asked.shard.to_string()]);
-    if let Some(run) = &asked.run {
+    for run in &asked.run {
         command.args(["--run", run]);
+    }
+    if let Some(cluster) = &asked.cluster {
+        command.args(["--cluster", cluster]);
     }
     for (is_asked, option) in [(asked.json, "--json"), (asked.no_cache, "--no-cache")] {
         if is_asked {
@@ -60,7 +63,7 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     }
     let choice = RunChoice {
         shard: asked.shard,
-        run: asked.run.clone(),
+        runs: asked.run.clone(),
     };
     let mut listed = Vec::new();
     for run in sql_runs(paths, asked.no_cache, &choice)? {
@@ -175,6 +178,7 @@ fn query(
         timeout: asked.timeout,
         width: width_of_terminal(),
         use_cache: !asked.no_cache,
+        cluster: asked.cluster.as_deref(),
     };
     let answer = engine.query(&query, &mut |bytes| out.write_all(bytes));
     let answer = answer.map_err(failed)?;
@@ -214,6 +218,9 @@ fn shell(asked: &args::Query, paths: &[PathBuf]) -> Result<(), CliError> {
         .args(["--rows", &asked.rows.to_string()]);
     if asked.no_cache {
         command.arg("--no-cache");
+    }
+    if let Some(cluster) = &asked.cluster {
+        command.args(["--cluster", cluster]);
     }
     wait(command.args(paths), path)
 }

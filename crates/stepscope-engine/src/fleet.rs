@@ -36,6 +36,8 @@ pub struct FleetOptions {
     pub job: Option<String>,
     /// Rows of each table.
     pub top: usize,
+    /// Address of the cluster that runs the queries, `df://HOST:PORT`.
+    pub cluster: Option<String>,
 }
 
 /// One report over a fleet.

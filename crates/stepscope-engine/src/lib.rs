@@ -51,7 +51,7 @@ pub use fleet::{FLEET_KINDS, FleetError, FleetKind, FleetOptions, fleet_reports}
 pub use names::DATASET_MARK;
 pub use objects::{is_url, shown_path};
 pub use open_path::{
-    Opened, PathReport, expected_bytes, open_chosen, open_each, open_listed, open_path,
+    Opened, PathReport, expected_bytes, list_chosen, open_chosen, open_each, open_listed, open_path,
 };
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};

@@ -53,6 +53,27 @@ pub fn expected_bytes(path: &Path) -> u64 {
     })
 }
 
+/// Returns the ids of the chosen runs at `path`, each with the number of bytes that opening it will process. Fails if
+/// the path has no run, chosen or not.
+pub fn list_chosen(path: &Path, choice: &RunChoice) -> Result<Vec<(String, u64)>, EngineError> {
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    if found.runs.is_empty() {
+        return Err(EngineError::nothing_at(
+            path,
+            &found.problems,
+            &found.not_readable,
+        ));
+    }
+    let chosen = found
+        .runs
+        .iter()
+        .filter(|run| choice.has(&run.id, &run.name));
+    let listed = chosen.map(|run| (run.id.clone(), crate::open::expected_bytes(run)));
+    Ok(listed.collect())
+}
+
 /// Opens the runs at `path` (file or directory), one after another, without a watcher.
 ///
 /// `visit` receives each run, or the reason why it could not be opened, and may drop it before the

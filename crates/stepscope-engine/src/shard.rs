@@ -1,4 +1,4 @@
-//! Which of the runs at a path are meant: one of them, or a part of them for a task of several.
+//! Which of the runs at a path are meant: some of them by name, or a part of them for a task of several.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -62,15 +62,15 @@ impl FromStr for Shard {
 pub struct RunChoice {
     /// Part of the runs.
     pub shard: Shard,
-    /// Name or id of the only run.
-    pub run: Option<String>,
+    /// Names or ids of the runs; all if it is empty.
+    pub runs: Vec<String>,
 }
 
 impl RunChoice {
     /// Returns whether a run is meant.
     pub fn has(&self, id: &str, name: &str) -> bool {
-        let only = self.run.as_deref();
-        self.shard.has(id) && only.is_none_or(|only| only == id || only == name)
+        let is_named = self.runs.iter().any(|run| run == id || run == name);
+        self.shard.has(id) && (self.runs.is_empty() || is_named)
     }
 }
 

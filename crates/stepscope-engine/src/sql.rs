@@ -20,7 +20,7 @@ const VARIABLE: &str = "STEPSCOPE_SQL";
 /// Its file name.
 const PROGRAM: &str = "stepscope-sql";
 /// Version of the protocol.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// How to get it.
 const HOW_TO_GET: &str = "build it with 'cargo build --release --manifest-path sql/Cargo.toml' and put stepscope-sql \
                           next to stepscope or on PATH, or name it in STEPSCOPE_SQL";
@@ -135,6 +135,8 @@ pub struct SqlQuery<'a> {
     pub width: Option<usize>,
     /// Whether the import cache is used.
     pub use_cache: bool,
+    /// Address of the cluster that runs it, `df://HOST:PORT`: the run is a dataset then.
+    pub cluster: Option<&'a str>,
 }
 
 /// The size of an answer, and what is not whole.
@@ -325,6 +327,7 @@ impl SqlEngine {
             "timeout_ms": u64::try_from(query.timeout.as_millis()).unwrap_or(u64::MAX),
             "width": query.width,
             "cache": query.use_cache,
+            "cluster": query.cluster,
         });
         self.ask(QUERY, content.to_string().as_bytes(), query.timeout, out)
     }

@@ -303,6 +303,7 @@ def query_sql(
     timeout_s: float,
     sql_program: str | None = ...,
     dataset: str | None = ...,
+    cluster: str | None = ...,
 ) -> bytes: ...
 def serve_viewer(
     paths: Sequence[str | os.PathLike[str]], *, token: str, sql_program: str | None = ...

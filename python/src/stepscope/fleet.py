@@ -149,6 +149,7 @@ def report(
     until: str | None = None,
     job: str | None = None,
     top: int = 25,
+    cluster: str | None = None,
 ) -> dict[str, Any]:
     """
     Report on a dataset, as ``stepscope fleet DATASET KIND --format json``.
@@ -166,6 +167,8 @@ def report(
         One job only.
     top
         Maximum number of rows of each table.
+    cluster
+        Address of the cluster that runs the queries, ``df://HOST:PORT``.
 
     Raises
     ------
@@ -173,7 +176,7 @@ def report(
         The folder is no dataset, no run is in the range, or the program ``stepscope-sql`` is missing.
     """
     words = ["fleet", os.fspath(dataset), kind, "--format", "json", "--top", str(top)]
-    for option, value in (("--since", since), ("--until", until), ("--job", job)):
+    for option, value in (("--since", since), ("--until", until), ("--job", job), ("--cluster", cluster)):
         if value is not None:
             words += [option, value]
     ended = _command(words)

@@ -14,7 +14,6 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, Pa
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::FunctionRegistry as _;
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType, col};
 use datafusion::object_store::path::Path as ObjectPath;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
@@ -24,14 +23,13 @@ use datafusion::prelude::SessionContext;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{DATE, Dataset, DatasetFile, TABLE_COLUMNS, date_folder};
-use crate::locked;
 use crate::schema::{Column, with_unit};
 use crate::schema_table;
 
 /// Footers of files that are read at once.
 const FOOTERS_AT_ONCE: usize = 32;
 
-/// Registers all tables of a dataset. [`locked::context`] has made its files reachable.
+/// Registers all tables of a dataset. The context reaches its files.
 pub(crate) fn register(context: &SessionContext, dataset: &Dataset) -> Result<()> {
     for (name, _, columns) in schema_table::all() {
         if name == TABLE_COLUMNS {
@@ -173,7 +171,7 @@ impl TableProvider for DatasetTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let url = ObjectStoreUrl::parse(locked::DATASET_URL)?;
+        let url = self.dataset.url()?;
         let store = state.runtime_env().object_store(&url)?;
         let (files, statistics) = self.with_statistics(files, state, &store).await?;
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());

@@ -365,11 +365,11 @@ fn queries_of_a_dataset_reach_no_other_file_and_no_run() {
         assert!(!refused(sql).is_empty(), "{sql}");
     }
     let sources = [folder.path().to_owned(), Corpus::committed().path(RUN)].map(SqlRun::Path);
-    let error = Session::open(&sources, false, Memory::default()).unwrap_err();
+    let error = Session::open(&sources, false, Memory::default(), None).unwrap_err();
     assert!(error.to_string().contains("with others"), "{error}");
     assert!(error.hint().unwrap().contains("export"));
     std::fs::write(folder.path().join("_stepscope.json"), "{\"schema\": 2}").unwrap();
-    let error = Session::open(&sources[..1], false, Memory::default()).unwrap_err();
+    let error = Session::open(&sources[..1], false, Memory::default(), None).unwrap_err();
     assert!(error.to_string().contains("version 2"), "{error}");
 }
 
@@ -384,7 +384,7 @@ fn shards_that_start_at_once_export_each_run_once() {
         let options = Options {
             choice: RunChoice {
                 shard: shard.parse().unwrap(),
-                run: None,
+                runs: Vec::new(),
             },
             ..options(ArgsChoice::None)
         };

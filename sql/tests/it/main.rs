@@ -6,6 +6,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
+mod cluster;
 mod dataset;
 mod every_run;
 mod filters;

@@ -49,7 +49,7 @@ pub(crate) fn open(name: &str) -> Session {
 
 pub(crate) fn open_all(paths: &[std::path::PathBuf]) -> Session {
     let sources: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
-    let opened = Session::open(&sources, false, Memory::default());
+    let opened = Session::open(&sources, false, Memory::default(), None);
     opened.unwrap().0
 }
 

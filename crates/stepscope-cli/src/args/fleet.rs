@@ -38,6 +38,9 @@ pub struct Fleet {
     /// Maximum number of rows of each table
     #[arg(long, value_name = "N", default_value_t = 25)]
     pub top: usize,
+    /// Cluster that runs the queries: 'stepscope-sql scheduler' prints its address
+    #[arg(long, value_name = "df://HOST:PORT")]
+    pub cluster: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

@@ -42,6 +42,9 @@ pub struct Query {
     /// Maximum memory of the query, in addition to the runs
     #[arg(long, value_name = "SIZE", default_value = "2GB", value_parser = size)]
     pub memory: u64,
+    /// Cluster that runs a query of a dataset: 'stepscope-sql scheduler' prints its address
+    #[arg(long, value_name = "df://HOST:PORT")]
+    pub cluster: Option<String>,
     /// Neither read nor write the import cache
     #[arg(long)]
     pub no_cache: bool,
@@ -53,6 +56,7 @@ pub struct Query {
         stepscope export LOGDIR dataset\n  \
         stepscope export monday.json.gz tuesday.json.gz dataset --args bytes,stream\n  \
         stepscope export LOGDIR dataset --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT\n  \
+        stepscope export /shared/logs /shared/dataset --cluster df://node-0:50050\n  \
         duckdb -c \"SELECT name, count(*) FROM read_parquet('dataset/slices/**/*.parquet', hive_partitioning = true) GROUP BY name\"\n\n\
         The folder gets the tables of 'stepscope query --tables' as Parquet files; further exports add runs. A run that\n\
         is in the dataset is not written again. The SQL engine, a program of its own, writes them: stepscope-sql.")]
@@ -66,9 +70,12 @@ pub struct Export {
     /// Export the runs of one of N parts, I from 0: tasks of a cluster share the work
     #[arg(long, value_name = "I/N", default_value_t = Shard::ALL, hide_default_value = true)]
     pub shard: Shard,
-    /// Export the run with this name or id only
+    /// Export the run with this name or id only; may be repeated
     #[arg(long, value_name = "NAME")]
-    pub run: Option<String>,
+    pub run: Vec<String>,
+    /// Cluster that exports the runs: 'stepscope-sql scheduler' prints its address
+    #[arg(long, value_name = "df://HOST:PORT")]
+    pub cluster: Option<String>,
     /// Print a JSON object for each run
     #[arg(long)]
     pub json: bool,

@@ -100,6 +100,7 @@ impl<'a> Asked<'a> {
             timeout: TIMEOUT,
             width: None,
             use_cache: true,
+            cluster: self.options.cluster.as_deref(),
         };
         let mut bytes = Vec::new();
         self.engine.query(&query, &mut |part| {
@@ -177,6 +178,7 @@ mod tests {
             until: Some(jiff::civil::date(2026, 11, 30)),
             job: Some("it's; DROP TABLE runs --".to_owned()),
             top: 10,
+            cluster: None,
         };
         let sql = chosen(&options);
         assert!(

@@ -65,6 +65,7 @@ pub(super) fn query(call: &Call<'_>) -> Result<Answer, ToolError> {
         timeout: TIMEOUT,
         width: None,
         use_cache: call.engine.options().use_cache,
+        cluster: None,
     };
     let found = engine.collect(&query, MAX_ANSWER_BYTES);
     let (bytes, answer) = found.map_err(|error| match error {

@@ -41,10 +41,10 @@ fn take(program: Option<PathBuf>) -> Result<SqlEngine, SqlError> {
     }
 }
 
-/// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset; returns the
-/// bytes of the answer.
+/// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset, on a
+/// cluster if one is named; returns the bytes of the answer.
 #[pyfunction]
-#[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None, dataset = None))]
+#[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None, dataset = None, cluster = None))]
 #[allow(clippy::too_many_arguments, reason = "named by the caller")]
 pub(super) fn query_sql(
     py: Python<'_>,
@@ -55,6 +55,7 @@ pub(super) fn query_sql(
     timeout_s: f64,
     sql_program: Option<PathBuf>,
     dataset: Option<PathBuf>,
+    cluster: Option<String>,
 ) -> PyResult<Bound<'_, PyBytes>> {
     let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
     let mut use_cache = true;
@@ -87,6 +88,7 @@ pub(super) fn query_sql(
                 timeout,
                 width: None,
                 use_cache,
+                cluster: cluster.as_deref(),
             };
             let result = engine.collect(&query, usize::MAX);
             if engine.is_usable() {

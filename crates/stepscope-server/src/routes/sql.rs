@@ -140,6 +140,7 @@ async fn try_query(
             timeout,
             width: None,
             use_cache,
+            cluster: None,
         };
         let (bytes, answer) = engine.collect(&query, MAX_ANSWER_BYTES)?;
         Ok(Ok((bytes, answer.truncated)))

@@ -31,8 +31,10 @@ def query_runs(
     rows: int | None,
     timeout_s: float,
     dataset: str | None = None,
+    cluster: str | None = None,
 ) -> Any:
-    """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset."""
+    """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset, on a cluster if
+    one is named."""
     check_format(format)
     answer = _core.query_sql(
         runs,
@@ -42,6 +44,7 @@ def query_runs(
         timeout_s=timeout_s,
         sql_program=installed_engine(),
         dataset=dataset,
+        cluster=cluster,
     )
     if format == "ipc":
         return answer

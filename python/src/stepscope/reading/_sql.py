@@ -31,6 +31,7 @@ def sql(
     rows: int | None = ...,
     timeout_s: float = ...,
     use_cache: bool = ...,
+    cluster: str | None = ...,
 ) -> pyarrow.Table: ...
 @overload
 def sql(
@@ -41,6 +42,7 @@ def sql(
     rows: int | None = ...,
     timeout_s: float = ...,
     use_cache: bool = ...,
+    cluster: str | None = ...,
 ) -> list[dict[str, Any]]: ...
 @overload
 def sql(
@@ -51,6 +53,7 @@ def sql(
     rows: int | None = ...,
     timeout_s: float = ...,
     use_cache: bool = ...,
+    cluster: str | None = ...,
 ) -> bytes: ...
 def sql(
     sources: Source | Sequence[Source],
@@ -60,6 +63,7 @@ def sql(
     rows: int | None = None,
     timeout_s: float = 60.0,
     use_cache: bool = True,
+    cluster: str | None = None,
 ) -> Any:
     """
     Ask runs a question in SQL.
@@ -84,6 +88,8 @@ def sql(
         Maximum time once the runs are open, seconds.
     use_cache
         Store runs that are named by a path in the user's cache directory.
+    cluster
+        Address of the cluster that runs the query of a dataset, ``df://HOST:PORT``: see docs/guide/fleet.md.
 
     Raises
     ------
@@ -103,7 +109,12 @@ def sql(
     check_format(format)
     dataset = _dataset(sources)
     if dataset is not None:
-        return query_runs([], query, format=format, rows=rows, timeout_s=timeout_s, dataset=dataset)
+        return query_runs(
+            [], query, format=format, rows=rows, timeout_s=timeout_s, dataset=dataset, cluster=cluster
+        )
+    if cluster is not None:
+        message = "cannot query traces on a cluster: it reads datasets\nhelp: 'stepscope export' makes one of them"
+        raise QueryError(message)
     runs = _runs(sources, use_cache=use_cache)
     listed = [(run._found, run.id, name) for run, name in zip(runs, _names(runs), strict=True)]
     return query_runs(listed, query, format=format, rows=rows, timeout_s=timeout_s)

@@ -1,0 +1,57 @@
+//! The process that divides the work.
+
+use std::sync::Arc;
+
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::SchedulerConfig;
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tokio::net::TcpListener;
+
+use super::codec::Codec;
+use super::context;
+use super::{HEARTBEAT, LONGEST_MESSAGE, LOST_AFTER, Listen, session_config};
+use crate::runtime::runtime;
+
+/// Runs a scheduler until the process ends. `started` receives its address.
+pub fn serve(listen: &Listen, started: impl FnOnce(String)) -> Result<(), String> {
+    listen.check("scheduler")?;
+    let host = listen.host()?;
+    let failed = |error: &dyn std::error::Error| {
+        format!("cannot run the scheduler at {}: {error}", listen.bind)
+    };
+    let threads = runtime().map_err(|error| failed(&error))?;
+    threads.block_on(async {
+        let listener = TcpListener::bind(listen.bind).await;
+        let listener = listener.map_err(|error| failed(&error))?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| failed(&error))?
+            .port();
+        let config = SchedulerConfig {
+            external_host: host.clone(),
+            bind_host: listen.bind.ip().to_string(),
+            bind_port: port,
+            executor_timeout_seconds: LOST_AFTER.as_secs(),
+            expire_dead_executor_interval_seconds: HEARTBEAT.as_secs(),
+            no_executors_grace_period_seconds: LOST_AFTER.as_secs(),
+            grpc_server_max_decoding_message_size: LONGEST_MESSAGE,
+            grpc_server_max_encoding_message_size: LONGEST_MESSAGE,
+            grpc_client_max_message_size: LONGEST_MESSAGE,
+            // Clients reach the scheduler only.
+            enable_embedded_flight_proxy: true,
+            override_config_producer: Some(Arc::new(session_config)),
+            override_session_builder: Some(Arc::new(|config| Ok(context::state(config)))),
+            override_physical_codec: Some(Arc::new(Codec)),
+            ..SchedulerConfig::default()
+        };
+        let cluster = BallistaCluster::new_from_config(&config).await;
+        let cluster = cluster.map_err(|error| failed(&error))?;
+        let scheduler =
+            create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
+        let scheduler = scheduler.map_err(|error| failed(&error))?;
+        started(format!("df://{host}:{port}"));
+        let ended = start_grpc_service_with_listener(listener, scheduler).await;
+        ended.map_err(|error| failed(&error))
+    })
+}
