@@ -35,3 +35,4 @@ pub mod session;
 pub mod shell;
 pub mod tables;
 mod view;
+pub mod views;

@@ -12,6 +12,7 @@ use crate::functions::FUNCTIONS;
 use crate::rows::Rows;
 use crate::schema::{Column, Type, column};
 use crate::tables::TABLES;
+use crate::views;
 
 const COLUMNS: &[Column] = &[
     column("table_name", Type::Text, "Table"),
@@ -99,6 +100,11 @@ pub fn as_text(name: Option<&str>) -> Option<String> {
         for (table, row, columns) in all {
             let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
             let _ = writeln!(text, "{table}: one row is {row}\n    {}", names.join(", "));
+        }
+        text.push_str("\nviews with the names of other profilers, times in nanoseconds\n");
+        for view in views::all() {
+            let name = format!("{}.{}", view.schema, view.name);
+            let _ = writeln!(text, "  {name:<38} {}", view.meaning);
         }
         text.push_str("\nfunctions\n");
         for function in FUNCTIONS {

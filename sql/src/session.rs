@@ -27,6 +27,7 @@ use crate::locked::{self, Memory, Reach};
 use crate::run_data::RunData;
 use crate::schema_table;
 use crate::tables::{RunTable, TABLES};
+use crate::views;
 
 /// Longest accepted query, bytes.
 pub const LONGEST_QUERY: usize = 64 << 10;
@@ -255,6 +256,7 @@ impl Session {
         functions::register(&context);
         dataset::register(&context, dataset)?;
         context.register_table("table_columns", Arc::new(schema_table::table()?))?;
+        views::register(&context)?;
         Ok(Self {
             context,
             runs: Arc::new([]),
@@ -286,6 +288,8 @@ impl Session {
         }
         functions::register(&context);
         functions::register_of_runs(&context, &runs);
+        // The catalog is ours and takes any schema.
+        let _ = views::register(&context);
         Self {
             context,
             runs,

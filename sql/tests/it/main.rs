@@ -14,3 +14,4 @@ mod hostile;
 mod questions;
 mod support;
 mod tables;
+mod views;
