@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_engine::report::report::Report;
+use stepscope_engine::{FLEET_KINDS, FleetOptions, RunChoice, SqlEngine, SqlRun, fleet_reports};
 use stepscope_sql::cluster::{self, Cluster};
 use stepscope_sql::export::{self, ArgsChoice, ExportError, Options, Progress};
 use stepscope_sql::locked::Memory;
@@ -95,6 +96,21 @@ fn copies(folder: &Path, count: usize) {
         std::fs::create_dir_all(&run).unwrap();
         std::fs::copy(&trace, run.join(format!("worker{number}.pt.trace.json.gz"))).unwrap();
     }
+}
+
+/// Reports on the fleet of a dataset, as `stepscope fleet` makes them.
+fn fleet(dataset: &Path, cluster: Option<&Cluster>) -> Vec<Report> {
+    let program = env!("CARGO_BIN_EXE_stepscope-sql").into();
+    let mut engine = SqlEngine::start_at(program, 1 << 30).unwrap();
+    let options = FleetOptions {
+        dataset: dataset.to_owned(),
+        since: None,
+        until: None,
+        job: None,
+        top: 10,
+        cluster: cluster.map(Cluster::to_string),
+    };
+    fleet_reports(&mut engine, &options, &FLEET_KINDS).unwrap()
 }
 
 /// Exports on this machine, and returns the names of the runs.
@@ -204,8 +220,15 @@ fn exports_and_queries_equal_those_of_one_machine() {
         [0x1f, 0x8b, 8, 0, 7],
     )
     .unwrap();
+    let ranks = stepscope_test_data::below(&Corpus::committed().path("torch_multirank"), |path| {
+        path.to_string_lossy().contains(".json")
+    });
+    std::fs::create_dir(logs.join("ranks")).unwrap();
+    for rank in ranks {
+        std::fs::copy(&rank, logs.join("ranks").join(rank.file_name().unwrap())).unwrap();
+    }
     let names = export_here(&logs, &here);
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert!(names.len() > 8, "{names:?}");
 
     let (_scheduler, cluster) = scheduler();
     let executors = [executor(&cluster), executor(&cluster)];
@@ -225,6 +248,9 @@ fn exports_and_queries_equal_those_of_one_machine() {
         assert!(!rows.is_empty(), "{sql}");
         assert_eq!(rows, ask(&local, sql), "{sql}");
     }
+    let reports = fleet(&here, None);
+    assert!(reports.iter().any(|report| report.missing.is_none()));
+    assert_eq!(fleet(&here, Some(&cluster)), reports);
     // A third executor gets work, too: alone, it answers.
     let third = executor(&cluster);
     drop(executors);

@@ -33,8 +33,7 @@ def query_runs(
     dataset: str | None = None,
     cluster: str | None = None,
 ) -> Any:
-    """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset, on a cluster if
-    one is named."""
+    """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset."""
     check_format(format)
     answer = _core.query_sql(
         runs,
