@@ -1,7 +1,7 @@
 //! A program that uses CUDA, for the tests: it loads the collector as the driver does, and works on a stand-in.
 //!
 //! `cuda_program WORD...`: `init` (as `cuInit`), `work` and `much-work`, `begin` and `end` (a recording of the program), `span` (a label
-//! around work), `fork`, `abort`.
+//! around work), `fork`, `written` (waits until the recording has most of it), `abort`.
 #![allow(
     unsafe_code,
     clippy::undocumented_unsafe_blocks,
@@ -12,6 +12,7 @@
 )]
 
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::path::Path;
 
 fn library(variable: &str) -> *mut c_void {
     let path = CString::new(std::env::var(variable).unwrap()).unwrap();
@@ -32,6 +33,17 @@ fn call(library: *mut c_void, name: &CStr) -> c_int {
 
 fn work() {
     call(library("STEPSCOPE_CUPTI"), c"stand_in_work");
+}
+
+/// Returns the size of all files below a folder, bytes.
+fn size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
 }
 
 fn main() {
@@ -64,6 +76,12 @@ fn main() {
                 libc::wait(&raw mut status);
                 assert_eq!(status, 0);
             },
+            "written" => {
+                let log_dir = std::env::var("STEPSCOPE_LOG_DIR").unwrap();
+                while size(Path::new(&log_dir)) < 800_000 {
+                    std::thread::yield_now();
+                }
+            }
             "abort" => std::process::abort(),
             other => panic!("no such word: {other}"),
         }

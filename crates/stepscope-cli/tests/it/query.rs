@@ -93,7 +93,7 @@ fn message(kind: u8, content: &[u8]) -> Vec<u8> {
 fn engine(folder: &Path, messages: &[(u8, &[u8])], last: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let greeting = format!(
-        r#"{{"protocol": 2, "version": "x", "readers": "{}"}}"#,
+        r#"{{"protocol": 3, "version": "x", "readers": "{}"}}"#,
         stepscope_engine::readers_version()
     );
     let mut bytes = message(16, greeting.as_bytes());

@@ -223,7 +223,7 @@ fn a_second_recording_has_its_own_events() {
 #[test]
 fn the_file_of_a_killed_program_is_recovered() {
     let log_dir = tempfile::tempdir().unwrap();
-    let output = run(log_dir.path(), "init much-work abort", &[]);
+    let output = run(log_dir.path(), "init much-work written abort", &[]);
     assert!(!output.status.success());
     let runs = stepscope::recover::recover_dir(log_dir.path(), None);
     assert_eq!(runs.len(), 1);

@@ -40,7 +40,7 @@ impl StandIn {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let greeting =
-            json!({"protocol": 2, "version": "x", "readers": stepscope_engine::readers_version()});
+            json!({"protocol": 3, "version": "x", "readers": stepscope_engine::readers_version()});
         let mut bytes = message(HELLO, greeting.to_string().as_bytes());
         for (kind, content) in messages {
             bytes.extend(message(*kind, content));
