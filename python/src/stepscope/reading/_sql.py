@@ -113,7 +113,8 @@ def sql(
             [], query, format=format, rows=rows, timeout_s=timeout_s, dataset=dataset, cluster=cluster
         )
     if cluster is not None:
-        message = "cannot query traces on a cluster: it reads datasets\nhelp: 'stepscope export' makes one of them"
+        cause = "cannot query traces on a cluster: it reads datasets"
+        message = f"{cause}\nhelp: 'stepscope export' makes one of them"
         raise QueryError(message)
     runs = _runs(sources, use_cache=use_cache)
     listed = [(run._found, run.id, name) for run, name in zip(runs, _names(runs), strict=True)]
