@@ -47,8 +47,14 @@ impl Parts {
 
     /// Prints one line per part; returns an error when one failed.
     pub(crate) fn finish(self) -> Result<()> {
-        if self.rows.is_empty() {
-            bail!("no part has such a name");
+        let is_unknown = |text: &&String| {
+            !self
+                .rows
+                .iter()
+                .any(|(name, ..)| name.contains(text.as_str()))
+        };
+        if let Some(text) = self.only.iter().find(is_unknown) {
+            bail!("no part has '{text}' in its name");
         }
         println!("\nresult");
         let mut failed = Vec::new();
