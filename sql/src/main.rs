@@ -257,7 +257,12 @@ fn export(options: &Options) -> Result<(), String> {
                 &mut report,
                 &mut waiting,
             );
-            threads.block_on(exported)
+            let exported = threads.block_on(exported);
+            if show {
+                // The lines of the runs take the place of the count.
+                eprint!("\r\x1b[K");
+            }
+            exported
         }
     };
     result.map_err(|error| error.to_string())?;
