@@ -83,6 +83,16 @@ class WithEngine(Fleet):
             stepscope.sql([self.dataset, self.logs], "SELECT 1", format="rows")
         with self.assertRaisesRegex(stepscope.QueryError, "no run of the dataset is in this range"):
             fleet.report(self.dataset, "runs", since="2027-01-01")
+        # Nothing listens there: the address has reached the engine.
+        nowhere = "df://127.0.0.1:1"
+        for ask in (
+            lambda: stepscope.sql(self.dataset, "SELECT 1 AS n", format="rows", cluster=nowhere),
+            lambda: fleet.report(self.dataset, "hosts", cluster=nowhere),
+        ):
+            with self.assertRaisesRegex(stepscope.QueryError, f"the cluster {nowhere} cannot be reached"):
+                ask()
+        with self.assertRaisesRegex(stepscope.QueryError, "it reads datasets"):
+            stepscope.sql(self.logs, "SELECT 1", format="rows", cluster=nowhere)
 
 
 if __name__ == "__main__":

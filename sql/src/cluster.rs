@@ -3,8 +3,8 @@
 //! A scheduler divides a query, or an export of many runs, into tasks; executors run them. Both are this program, and
 //! every machine sees the files below the same paths. [`Cluster`] is the address that clients ask.
 //!
-//! The processes trust whoever reaches their ports: Ballista has no authentication. They listen on the loopback
-//! interface unless their user says that the network is trusted.
+//! Ballista has no authentication: each client that reaches their ports may run work. The processes listen on the
+//! loopback interface unless their user says that the network is trusted.
 
 mod codec;
 mod context;
@@ -118,8 +118,8 @@ impl Cluster {
 
     /// Fails if nothing listens at the address.
     async fn connect(&self) -> Result<()> {
-        let address = (self.host.as_str(), self.port);
-        let cause = match tokio::time::timeout(CONNECT, TcpStream::connect(address)).await {
+        let address = format!("{}:{}", self.host, self.port);
+        let cause = match tokio::time::timeout(CONNECT, TcpStream::connect(&address)).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
@@ -188,7 +188,7 @@ impl Listen {
             return Ok(());
         }
         Err(format!(
-            "cannot start the {process} at {}: whoever reaches this address could read every dataset as this user\n\
+            "cannot start the {process} at {}: each client that reaches this address could run work as this user\n\
              help: --trusted-network, if only those reach it who may, or an address of the loopback interface",
             self.bind
         ))
@@ -203,9 +203,16 @@ impl Listen {
                  help: --advertise HOST",
                 self.bind
             )),
-            (None, IpAddr::V4(ip)) => Ok(ip.to_string()),
-            (None, IpAddr::V6(ip)) => Ok(format!("[{ip}]")),
+            (None, ip) => Ok(host_of(ip)),
         }
+    }
+}
+
+/// Writes an address as it stands in front of a port.
+fn host_of(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 

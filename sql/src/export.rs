@@ -292,6 +292,7 @@ impl<'a> RunExport<'a> {
     async fn write(&self) -> Result<Progress, ExportError> {
         let run = self.name.clone();
         if self.file_of(RUNS, None).exists() {
+            self.remove_unfinished();
             return Ok(Progress::Present { run });
         }
         let mut bytes = 0;

@@ -192,7 +192,7 @@ impl Options {
 
 fn parsed<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_wrong| format!("cannot read {option} {text}: it is no such value"))
+        .map_err(|_wrong| format!("cannot read {option} {text}: the value is not valid"))
 }
 
 /// Exports runs, and prints a line for each.

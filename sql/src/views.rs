@@ -33,25 +33,30 @@ pub struct View {
 
 /// Returns all views.
 pub fn all() -> Vec<View> {
+    let each = SCHEMAS.iter();
+    each.flat_map(|(schema, text)| of_schema(schema, text))
+        .collect()
+}
+
+/// Reads the statements of a schema.
+fn of_schema(schema: &'static str, text: &'static str) -> Vec<View> {
     let mut views = Vec::new();
-    for (schema, text) in SCHEMAS {
-        for statement in text.split(";\n") {
-            let Some((before, rest)) = statement.split_once("CREATE VIEW ") else {
-                continue;
-            };
-            let Some((name, query)) = rest.split_once(" AS\n") else {
-                continue;
-            };
-            let comment = before.trim_end().rsplit("-- ").next();
-            views.push(View {
-                schema,
-                name: name
-                    .strip_prefix(schema)
-                    .map_or(name, |name| name.trim_start_matches('.')),
-                meaning: comment.unwrap_or_default(),
-                query,
-            });
-        }
+    for statement in text.split(";\n") {
+        let Some((before, rest)) = statement.split_once("CREATE VIEW ") else {
+            continue;
+        };
+        let Some((name, query)) = rest.split_once(" AS\n") else {
+            continue;
+        };
+        let comment = before.trim_end().rsplit("-- ").next();
+        views.push(View {
+            schema,
+            name: name
+                .strip_prefix(schema)
+                .map_or(name, |name| name.trim_start_matches('.')),
+            meaning: comment.unwrap_or_default(),
+            query,
+        });
     }
     views
 }
@@ -63,10 +68,9 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let Some(catalog) = catalog else {
         return Ok(());
     };
-    for (schema, _) in SCHEMAS {
-        let views = all().into_iter().filter(|view| view.schema == schema);
+    for (schema, text) in SCHEMAS {
         let provider = Views {
-            views: views.collect(),
+            views: of_schema(schema, text),
             state: state.clone(),
         };
         catalog.register_schema(schema, Arc::new(provider))?;

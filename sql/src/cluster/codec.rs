@@ -8,7 +8,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
-use super::export::ExportExec;
+use super::export::{ExportExec, json_error};
 
 /// Before the JSON of an export. Ballista's own messages are Protobuf, which begins with a field number above zero.
 const EXPORT: &[u8] = b"\0stepscope export";
@@ -34,8 +34,7 @@ impl PhysicalExtensionCodec for Codec {
                 "an export has one input".to_owned(),
             ));
         };
-        let job = serde_json::from_slice(options)
-            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let job = serde_json::from_slice(options).map_err(json_error)?;
         Ok(Arc::new(ExportExec::new(Arc::clone(input), job)))
     }
 
@@ -49,7 +48,6 @@ impl PhysicalExtensionCodec for Codec {
             return BallistaPhysicalExtensionCodec::default().try_encode(node, bytes, converter);
         };
         bytes.extend_from_slice(EXPORT);
-        serde_json::to_writer(bytes, export.job())
-            .map_err(|error| DataFusionError::External(Box::new(error)))
+        serde_json::to_writer(bytes, export.job()).map_err(json_error)
     }
 }

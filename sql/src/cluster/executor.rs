@@ -10,7 +10,7 @@ use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_
 use super::codec::Codec;
 use super::context;
 use super::stages::Engine;
-use super::{Cluster, HEARTBEAT, LONGEST_MESSAGE, Listen, session_config};
+use super::{Cluster, HEARTBEAT, LONGEST_MESSAGE, Listen, host_of, session_config};
 use crate::locked::Memory;
 use crate::runtime::runtime;
 
@@ -51,7 +51,7 @@ pub fn serve(
     std::fs::create_dir_all(work_dir).map_err(|error| failed(&error))?;
     let [port, grpc_port] = ports(bind).map_err(|error| failed(&error))?;
     let config = ExecutorProcessConfig {
-        bind_host: bind.ip().to_string(),
+        bind_host: host_of(bind.ip()),
         external_host: Some(offer.listen.host()?),
         port,
         grpc_port,
@@ -89,7 +89,9 @@ pub fn serve(
 /// Returns the ports for results and for tasks: that of the address and the next one, or two free ones.
 fn ports(bind: SocketAddr) -> std::io::Result<[u16; 2]> {
     if bind.port() != 0 {
-        return Ok([bind.port(), bind.port().wrapping_add(1)]);
+        let next = bind.port().checked_add(1);
+        let next = next.ok_or_else(|| std::io::Error::other("there is no port after this one"))?;
+        return Ok([bind.port(), next]);
     }
     // Both are held at the same time, so that they differ.
     let held = [TcpListener::bind(bind)?, TcpListener::bind(bind)?];

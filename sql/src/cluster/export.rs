@@ -162,7 +162,7 @@ fn column(name: &str) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(name, DataType::Utf8, false)]))
 }
 
-fn json_error(error: serde_json::Error) -> DataFusionError {
+pub(super) fn json_error(error: serde_json::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 

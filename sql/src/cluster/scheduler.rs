@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::codec::Codec;
 use super::context;
-use super::{HEARTBEAT, LONGEST_MESSAGE, LOST_AFTER, Listen, session_config};
+use super::{HEARTBEAT, LONGEST_MESSAGE, LOST_AFTER, Listen, host_of, session_config};
 use crate::runtime::runtime;
 
 /// Runs a scheduler until the process ends. `started` receives its address.
@@ -30,7 +30,7 @@ pub fn serve(listen: &Listen, started: impl FnOnce(String)) -> Result<(), String
             .port();
         let config = SchedulerConfig {
             external_host: host.clone(),
-            bind_host: listen.bind.ip().to_string(),
+            bind_host: host_of(listen.bind.ip()),
             bind_port: port,
             executor_timeout_seconds: LOST_AFTER.as_secs(),
             expire_dead_executor_interval_seconds: HEARTBEAT.as_secs(),

@@ -9,7 +9,9 @@ FROM (SELECT name AS value FROM slices UNION SELECT short_name FROM kernels UNIO
 CREATE VIEW nsys.cupti_activity_kind_kernel AS
 SELECT k.start_ps / 1000 AS start, (k.start_ps + k.dur_ps) / 1000 AS end, k.device AS deviceid, k.stream AS streamid,
        k.correlation AS correlationid, t.pid * 16777216 AS globalpid, d.id AS demangledname, h.id AS shortname,
-       split_part(k.grid, ',', 1) AS grid, k.registers AS registersperthread, k.shared_bytes AS sharedmemoryexecuted,
+       TRY_CAST(split_part(k.grid, ',', 1) AS INT) AS gridx, TRY_CAST(split_part(k.grid, ',', 2) AS INT) AS gridy, TRY_CAST(split_part(k.grid, ',', 3) AS INT) AS gridz,
+       TRY_CAST(split_part(k.block, ',', 1) AS INT) AS blockx, TRY_CAST(split_part(k.block, ',', 2) AS INT) AS blocky, TRY_CAST(split_part(k.block, ',', 3) AS INT) AS blockz,
+       k.registers AS registersperthread, k.shared_bytes AS sharedmemoryexecuted,
        k.id, k.run
 FROM kernels k
 JOIN tracks t ON t.run = k.run AND t.track_id = k.track_id

@@ -148,21 +148,12 @@ fn exported(seen: &[Progress]) -> Vec<String> {
 
 /// Returns the files of a folder by their path in it.
 fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(below) = folders.pop() {
-        for entry in std::fs::read_dir(below).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).unwrap().to_owned();
-                found.push((name, std::fs::read(&path).unwrap()));
-            }
-        }
-    }
-    found.sort();
-    found
+    let files = stepscope_test_data::below(folder, Path::is_file).into_iter();
+    let contents = files.map(|path| {
+        let name = path.strip_prefix(folder).unwrap().to_owned();
+        (name, std::fs::read(&path).unwrap())
+    });
+    contents.collect()
 }
 
 fn assert_same_files(left: &Path, right: &Path) {

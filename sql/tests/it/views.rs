@@ -88,8 +88,8 @@ const NSYS: [Pair; 10] = [
         "SELECT count(DISTINCT t.tid) AS figure FROM slices s JOIN tracks t ON t.track_id = s.track_id WHERE s.category IN ('cuda_runtime', 'cuda_driver')",
     ),
     (
-        "SELECT max(registersPerThread) AS figure FROM nsys.CUPTI_ACTIVITY_KIND_KERNEL",
-        "SELECT max(registers) AS figure FROM kernels",
+        "SELECT max(gridX * gridY * gridZ * blockX * blockY * blockZ) AS figure FROM nsys.CUPTI_ACTIVITY_KIND_KERNEL WHERE registersPerThread > 0",
+        "SELECT max(threads) AS figure FROM kernels WHERE registers > 0",
     ),
 ];
 
