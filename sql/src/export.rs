@@ -35,6 +35,8 @@ use crate::session::Session;
 const MAX_FILE_BYTES: usize = 512 << 20;
 /// Folder of files that are not complete. When they are, they move to the folder of their table.
 const UNFINISHED: &str = "_unfinished";
+/// Number of times that a file is created before its folder counts as missing.
+const MAX_TRIES: usize = 100;
 /// Longest part of a run's name in the names of its files, bytes.
 const LONGEST_NAME: usize = 100;
 /// Number of digits of the content's hash in the names of files.
@@ -314,16 +316,20 @@ impl<'a> RunExport<'a> {
         })
     }
 
-    /// Removes what other tasks began of this run and did not finish.
+    /// Removes what other tasks began of this run and did not finish, and the folder if nothing else is in it:
+    /// programs that take each folder of a dataset for a table see tables only.
     fn remove_unfinished(&self) {
         let prefix = format!("{}.", self.key);
-        let entries = std::fs::read_dir(self.dataset.join(UNFINISHED));
+        let folder = self.dataset.join(UNFINISHED);
+        let entries = std::fs::read_dir(&folder);
         for entry in entries.into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
                 // Another task may do the same.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
+        // It stays while files of other runs are in it.
+        let _ = std::fs::remove_dir(folder);
     }
 
     /// Returns the query that reads the stored columns of a table; `None` for one that is not asked for.
@@ -398,6 +404,19 @@ impl<'a> RunExport<'a> {
     }
 }
 
+/// Creates a file in a folder that comes and goes: another task may remove it as long as it is empty.
+fn create_in(folder: &Path, path: &Path) -> io::Result<File> {
+    let mut tries = 0;
+    loop {
+        std::fs::create_dir_all(folder)?;
+        tries += 1;
+        match File::create(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MAX_TRIES => {}
+            result => return result,
+        }
+    }
+}
+
 /// A file that is being written.
 struct OpenFile {
     path: PathBuf,
@@ -432,9 +451,7 @@ impl TableFiles<'_> {
         let folder = path.parent().unwrap_or(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let part = self.unfinished.join(part_name(&name));
-        let file = std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::create_dir_all(self.unfinished))
-            .and_then(|()| File::create(&part));
+        let file = std::fs::create_dir_all(folder).and_then(|()| create_in(self.unfinished, &part));
         let file = self.check(file, &part)?;
         let content = ParquetFile::new(BufWriter::new(file), &self.schema, self.facts)?;
         self.open = Some(OpenFile {

@@ -1,6 +1,6 @@
 //! Datasets: written whole, once, and equal to the tables when they are read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -165,6 +165,17 @@ fn files_have_the_layout_and_the_metadata_of_a_dataset() {
         all.iter().all(|path| path.extension().unwrap() != "part"),
         "{all:?}"
     );
+    // Programs take each folder for a table.
+    let tables: BTreeSet<&str> = schema_table::all()
+        .into_iter()
+        .map(|table| table.0)
+        .collect();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let is_table = tables.contains(name.as_str());
+        assert_eq!(entry.path().is_dir(), is_table, "{name}");
+    }
     let mark = std::fs::read_to_string(folder.path().join("_stepscope.json")).unwrap();
     assert!(mark.contains("\"schema\":1"), "{mark}");
     assert!(
