@@ -1,28 +1,32 @@
 """
 Tests of `stepscope mcp` and of `/mcp` on the server, with the official client of the Model Context Protocol.
 
-    STEPSCOPE_BIN=… [STEPSCOPE_SQL=…] python tests/assistants/test_mcp.py [TEST…]
+    STEPSCOPE_BIN=… STEPSCOPE_SERVE=… [STEPSCOPE_SQL=…] python tests/assistants/test_mcp.py [TEST…]
 
 Every test runs in each of the client's modes (the handshake, the stateless revision, and whichever it finds) on both
-transports. `STEPSCOPE_SQL` names the SQL engine; without it the tools that need one are not tested.
+transports. `STEPSCOPE_SERVE` names the program that is captured (the example `serve`). `STEPSCOPE_SQL` names the SQL engine; without it the tools that need one are not tested.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import unicodedata
 import unittest
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ["STEPSCOPE_BIN"]
+SERVE = os.environ["STEPSCOPE_SERVE"]
 SQL = os.environ.get("STEPSCOPE_SQL")
 MODES = ("auto", "legacy", "2026-07-28")
 TRACES = [
@@ -43,7 +48,7 @@ TRACES = [
     ),
 ]
 Test = Callable[[Any, Client], Awaitable[None]]
-TOOLS = ["compare", "event", "find", "list_runs", "overview", "report", "slow_steps"]
+TOOLS = ["compare", "event", "find", "list_runs", "overview", "report", "slow_steps", "timeline_image"]
 SQL_TOOLS = ["query", "tables"]
 DEFAULT_CHARACTERS = 20_000
 MAX_CHARACTERS = 40_000
@@ -77,6 +82,28 @@ def write_trace(path: Path, names: list[str]) -> None:
         at += 200
     events.append({"ph": "i", "s": "t", "pid": 1, "tid": 1, "name": "end", "ts": at})
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+
+def decoded(png: bytes) -> list[list[int]]:
+    """The pixels of a picture with four bits a pixel, by rows."""
+    width, height = struct.unpack(">II", png[16:24])
+    assert png[24:29] == b"\x04\x03\0\0\0", png[24:29]
+    at, packed = 8, b""
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        kind, content = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", png[at + 8 + length : at + 12 + length]) == (zlib.crc32(kind + content),)
+        packed += content if kind == b"IDAT" else b""
+        at += 12 + length
+    rows, bytes_a_row = zlib.decompress(packed), 1 + (width + 1) // 2
+    assert len(rows) == height * bytes_a_row
+    starts = range(0, len(rows), bytes_a_row)
+    return [[p for two in rows[at + 1 : at + bytes_a_row] for p in (two >> 4, two & 15)][:width] for at in starts]
+
+
+def longest(row: list[int]) -> int:
+    """Length of the longest stretch of one colour that is not background, ink or grid."""
+    return max((sum(1 for _ in same) for colour, same in groupby(row) if colour > 2), default=0)
 
 
 def slow_trace(folder: Path) -> Path:
@@ -146,19 +173,20 @@ class Case(unittest.IsolatedAsyncioTestCase):
                 process.kill()
 
     @asynccontextmanager
-    async def client(self, transport: str, mode: str, *paths: Path) -> AsyncIterator[Client]:
+    async def client(self, transport: str, mode: str, *paths: Path, allow: str | None = None) -> AsyncIterator[Client]:
+        allowed = ("--allow-capture", allow) if allow else ()
         if transport == "stdio":
-            arguments = ["mcp", *map(str, paths)]
+            arguments = ["mcp", *allowed, *map(str, paths)]
             parameters = StdioServerParameters(command=BINARY, args=arguments, env=self.environment)
             async with Client(parameters, mode=mode) as client:
                 yield client
             return
-        with self.server(*paths) as port:
+        with self.server(*paths, options=("--mcp", *allowed)) as port:
             async with Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
                 yield client
 
     def size(self, result: Any) -> int:
-        text = "".join(block.text for block in result.content)
+        text = "".join(block.text for block in result.content if block.type == "text")
         return len(text) + len(json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":")))
 
     async def ask(self, client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -240,6 +268,48 @@ class Tools(Case):
         [run] = await self.runs(client)
         summary = (await self.ask(client, "report", run=run, kind="steps"))["summary"]
         self.assertEqual(summary, {key: value for key, value in expected.items() if value is not None})
+
+    @in_every_mode(slow_trace)
+    async def test_pictures_show_what_runs_when(self, client: Client) -> None:
+        [run] = await self.runs(client)
+        result = await client.call_tool("timeline_image", {"run": run, "steps": str(SLOW_STEP), "width": 600})
+        self.assertEqual([block.type for block in result.content], ["text", "image"])
+        image = result.content[1]
+        self.assertEqual(image.mime_type, "image/png")
+        png = base64.b64decode(image.data, validate=True)
+        self.assertLess(len(png), 300_000)
+        rows = [row["name"] for row in result.structured_content["rows"]]
+        self.assertEqual(rows[:2], [f"ProfilerStep#{SLOW_STEP}", "read_from_disk"])
+        pixels = decoded(png)
+        self.assertEqual({len(row) for row in pixels}, {600})
+        # The whole step is one bar, most of which is the read below it: two rows with one colour from end to end.
+        self.assertEqual(sum(longest(row) > 250 for row in pixels) > 10, True)
+
+    async def test_programs_that_the_user_allowed_are_captured(self) -> None:
+        command = [SERVE, "--port", "0", "--port-file", str(self.folder / "port"), "--until-eof"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
+            port = await self.content(self.folder / "port", program)
+            address = f"localhost:{port}"
+            for transport in ("stdio", "http"):
+                logdir = self.folder / transport
+                logdir.mkdir()
+                with self.subTest(transport=transport):
+                    async with self.client(transport, "auto", logdir, allow=address) as client:
+                        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+                        self.assertFalse(tools["capture"].annotations.read_only_hint)
+                        self.assertIn(address, await self.refused(client, "capture", addresses=["localhost:1"]))
+                        captured = await self.ask(client, "capture", duration_ms=300)
+                        self.assertEqual(captured["rows"][0]["address"], address)
+                        overview = await self.ask(client, "overview", run=captured["run"])
+                        self.assertGreater(overview["summary"]["steps"], 0)
+                        self.assertEqual(await self.runs(client), [captured["run"]])
+
+    async def content(self, path: Path, program: subprocess.Popen[bytes]) -> str:
+        """Returns the text of a file that a program writes; the program must not end before."""
+        while not path.exists() or not path.read_text():
+            self.assertIsNone(program.poll())
+            await asyncio.sleep(0.01)
+        return path.read_text().strip()
 
     @in_every_mode(slow_trace)
     async def test_the_slow_step_is_found_and_explained(self, client: Client) -> None:

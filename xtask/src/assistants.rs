@@ -25,7 +25,8 @@ pub(crate) fn test() -> Result<Outcome> {
     let mut tests = shell::program(python);
     tests
         .args(["-B", "tests/assistants/test_mcp.py"])
-        .env("STEPSCOPE_BIN", Build::Dev.command()?);
+        .env("STEPSCOPE_BIN", Build::Dev.command()?)
+        .env("STEPSCOPE_SERVE", peers::serve_program(Build::Dev)?);
     // The part "SQL engine" builds it.
     if sql::engine().is_file() {
         tests.env("STEPSCOPE_SQL", sql::engine());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use stepscope_model::spelling::edits;
-use stepscope_remote::OptionValue;
+use stepscope_remote::{Address, OptionValue};
 
 use crate::error::CliError;
 
@@ -141,6 +141,9 @@ pub struct View {
     /// Let AI assistants ask about the runs at /mcp, by the Model Context Protocol
     #[arg(long)]
     pub mcp: bool,
+    /// Program that assistants may capture from; repeatable
+    #[arg(long, value_name = "HOST:PORT", value_parser = mcp::capture_address, requires = "mcp")]
+    pub allow_capture: Vec<Address>,
 }
 
 /// `stepscope info`.

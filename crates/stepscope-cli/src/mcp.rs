@@ -1,7 +1,9 @@
 //! `stepscope mcp`: lets an AI assistant ask about runs, over stdin and stdout.
 
+use std::sync::Arc;
+
 use stepscope_engine::Engine;
-use stepscope_mcp::serve_stdio;
+use stepscope_mcp::{McpServer, serve_stdio};
 
 use crate::args;
 use crate::error::CliError;
@@ -12,7 +14,8 @@ pub fn run(asked: &args::Mcp) -> Result<(), CliError> {
     crate::heaps::limit();
     let engine = Engine::new(engine_options(&asked.paths))?;
     engine.fill_list();
-    let ended = serve_stdio(std::sync::Arc::clone(&engine));
+    let server = McpServer::new(Arc::clone(&engine), asked.allow_capture.clone());
+    let ended = serve_stdio(&server);
     // The most recent imports are not in the cache yet.
     engine.flush_cache();
     ended.map_err(|error| {

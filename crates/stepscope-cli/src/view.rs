@@ -41,6 +41,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         token: token.clone(),
         capture_to: asked.capture_to.clone(),
         mcp: asked.mcp,
+        mcp_capture: asked.allow_capture.clone(),
         ..ServerOptions::default()
     };
     let mut printed = Ok(());

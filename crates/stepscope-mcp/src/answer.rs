@@ -89,6 +89,8 @@ pub(crate) struct Answer {
     pub(crate) first: usize,
     /// Maximum length of a text, characters.
     pub(crate) longest_text: usize,
+    /// A picture that comes with the answer.
+    pub(crate) png: Option<Vec<u8>>,
 }
 
 impl Answer {
@@ -99,6 +101,7 @@ impl Answer {
             report,
             first: 0,
             longest_text: LONGEST_NAME,
+            png: None,
         }
     }
 }
@@ -108,6 +111,7 @@ impl Answer {
 pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) json: Object,
+    pub(crate) png: Option<Vec<u8>>,
 }
 
 /// Returns the JSON schema of [`Rendered::json`].
@@ -192,6 +196,7 @@ pub(crate) fn render(
         mut report,
         mut first,
         longest_text,
+        png,
     } = answer;
     if let Some(name) = &page.section {
         report.table = take_section(&mut report, name)?;
@@ -291,6 +296,7 @@ pub(crate) fn render(
     Ok(Rendered {
         text: out.text,
         json,
+        png,
     })
 }
 

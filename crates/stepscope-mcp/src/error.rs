@@ -2,6 +2,7 @@
 
 use stepscope_engine::{EngineError, SqlError};
 use stepscope_model::spelling::nearest;
+use stepscope_remote::CaptureError;
 use stepscope_report::report::visible_text::short;
 use stepscope_report::reports::ReportError;
 
@@ -101,6 +102,15 @@ impl From<SqlError> for ToolError {
         split(
             &error.to_string(),
             "the tool 'tables' lists tables, columns and functions",
+        )
+    }
+}
+
+impl From<CaptureError> for ToolError {
+    fn from(error: CaptureError) -> Self {
+        split(
+            &error.to_string(),
+            "choose other addresses or another duration",
         )
     }
 }

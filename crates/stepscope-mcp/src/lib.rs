@@ -7,12 +7,12 @@
 //!
 //! Reading order: `protocol` ([`McpServer`]: messages of both lifecycles), `stdio` and `http` (transports), `tools` (the
 //! registry and one file per subject), `args` (checked arguments), `answer` (a
-//! [`Report`](stepscope_report::report::Report) as bounded text and JSON), `resources`, `prompts`, `stop` (cancellation).
+//! [`Report`](stepscope_report::report::Report) as bounded text and JSON), `canvas` (pictures), `resources`, `prompts`, `stop` (cancellation).
 //! `docs/guide/assistants.md` is the guide for users, `docs/reference/mcp.md` lists tools and limits.
 //!
 //! **Invariant:** every answer is bounded, and says how to get what it leaves out.
 //! **Invariant:** no tool writes, opens a socket, or reads a file outside of the engine's paths, the import cache and
-//! the user's data directory.
+//! the user's data directory; `capture` connects to the addresses that the user allowed and writes below the engine's paths.
 //! **Invariant:** text from traces reaches a client with its control characters visible and its markup escaped.
 
 #![allow(
@@ -22,6 +22,7 @@
 
 mod answer;
 mod args;
+mod canvas;
 mod error;
 mod http;
 mod prompts;

@@ -6,15 +6,18 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 use stepscope_engine::Engine;
 use stepscope_model::spelling::nearest;
+use stepscope_remote::Address;
 
 use crate::answer::output_schema;
 use crate::args::Object;
 use crate::error::ToolError;
 use crate::stop::Stop;
-use crate::tools::Tool;
+use crate::tools::{Served, Tool};
 use crate::{prompts, resources};
 
 /// The stateless revision.
@@ -41,7 +44,7 @@ const INSTRUCTIONS: &str = "stepscope answers questions about recorded runs of m
 
 /// Answers the protocol's messages about the runs of an engine.
 pub struct McpServer {
-    engine: Arc<Engine>,
+    served: Served,
 }
 
 /// An error of the protocol, not of a tool: the request cannot be dispatched.
@@ -152,9 +155,14 @@ impl Message {
 }
 
 impl McpServer {
-    /// Creates a server.
-    pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    /// Creates a server. Its clients may capture from programs at the addresses `capture_from`, and nowhere else.
+    pub fn new(engine: Arc<Engine>, capture_from: Vec<Address>) -> Self {
+        Self {
+            served: Served {
+                engine,
+                capture_from,
+            },
+        }
     }
 
     /// Answers a message; `None` for a notification. Blocks.
@@ -191,7 +199,10 @@ impl McpServer {
             "initialize" if !is_stateless => (initialize(params)?, false),
             "ping" if !is_stateless => (Object::new(), false),
             "server/discover" => (discover(), true),
-            "tools/list" => (listed("tools", Tool::all().map(describe).collect()), true),
+            "tools/list" => (
+                listed("tools", Tool::all(&self.served).map(describe).collect()),
+                true,
+            ),
             "tools/call" => (self.call(params, stop)?, false),
             "resources/list" => (listed("resources", resources::list()), true),
             "resources/templates/list" => {
@@ -199,7 +210,7 @@ impl McpServer {
             }
             "resources/read" => {
                 let uri = text_of(params, "uri")?;
-                let content = resources::read(&self.engine, uri, stop).map_err(|error| {
+                let content = resources::read(&self.served, uri, stop).map_err(|error| {
                     let code = if is_stateless {
                         RpcError::INVALID_PARAMS
                     } else {
@@ -237,14 +248,14 @@ impl McpServer {
     fn call(&self, params: &Object, stop: &Stop) -> Result<Object, RpcError> {
         let name = text_of(params, "name")?;
         let Some(tool) = Tool::by_name(name) else {
-            let similar = nearest(name, Tool::all().map(|tool| tool.name));
+            let similar = nearest(name, Tool::all(&self.served).map(|tool| tool.name));
             let similar =
                 similar.map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
             let text = format!("there is no tool of this name{similar}");
             return Err(RpcError::new(RpcError::INVALID_PARAMS, text));
         };
         let arguments = object_of(params, "arguments")?;
-        let work = || tool.call(&self.engine, &arguments, stop);
+        let work = || tool.call(&self.served, &arguments, stop);
         // A defect of one analysis must not end the server.
         let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         let answer = answer.unwrap_or_else(|_panic| {
@@ -253,14 +264,16 @@ impl McpServer {
                 "this is a defect of stepscope: report it with the call",
             ))
         });
-        let content = |text: String| json!([{"type": "text", "text": text}]);
+        let text = |text: String| json!({"type": "text", "text": text});
         let result = match answer {
-            Ok(answer) => json!({
-                "content": content(answer.text),
-                "structuredContent": answer.json,
-                "isError": false,
-            }),
-            Err(error) => json!({"content": content(error.text()), "isError": true}),
+            Ok(answer) => {
+                let picture = answer.png.map(|png| {
+                    json!({"type": "image", "data": BASE64.encode(png), "mimeType": "image/png"})
+                });
+                let content: Vec<Value> = [text(answer.text)].into_iter().chain(picture).collect();
+                json!({"content": content, "structuredContent": answer.json, "isError": false})
+            }
+            Err(error) => json!({"content": [text(error.text())], "isError": true}),
         };
         Ok(object(result))
     }
@@ -334,6 +347,7 @@ fn discover() -> Object {
 
 /// Describes a tool to clients.
 fn describe(tool: &Tool) -> Value {
+    let is_read_only = tool.is_read_only();
     json!({
         "name": tool.name,
         "title": tool.title,
@@ -342,10 +356,10 @@ fn describe(tool: &Tool) -> Value {
         "outputSchema": output_schema(),
         "annotations": {
             "title": tool.title,
-            "readOnlyHint": true,
+            "readOnlyHint": is_read_only,
             "destructiveHint": false,
-            "idempotentHint": true,
-            "openWorldHint": false,
+            "idempotentHint": is_read_only,
+            "openWorldHint": !is_read_only,
         },
     })
 }
@@ -362,7 +376,7 @@ mod tests {
             watch: false,
             ..EngineOptions::new(Vec::new())
         };
-        McpServer::new(Engine::new(options).unwrap())
+        McpServer::new(Engine::new(options).unwrap(), Vec::new())
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "callers pass literals")]

@@ -1,14 +1,13 @@
 //! Resources: the list of runs, reports as Markdown, and two guides.
 
 use serde_json::{Value, json};
-use stepscope_engine::Engine;
 use stepscope_report::report::visible_text::short;
 
 use crate::answer::CHARACTERS;
 use crate::args::Object;
 use crate::error::ToolError;
 use crate::stop::Stop;
-use crate::tools::Tool;
+use crate::tools::{Served, Tool};
 
 const MARKDOWN: &str = "text/markdown";
 const RUNS: &str = "stepscope://runs";
@@ -64,17 +63,17 @@ pub(crate) fn templates() -> Vec<Value> {
 }
 
 /// Reads a resource. Blocks.
-pub(crate) fn read(engine: &Engine, uri: &str, stop: &Stop) -> Result<Value, ToolError> {
+pub(crate) fn read(served: &Served, uri: &str, stop: &Stop) -> Result<Value, ToolError> {
     let text = if let Some((.., text)) = GUIDES.iter().find(|(known, ..)| *known == uri) {
         (*text).to_owned()
     } else if uri == RUNS {
-        answer(engine, "list_runs", &Object::new(), stop)?
+        answer(served, "list_runs", &Object::new(), stop)?
     } else {
         let (run, kind) = report_of(uri).ok_or_else(|| unknown(uri))?;
         let mut arguments = Object::new();
         arguments.insert("run".to_owned(), run.into());
         arguments.insert("kind".to_owned(), kind.into());
-        answer(engine, "report", &arguments, stop)?
+        answer(served, "report", &arguments, stop)?
     };
     Ok(json!({"uri": uri, "mimeType": MARKDOWN, "text": text}))
 }
@@ -101,7 +100,7 @@ fn unknown(uri: &str) -> ToolError {
 
 /// Returns the text of a tool's answer of the largest size.
 fn answer(
-    engine: &Engine,
+    served: &Served,
     tool: &str,
     arguments: &Object,
     stop: &Stop,
@@ -109,7 +108,7 @@ fn answer(
     let tool = Tool::by_name(tool).ok_or_else(|| unknown(tool))?;
     let mut arguments = arguments.clone();
     arguments.insert("max_characters".to_owned(), json!(CHARACTERS.1));
-    Ok(tool.call(engine, &arguments, stop)?.text)
+    Ok(tool.call(served, &arguments, stop)?.text)
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use serde_json::Value;
-use stepscope_engine::Engine;
 
 use crate::protocol::{McpServer, Message, RpcError};
 use crate::stop::Stop;
@@ -32,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 ///
 /// If stdin cannot be read, or a thread cannot be started.
-pub fn serve_stdio(engine: Arc<Engine>) -> io::Result<()> {
+pub fn serve_stdio(server: &McpServer) -> io::Result<()> {
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let out = |answer: &Value| {
         let mut line = answer.to_string();
@@ -41,12 +40,7 @@ pub fn serve_stdio(engine: Arc<Engine>) -> io::Result<()> {
         // The client may have left: reading ends then, too.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
-    serve(
-        &McpServer::new(engine),
-        &mut io::stdin().lock(),
-        &out,
-        threads.max(2),
-    )
+    serve(server, &mut io::stdin().lock(), &out, threads.max(2))
 }
 
 /// Reads messages until `input` ends, passes answers to `out`, and waits for the calls that run.
@@ -168,7 +162,7 @@ fn skip_line(input: &mut impl BufRead, begun: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use stepscope_engine::EngineOptions;
+    use stepscope_engine::{Engine, EngineOptions};
 
     use super::*;
 
@@ -178,7 +172,7 @@ mod tests {
             watch: false,
             ..EngineOptions::new(Vec::new())
         };
-        let server = McpServer::new(Engine::new(options).unwrap());
+        let server = McpServer::new(Engine::new(options).unwrap(), Vec::new());
         let found = Mutex::new(Vec::new());
         let out = |answer: &Value| lock(&found).push(answer.clone());
         let mut input = input;

@@ -3,20 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::SqlStop;
 
-/// Stops the analysis or the query of one call.
+/// Stops the work of one call.
 #[derive(Default)]
 pub struct Stop {
     cancel: Cancel,
-    query: Mutex<QueryStop>,
+    other: Mutex<OtherWork>,
 }
 
-/// Whether the call was stopped, and what ends its query.
+/// Whether the call was stopped, and what ends work that does not look at the flag: a query, a capture.
 #[derive(Default)]
-struct QueryStop {
+struct OtherWork {
     is_stopped: bool,
-    engine: Option<SqlStop>,
+    end: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Stop {
@@ -25,20 +24,20 @@ impl Stop {
         &self.cancel
     }
 
-    /// Stores what ends the query that starts now; returns false if the call was stopped before.
-    pub(crate) fn arm(&self, engine: SqlStop) -> bool {
-        let mut query = self.query.lock().unwrap_or_else(PoisonError::into_inner);
-        query.engine = Some(engine);
-        !query.is_stopped
+    /// Stores what ends the work that starts now; returns false if the call was stopped before.
+    pub(crate) fn arm(&self, end: impl FnOnce() + Send + 'static) -> bool {
+        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        other.end = Some(Box::new(end));
+        !other.is_stopped
     }
 
     /// Stops the call. Does nothing for a call that has ended.
     pub(crate) fn stop(&self) {
         self.cancel.cancel();
-        let mut query = self.query.lock().unwrap_or_else(PoisonError::into_inner);
-        query.is_stopped = true;
-        if let Some(engine) = query.engine.take() {
-            engine.stop();
+        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        other.is_stopped = true;
+        if let Some(end) = other.end.take() {
+            end();
         }
     }
 }

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stepscope_remote::Address;
+
 /// Options of a server. Default: loopback, port 8791, writes allowed.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -24,6 +26,8 @@ pub struct ServerOptions {
     pub capture_to: Vec<String>,
     /// Answer the assistants' protocol at `/mcp`.
     pub mcp: bool,
+    /// Addresses that assistants may capture from.
+    pub mcp_capture: Vec<Address>,
     /// Maximum size of an uploaded file, bytes.
     pub max_upload_bytes: u64,
     /// Timeout of a request body, and of a pause during an upload. Status afterwards: 408.
@@ -54,6 +58,7 @@ impl Default for ServerOptions {
             read_only: false,
             capture_to: Vec::new(),
             mcp: false,
+            mcp_capture: Vec::new(),
             max_upload_bytes: 16 << 30,
             body_timeout: Duration::from_secs(30),
             connections_per_client: 128,

@@ -64,9 +64,10 @@ impl State {
         Arc::new(Self {
             captures: Captures::new(&options.capture_to, of_this_server),
             sql: Arc::new(SqlEngines::new(&options)),
-            mcp: options
-                .mcp
-                .then(|| Arc::new(McpServer::new(Arc::clone(runs.engine())))),
+            mcp: options.mcp.then(|| {
+                let capture_from = options.mcp_capture.clone();
+                Arc::new(McpServer::new(Arc::clone(runs.engine()), capture_from))
+            }),
             options,
             runs,
             op_times: Arc::default(),

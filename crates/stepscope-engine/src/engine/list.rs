@@ -13,7 +13,7 @@ use crate::files::head::head_of;
 use crate::found_run::FoundRun;
 use crate::objects;
 use crate::recover;
-use crate::run;
+use crate::run::{self, RunSummary};
 
 /// For larger runs, only the first bytes are read before a user opens them.
 const LIST_BYTES: u64 = 32 << 20;
@@ -39,6 +39,21 @@ impl Engine {
         let _ = std::thread::Builder::new()
             .name("stepscope-list".to_owned())
             .spawn(work);
+    }
+
+    /// Returns the id of the run that has one of these local files, which were written just now: scans first.
+    pub fn run_with_file<'a>(&self, files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
+        let real = |path: &Path| path.canonicalize().ok();
+        let wanted: Vec<_> = files.into_iter().filter_map(real).collect();
+        if wanted.is_empty() {
+            return None;
+        }
+        self.rescan();
+        let has_one = |run: &RunSummary| {
+            let mut files = run.files.iter().filter_map(|file| real(file));
+            files.any(|file| wanted.contains(&file))
+        };
+        self.runs().into_iter().find(has_one).map(|run| run.id)
     }
 
     /// Processes the next run; returns `false` if none is left.

@@ -176,7 +176,7 @@ pub(super) fn find(call: &Call<'_>) -> Result<Answer, ToolError> {
 }
 
 /// Returns one row per event.
-fn events(trace: &Trace, hits: &[Hit]) -> Table {
+pub(super) fn events(trace: &Trace, hits: &[Hit]) -> Table {
     let mut table = Table::new(vec![
         Column::new("event", "Event", Unit::Event),
         Column::new("name", "Name", Unit::Text),
@@ -212,7 +212,7 @@ fn events(trace: &Trace, hits: &[Hit]) -> Table {
 }
 
 /// Returns the tracks that a call names, with those below them; all tracks without a name.
-fn tracks(run: &Run, asked: Option<&str>) -> Result<Vec<TrackId>, ToolError> {
+pub(super) fn tracks(run: &Run, asked: Option<&str>) -> Result<Vec<TrackId>, ToolError> {
     let all = run.trace.tracks();
     let Some(asked) = asked else {
         return Ok(all.iter().map(|track| track.id).collect());

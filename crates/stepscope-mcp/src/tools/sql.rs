@@ -44,7 +44,8 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Starts an engine for one call.
 fn start(call: &Call<'_>) -> Result<SqlEngine, ToolError> {
     let engine = SqlEngine::start(MEMORY_BYTES)?;
-    if call.stop.arm(engine.stopper()) {
+    let stopper = engine.stopper();
+    if call.stop.arm(move || stopper.stop()) {
         Ok(engine)
     } else {
         Err(ToolError::cancelled())

@@ -23,16 +23,24 @@ fn engine(traces: &[&str]) -> (Arc<Engine>, TempDir) {
     (Engine::new(options).unwrap(), cache)
 }
 
-fn call(engine: &Engine, tool: &str, arguments: Value) -> Result<Rendered, String> {
+fn call(engine: &Arc<Engine>, tool: &str, arguments: Value) -> Result<Rendered, String> {
+    let served = Served {
+        engine: Arc::clone(engine),
+        capture_from: Vec::new(),
+    };
+    call_served(&served, tool, arguments)
+}
+
+fn call_served(served: &Served, tool: &str, arguments: Value) -> Result<Rendered, String> {
     let Value::Object(arguments) = arguments else {
         panic!("arguments are an object");
     };
     let tool = Tool::by_name(tool).unwrap();
-    tool.call(engine, &arguments, &Stop::default())
+    tool.call(served, &arguments, &Stop::default())
         .map_err(|error| error.text())
 }
 
-fn answer(engine: &Engine, tool: &str, arguments: Value) -> Value {
+fn answer(engine: &Arc<Engine>, tool: &str, arguments: Value) -> Value {
     let shown = arguments.to_string();
     let answer =
         call(engine, tool, arguments).unwrap_or_else(|error| panic!("{tool} {shown}: {error}"));
@@ -42,7 +50,7 @@ fn answer(engine: &Engine, tool: &str, arguments: Value) -> Value {
     json
 }
 
-fn ids(engine: &Engine) -> Vec<String> {
+fn ids(engine: &Arc<Engine>) -> Vec<String> {
     let runs = answer(engine, "list_runs", json!({}));
     let rows = runs["rows"].as_array().unwrap();
     rows.iter()
@@ -180,6 +188,94 @@ fn a_range_outside_of_the_run_is_refused() {
         let error = call(&engine, "report", arguments).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn pictures_are_bounded_and_show_the_asked_time() {
+    let (engine, _cache) = engine(&["example", "known_causes/torch_one_slow_batch"]);
+    for run in ids(&engine) {
+        for (arguments, width) in [
+            (json!({"run": run}), 1_000),
+            (json!({"run": run, "width": 400}), 400),
+            (
+                json!({"run": run, "width": 1_200, "from_ns": 1_000_000, "to_ns": 1_000_500}),
+                1_200,
+            ),
+        ] {
+            let drawn = call(&engine, "timeline_image", arguments).unwrap();
+            let png = drawn.png.unwrap();
+            let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+            assert_eq!(number(16), width);
+            assert!((30..=800).contains(&number(20)), "{}", number(20));
+            assert!((500..300_000).contains(&png.len()), "{}", png.len());
+            let rows = drawn.json["rows"].as_array().unwrap();
+            assert!(!rows.is_empty());
+            let last = drawn.json["summary"]["to_ns"].as_f64().unwrap();
+            assert!(
+                rows.iter()
+                    .all(|row| row["start_ns"].as_f64().unwrap() < last)
+            );
+        }
+        let find = answer(
+            &engine,
+            "find",
+            json!({"run": run, "regex": ".", "rows": 1}),
+        );
+        let all = answer(&engine, "timeline_image", json!({"run": run, "rows": 1}));
+        assert_eq!(
+            all["rows"][0], find["rows"][0],
+            "the longest event is drawn"
+        );
+        let error = call(
+            &engine,
+            "timeline_image",
+            json!({"run": run, "track": "nowhere"}),
+        );
+        assert!(error.unwrap_err().contains("leave 'track' out"));
+    }
+}
+
+#[test]
+fn programs_are_captured_only_if_the_user_allowed_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = EngineOptions {
+        use_cache: false,
+        watch: false,
+        ..EngineOptions::new(vec![folder.path().to_owned()])
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut served = Served {
+        engine: Engine::new(options).unwrap(),
+        capture_from: Vec::new(),
+    };
+    let is_listed = |served: &Served| Tool::all(served).any(|tool| tool.name == "capture");
+    assert!(!is_listed(&served));
+    let error = call_served(&served, "capture", json!({})).unwrap_err();
+    assert!(error.contains("--allow-capture"), "{error}");
+    served.capture_from = vec![Address::parse("localhost:1").unwrap()];
+    assert!(is_listed(&served));
+    for other in [
+        format!("localhost:{port}"),
+        format!("127.0.0.1:{port}"),
+        "file:///etc/passwd".to_owned(),
+    ] {
+        let asked = json!({"addresses": ["localhost:1", other]});
+        let error = call_served(&served, "capture", asked).unwrap_err();
+        assert!(
+            error.contains("did not allow") && error.contains("localhost:1"),
+            "{error}"
+        );
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "something connected");
+    // Nothing listens on the allowed port.
+    let error = call_served(&served, "capture", json!({})).unwrap_err();
+    assert!(
+        error.starts_with("cannot capture: localhost:1: "),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

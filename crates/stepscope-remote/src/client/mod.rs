@@ -9,10 +9,9 @@
 //!
 //! The work runs on a named thread, so that [`capture`] may be called from anywhere. The call
 //! blocks until all its work has ended, except for a name lookup that the system does not cancel.
-//! Reading order: [`request`], [`report`], [`control`], then `run` (the order of things), `connect`,
 //! Reading order: [`request`], [`report`], [`control`], then `run` (the sequence of steps),
 //! `connect`, `ask` (the protocol), `keep` (from a response to a file), `session` (folders and
-//! files).
+//! files), `log_dir` (where sessions can be written).
 
 pub mod control;
 pub mod report;
@@ -21,10 +20,12 @@ pub mod request;
 mod ask;
 mod connect;
 mod keep;
+mod log_dir;
 mod run;
 mod session;
 
 pub use control::CaptureControl;
+pub use log_dir::writable_log_dir;
 pub use report::{CaptureEvent, CaptureFailure, CaptureReport, Captured, HostReport, Stage};
 pub use request::{CaptureError, CaptureRequest, Interval, OptionValue};
 

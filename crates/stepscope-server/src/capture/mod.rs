@@ -10,12 +10,10 @@
 //! the run appears in the list. The most recent ended captures stay available.
 
 pub(crate) mod address;
-pub(crate) mod directory;
 pub(crate) mod params;
 pub(crate) mod progress;
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -240,22 +238,9 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the run that a capture wrote. Scans now instead of waiting for the watcher's next scan.
+/// Returns the run that a capture wrote.
 fn run_of(engine: &Engine, report: &CaptureReport) -> Option<String> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let written: Vec<PathBuf> = report
-        .hosts
-        .iter()
-        .filter_map(|host| real(&host.result.as_ref().ok()?.path))
-        .collect();
-    if written.is_empty() {
-        return None;
-    }
-    engine.rescan();
-    let runs = engine.runs().into_iter();
-    let mut holding = runs.filter(|run| {
-        let mut files = run.files.iter().filter_map(|file| real(file));
-        files.any(|file| written.contains(&file))
-    });
-    holding.next().map(|run| run.id)
+    let results = report.hosts.iter().map(|host| &host.result);
+    let written = results.flatten().map(|captured| captured.path.as_path());
+    engine.run_with_file(written)
 }

@@ -9,8 +9,9 @@ use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepscope_remote::writable_log_dir;
 
-use crate::capture::{Capture, address, directory, params};
+use crate::capture::{Capture, address, params};
 use crate::guard;
 use crate::live::LiveEvent;
 use crate::params::Params;
@@ -48,7 +49,8 @@ async fn begin(
     let too_large = || Problem::too_large(crate::body::MAX_BODY_BYTES as u64);
     let wanted = params::parse(&body.ok().ok_or_else(too_large)?)?;
     let mut request = wanted.request;
-    request.log_dir = directory::find(&state.engine().options().paths)?;
+    request.log_dir = writable_log_dir(&state.engine().options().paths)
+        .map_err(|reasons| Problem::no_capture_directory(&reasons))?;
     // Checked before name lookups, so that a rejected client does not wait.
     if let Some(running) = state.captures.running() {
         return Err(running.in_the_way());

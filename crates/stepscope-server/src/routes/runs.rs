@@ -7,8 +7,8 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepscope_remote::writable_log_dir;
 
-use crate::capture::directory;
 use crate::params::{MAX_BINS, MAX_TRACKS, Params};
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
@@ -53,7 +53,9 @@ pub(super) async fn server(Shared(state): Shared<Arc<State>>) -> Response {
     let refused = if state.options.read_only {
         Some(Problem::read_only())
     } else {
-        directory::find(paths).err()
+        writable_log_dir(paths)
+            .err()
+            .map(|reasons| Problem::no_capture_directory(&reasons))
     };
     let server = Server {
         version: env!("CARGO_PKG_VERSION"),

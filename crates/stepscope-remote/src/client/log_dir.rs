@@ -1,12 +1,14 @@
-//! The directory for captured runs: the first served directory that is writable.
+//! The log directory of captures that are asked for without one.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::problem::Problem;
-
-/// Returns the directory for captured runs: the first writable one of `paths`.
-pub(crate) fn find(paths: &[PathBuf]) -> Result<PathBuf, Problem> {
+/// Returns the first of `paths` that is a directory in which captured runs can be written.
+///
+/// # Errors
+///
+/// Why not, one text for each directory; empty if no path is a directory.
+pub fn writable_log_dir(paths: &[PathBuf]) -> Result<PathBuf, Vec<String>> {
     let mut reasons = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -17,7 +19,7 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<PathBuf, Problem> {
             Err(reason) => reasons.push(format!("{}: {reason}", path.display())),
         }
     }
-    Err(Problem::no_capture_directory(&reasons))
+    Err(reasons)
 }
 
 /// Checks whether a session can be written below `folder`. The test creates an unnamed file, so it
