@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     archive, carries_viewer, empty_folder, in_temporary_folder, manifests, source_date, tools,
 };
 use crate::part::Outcome;
-use crate::shell;
+use crate::{laws, shell};
 
 /// Limit of our wheel, bytes.
 const WHEEL_LIMIT: u64 = 15_000_000;
+/// The pages of the repository.
+const REPOSITORY: &str = "https://github.com/stepscope/stepscope";
 /// Limit of PyPI, bytes.
 const FILE_LIMIT: u64 = 100 << 20;
 
@@ -121,6 +123,10 @@ pub(super) fn make_wheels(manylinux: Option<&str>, with_sql: bool) -> Result<Out
     let source = pack_source(&tools, &empty_folder("wheel-source")?)?;
     in_temporary_folder("wheel", |home| {
         archive::unpack(&source, home)?;
+        // The description of the package on PyPI, which knows no other file.
+        let readme = home.join("README.md");
+        let text = String::from_utf8(shell::read(&readme)?)?;
+        std::fs::write(&readme, with_absolute_links(&text))?;
         let mut build = build(&tools, home, manylinux, &out)?;
         // Shares the dependencies with other release builds.
         shell::run(build.env("CARGO_TARGET_DIR", shell::target_dir()))
@@ -138,6 +144,33 @@ pub(super) fn make_wheels(manylinux: Option<&str>, with_sql: bool) -> Result<Out
     }
     try_wheels(&tools, &wheels, with_sql)?;
     Ok(Outcome::Ok)
+}
+
+/// Replaces links to files of the repository by links to its pages.
+fn with_absolute_links(text: &str) -> String {
+    let mut text = text.to_owned();
+    for link in laws::links(&text.clone()) {
+        // `?raw=true` gives a picture itself, and leaves a page as it is.
+        let raw = if link.path.ends_with(".png") {
+            "?raw=true"
+        } else {
+            ""
+        };
+        let anchor = if link.heading.is_empty() {
+            String::new()
+        } else {
+            format!("#{}", link.heading)
+        };
+        let relative = format!("]({}{anchor})", link.path);
+        let page = if link.path.is_empty() {
+            "README.md"
+        } else {
+            &link.path
+        };
+        let absolute = format!("]({REPOSITORY}/blob/main/{page}{raw}{anchor})");
+        text = text.replace(&relative, &absolute);
+    }
+    text
 }
 
 /// Returns the command that builds the package of a folder.
@@ -201,6 +234,13 @@ fn check_wheel(tools: &Path, wheel: &Path, manylinux: Option<&str>) -> Result<()
         "stepscope=stepscope._command:main",
     )?;
     let metadata = find(".dist-info/METADATA")?;
+    let text = String::from_utf8(shell::read(metadata)?)?;
+    if let Some(link) = laws::links(&text).first() {
+        bail!(
+            "the description has a link that leads nowhere on PyPI: {}",
+            link.path
+        );
+    }
     for line in [
         "Requires-Python: >=3.10",
         "License-Expression: MIT OR Apache-2.0",
@@ -281,6 +321,21 @@ mod tests {
         let error = check_source_files(&set(&files)).unwrap_err();
         assert!(error.to_string().contains("npm"), "{error}");
         assert!(check_source_files(&set(&SOURCE_FILES)).is_ok());
+    }
+
+    #[test]
+    fn links_of_the_description_are_absolute() {
+        let text = "![a](docs/a.png), [b](docs/b.md#c) and [b](docs/b.md); [d](https://d.example) [e](#f)\n";
+        let absolute = with_absolute_links(text);
+        assert_eq!(laws::links(&absolute), []);
+        assert!(
+            absolute.starts_with(
+                "![a](https://github.com/stepscope/stepscope/blob/main/docs/a.png?raw=true), \
+                 [b](https://github.com/stepscope/stepscope/blob/main/docs/b.md#c) and"
+            ),
+            "{absolute}"
+        );
+        assert!(absolute.contains("[d](https://d.example)"), "{absolute}");
     }
 
     #[test]
