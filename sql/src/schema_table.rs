@@ -66,9 +66,9 @@ pub(crate) fn table() -> Result<MemTable> {
     MemTable::try_new(batch.schema(), vec![vec![batch]])
 }
 
-/// Returns tables and functions as JSON.
+/// Returns tables, then views, and functions as JSON. The columns of views have names only.
 pub fn as_json() -> Json {
-    let tables: Vec<Json> = all()
+    let mut tables: Vec<Json> = all()
         .into_iter()
         .map(|(name, row, columns)| {
             let columns: Vec<Json> = columns
@@ -85,6 +85,13 @@ pub fn as_json() -> Json {
             json!({"name": name, "row": row, "columns": columns})
         })
         .collect();
+    tables.extend(views::all().iter().map(|view| {
+        let columns = view.columns().into_iter();
+        let columns: Vec<Json> = columns
+            .map(|name| json!({"name": name, "type": "", "unit": "", "meaning": ""}))
+            .collect();
+        json!({"name": view.full_name(), "row": view.meaning, "columns": columns})
+    }));
     let functions: Vec<Json> = FUNCTIONS
         .iter()
         .map(|function| json!({"call": function.call, "meaning": function.meaning}))
@@ -103,8 +110,7 @@ pub fn as_text(name: Option<&str>) -> Option<String> {
         }
         text.push_str("\nviews with the names of other profilers, times in nanoseconds\n");
         for view in views::all() {
-            let name = format!("{}.{}", view.schema, view.name);
-            let _ = writeln!(text, "  {name:<38} {}", view.meaning);
+            let _ = writeln!(text, "  {:<38} {}", view.full_name(), view.meaning);
         }
         text.push_str("\nfunctions\n");
         for function in FUNCTIONS {
@@ -112,6 +118,13 @@ pub fn as_text(name: Option<&str>) -> Option<String> {
         }
         return Some(text);
     };
+    if let Some(view) = views::all().iter().find(|view| view.full_name() == name) {
+        let _ = writeln!(text, "{name}: {}", view.meaning);
+        for column in view.columns() {
+            let _ = writeln!(text, "  {column}");
+        }
+        return Some(text);
+    }
     let (_, row, columns) = all.into_iter().find(|table| table.0 == name)?;
     let _ = writeln!(text, "{name}: one row is {row}");
     for column in columns {

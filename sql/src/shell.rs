@@ -17,6 +17,7 @@ use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
 use crate::schema_table;
 use crate::session::{Limits, Session};
+use crate::views::{self, View};
 
 const WORDS: &[&str] = &[
     "SELECT",
@@ -167,6 +168,7 @@ impl Words {
             all.push(table.to_owned());
             all.extend(columns.iter().map(|column| column.name.to_owned()));
         }
+        all.extend(views::all().iter().map(View::full_name));
         let calls = FUNCTIONS
             .iter()
             .filter_map(|function| function.call.split_inclusive('(').next());
@@ -187,15 +189,25 @@ impl Completer for Words {
         _context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = line.get(..at).unwrap_or_default();
-        let start = before
-            .rfind(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
-            .map_or(0, |found| found + 1);
-        let word = before.get(start..).unwrap_or_default().to_lowercase();
-        let fits = self
-            .all
-            .iter()
-            .filter(|one| !word.is_empty() && one.to_lowercase().starts_with(&word));
-        let pairs = fits.map(|one| Pair {
+        // The name of a view has a dot; before another one stands an alias.
+        let start_of = |more: &str| {
+            let is_part =
+                |letter: char| letter.is_alphanumeric() || letter == '_' || more.contains(letter);
+            let end = before.rfind(|letter: char| !is_part(letter));
+            end.map_or(0, |end| end + 1)
+        };
+        let fitting = |start: usize| -> Vec<&String> {
+            let word = before.get(start..).unwrap_or_default().to_lowercase();
+            let fits = |one: &&String| !word.is_empty() && one.to_lowercase().starts_with(&word);
+            self.all.iter().filter(fits).collect()
+        };
+        let mut start = start_of(".");
+        let mut fits = fitting(start);
+        if fits.is_empty() {
+            start = start_of("");
+            fits = fitting(start);
+        }
+        let pairs = fits.into_iter().map(|one| Pair {
             display: one.clone(),
             replacement: one.clone(),
         });

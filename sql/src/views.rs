@@ -10,6 +10,9 @@ use datafusion::datasource::ViewTable;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::RwLock;
 
 /// The statements of each schema: `CREATE VIEW SCHEMA.NAME AS QUERY;`, with the meaning in a comment above.
@@ -29,6 +32,38 @@ pub struct View {
     /// Meaning.
     pub meaning: &'static str,
     query: &'static str,
+}
+
+impl View {
+    /// Returns the name in queries: `SCHEMA.NAME`.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+
+    /// Returns the names of its columns, in order.
+    pub fn columns(&self) -> Vec<String> {
+        let statements = Parser::parse_sql(&GenericDialect {}, self.query).unwrap_or_default();
+        let Some(Statement::Query(query)) = statements.into_iter().next() else {
+            return Vec::new();
+        };
+        let mut body = *query.body;
+        // The first part of a union names the columns.
+        while let SetExpr::SetOperation { left, .. } = body {
+            body = *left;
+        }
+        let SetExpr::Select(select) = body else {
+            return Vec::new();
+        };
+        let name_of = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => {
+                path.last().map(|name| name.value.clone())
+            }
+            _ => None,
+        };
+        select.projection.iter().filter_map(name_of).collect()
+    }
 }
 
 /// Returns all views.

@@ -2,7 +2,7 @@
 
 use stepscope_sql::session::Session;
 
-use crate::support::{ask, number, one, open, open_all, same};
+use crate::support::{ask, number, one, open, open_all, same, try_ask};
 
 /// A query for another profiler, and one for our tables: the first row of both has the same `figure`.
 type Pair = (&'static str, &'static str);
@@ -180,6 +180,20 @@ fn views_are_listed() {
     for view in stepscope_sql::views::all() {
         let row = format!("| `{}.{}` | {} |", view.schema, view.name, view.meaning);
         assert!(page.contains(&row), "docs/reference/sql.md lacks: {row}");
+    }
+    let json = stepscope_sql::schema_table::as_json();
+    let listed = json["tables"].as_array().unwrap();
+    for view in stepscope_sql::views::all() {
+        let name = view.full_name();
+        let answer = try_ask(&session, &format!("SELECT * FROM {name} LIMIT 0")).unwrap();
+        let columns = answer["columns"].as_array().unwrap().iter();
+        let planned: Vec<&str> = columns.map(|column| column.as_str().unwrap()).collect();
+        assert_eq!(view.columns(), planned, "{name}");
+        let table = listed.iter().find(|table| table["name"] == name.as_str());
+        let columns = table.unwrap()["columns"].as_array().unwrap();
+        assert_eq!(columns.len(), planned.len(), "{name}");
+        let text = stepscope_sql::schema_table::as_text(Some(&name)).unwrap();
+        assert!(planned.iter().all(|column| text.contains(column)), "{text}");
     }
     let text = stepscope_sql::schema_table::as_text(None).unwrap();
     assert!(

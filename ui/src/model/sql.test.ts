@@ -43,6 +43,8 @@ const SCHEMA: SqlSchema = sqlSchemaOf({
         { name: 'dur_ps', type: 'BIGINT', unit: 'ps', meaning: 'Duration' },
       ],
     },
+    { name: 'perfetto.slice', row: 'Slices', columns: [{ name: 'dur', type: '', unit: '', meaning: '' }] },
+    { name: 'perfetto.track', row: 'Tracks', columns: [{ name: 'type', type: '', unit: '', meaning: '' }] },
   ],
   functions: [{ call: 'human(ps)', meaning: 'A duration with its unit' }],
 });
@@ -102,6 +104,15 @@ it('an alias has the columns of its table', () => {
   expect(words('SELECT s.| FROM kernels k JOIN slices AS s ON true')).toEqual(['depth', 'dur_ps']);
   expect(words('SELECT k.du| FROM kernels k')).toEqual(['dur_ps']);
   expect(words('SELECT q.| FROM kernels k')).toEqual([]);
+});
+
+it('views are completed with their schema', () => {
+  expect(words('SELECT * FROM perf|')).toEqual(['perfetto.slice', 'perfetto.track']);
+  expect(words('SELECT * FROM perfetto.|')).toEqual(['slice', 'track']);
+  expect(words('SELECT * FROM perfetto.tr|')).toEqual(['track']);
+  expect(words('SELECT s.| FROM perfetto.slice s')).toEqual(['dur']);
+  expect(words('SELECT du| FROM perfetto.slice')[0]).toBe('dur');
+  expect(words('SELECT | FROM perfetto.slice', true)[0]).toBe('dur');
 });
 
 it('texts, comments and numbers have no completions', () => {

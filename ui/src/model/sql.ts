@@ -158,7 +158,7 @@ export function questionsOf(text: string): readonly Question[] {
 
 export interface Completion {
   readonly word: string;
-  /** Type of a column, `table`, `function` or `keyword`. */
+  /** Type of a column, `table`, `view`, `function` or `keyword`. */
   readonly kind: string;
   readonly meaning: string;
 }
@@ -175,16 +175,23 @@ const KEYWORDS =
     ' ',
   );
 
-/** Returns the table that a name stands for: itself, or the table of the alias. */
+/** Returns the table that a name stands for: itself, or the table of the alias. Names of views have a schema: `perfetto.slice`. */
 function tableOf(name: string, sql: string, schema: SqlSchema): SqlTable | undefined {
   const find = (table: string) => schema.tables.find((item) => item.name === table.toLowerCase());
   const direct = find(name);
   if (direct !== undefined) return direct;
-  for (const match of sql.matchAll(/\b(?:FROM|JOIN)\s+(\w+)\s+(?:AS\s+)?(\w+)/gi)) {
+  for (const match of sql.matchAll(/\b(?:FROM|JOIN)\s+([\w.]+)\s+(?:AS\s+)?(\w+)/gi)) {
     if (match[2]?.toLowerCase() === name.toLowerCase()) return find(match[1] ?? '');
   }
   return undefined;
 }
+
+/** Returns whether a table is one of another profiler's names. */
+export const isView = (name: string): boolean => name.includes('.');
+
+/** Returns whether a query names a table: `slices`, and not the end of `perfetto.slices`. */
+const isNamed = (name: string, sql: string): boolean =>
+  new RegExp(`(?<![\\w.])${name.replaceAll('.', '\\.')}(?!\\w)`, 'i').test(sql);
 
 /** Returns words that continue the one before `at`; of the tables that the query names first. */
 export function completionsAt(sql: string, at: number, schema: SqlSchema, always = false): Completions {
@@ -197,11 +204,15 @@ export function completionsAt(sql: string, at: number, schema: SqlSchema, always
   const column = ({ name, type, meaning }: SqlTable['columns'][number]) => ({ word: name, kind: type, meaning });
   let all: readonly Completion[];
   if (owner === undefined) {
-    const named = schema.tables.filter(({ name }) => new RegExp(`\\b${name}\\b`, 'i').test(sql));
-    const others = schema.tables.filter((table) => !named.includes(table));
+    const named = schema.tables.filter(({ name }) => isNamed(name, sql));
+    const others = schema.tables.filter((table) => !named.includes(table) && !isView(table.name));
     all = [
       ...named.flatMap((table) => table.columns.map(column)),
-      ...schema.tables.map(({ name, row }) => ({ word: name, kind: 'table', meaning: `One row is ${row}` })),
+      ...schema.tables.map(({ name, row }) =>
+        isView(name)
+          ? { word: name, kind: 'view', meaning: row }
+          : { word: name, kind: 'table', meaning: `One row is ${row}` },
+      ),
       ...schema.functions.map(({ call, meaning }) => ({
         word: `${call.split('(')[0]}(`,
         kind: 'function',
@@ -211,7 +222,11 @@ export function completionsAt(sql: string, at: number, schema: SqlSchema, always
       ...others.flatMap((table) => table.columns.map(column)),
     ];
   } else {
-    all = tableOf(owner, sql, schema)?.columns.map(column) ?? [];
+    const inSchema = schema.tables.filter(({ name }) => name.startsWith(`${owner.toLowerCase()}.`));
+    all = [
+      ...(tableOf(owner, sql, schema)?.columns.map(column) ?? []),
+      ...inSchema.map(({ name, row }) => ({ word: name.slice(owner.length + 1), kind: 'view', meaning: row })),
+    ];
   }
   const start = word.toLowerCase();
   const seen = new Set<string>();

@@ -1,6 +1,6 @@
 // schema.tsx: tables with their columns, and functions.
 import type { JSX } from 'preact';
-import type { SqlSchema } from '../../model/sql.ts';
+import { isView, type SqlSchema } from '../../model/sql.ts';
 import { Loading } from '../../widgets/states.tsx';
 
 export function SchemaList({ schema }: { readonly schema: SqlSchema | undefined }): JSX.Element {
@@ -13,12 +13,15 @@ export function SchemaList({ schema }: { readonly schema: SqlSchema | undefined 
           <h2>Tables</h2>
           {schema.tables.map(({ name, row, columns }) => (
             <details key={name} name="table">
-              <summary title={`One row is ${row}`}>
+              <summary title={isView(name) ? row : `One row is ${row}`}>
                 <code>{name}</code> <span class="ss-quiet">{row}</span>
               </summary>
               <dl>
                 {columns.map((column) => (
-                  <div key={column.name} title={`${column.type}. ${column.meaning}`}>
+                  <div
+                    key={column.name}
+                    title={column.meaning === '' ? undefined : `${column.type}. ${column.meaning}`}
+                  >
                     <dt>
                       <code>{column.name}</code> <span class="ss-quiet">{column.type}</span>
                     </dt>
