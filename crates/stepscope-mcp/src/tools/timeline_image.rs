@@ -441,6 +441,8 @@ fn draw_items(
 
 /// Names the colours of the kinds that occur.
 fn legend(canvas: &mut Canvas, y: u32, kinds: &[bool]) {
+    // The lines of the ruler end above it.
+    canvas.fill(0, y, canvas.width(), ROW, BACKGROUND);
     let mut x = 2;
     for kind in SliceKind::ALL {
         if !kinds.get(*kind as usize).copied().unwrap_or(false) {
