@@ -187,7 +187,9 @@ fn views_are_listed() {
         let name = view.full_name();
         let answer = try_ask(&session, &format!("SELECT * FROM {name} LIMIT 0")).unwrap();
         let columns = answer["columns"].as_array().unwrap().iter();
-        let planned: Vec<&str> = columns.map(|column| column.as_str().unwrap()).collect();
+        let planned: Vec<&str> = columns
+            .map(|column| column["key"].as_str().unwrap())
+            .collect();
         assert_eq!(view.columns(), planned, "{name}");
         let table = listed.iter().find(|table| table["name"] == name.as_str());
         let columns = table.unwrap()["columns"].as_array().unwrap();
