@@ -355,6 +355,7 @@ fn format_of(code: &str) -> Option<Format> {
         Format::Pprof,
         Format::Speedscope,
         Format::ExecutionTraceJson,
+        Format::ChakraTrace,
         Format::CollapsedStacks,
         Format::PerfScript,
         Format::FirefoxProfile,

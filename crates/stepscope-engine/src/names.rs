@@ -21,10 +21,14 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof`, `.pb.gz`, `.folded` or a pickle, extensions of several programs: content decides.
+    /// `.prof`, `.pb.gz`, `.folded`, `.et` or a pickle, extensions of several programs: content decides.
     AnyProfile,
     /// A compiled program: `*.hlo_proto.pb` of XProf, `*.hlo.pb` of a folder that XLA dumped into.
     Hlo,
+    /// Chrome JSON, by the content of a file of another class.
+    ChromeJson,
+    /// PyTorch's execution trace, by the content of a file of another class.
+    ExecutionTrace,
     /// Recognised, but not supported in this version: listed among the skipped files.
     Other,
 }
@@ -50,7 +54,6 @@ const TRACE_JSON: &[&str] = &[
     "_trace.json",
     "_trace.json.gz",
 ];
-const OTHER: &[&str] = &[".et"];
 const PROFILE: &[&str] = &[
     ".prof",
     ".prof.gz",
@@ -70,6 +73,8 @@ const PROFILE: &[&str] = &[
     ".perf.txt",
     ".linux-perf.txt",
     ".perf",
+    ".et",
+    ".et.gz",
 ];
 /// Beginning of the names of the files that PyTorch's flight recorder writes; the rank follows.
 const FLIGHT_RECORDER: &str = "nccl_trace_rank_";
@@ -101,7 +106,7 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         (strip(name, HLO_OF_XPROF) != Some(NO_MODULE)).then_some(NameClass::Hlo)
     } else if ends(HLO_OF_XLA) {
         Some(NameClass::Hlo)
-    } else if ends(OTHER) || is_program_text(name) {
+    } else if is_program_text(name) {
         Some(NameClass::Other)
     } else if ends(PROFILE) || name.starts_with(FLIGHT_RECORDER) {
         Some(NameClass::AnyProfile)
@@ -157,6 +162,8 @@ pub(crate) fn stem(name: &str) -> &str {
         ".linux-perf.txt",
         ".perf.txt",
         ".perf",
+        ".et.gz",
+        ".et",
         ".txt",
         ".gz",
     ];
@@ -451,7 +458,8 @@ mod tests {
         assert_eq!(classify("neuron_trace.json"), Some(NameClass::TraceJson));
         assert_eq!(classify("a.json"), Some(NameClass::AnyJson));
         assert_eq!(classify("a.et.json.gz"), Some(NameClass::AnyJson));
-        assert_eq!(classify("rank0.et"), Some(NameClass::Other));
+        assert_eq!(classify("rank0.et"), Some(NameClass::AnyProfile));
+        assert_eq!(stem("rank0.et"), "rank0");
         assert_eq!(classify("fit-a.prof"), Some(NameClass::AnyProfile));
         assert_eq!(stem("fit-a.prof"), "fit-a");
         assert_eq!(classify("snapshot.pickle"), Some(NameClass::AnyProfile));

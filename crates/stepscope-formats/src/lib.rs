@@ -17,12 +17,14 @@
 //! | `neuron` | unpacks what Neuron stores in an XSpace; the only part that needs a JSON library |
 //! | `profiles` | statistics without a timeline: cProfile and Lightning's reports, readers |
 //! | `rustc` | self-profiles of rustc, reader |
-//! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, PyTorch execution traces, readers |
+//! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, execution traces of PyTorch and Chakra, readers |
 //! | `snapshots` | memory snapshots of PyTorch and dumps of NCCL's flight recorder, readers |
 //! | `probe` | a sink that keeps all events, for tests and fuzz targets of other crates |
 //!
 //! Reading order: [`detect`] (format detection), [`gzip`], then one folder per format.
 
+#[cfg(feature = "samples")]
+pub mod chakra;
 #[cfg(feature = "chrome")]
 pub mod chrome_json;
 #[cfg(feature = "samples")]
@@ -116,6 +118,8 @@ pub fn read<S: EventSink>(
         #[cfg(feature = "samples")]
         Format::ExecutionTraceJson => execution_trace::read(bytes, context, sink),
         #[cfg(feature = "samples")]
+        Format::ChakraTrace => chakra::read(bytes, context, sink),
+        #[cfg(feature = "samples")]
         Format::FirefoxProfile => firefox::read(bytes, context, sink),
         #[cfg(feature = "samples")]
         Format::CollapsedStacks => collapsed::read(bytes, context, sink),
@@ -152,12 +156,15 @@ pub fn arg_source(
         #[cfg(feature = "rustc")]
         Format::Measureme => Ok(measureme::arg_source(bytes)),
         #[cfg(feature = "samples")]
+        Format::ChakraTrace => Ok(chakra::arg_source(bytes)),
+        #[cfg(feature = "samples")]
+        Format::ExecutionTraceJson => Ok(execution_trace::arg_source(bytes)),
+        #[cfg(feature = "samples")]
         Format::FirefoxProfile => Ok(firefox::arg_source(bytes)),
         #[cfg(feature = "samples")]
-        Format::Speedscope
-        | Format::ExecutionTraceJson
-        | Format::CollapsedStacks
-        | Format::PerfScript => Ok(cprofile::arg_source()),
+        Format::Speedscope | Format::CollapsedStacks | Format::PerfScript => {
+            Ok(cprofile::arg_source())
+        }
         #[cfg(feature = "snapshots")]
         Format::NcclFlightRecorder => Ok(nccl_flight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::operator::ExecutedOperator;
 use crate::program::{Instruction, Program};
 use crate::snapshot::MemorySnapshot;
 
@@ -163,6 +164,12 @@ pub trait ArgSource: Send + Sync {
     /// Calls `visit` for each instruction of the compiled programs that the file carries, in the
     /// file's order. Most formats carry none.
     fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        let _ = visit;
+        Ok(())
+    }
+
+    /// Calls `visit` for each operator of an execution trace, in the file's order. Most formats have none.
+    fn operators(&self, visit: &mut dyn FnMut(&ExecutedOperator<'_>)) -> Result<(), ArgError> {
         let _ = visit;
         Ok(())
     }

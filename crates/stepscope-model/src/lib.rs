@@ -16,6 +16,7 @@ pub mod event;
 pub mod kind;
 pub mod limits;
 pub mod name;
+pub mod operator;
 pub mod profile;
 pub mod program;
 pub mod sink;
@@ -34,6 +35,7 @@ pub use event::{
 pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
+pub use operator::ExecutedOperator;
 pub use profile::{
     Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
     StackSample, StackSamples,

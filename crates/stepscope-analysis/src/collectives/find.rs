@@ -24,7 +24,7 @@ struct CollectiveArgs {
     out_elements: Option<u64>,
     dtype: String,
     dims: Option<u64>,
-    /// Output bytes, from the compiled program.
+    /// Bytes, from the compiled program or as the file has them.
     result_bytes: Option<u64>,
     device: Option<u32>,
 }
@@ -42,6 +42,7 @@ const COLLECTIVE_ARGS: ArgKeys = ArgKeys::new(&[
     DIMS[1],
     "Input type",
     "device_ordinal",
+    "comm_size",
 ]);
 
 impl CollectiveArgs {
@@ -78,6 +79,8 @@ impl CollectiveArgs {
             key if is_dims(key) => self.dims = elements(&text()),
             "Input type" if self.dtype.is_empty() => self.dtype = first_type(&text()),
             "device_ordinal" => self.device = whole().and_then(|device| u32::try_from(device).ok()),
+            // Chakra's execution traces have bytes instead of elements.
+            "comm_size" => self.result_bytes = whole(),
             _ => {}
         }
     }

@@ -230,24 +230,26 @@ fn is_pprof(prefix: &[u8]) -> bool {
     types > 0 && others > 0
 }
 
-/// Returns whether the first message is Chakra metadata: a version, and attributes that have a
-/// name.
+/// Returns whether the first message is Chakra metadata: a version, and attributes that have a name. Where it has no
+/// attributes, a node follows: an id, a name, and a type.
 fn is_chakra(prefix: &[u8]) -> bool {
-    let Ok((length, begin)) = varint(prefix, 0) else {
+    let framed = |at: usize| {
+        let (length, begin) = varint(prefix, at).ok()?;
+        let end = begin.checked_add(usize::try_from(length).ok()?)?;
+        Some((begin, end))
+    };
+    let Some((begin, end)) = framed(0) else {
         return false;
     };
-    let Some(message) = usize::try_from(length)
-        .ok()
-        .and_then(|length| begin.checked_add(length))
-        .and_then(|end| prefix.get(begin..end))
-    else {
+    let Some(message) = prefix.get(begin..end) else {
         return false;
     };
     let mut fields = Fields::new(message);
     let mut attributes = 0;
     loop {
         match fields.next() {
-            Ok(None) => return attributes > 0,
+            Ok(None) if attributes > 0 => return true,
+            Ok(None) => break,
             Ok(Some(Field {
                 number: 1,
                 value: Value::Bytes(version),
@@ -267,4 +269,33 @@ fn is_chakra(prefix: &[u8]) -> bool {
             _ => return false,
         }
     }
+    let Some((begin, end)) = framed(end) else {
+        return false;
+    };
+    let node = prefix.get(begin..end.min(prefix.len()));
+    node.is_some_and(is_chakra_node)
+}
+
+/// Returns whether a message begins with the fields of a Chakra node: an id (0 is left out), a name, and a type.
+fn is_chakra_node(message: &[u8]) -> bool {
+    let mut fields = Fields::new(message);
+    let mut first = fields.next_lenient();
+    if let Some(Field {
+        number: 1,
+        value: Value::Varint(_),
+    }) = first
+    {
+        first = fields.next_lenient();
+    }
+    let is_named =
+        matches!(first, Some(Field { number: 2, value: Value::Bytes(name) }) if is_text(name));
+    let second = fields.next_lenient();
+    is_named
+        && matches!(
+            second,
+            Some(Field {
+                number: 3,
+                value: Value::Varint(1..=7)
+            })
+        )
 }

@@ -13,6 +13,23 @@ use crate::losses;
 pub(crate) use table::SampleTable;
 pub(crate) use timeline::{SampledTrack, SliceBudget, sample_end};
 
+/// Maximum depth of the stack of an operator of an execution trace. Operators nest far less deeply; damaged files have
+/// circles.
+pub(crate) const MAX_STACK: usize = 512;
+/// Maximum length of a description of inputs.
+const MAX_SHAPES_BYTES: usize = 512;
+
+/// Returns a list without the blanks between its elements, truncated; empty for an empty one.
+pub(crate) fn compact(list: &[u8]) -> String {
+    let list = list.get(..MAX_SHAPES_BYTES).unwrap_or(list);
+    let mut out = String::from_utf8_lossy(list).into_owned();
+    out.retain(|letter| !letter.is_whitespace());
+    if out == "[]" {
+        out.clear();
+    }
+    out
+}
+
 /// Reports what the limits on slices and on stacks left out.
 pub(crate) fn diagnose_limits<S: EventSink>(
     sink: &mut S,

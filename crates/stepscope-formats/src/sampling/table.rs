@@ -59,6 +59,14 @@ impl SampleTable {
         }
     }
 
+    /// Adds a type of value. Call it before the first sample.
+    pub(crate) fn add_type(&mut self, name: &str, unit: &str) {
+        self.samples.types.push(SampleType {
+            name: name.into(),
+            unit: unit.into(),
+        });
+    }
+
     /// Makes the type at this index the one to show first.
     pub(crate) fn show_first(&mut self, index: u32) {
         self.samples.default_type = index;

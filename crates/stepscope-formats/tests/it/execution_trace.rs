@@ -91,6 +91,84 @@ fn operators_become_stacks_of_both_schemas() {
     );
 }
 
+/// Returns the operators with their numbers, and the facts of the last one.
+fn operators(text: &str) -> (Vec<String>, Vec<String>) {
+    let bytes: SharedBytes = Arc::new(text.as_bytes().to_vec());
+    let context = ReadContext::new(Limits::default());
+    let source = arg_source(Format::ExecutionTraceJson, &bytes, &context).unwrap();
+    let (mut found, mut last) = (Vec::new(), 0);
+    source
+        .operators(&mut |operator| {
+            found.push(format!("{} {:?}", operator.name, operator.record_function));
+            last = operator.token;
+        })
+        .unwrap();
+    let mut facts = Vec::new();
+    source
+        .visit(last, &mut |key, value| {
+            facts.push(format!("{key}={value:?}"))
+        })
+        .unwrap();
+    for token in [0, 1, last + 1, u64::MAX] {
+        let _ = source.visit(token, &mut |_, _| {});
+    }
+    (found, facts)
+}
+
+#[test]
+fn operators_have_numbers_and_facts_in_both_schemas() {
+    let old = r#"{"schema": "1.0.1", "nodes": [
+      {"name": "[pytorch|profiler|execution_trace|thread]", "id": 2, "rf_id": 0, "parent": 1},
+      {"name": "aten::mm", "id": 5, "rf_id": 9, "parent": 2, "seq_id": -1, "op_schema": "aten::mm(Tensor self)",
+       "inputs": [[7, 8, 0, 6, 4, "cpu"]], "input_shapes": [[2, 3]], "outputs": [], "kernel_file": ""}]}"#;
+    let (found, facts) = operators(old);
+    assert_eq!(
+        found,
+        [
+            "[pytorch|profiler|execution_trace|thread] None",
+            "aten::mm Some(9)"
+        ]
+    );
+    assert_eq!(
+        facts,
+        [
+            "id=Int(5)",
+            "rf_id=Int(9)",
+            "parent=Int(2)",
+            "seq_id=Int(-1)",
+            "op_schema=Str(\"aten::mm(Tensor self)\")",
+            "input_values=Json(\"[[7, 8, 0, 6, 4, \\\"cpu\\\"]]\")",
+            "input_shapes=Json(\"[[2, 3]]\")",
+        ]
+    );
+    let new = r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [
+      {"id": 5, "name": "aten::mm", "ctrl_deps": 2,
+       "inputs": {"values": [[7, 8]], "shapes": [], "types": ["Int"]}, "outputs": {"values": [3]},
+       "attrs": [{"name": "rf_id", "type": "uint64", "value": 9}, {"name": "kernel_file", "type": "string", "value": ""},
+                 {"name": "op_schema", "type": "string", "value": "mm"}]}]}"#;
+    let (found, facts) = operators(new);
+    assert_eq!(found, ["aten::mm Some(9)"]);
+    assert_eq!(
+        facts,
+        [
+            "id=Int(5)",
+            "parent=Int(2)",
+            "input_values=Json(\"[[7, 8]]\")",
+            "input_types=Json(\"[\\\"Int\\\"]\")",
+            "output_values=Json(\"[3]\")",
+            "rf_id=Int(9)",
+            "op_schema=Str(\"mm\")",
+        ]
+    );
+    let pid = ("execution_trace.pid".to_owned(), "7");
+    let facts = emitted(new.as_bytes()).unwrap().facts;
+    assert!(
+        facts
+            .iter()
+            .any(|(key, value)| *key == pid.0 && value.contains(pid.1))
+    );
+}
+
 #[test]
 fn content_decides() {
     for text in [OLD, NEW] {

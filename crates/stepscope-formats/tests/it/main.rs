@@ -7,9 +7,10 @@
     reason = "tests fail loudly, and say when they were not run"
 )]
 
+#[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
+mod chakra;
 #[cfg(feature = "chrome")]
 mod chrome_json;
-#[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
 mod conversion;
 mod detect;
 mod execution_trace;

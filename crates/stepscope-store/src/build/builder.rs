@@ -639,6 +639,7 @@ impl Trace {
             sources,
             first_source: parts.first_source,
             programs: None,
+            attached: Vec::new(),
             by_category: parts.by_category,
             slice_span: parts.slice_span,
             core: core_span::core_span(&parts.tables, &parts.span)

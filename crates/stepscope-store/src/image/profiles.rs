@@ -11,10 +11,12 @@ use crate::read::facts::FileFacts;
 use crate::read::trace::{Trace, Track};
 
 impl Trace {
-    /// Returns the statistics without a timeline, file by file in the file's order.
+    /// Returns the statistics without a timeline, file by file in the file's order; those of attached traces follow.
     pub fn profiles(&self) -> impl Iterator<Item = (&FileFacts, &Profile)> {
+        let attached = self.attached().iter().flat_map(|trace| trace.files());
         self.files()
             .iter()
+            .chain(attached)
             .flat_map(|file| file.profiles.iter().map(move |profile| (file, profile)))
     }
 

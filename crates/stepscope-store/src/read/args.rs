@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stepscope_model::{
-    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, Instruction, MemorySnapshot, Program, SourceId,
-    TrackId,
+    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, ExecutedOperator, Instruction, MemorySnapshot,
+    Program, SourceId, TrackId,
 };
 
 use crate::read::event::EventId;
@@ -158,6 +158,36 @@ impl Trace {
     fn more_programs(&self, file: usize) -> Option<&Arc<dyn ArgSource>> {
         let is_last = file + 1 == self.files.len();
         self.programs.as_ref().filter(|_| is_last)
+    }
+
+    /// Adds a trace without a timeline that was found next to the files, such as an execution trace:
+    /// [`Trace::profiles`] includes its statistics. A cache image does not hold it.
+    pub fn attach(&mut self, trace: Arc<Self>) {
+        self.attached.push(trace);
+    }
+
+    /// Returns the traces that [`Trace::attach`] added, in their order.
+    pub fn attached(&self) -> &[Arc<Self>] {
+        &self.attached
+    }
+
+    /// Calls `visit` for each operator of the execution traces among the files, in their order. Visits nothing in
+    /// other formats, and in attached traces.
+    pub fn operators(&self, visit: &mut dyn FnMut(&ExecutedOperator<'_>)) -> Result<(), ArgError> {
+        for source in &self.sources {
+            source.operators(visit)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` for each fact of an operator that [`Trace::operators`] visited; the trace has one file.
+    pub fn operator_facts(
+        &self,
+        token: u64,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let source = self.sources.first().ok_or(ArgError::BadToken)?;
+        source.visit(token, visit)
     }
 
     /// Returns the allocator snapshot in a file; `file` is an index into [`Trace::files`]. `None` for a

@@ -173,6 +173,7 @@ impl Trace {
     /// Returns the memory used by columns, names and links in bytes, without views of a cache
     /// image.
     pub fn heap_bytes(&self) -> usize {
+        let attached: usize = self.attached().iter().map(|trace| trace.heap_bytes()).sum();
         let tables: usize = self.tables.iter().map(TrackTable::heap_bytes).sum();
         let texts: usize = self
             .tracks
@@ -180,6 +181,7 @@ impl Trace {
             .map(|track| track.key.capacity() + track.name.capacity())
             .sum();
         tables
+            + attached
             + texts
             + size_of_val(self.tracks.as_slice())
             + size_of_val(self.tables.as_slice())

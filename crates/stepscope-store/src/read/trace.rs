@@ -179,6 +179,8 @@ pub struct Trace {
     pub(crate) first_source: Vec<u16>,
     /// Compiled programs that are in none of the files.
     pub(crate) programs: Option<Arc<dyn ArgSource>>,
+    /// Traces without a timeline that were found next to the files.
+    pub(crate) attached: Vec<Arc<Self>>,
     pub(crate) by_category: Vec<(NameId, u64)>,
     pub(crate) slice_span: Option<Range<Time>>,
     pub(crate) core: Range<Time>,
