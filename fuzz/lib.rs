@@ -121,9 +121,23 @@ pub fn check(format: Format, bytes: &[u8]) {
             );
         }
     }
+    // Facts of the operators of an execution trace.
+    let mut tokens = Vec::new();
+    let mut operators = 0;
+    let _ = late.operators(&mut |operator| {
+        operators += 1;
+        if tokens.len() < 256 {
+            tokens.push(operator.token);
+        }
+    });
+    assert!(operators <= bytes.len());
+    for token in tokens {
+        let _ = late.visit(token, &mut |_, _| ());
+    }
     // Simulates a file that changes while its trace is open.
     let changed: SharedBytes = Arc::new(bytes[..bytes.len() / 2].to_vec());
     if let Ok(late) = arg_source(format, &changed, &context) {
+        let _ = late.operators(&mut |_| ());
         for token in (0..bytes.len() as u64 + 8).step_by(1 + bytes.len() / 64) {
             let _ = late.visit(token, &mut |_, _| ());
             let _ = late.visit_some(token, KEYS, &mut |_, _| ());

@@ -119,7 +119,7 @@ const FLIGHT_PICKLE: &[u8] = b"\x80\x02}(X\x09\0\0\0pg_config}X\x07\0\0\0entries
     X\x0e\0\0\0profiling_nameX\x04\0\0\0nccluX\x01\0\0\0aeu.";
 
 /// Files of the formats of the target `sampled`, in its order.
-const SAMPLED: [(&str, &[u8]); 4] = [
+const SAMPLED: [(&str, &[u8]); 6] = [
     (
         "speedscope",
         br#"{"shared":{"frames":[{"name":"a","file":"f","line":3},{"name":"b"}]},"profiles":[
@@ -152,6 +152,18 @@ train 9 100.002: cycles: 1f d (e)
         "samples":{"stack":[0,1,null],"time":[1,2,3],"weight":[1,2,1],"threadCPUDelta":[0,7,null]},
         "markers":{"name":[0,1],"startTime":[1,2],"endTime":[2,null],"phase":[1,0],"category":[0,0],
         "data":[{"type":"t"},null]}}]}"#,
+    ),
+    (
+        "execution_trace",
+        br#"{"schema":"1.1.1","pid":7,"nodes":[{"id":1,"name":"p","ctrl_deps":1,"attrs":[{"name":"tid","value":1}]},
+        {"id":2,"name":"f","ctrl_deps":1,"inputs":{"values":[[3,4]],"shapes":[[2]],"types":["Tensor(float)"]},
+        "attrs":[{"name":"rf_id","type":"uint64","value":3},{"name":"op_schema","type":"string","value":"f()"}]},
+        {"id":3,"name":"g","rf_id":4,"parent":2,"tid":1,"input_shapes":[[2]],"inputs":[1]}]}"#,
+    ),
+    (
+        // A thread with an operator, and a collective of a device that depends on it.
+        "chakra_graph",
+        b"\x07\x0a\x050.0.4\x22\x08\x01\x12\x01f\x18\x040\x058\x09B\x05\x12\x03[2]R\x0e\x0a\x09is_cpu_op\xd8\x01\x01.\x08\x02\x12\x01g\x18\x07\x22\x01\x01*\x01\x010\x0e8\x02R\x0d\x0a\x09comm_typeH\x01R\x0c\x0a\x04dimsR\x04\x0a\x02\x01\x02",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Fuzzes the readers of sampled stacks, and the report of them: see `stepscope_fuzz::check`. The first byte chooses
+//! Fuzzes the readers of sampled stacks and execution traces, and the report of them: see `stepscope_fuzz::check`. The first byte chooses
 //! the format.
 
 #![no_main]
@@ -6,12 +6,13 @@
 use libfuzzer_sys::fuzz_target;
 use stepscope_formats::Format;
 
-const FORMATS: [Format; 5] = [
+const FORMATS: [Format; 6] = [
     Format::Speedscope,
     Format::CollapsedStacks,
     Format::PerfScript,
     Format::FirefoxProfile,
     Format::ExecutionTraceJson,
+    Format::ChakraTrace,
 ];
 
 fuzz_target!(|bytes: &[u8]| {

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod critical_path;
 pub mod device;
 pub mod event_context;
+pub mod execution_trace;
 pub mod findings;
 pub mod hlo_text;
 pub mod idle;

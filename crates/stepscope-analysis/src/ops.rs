@@ -33,7 +33,7 @@ mod class;
 mod collect;
 pub mod hlo;
 pub mod inside;
-mod launched;
+pub(crate) mod launched;
 pub mod occurrences;
 pub mod rates;
 mod rows;

@@ -335,7 +335,10 @@ impl Engine {
         state.runs.sort_by(|a, b| {
             (newest(a), &a.found.name, &a.found.id).cmp(&(newest(b), &b.found.name, &b.found.id))
         });
-        let files = state.runs.iter().flat_map(|entry| &entry.found.files);
+        let files = state.runs.iter().flat_map(|entry| {
+            let files = entry.found.files.iter();
+            files.chain(&entry.found.execution_traces)
+        });
         let files = files.filter(|file| file.object().is_none());
         state.seen = watch::Seen {
             files: files.map(|file| (file.path.clone(), file.stamp)).collect(),

@@ -44,6 +44,8 @@ pub(crate) struct FoundRun {
     /// Compiled programs in files of their own, which are read on request only. The run has no
     /// timeline if it has no other files: `files` is the first of them then.
     pub(crate) programs: Vec<FoundFile>,
+    /// Execution traces, which list the operators of the trace files without times.
+    pub(crate) execution_traces: Vec<FoundFile>,
     /// Files next to the trace files that hold the same events in another format.
     pub(crate) companions: Vec<PathBuf>,
     /// Unix time: from the session's or the file's name, otherwise the file's modification time.
@@ -56,7 +58,8 @@ impl FoundRun {
     /// Returns a hash that changes when any file of the run does.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut text = Vec::new();
-        for file in self.files.iter().chain(&self.programs) {
+        let others = self.programs.iter().chain(&self.execution_traces);
+        for file in self.files.iter().chain(others) {
             text.extend_from_slice(file.path.as_os_str().as_encoded_bytes());
             for number in [
                 file.stamp.bytes,
@@ -81,20 +84,36 @@ impl FoundRun {
         } else {
             &self.files
         };
-        files.iter().map(|file| file.path.clone()).collect()
+        let files = files.iter().chain(&self.execution_traces);
+        files.map(|file| file.path.clone()).collect()
+    }
+
+    /// Returns the run of one of its execution traces alone.
+    pub(crate) fn of_execution_trace(&self, file: &FoundFile) -> Self {
+        Self {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            files: vec![file.clone()],
+            programs: Vec::new(),
+            execution_traces: Vec::new(),
+            companions: Vec::new(),
+            recorded_ns: None,
+            kinds: Vec::new(),
+        }
     }
 
     /// Returns whether its files can be read without fetching one.
     pub(crate) fn is_local(&self) -> bool {
-        self.files.iter().all(|file| file.missing_bytes() == 0)
+        let files = self.files.iter().chain(&self.execution_traces);
+        files.map(FoundFile::missing_bytes).all(|bytes| bytes == 0)
     }
 
     /// Returns the size of its files on disk.
     pub(crate) fn bytes(&self) -> u64 {
-        let programs = self.programs.iter();
+        let others = self.programs.iter().chain(&self.execution_traces);
         // One of the programs stands for the run.
         let files = self.files.iter().filter(|_| !self.is_programs_only());
-        let sizes = files.chain(programs).map(|file| file.stamp.bytes);
+        let sizes = files.chain(others).map(|file| file.stamp.bytes);
         sizes.fold(0, u64::saturating_add)
     }
 }

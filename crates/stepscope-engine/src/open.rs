@@ -51,6 +51,7 @@ pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
     }
     run.files
         .iter()
+        .chain(&run.execution_traces)
         .map(|file| {
             let compressed = file
                 .path

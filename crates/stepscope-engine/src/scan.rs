@@ -11,6 +11,8 @@
 //! * compiled programs (`*.hlo_proto.pb`, `*.hlo.pb`): those in a session's folder, or next to one
 //!   XSpace, belong to that run; otherwise those of a folder are one run (see
 //!   [`programs`](crate::programs));
+//! * PyTorch's execution traces: part of the run of their process, otherwise runs of their own (see
+//!   [`execution_traces`]);
 //! * a single file that was named by the user: whatever its name is.
 //!
 //! Skipped: hidden names, `*.tmp`, `node_modules`, `__pycache__` and `site-packages`. Links are
@@ -20,6 +22,7 @@
 //!
 //! Cost: one directory listing per folder and one `stat` per trace file; no sorting across folders.
 
+mod execution_traces;
 mod look;
 mod program_files;
 mod remote;
@@ -79,6 +82,9 @@ pub(crate) struct ScanResult {
 /// Type of a file, from its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
+    ChromeJson,
+    ExecutionTrace,
+    /// A trace of another format.
     Trace,
     /// Recognised, but no reader supports it.
     NotReadable,
@@ -146,6 +152,7 @@ fn single_file(path: &Path, metadata: &Metadata) -> ScanResult {
         kinds: kinds_of(&file),
         files: vec![file],
         programs: Vec::new(),
+        execution_traces: Vec::new(),
     };
     ScanResult {
         runs: vec![run],
@@ -329,9 +336,11 @@ impl Walk<'_> {
                 return None;
             }
         };
-        if names_too_little(class) && !self.is_trace(&path, None, stamp) {
-            return None;
-        }
+        let class = if names_too_little(class) {
+            self.class_by_content(class, &path, None, stamp)?
+        } else {
+            class
+        };
         let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
         Some(FoundFile {
             path,
@@ -343,9 +352,15 @@ impl Walk<'_> {
         })
     }
 
-    /// Checks the first bytes of a file with an ambiguous name. Records files that are recognised
-    /// but have no reader.
-    fn is_trace(&mut self, path: &Path, place: Option<&FileLocation>, stamp: Stamp) -> bool {
+    /// Checks the first bytes of a file with an ambiguous name: returns its class, or `None` if it is no
+    /// trace. Records files that are recognised but have no reader.
+    fn class_by_content(
+        &mut self,
+        class: NameClass,
+        path: &Path,
+        place: Option<&FileLocation>,
+        stamp: Stamp,
+    ) -> Option<NameClass> {
         let key = (path.to_owned(), stamp);
         let known = self.sniffed.known.get(&key).copied();
         let content = known.unwrap_or_else(|| self.content(path, place));
@@ -353,7 +368,12 @@ impl Walk<'_> {
         if content == Content::NotReadable {
             self.found.not_readable.push(path.to_owned());
         }
-        content == Content::Trace
+        match content {
+            Content::ChromeJson => Some(NameClass::ChromeJson),
+            Content::ExecutionTrace => Some(NameClass::ExecutionTrace),
+            Content::Trace => Some(class),
+            Content::NotReadable | Content::Nothing => None,
+        }
     }
 
     fn content(&mut self, path: &Path, place: Option<&FileLocation>) -> Content {
@@ -369,7 +389,10 @@ impl Walk<'_> {
             return Content::Nothing;
         };
         match (found.evidence, found.format) {
-            (Evidence::Content, Format::ChromeJson) if has_events(path, place) => Content::Trace,
+            (Evidence::Content, Format::ChromeJson) if has_events(path, place) => {
+                Content::ChromeJson
+            }
+            (Evidence::Content, Format::ExecutionTraceJson) => Content::ExecutionTrace,
             (
                 Evidence::Content,
                 Format::XSpace
@@ -378,7 +401,7 @@ impl Walk<'_> {
                 | Format::Measureme
                 | Format::Pprof
                 | Format::Speedscope
-                | Format::ExecutionTraceJson
+                | Format::ChakraTrace
                 | Format::CollapsedStacks
                 | Format::PerfScript
                 | Format::FirefoxProfile
@@ -465,8 +488,14 @@ impl Walk<'_> {
         } else {
             files
         };
-        let alone = loose.len();
-        for mut members in group::jobs(loose) {
+        let (execution_traces, loose) = execution_traces::split_off(loose);
+        let mut alone = loose.len();
+        let jobs = group::jobs(loose);
+        let (mut of_jobs, others) = execution_traces::assign(execution_traces, &jobs);
+        alone += others.len();
+        let others = group::jobs(others);
+        of_jobs.resize_with(jobs.len() + others.len(), Vec::new);
+        for (mut members, execution_traces) in jobs.into_iter().chain(others).zip(of_jobs) {
             let first = &members.files[0];
             let shown = match (&members.family, members.files.len() == alone) {
                 // Every trace of the folder belongs to the job, so the run gets the folder's name.
@@ -479,6 +508,9 @@ impl Walk<'_> {
             let kinds = kinds_of(first);
             let files = std::mem::take(&mut members.files);
             self.push_run(&shown, files, Vec::new(), recorded_ns, kinds);
+            if let Some(run) = self.found.runs.last_mut() {
+                run.execution_traces = execution_traces;
+            }
         }
         self.add_programs(&relative, &whole, programs, first_run);
     }
@@ -546,6 +578,7 @@ impl Walk<'_> {
             name: names::run_name(shown),
             files,
             programs: Vec::new(),
+            execution_traces: Vec::new(),
             companions,
             recorded_ns,
             kinds,
@@ -649,6 +682,7 @@ mod tests {
         write(&dir.path().join("c.prof"), "");
         write(&dir.path().join("d.prof"), "{(\x03aaaa");
         write(&dir.path().join("e.et"), "");
+        write(&dir.path().join("module_0001.f.cpu_after_optimizations.txt"), "");
         write(
             &dir.path().join("fit-report.txt"),
             "FIT Profiler Report\n\n| Action |\n",
@@ -668,9 +702,9 @@ mod tests {
                 "sub/d.pftrace x1 +0"
             ]
         );
-        let not_readable = ["e.et"].map(|name| dir.path().join(name));
+        let not_readable = ["module_0001.f.cpu_after_optimizations.txt"].map(|name| dir.path().join(name));
         assert_eq!(found.not_readable, not_readable);
-        assert_eq!(found.sniffed, 7);
+        assert_eq!(found.sniffed, 8);
         // Known files are not looked at again, and no less known.
         let again = scan(dir.path(), 256, &mut sniffed).unwrap();
         assert_eq!((again.sniffed, again.not_readable), (0, found.not_readable));

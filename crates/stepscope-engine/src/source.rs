@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use stepscope_formats::{Format, gzip};
 use stepscope_model::{
-    ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, MemorySnapshot, Program,
-    ReadContext, SharedBytes,
+    ArgError, ArgKeys, ArgSource, ArgValue, ExecutedOperator, Instruction, Limits, MemorySnapshot,
+    Program, ReadContext, SharedBytes,
 };
 
 use crate::files::inflated::inflated;
@@ -90,6 +90,12 @@ impl ArgSource for CheckedSource {
     fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
         self.check()?;
         let outcome = self.inner.programs(visit);
+        self.explained(outcome)
+    }
+
+    fn operators(&self, visit: &mut dyn FnMut(&ExecutedOperator<'_>)) -> Result<(), ArgError> {
+        self.check()?;
+        let outcome = self.inner.operators(visit);
         self.explained(outcome)
     }
 
@@ -176,6 +182,13 @@ impl ArgSource for LazySource {
     fn programs(&self, visit: &mut dyn FnMut(&Program<'_>)) -> Result<(), ArgError> {
         match self.made.get_or_init(|| self.make()) {
             Ok(source) => source.programs(visit),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn operators(&self, visit: &mut dyn FnMut(&ExecutedOperator<'_>)) -> Result<(), ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.operators(visit),
             Err(error) => Err(*error),
         }
     }

@@ -52,7 +52,7 @@ impl RunView {
             fit,
             labels_only: labels_only(&run),
             span,
-            tag: format!("{}-{build}", run.content_hash),
+            tag: tag_of(&run, build),
             order,
             subtree_end,
             position,
@@ -116,6 +116,19 @@ impl RunView {
     pub(crate) fn extent(&self, track: TrackId) -> Option<Range<Time>> {
         self.parts.extent.get(track.index()).cloned().flatten()
     }
+}
+
+/// Returns the hash of the run's content with the build of the program. Execution traces next to the run's files are
+/// not in the hash, which notes refer to.
+fn tag_of(run: &Run, build: &str) -> String {
+    let attached = run.trace.attached();
+    if attached.is_empty() {
+        return format!("{}-{build}", run.content_hash);
+    }
+    let files = attached.iter().flat_map(|trace| trace.files());
+    let bytes = files.fold(0, |sum: u64, file| sum.saturating_add(file.spec.bytes));
+    let count = attached.len();
+    format!("{}-{build}-{count}-{bytes}", run.content_hash)
 }
 
 /// Returns a depth-first order with siblings in the store's order. A track whose parents form a

@@ -24,9 +24,9 @@ use crate::slice_class::is_operator;
 
 /// Device time of one name, picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Launched {
-    pub(super) total_ps: i128,
-    pub(super) self_ps: i128,
+pub(crate) struct Launched {
+    pub(crate) total_ps: i128,
+    pub(crate) self_ps: i128,
 }
 
 impl Launched {
@@ -40,7 +40,7 @@ impl Launched {
 /// Device time that each slice of the host launched. The times of a track lie in a list as long as the
 /// track's slices: millions of slices launch work, and a hash table of them is ten times slower.
 #[derive(Debug, Default)]
-pub(super) struct LaunchedBySlice {
+pub(crate) struct LaunchedBySlice {
     /// By track; empty for tracks that launch nothing.
     tracks: Vec<Vec<SliceLaunched>>,
 }
@@ -54,12 +54,12 @@ struct SliceLaunched {
 
 impl LaunchedBySlice {
     /// Whether no slice launched anything.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tracks.iter().all(Vec::is_empty)
     }
 
     /// Returns the device time that a slice of the class launched; zero for slices that launched nothing.
-    pub(super) fn get(&self, track: TrackId, index: usize) -> Launched {
+    pub(crate) fn get(&self, track: TrackId, index: usize) -> Launched {
         let slices = self.tracks.get(track.index());
         let slice = slices.and_then(|slices| slices.get(index)).copied();
         let slice = slice.unwrap_or_default();
@@ -72,7 +72,7 @@ impl LaunchedBySlice {
 
 /// Computes the device time of each slice with a category of the class: the sum over the device slices
 /// that lie in it, and over those of which it is the innermost. Empty without devices or links.
-pub(super) fn by_slice(
+pub(crate) fn by_slice(
     trace: &Trace,
     is_class: fn(&str) -> bool,
     cancel: &Cancel,

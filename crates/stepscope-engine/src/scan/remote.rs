@@ -57,11 +57,12 @@ pub(crate) fn scan_objects(
                 continue;
             }
             let place = file.place.take();
-            let is_trace = walk.is_trace(&file.path, place.as_ref(), file.stamp);
+            let class = walk.class_by_content(file.class, &file.path, place.as_ref(), file.stamp);
             file.place = place;
-            if !is_trace {
+            let Some(class) = class else {
                 continue;
-            }
+            };
+            file.class = class;
         }
         let folder = file.path.parent().unwrap_or(url).to_owned();
         folders.entry(folder).or_default().push(file);
@@ -104,5 +105,6 @@ fn single_run(object: ListedObject) -> FoundRun {
         kinds: kinds_of(&file),
         files: vec![file],
         programs: Vec::new(),
+        execution_traces: Vec::new(),
     }
 }

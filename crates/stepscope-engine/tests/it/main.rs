@@ -7,6 +7,7 @@
     reason = "tests say where they cannot go on, and when they were not run; they read figures of peers"
 )]
 
+mod execution_traces;
 mod programs;
 mod structured;
 

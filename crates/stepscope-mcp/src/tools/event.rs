@@ -1,6 +1,7 @@
 //! The tool `event`.
 
 use stepscope_analysis::event_context::EventContext;
+use stepscope_analysis::execution_trace;
 use stepscope_analysis::names::{NameSet, json_on_one_line};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::timeline_query::histogram;
@@ -172,14 +173,17 @@ fn arguments(trace: &Trace, id: EventId) -> Result<Table, String> {
         Column::new("type", "Type", Unit::Text),
         Column::new("value", "Value", Unit::Text),
     ]);
-    let read = trace.args(id, &mut |key, value| {
+    let mut add = |key: &str, value: ArgValue<'_>| {
         if table.rows.len() >= MAX_ROWS {
             table.left_out += 1;
             return;
         }
         let (kind, value) = argument(value);
         table.push([key.into(), kind.into(), value]);
-    });
+    };
+    let read = trace
+        .args(id, &mut add)
+        .and_then(|()| execution_trace::facts(trace, id, &mut add));
     read.map_err(|error| error.to_string())?;
     Ok(table)
 }

@@ -2,13 +2,19 @@
 
 use std::borrow::Cow;
 
+use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Profile, SampleFrame, SampleType};
 use stepscope_store::Trace;
 
 use crate::report::number_format;
-use crate::report::{Cell, Column, Link, Report, Section, SentencePart, Table, Unit, sentence};
+use crate::report::{
+    Cell, Column, Link, Report, Section, Sentence, SentencePart, Table, Unit, sentence,
+};
 use crate::report::{share, with_thousands};
 use crate::reports::Options;
+use stepscope_analysis::execution_trace::{
+    ExecutionTraceJoin, JoinedTrace, NotJoined, OperatorTimes,
+};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::stack_samples::{
     self, FunctionSums, SampleGroup, SampleSums, SampleUnit, by_function, by_labels, by_stack,
@@ -32,7 +38,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let mut report = Report::new(KIND);
     let scale = Scale::new(main);
     let all = stack_samples::sum(&profiles, main, cancel)?;
+    let join = ExecutionTraceJoin::from_trace(trace, cancel)?;
+    let times = join.times(trace, cancel)?;
     report.table = table_of(&profiles, main, options, cancel)?;
+    if options.by.as_deref().is_none_or(|by| by == BY[0]) {
+        add_times(&mut report.table, &times);
+    }
     report.scalar("sample_type", "Type of sample", Unit::Text, &*main.name);
     report.scalar("unit", "Its unit", Unit::Text, &*main.unit);
     report.scalar("samples", "Samples", Unit::Count, all.samples);
@@ -56,6 +67,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         });
     }
     report.table.cut(options.top);
+    for joined in &join.traces {
+        report.note(join_note(trace, joined));
+    }
     if options.range.is_some() {
         let note = "The file has aggregates of the whole run only: the range has no effect.";
         report.note(note);
@@ -70,7 +84,7 @@ fn costliest(
     all: SampleSums,
     options: &Options,
     cancel: &Cancel,
-) -> Result<Option<crate::report::Sentence>, Cancelled> {
+) -> Result<Option<Sentence>, Cancelled> {
     let functions = by_function(profiles, of, cancel)?;
     let first = functions.first().filter(|one| one.own.value > 0);
     Ok(first.filter(|_| all.value > 0).map(|one| {
@@ -138,6 +152,84 @@ fn functions_table(functions: &[FunctionSums<'_>], scale: &Scale, all: i64) -> T
         ]);
     }
     table
+}
+
+/// Adds the times of the slices that operators of execution traces are joined to, as columns of the table of functions.
+fn add_times(table: &mut Table, times: &FxHashMap<&str, OperatorTimes>) {
+    if times.is_empty() {
+        return;
+    }
+    let has_devices = times.values().any(|times| times.device_ps.is_some());
+    table.columns.extend([
+        Column::new("joined", "Joined", Unit::Count),
+        Column::new("host_ns", "Host time", Unit::Ns),
+    ]);
+    if has_devices {
+        table
+            .columns
+            .push(Column::new("device_ns", "Device time", Unit::Ns));
+    }
+    let ns = |ps: i128| Cell::from(ps as f64 / 1e3);
+    for row in &mut table.rows {
+        let name = match row.first() {
+            Some(Cell::Text(name)) => &**name,
+            _ => "",
+        };
+        let found = times.get(name);
+        let mut cells = vec![
+            found.map_or(Cell::Empty, |times| times.joined.into()),
+            found.map_or(Cell::Empty, |times| ns(times.host_ps)),
+        ];
+        if has_devices {
+            let device_ps = found.and_then(|times| times.device_ps);
+            cells.push(device_ps.map_or(Cell::Empty, ns));
+        }
+        row.extend(cells);
+    }
+}
+
+/// Returns how many operators of an execution trace have the times of their slices, or why none has.
+fn join_note(trace: &Trace, joined: &JoinedTrace) -> Sentence {
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let execution_trace = trace.attached().get(joined.attached);
+    let own = execution_trace.and_then(|trace| trace.files().first());
+    let own = file_name(own.map_or("", |file| &file.spec.path));
+    let file = joined.file.and_then(|file| trace.files().get(file));
+    let file = file_name(file.map_or("", |file| &file.spec.path));
+    let reason = match &joined.outcome {
+        Ok(key) => {
+            return sentence!(
+                "{} of {} operators of '{}' have the times of their slices in '{}', by '{}'.",
+                with_thousands(joined.joined),
+                with_thousands(joined.operators),
+                SentencePart::text(own),
+                SentencePart::text(file),
+                key.as_str()
+            );
+        }
+        Err(NotJoined::SeveralFiles) => {
+            "neither its rank nor its process shows which file of the run it belongs to".to_owned()
+        }
+        Err(NotJoined::OtherProcess) => "it is of another process than the timeline".to_owned(),
+        Err(NotJoined::NoNumbers) => "its operators have no record function ids".to_owned(),
+        Err(NotJoined::NoSlices) => {
+            format!(
+                "no slice in '{file}' has the id of one of its operators: record both at the same time"
+            )
+        }
+        Err(NotJoined::OtherNames { found, same_name }) => format!(
+            "of {} ids that slices in '{file}' have, {} belong to operators of the same name: the files are of \
+             different recordings",
+            number_format::with_thousands(*found),
+            number_format::with_thousands(*same_name)
+        ),
+        Err(NotJoined::Unreadable(error)) => error.to_string(),
+    };
+    sentence!(
+        "No operator of '{}' has the time of a slice: {}.",
+        SentencePart::text(own),
+        SentencePart::text(reason)
+    )
 }
 
 fn groups_table(

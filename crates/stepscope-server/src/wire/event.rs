@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use stepscope_analysis::execution_trace;
 use stepscope_model::{ArgValue, SliceFlags};
 use stepscope_report::demangle::demangled;
 use stepscope_report::report::shorter;
@@ -139,6 +140,9 @@ impl EventDetail {
         let mut args = Args::new(size);
         let error = trace
             .args(event.id, &mut |key, value| args.take(key, value))
+            .and_then(|()| {
+                execution_trace::facts(trace, event.id, &mut |key, value| args.take(key, value))
+            })
             .err();
         args.finish();
         let category = trace.name(event.category);
