@@ -157,6 +157,7 @@ pub fn convert(
     if run
         .files
         .iter()
+        .chain(&run.execution_traces)
         .map(|file| &file.path)
         .chain(&run.companions)
         .any(reads_target)

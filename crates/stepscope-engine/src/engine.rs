@@ -20,7 +20,7 @@ use crate::objects;
 use crate::open;
 use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
-use crate::scan::{ScanResult, Sniffed};
+use crate::scan::{self, ScanResult, Sniffed};
 use crate::sql::SqlRun;
 
 pub(crate) use found::open_found;
@@ -276,6 +276,11 @@ impl Engine {
                 }
             }
         }
+        let named = roots.iter().map(PathBuf::as_path);
+        let named: Vec<&Path> = named
+            .filter(|root| !root.is_dir() && !objects::is_url(root))
+            .collect();
+        scan::attach_named(&mut found.runs, &named);
         let events = self.adopt(found);
         for event in events {
             self.publish(&event);

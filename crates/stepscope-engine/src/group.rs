@@ -32,7 +32,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn single(file: FoundFile) -> Self {
+    pub(crate) fn single(file: FoundFile) -> Self {
         Self {
             family: None,
             files: vec![file],

@@ -73,6 +73,7 @@ pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<Sq
     let context = Arc::new(ReadContext::new(limits));
     fetch(&found.files, &context)?;
     fetch(&found.programs, &context)?;
+    fetch(&found.execution_traces, &context)?;
     let gone = || EngineError::NoSuchRun(found.id.clone());
     let first_file = found.files.first().and_then(FoundFile::object);
     let first_file = first_file.and_then(ObjectFile::local).ok_or_else(gone)?;

@@ -27,6 +27,7 @@ mod look;
 mod program_files;
 mod remote;
 
+pub(crate) use execution_traces::attach_named;
 pub(crate) use remote::scan_objects;
 
 use std::ffi::OsStr;
@@ -682,7 +683,10 @@ mod tests {
         write(&dir.path().join("c.prof"), "");
         write(&dir.path().join("d.prof"), "{(\x03aaaa");
         write(&dir.path().join("e.et"), "");
-        write(&dir.path().join("module_0001.f.cpu_after_optimizations.txt"), "");
+        write(
+            &dir.path().join("module_0001.f.cpu_after_optimizations.txt"),
+            "",
+        );
         write(
             &dir.path().join("fit-report.txt"),
             "FIT Profiler Report\n\n| Action |\n",
@@ -702,7 +706,8 @@ mod tests {
                 "sub/d.pftrace x1 +0"
             ]
         );
-        let not_readable = ["module_0001.f.cpu_after_optimizations.txt"].map(|name| dir.path().join(name));
+        let not_readable =
+            ["module_0001.f.cpu_after_optimizations.txt"].map(|name| dir.path().join(name));
         assert_eq!(found.not_readable, not_readable);
         assert_eq!(found.sniffed, 8);
         // Known files are not looked at again, and no less known.

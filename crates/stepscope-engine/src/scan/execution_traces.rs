@@ -7,8 +7,14 @@
 //! 2. The names are equal but for words at their ends such as `_et` and `_kineto`.
 //! 3. The folder has one run of Chrome JSON and one execution trace.
 
+use std::path::Path;
+
+use rustc_hash::FxHashSet;
+use stepscope_formats::{Format, detect};
+
+use super::look::SNIFF_BYTES;
 use crate::files::head::head_of;
-use crate::found_run::FoundFile;
+use crate::found_run::{FoundFile, FoundRun};
 use crate::group::Job;
 use crate::names::{self, NameClass};
 
@@ -26,6 +32,53 @@ const ENDS: &[&str] = &[
     "et",
     "pt",
 ];
+
+/// Attaches execution traces that the user named as files to the runs of other named files, by the rules for a folder.
+pub(crate) fn attach_named(runs: &mut Vec<FoundRun>, named: &[&Path]) {
+    if named.len() < 2 {
+        return;
+    }
+    let is_named = |run: &FoundRun| {
+        let [file] = &run.files[..] else {
+            return false;
+        };
+        named.contains(&&*file.path)
+    };
+    // The files, and the places of their runs.
+    let (mut execution_traces, mut jobs, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, run) in runs.iter().enumerate().filter(|(_, run)| is_named(run)) {
+        let mut file = run.files[0].clone();
+        file.class = class_of(&file);
+        match file.class {
+            NameClass::ExecutionTrace => execution_traces.push(file),
+            NameClass::TraceJson | NameClass::ChromeJson => {
+                jobs.push(Job::single(file));
+                owners.push(at);
+            }
+            _ => {}
+        }
+    }
+    let (of_jobs, _) = assign(execution_traces, &jobs);
+    let mut attached = FxHashSet::default();
+    for (at, files) in owners.into_iter().zip(of_jobs) {
+        attached.extend(files.iter().map(|file| file.path.clone()));
+        runs[at].execution_traces = files;
+    }
+    runs.retain(|run| !is_named(run) || !attached.contains(&run.files[0].path));
+}
+
+/// Returns the class of a file that the user named, by its first bytes if its name says too little.
+fn class_of(file: &FoundFile) -> NameClass {
+    if file.class != NameClass::AnyJson {
+        return file.class;
+    }
+    let head = head_of(&file.path, file.place.as_ref(), SNIFF_BYTES).unwrap_or_default();
+    match detect::detect(&head, &file.name).map(|found| found.format) {
+        Ok(Format::ExecutionTraceJson) => NameClass::ExecutionTrace,
+        Ok(Format::ChromeJson) => NameClass::ChromeJson,
+        _ => file.class,
+    }
+}
 
 /// Splits the execution traces off the files of a folder.
 pub(super) fn split_off(files: Vec<FoundFile>) -> (Vec<FoundFile>, Vec<FoundFile>) {

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stepscope_analysis::execution_trace::{ExecutionTraceJoin, JoinKey, JoinedTrace, NotJoined, facts};
+use stepscope_analysis::execution_trace::{
+    ExecutionTraceJoin, JoinKey, JoinedTrace, NotJoined, facts,
+};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::{Engine, Run};
+use stepscope_engine::{Engine, EngineOptions, Run};
 use stepscope_report::report::Cell;
 use stepscope_report::reports::Options;
 
@@ -14,7 +16,10 @@ use super::{options, write};
 /// Opens the run of this name.
 fn open(logs: &Path, home: &Path, name: &str) -> Arc<Run> {
     let engine = Engine::new(options(logs, home)).unwrap();
-    let run = engine.runs().into_iter().find(|run| run.name.contains(name));
+    let run = engine
+        .runs()
+        .into_iter()
+        .find(|run| run.name.contains(name));
     engine.open(&run.unwrap().id).unwrap()
 }
 
@@ -91,7 +96,10 @@ fn operators_have_the_times_that_a_script_sums() {
         assert_eq!(found.joined, expected["joined"], "{name}");
         let host_ns = found.host_ps as f64 / 1e3;
         let expected_ns = expected["host_ns"].as_f64().unwrap();
-        assert!((host_ns - expected_ns).abs() < 1.0, "{name}: {host_ns} {expected_ns}");
+        assert!(
+            (host_ns - expected_ns).abs() < 1.0,
+            "{name}: {host_ns} {expected_ns}"
+        );
         assert_eq!(found.device_ps, None);
     }
     // The report has them next to the counts.
@@ -105,14 +113,20 @@ fn operators_have_the_times_that_a_script_sums() {
         columns.position(|column| column.key == key).unwrap()
     };
     let (name, host) = (column("function"), column("host_ns"));
-    let row = report.table.rows.iter().find(|row| row[name] == Cell::Text("aten::mm".to_owned()));
+    let row = report
+        .table
+        .rows
+        .iter()
+        .find(|row| row[name] == Cell::Text("aten::mm".to_owned()));
     assert_eq!(
         row.unwrap()[host],
         Cell::Number(times["aten::mm"].host_ps as f64 / 1e3)
     );
     let notes: Vec<String> = report.notes.iter().map(ToString::to_string).collect();
     assert!(
-        notes.iter().any(|note| note.starts_with("234 of 234 operators of 'train_et.json.gz'")),
+        notes
+            .iter()
+            .any(|note| note.starts_with("234 of 234 operators of 'train_et.json.gz'")),
         "{notes:?}"
     );
 }
@@ -125,7 +139,10 @@ fn slices_have_the_facts_of_their_operators_also_from_the_cache() {
     // Large enough for the import cache.
     let mut events = EVENTS.to_vec();
     events.extend((5..90_000).map(|number| (number, "aten::relu", 1)));
-    write(&logs.join("a.pt.trace.json"), &kineto(7, "Record function id", &events));
+    write(
+        &logs.join("a.pt.trace.json"),
+        &kineto(7, "Record function id", &events),
+    );
     for is_cached in [false, true] {
         let engine = Engine::new(options(&logs, dir.path())).unwrap();
         let runs = engine.runs();
@@ -164,7 +181,10 @@ fn slices_have_the_facts_of_their_operators_also_from_the_cache() {
 fn external_ids_of_another_recording_join_nothing() {
     let own = execution_trace(7, &OPERATORS);
     let one = |key: &str, events: &[(u32, &str, u32)]| {
-        let files = [("a_et.json", &*own), ("a.pt.trace.json", &*kineto(7, key, events))];
+        let files = [
+            ("a_et.json", &*own),
+            ("a.pt.trace.json", &*kineto(7, key, events)),
+        ];
         joined(&files, "a.pt.trace").remove(0)
     };
     let found = one("External id", &EVENTS);
@@ -182,17 +202,59 @@ fn external_ids_of_another_recording_join_nothing() {
 
 #[test]
 fn execution_traces_of_ranks_join_their_rank() {
-    let events = |dur| [(1, "aten::mm", dur), (2, "aten::add", dur), (3, "aten::mm", dur)];
+    let events = |dur| {
+        [
+            (1, "aten::mm", dur),
+            (2, "aten::add", dur),
+            (3, "aten::mm", dur),
+        ]
+    };
     let one = execution_trace(7, &OPERATORS);
     let files: [(&str, &str); 4] = [
         ("job_rank0.et.json", &one),
         ("job_rank1.et.json", &one),
-        ("job_rank0.pt.trace.json", &kineto(7, "Record function id", &events(10))),
-        ("job_rank1.pt.trace.json", &kineto(7, "Record function id", &events(20))),
+        (
+            "job_rank0.pt.trace.json",
+            &kineto(7, "Record function id", &events(10)),
+        ),
+        (
+            "job_rank1.pt.trace.json",
+            &kineto(7, "Record function id", &events(20)),
+        ),
     ];
     let found = joined(&files, "logs");
     let pairs: Vec<_> = found.iter().map(|one| (one.file, one.joined)).collect();
     assert_eq!(pairs, [(Some(0), 3), (Some(1), 3)]);
+}
+
+#[test]
+fn files_named_together_are_one_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let (own, trace) = (logs.join("x.json"), logs.join("a.pt.trace.json"));
+    write(&own, &execution_trace(7, &OPERATORS));
+    write(&trace, &kineto(7, "Record function id", &EVENTS));
+    let options = EngineOptions {
+        cache_dir: Some(dir.path().join("cache")),
+        watch: false,
+        ..EngineOptions::new(vec![own.clone(), trace.clone()])
+    };
+    let engine = Engine::new(options).unwrap();
+    let runs = engine.runs();
+    assert_eq!(runs.len(), 1);
+    let run = engine.open(&runs[0].id).unwrap();
+    assert_eq!(join(&run).traces[0].joined, 3);
+    assert_eq!(engine.refusals().len(), 0);
+    // One of them alone.
+    for path in [own, trace] {
+        let options = EngineOptions {
+            watch: false,
+            ..EngineOptions::new(vec![path])
+        };
+        let engine = Engine::new(options).unwrap();
+        let run = engine.open(&engine.runs()[0].id).unwrap();
+        assert!(run.trace.attached().is_empty());
+    }
 }
 
 #[test]
@@ -211,11 +273,21 @@ fn a_damaged_execution_trace_leaves_the_run_as_it_is() {
     let logs = dir.path().join("logs");
     let own = execution_trace(7, &OPERATORS);
     write(&logs.join("a_et.json"), &own[..own.len() - 40]);
-    write(&logs.join("a.pt.trace.json"), &kineto(7, "Record function id", &EVENTS));
+    write(
+        &logs.join("a.pt.trace.json"),
+        &kineto(7, "Record function id", &EVENTS),
+    );
     let run = open(&logs, dir.path(), "a.pt.trace");
     assert_eq!(join(&run).traces[0].joined, 2);
-    assert!(run.problems[0].reason.contains("ends early"), "{:?}", run.problems);
-    write(&logs.join("a_et.json"), "{\"schema\":\"1.0.1\",\"start_ts\":1,\"nodes\":[]}");
+    assert!(
+        run.problems[0].reason.contains("ends early"),
+        "{:?}",
+        run.problems
+    );
+    write(
+        &logs.join("a_et.json"),
+        "{\"schema\":\"1.0.1\",\"start_ts\":1,\"nodes\":[]}",
+    );
     let run = open(&logs, dir.path(), "a.pt.trace");
     assert_eq!(run.trace.slice_count(), 4);
     assert!(run.trace.attached().is_empty());
