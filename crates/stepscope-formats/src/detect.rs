@@ -43,6 +43,9 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if let Some((kind, advice)) = packed(prefix) {
         return Err(FormatError::Packed { kind, advice });
     }
+    if prefix.starts_with(b"SQLite format 3\0") {
+        return database(prefix);
+    }
     if is_torch_snapshot(prefix) {
         return Ok(by_content(Format::TorchSnapshot));
     }
@@ -103,6 +106,10 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
             | Format::PerfScript),
         ) if !is_blank(prefix) => Ok(by_name(format)),
         _ if is_blank(prefix) => Err(FormatError::Empty),
+        _ if is_nsys_report_name(file_name) => {
+            let (kind, advice) = NSYS_REPORT;
+            Err(FormatError::Packed { kind, advice })
+        }
         _ => Err(FormatError::Unrecognised {
             found: prefix[..prefix.len().min(FormatError::SHOWN_BYTES)].to_vec(),
         }),
@@ -158,8 +165,54 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
         Some(Format::Pstats)
     } else if ends(&[".pickle", ".pkl"]) {
         Some(Format::TorchSnapshot)
+    } else if ends(&[".sqlite", ".sqlite3", ".db"]) {
+        Some(Format::NsightSystems)
     } else {
         None
+    }
+}
+
+/// Name of the reports of Nsight Systems, which only its own programs read, and advice.
+const NSYS_REPORT: (&str, &str) = (
+    "a report of Nsight Systems, which only its own programs read",
+    "run `nsys export --type sqlite FILE`, and open the result",
+);
+
+fn is_nsys_report_name(file_name: &str) -> bool {
+    let name = file_name.to_ascii_lowercase();
+    [".nsys-rep", ".qdrep"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+/// Recognises an SQLite database by its tables. Whatever the first bytes do not show is left to the reader.
+fn database(prefix: &[u8]) -> Result<Detected, FormatError> {
+    #[cfg(feature = "nsight")]
+    {
+        use crate::nsight::{Contents, contents};
+        match contents(prefix) {
+            Contents::Nsight => Ok(by_content(Format::NsightSystems)),
+            Contents::Unseen => Ok(by_name(Format::NsightSystems)),
+            Contents::Rocpd => Err(FormatError::Packed {
+                kind: "an SQLite database of rocprofv3",
+                advice: "run `rocpd convert -i FILE --output-format pftrace`, and open the result",
+            }),
+            Contents::Other(tables) => Err(FormatError::NotATrace {
+                reason: if tables.is_empty() {
+                    "an SQLite database without tables".to_owned()
+                } else {
+                    let tables = tables.join(", ");
+                    format!(
+                        "an SQLite database without tables of Nsight Systems; its tables are {tables}"
+                    )
+                },
+            }),
+        }
+    }
+    #[cfg(not(feature = "nsight"))]
+    {
+        let _ = prefix;
+        Ok(by_name(Format::NsightSystems))
     }
 }
 
@@ -179,11 +232,8 @@ fn packed(prefix: &[u8]) -> Option<(&'static str, &'static str)> {
         Some(("compressed with lz4", "run `unlz4` on it first"))
     } else if starts(b"7z\xbc\xaf\x27\x1c") {
         Some(("a 7z archive", UNPACK))
-    } else if starts(b"SQLite format 3\0") {
-        Some((
-            "an SQLite database (rocprofv3 writes one unless told otherwise, Nsight Systems exports one)",
-            "of rocprofv3: run `rocpd convert -i FILE --output-format pftrace`, and open the result",
-        ))
+    } else if starts(b"NVIDIA Tegra Profiler Report") {
+        Some(NSYS_REPORT)
     } else if prefix.get(257..262) == Some(b"ustar") {
         Some(("a tar archive", UNPACK))
     } else if crate::gzip::is_gzip(prefix) {

@@ -40,6 +40,8 @@ pub enum Format {
     NcclFlightRecorder,
     /// Neuron's native system profile (JSON).
     NeuronSystemProfile,
+    /// The SQLite export of NVIDIA Nsight Systems.
+    NsightSystems,
 }
 
 impl Format {
@@ -64,6 +66,7 @@ impl Format {
             Self::TorchSnapshot => "torch-memory-snapshot",
             Self::NcclFlightRecorder => "nccl-flight-recorder",
             Self::NeuronSystemProfile => "neuron-system-profile",
+            Self::NsightSystems => "nsight-systems",
         }
     }
 
@@ -88,6 +91,7 @@ impl Format {
             Self::TorchSnapshot => "PyTorch memory snapshot",
             Self::NcclFlightRecorder => "NCCL flight recorder dump",
             Self::NeuronSystemProfile => "Neuron system profile",
+            Self::NsightSystems => "Nsight Systems export",
         }
     }
 }

@@ -19,6 +19,7 @@
 //! | `rustc` | self-profiles of rustc, reader |
 //! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, execution traces of PyTorch and Chakra, readers |
 //! | `snapshots` | memory snapshots of PyTorch and dumps of NCCL's flight recorder, readers |
+//! | `nsight` | SQLite exports of Nsight Systems, reader |
 //! | `probe` | a sink that keeps all events, for tests and fuzz targets of other crates |
 //!
 //! Reading order: [`detect`] (format detection), [`gzip`], then one folder per format.
@@ -51,6 +52,8 @@ mod losses;
 pub mod measureme;
 #[cfg(feature = "snapshots")]
 pub mod nccl_flight;
+#[cfg(feature = "nsight")]
+pub mod nsight;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod null_sink;
 pub mod parquet;
@@ -125,6 +128,8 @@ pub fn read<S: EventSink>(
         Format::CollapsedStacks => collapsed::read(bytes, context, sink),
         #[cfg(feature = "samples")]
         Format::PerfScript => perf_script::read(bytes, context, sink),
+        #[cfg(feature = "nsight")]
+        Format::NsightSystems => nsight::read(bytes, context, sink),
         #[cfg(feature = "snapshots")]
         Format::NcclFlightRecorder => nccl_flight::read(bytes, context, sink),
         #[cfg(feature = "snapshots")]
@@ -165,6 +170,8 @@ pub fn arg_source(
         Format::Speedscope | Format::CollapsedStacks | Format::PerfScript => {
             Ok(cprofile::arg_source())
         }
+        #[cfg(feature = "nsight")]
+        Format::NsightSystems => Ok(nsight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]
         Format::NcclFlightRecorder => Ok(nccl_flight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]
