@@ -30,6 +30,8 @@ fn expected(path: &str) -> Option<Format> {
         Format::ExecutionTraceJson
     } else if path.contains("rocprofv3") {
         Format::RocprofJson
+    } else if name.ends_with(".sqlite") {
+        Format::NsightSystems
     } else if name.ends_with("system_profile.json") {
         Format::NeuronSystemProfile
     } else {
@@ -206,7 +208,10 @@ fn other_compressions_say_what_to_do() {
         (b"BZh91AY", "bzip2: run `bunzip2`"),
         (b"\x1f\x8b\x08", "gunzip"),
         (b"\xff\xfe{\x00", "UTF-16"),
-        (b"SQLite format 3\0\x10\0", "rocpd convert"),
+        (
+            b"NVIDIA Tegra Profiler Report 1.\n",
+            "`nsys export --type sqlite FILE`",
+        ),
     ] {
         let told = detect(bytes, "x.json").unwrap_err().to_string();
         assert!(told.contains(part), "{told}");

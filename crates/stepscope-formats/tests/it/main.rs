@@ -20,6 +20,8 @@ mod firefox;
 mod measureme;
 #[cfg(feature = "snapshots")]
 mod nccl_flight;
+#[cfg(feature = "nsight")]
+mod nsight;
 #[cfg(feature = "perfetto")]
 mod perfetto;
 #[cfg(feature = "profiles")]
