@@ -351,6 +351,7 @@ fn format_of(code: &str) -> Option<Format> {
         Format::ChromeJson,
         Format::Perfetto,
         Format::RocprofJson,
+        Format::NsightSystems,
         Format::Measureme,
         Format::Pprof,
         Format::Speedscope,

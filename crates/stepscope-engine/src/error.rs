@@ -136,6 +136,13 @@ impl EngineError {
                     ),
                 };
             }
+            if crate::names::is_nsys_report(&shown) {
+                return Self::Unreadable {
+                    path: path.display().to_string(),
+                    reason: format!("{count} {what} that only Nsight Systems reads: {shown}"),
+                    hint: Some("export them: nsys export --type sqlite FILE".to_owned()),
+                };
+            }
             return Self::unreadable(
                 path,
                 format!("only {count} {what} recognised, not yet readable: {shown}"),

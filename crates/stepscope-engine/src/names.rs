@@ -21,7 +21,7 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
-    /// `.prof`, `.pb.gz`, `.folded`, `.et` or a pickle, extensions of several programs: content decides.
+    /// `.prof`, `.pb.gz`, `.folded`, `.et`, `.sqlite` or a pickle, extensions of several programs: content decides.
     AnyProfile,
     /// A compiled program: `*.hlo_proto.pb` of XProf, `*.hlo.pb` of a folder that XLA dumped into.
     Hlo,
@@ -54,6 +54,7 @@ const TRACE_JSON: &[&str] = &[
     "_trace.json",
     "_trace.json.gz",
 ];
+const OTHER: &[&str] = &[".nsys-rep", ".qdrep"];
 const PROFILE: &[&str] = &[
     ".prof",
     ".prof.gz",
@@ -75,6 +76,10 @@ const PROFILE: &[&str] = &[
     ".perf",
     ".et",
     ".et.gz",
+    ".sqlite",
+    ".sqlite.gz",
+    ".sqlite3",
+    ".db",
 ];
 /// Beginning of the names of the files that PyTorch's flight recorder writes; the rank follows.
 const FLIGHT_RECORDER: &str = "nccl_trace_rank_";
@@ -106,7 +111,7 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         (strip(name, HLO_OF_XPROF) != Some(NO_MODULE)).then_some(NameClass::Hlo)
     } else if ends(HLO_OF_XLA) {
         Some(NameClass::Hlo)
-    } else if is_program_text(name) {
+    } else if ends(OTHER) || is_program_text(name) {
         Some(NameClass::Other)
     } else if ends(PROFILE) || name.starts_with(FLIGHT_RECORDER) {
         Some(NameClass::AnyProfile)
@@ -164,6 +169,10 @@ pub(crate) fn stem(name: &str) -> &str {
         ".perf",
         ".et.gz",
         ".et",
+        ".sqlite.gz",
+        ".sqlite",
+        ".sqlite3",
+        ".db",
         ".txt",
         ".gz",
     ];
@@ -225,6 +234,13 @@ pub(crate) fn dumped_program(name: &str) -> Option<DumpedProgram<'_>> {
         at_us,
         stage,
     })
+}
+
+/// Returns whether a file is a report of Nsight Systems, which only its own programs read.
+pub(crate) fn is_nsys_report(name: &str) -> bool {
+    [".nsys-rep", ".qdrep"]
+        .iter()
+        .any(|end| strip(name, end).is_some())
 }
 
 /// Returns whether XLA dumped the program as text, which it does without `--xla_dump_hlo_as_proto`.
@@ -468,6 +484,9 @@ mod tests {
         assert_eq!(classify("cpu.perf.txt"), Some(NameClass::AnyProfile));
         assert_eq!(stem("cpu.speedscope.json"), "cpu");
         assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
+        assert_eq!(classify("r.sqlite"), Some(NameClass::AnyProfile));
+        assert_eq!(classify("r.nsys-rep"), Some(NameClass::Other));
+        assert_eq!(stem("report_rank3.sqlite"), "report_rank3");
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);
     }

@@ -410,7 +410,8 @@ impl Walk<'_> {
                 | Format::LightningReport
                 | Format::Hlo
                 | Format::TorchSnapshot
-                | Format::NcclFlightRecorder,
+                | Format::NcclFlightRecorder
+                | Format::NsightSystems,
             ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,
