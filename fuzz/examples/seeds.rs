@@ -45,6 +45,9 @@ fn main() -> io::Result<()> {
         "array",
         b"[{\"ph\":\"B\",\"ts\":1,\"name\":\"a\"},{\"ph\":\"E\",\"ts\":2}]",
     )?;
+    put("nsight", "early", NSIGHT)?;
+    put("nsight", "half", &NSIGHT[..NSIGHT.len() / 2])?;
+    put("detect", "nsight", &NSIGHT[..4_096])?;
     put("rocprof", "whole", ROCPROF)?;
     put("detect", "rocprof", ROCPROF)?;
     put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
@@ -180,6 +183,9 @@ const ADVANCED: &[u8] = b"Profiler Report\nProfile stats for: a rank: 1\n  3 fun
     0.1 seconds\n\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n  3/2  0.1  0.1  0.1  \
     0.1 a.py:1(f)\n\nProfile stats for: records\n------  ------  ------\n  Name  Self CPU  # of Calls\n------  \
     ------  ------\n  op  1.5us  2\n------  ------  ------\nSelf CPU time total: 1.5us\n";
+
+/// An export with pages of 512 bytes.
+const NSIGHT: &[u8] = include_bytes!("../../tests/data/traces/nsight/early.sqlite");
 
 const ROCPROF: &[u8] = br#"{"rocprofiler-sdk-tool":[{"metadata":{"node":{"hostname":"a"},"pid":1,"init_time":5,
     "command":["b"]},"agents":[{"id":{"handle":2},"type":2,"name":"c","logical_node_type_id":0}],"strings":{
