@@ -717,6 +717,35 @@ mod tests {
     }
 
     #[test]
+    fn exports_of_ranks_are_one_run_and_other_databases_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let corpus = stepscope_test_data::Corpus::committed();
+        let export = stepscope_test_data::bytes(&corpus.path("nsight/early.sqlite"));
+        for name in ["job.rank0.sqlite", "job.rank1.sqlite", "other.db"] {
+            std::fs::write(dir.path().join(name), &export).unwrap();
+        }
+        let mut cookies = export.clone();
+        // The tables of another program have other names.
+        for at in memchr::memmem::find_iter(&export, b"CREATE TABLE ") {
+            cookies[at + 13] = b'_';
+        }
+        std::fs::write(dir.path().join("cookies.sqlite"), cookies).unwrap();
+        write(
+            &dir.path().join("report1.nsys-rep"),
+            "NVIDIA Tegra Profiler Report 1.",
+        );
+        let found = below(dir.path());
+        assert_eq!(shown(&found), ["job.rank*.sqlite x2 +0", "other.db x1 +0"]);
+        let reports = ["report1.nsys-rep"].map(|name| dir.path().join(name));
+        assert_eq!(found.not_readable, reports);
+        let refused = EngineError::nothing_at(dir.path(), &[], &found.not_readable);
+        assert_eq!(
+            refused.hint(),
+            Some("export them: nsys export --type sqlite FILE")
+        );
+    }
+
+    #[test]
     fn too_deep_is_said() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("1/2/3/a.trace.json"), "");

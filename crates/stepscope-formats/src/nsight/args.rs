@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, ReadContext, SharedBytes};
 
-use super::device::{copy_kind, memory_kind_name, sync_kind};
+use super::device::{copy_kind, memory_kind, sync_kind};
 use super::export::{Column, EventTable, Export, Fields, GlobalId};
 use super::nvtx::event_type;
 use super::part::OFFSET_BITS;
@@ -231,9 +231,9 @@ impl Visitor<'_, '_> {
             "jsonTextId" => self.json_id(value),
             "bytes" if self.kind == EventTable::MemoryUsage => self.allocation(value, fields),
             "copyKind" => self.kind_name("copy kind", value, copy_kind),
-            "srcKind" => self.kind_name("source memory", value, memory_kind_name),
-            "dstKind" => self.kind_name("target memory", value, memory_kind_name),
-            "memKind" => self.kind_name("memory", value, memory_kind_name),
+            "srcKind" => self.kind_name("source memory", value, memory_kind),
+            "dstKind" => self.kind_name("target memory", value, memory_kind),
+            "memKind" => self.kind_name("memory", value, memory_kind),
             "syncType" => {
                 self.kind_name("cuda_sync_kind", value, |kind| sync_kind(Some(kind)));
             }

@@ -7,7 +7,7 @@ use stepscope_model::{
     ArgRef, Cancelled, EventSink, InstantIn, NameId, Time, TrackId, TrackKind, TrackPatch,
 };
 
-use super::device::memory_kind_name;
+use super::device::memory_kind;
 use super::emit::Reading;
 use super::export::{Column, EventTable, METRIC_NAMES, METRICS};
 use super::part::{global_id, ordinal, time_of, token};
@@ -79,7 +79,6 @@ pub(super) fn metrics<S: EventSink>(
             }
         };
         sink.counter(track, time, value);
-        counts.events += 1;
     })
 }
 
@@ -181,7 +180,6 @@ pub(super) fn memory<S: EventSink>(
             .or_insert_with(|| (memory_track(event.pool, sink), 0));
         *sum = sum.saturating_add(event.bytes);
         sink.counter(*track, event.at, *sum as f64);
-        reading.counts.events += 1;
         if kind != DEVICE_MEMORY {
             continue;
         }
@@ -207,7 +205,7 @@ pub(super) fn memory<S: EventSink>(
 }
 
 fn memory_track<S: EventSink>((pid, device, kind): Pool, sink: &mut S) -> TrackId {
-    let memory = memory_kind_name(kind);
+    let memory = memory_kind(kind);
     let track = sink.track(&format!("{pid}/gpu:{device}/memory/{memory}"));
     let name = format!("GPU {device}: memory in use ({memory})");
     sink.describe(

@@ -1,5 +1,6 @@
 //! Work of devices: kernels, copies, memsets, graphs, and waits.
 
+use rustc_hash::FxHashMap;
 use stepscope_model::{EventSink, FlowDirection, NameId, SliceIn};
 
 use super::export::{Column, EventTable, Fields, GlobalId};
@@ -27,6 +28,8 @@ pub(super) struct WorkColumns {
     graph: Column,
     sync_kind: Column,
     category: NameId,
+    /// Names of copies and memsets by their kinds.
+    labels: FxHashMap<[i64; 3], NameId>,
 }
 
 impl WorkColumns {
@@ -47,6 +50,7 @@ impl WorkColumns {
             graph: Column::any(table, &["graphId", "graphExecId"]),
             sync_kind: column("syncType"),
             category: sink.name(category(table)),
+            labels: FxHashMap::default(),
         }
     }
 }
@@ -66,7 +70,7 @@ fn category(table: &Table) -> &'static str {
 }
 
 impl<S: EventSink> Part<'_, '_, S> {
-    pub(super) fn work(&mut self, columns: &WorkColumns, fields: &Fields<'_>) {
+    pub(super) fn work(&mut self, columns: &mut WorkColumns, fields: &Fields<'_>) {
         let Some((start, dur)) = self.span(columns.start, columns.end, fields) else {
             return;
         };
@@ -86,10 +90,7 @@ impl<S: EventSink> Part<'_, '_, S> {
         };
         let name = match self.table {
             EventTable::Memcpy => self.copy_name(columns, fields),
-            EventTable::Memset => {
-                let memory = memory_kind(columns.memory_kind, fields);
-                self.sink.name(&format!("Memset ({memory})"))
-            }
+            EventTable::Memset => self.memset_name(columns, fields),
             EventTable::GraphTrace => match columns.graph.int(fields) {
                 Some(graph) => self.sink.name(&format!("CUDA graph {graph}")),
                 None => self.sink.name("CUDA graph"),
@@ -135,17 +136,27 @@ impl<S: EventSink> Part<'_, '_, S> {
     }
 
     /// Names a copy as PyTorch's profiler does: `Memcpy HtoD (Pageable -> Device)`.
-    fn copy_name(&mut self, columns: &WorkColumns, fields: &Fields<'_>) -> NameId {
-        let kind = columns.copy_kind.int(fields).unwrap_or(0);
-        let direction = copy_kind(kind);
-        let name = if kind >= FIRST_MANAGED_COPY {
-            format!("Memcpy {direction} (unified memory)")
-        } else {
-            let source = memory_kind(columns.source_kind, fields);
-            let target = memory_kind(columns.target_kind, fields);
-            format!("Memcpy {direction} ({source} -> {target})")
-        };
-        self.sink.name(&name)
+    fn copy_name(&mut self, columns: &mut WorkColumns, fields: &Fields<'_>) -> NameId {
+        let kind = |column: Column| column.int(fields).unwrap_or(-1);
+        let kinds = [columns.copy_kind, columns.source_kind, columns.target_kind].map(kind);
+        let sink = &mut self.sink;
+        *columns.labels.entry(kinds).or_insert_with(|| {
+            let [copy, source, target] = kinds;
+            let direction = copy_kind(copy);
+            sink.name(&if copy >= FIRST_MANAGED_COPY {
+                format!("Memcpy {direction} (unified memory)")
+            } else {
+                let (source, target) = (memory_kind(source), memory_kind(target));
+                format!("Memcpy {direction} ({source} -> {target})")
+            })
+        })
+    }
+
+    fn memset_name(&mut self, columns: &mut WorkColumns, fields: &Fields<'_>) -> NameId {
+        let kind = columns.memory_kind.int(fields).unwrap_or(-1);
+        let sink = &mut self.sink;
+        let label = columns.labels.entry([kind, 0, 0]);
+        *label.or_insert_with(|| sink.name(&format!("Memset ({})", memory_kind(kind))))
     }
 }
 
@@ -159,13 +170,8 @@ pub(super) fn copy_kind(kind: i64) -> &'static str {
     kind.and_then(|kind| KINDS.get(kind)).unwrap_or(&KINDS[0])
 }
 
-/// Returns the kind of memory, `ENUM_CUDA_MEM_KIND`.
-pub(super) fn memory_kind(column: Column, fields: &Fields<'_>) -> &'static str {
-    memory_kind_name(column.int(fields).unwrap_or(-1))
-}
-
-/// Returns the name of a kind of memory.
-pub(super) fn memory_kind_name(kind: i64) -> &'static str {
+/// Returns the name of a kind of memory, `ENUM_CUDA_MEM_KIND`.
+pub(super) fn memory_kind(kind: i64) -> &'static str {
     const KINDS: [&str; 8] = [
         "Pageable",
         "Pinned",

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 use stepscope_model::{Cancelled, Diagnostic, Epoch, EventSink, ReadContext, SourceId, Time};
 
-use super::export::{Column, EventTable, Export, METRICS, SAMPLES};
+use super::export::{Column, EventTable, Export, METRICS, SAMPLES, scan_leaf};
 use super::part::{Correlations, Counts, Part, PartResult, Plan};
 use super::rows::{RowKey, RowNames};
 use super::sqlite::{Losses, Pages, RowReader, Table};
@@ -19,13 +19,13 @@ const FAR_NS: i64 = 100 * 86_400 * 1_000_000_000;
 /// Times from here on are Unix time: 2001, nanoseconds.
 const UNIX_NS: i64 = 1_000_000_000_000_000_000;
 
-/// Emits all events of an export; returns their number.
+/// Emits all events of an export.
 pub(super) fn emit<S: EventSink>(
     export: &Export<'_>,
     source: SourceId,
     context: &ReadContext,
     sink: &mut S,
-) -> Result<u64, Cancelled> {
+) -> Result<(), Cancelled> {
     let mut losses = export.schema.losses.clone();
     let strings = Strings::new(export, context, &mut losses)?;
     let target = Target::read(export, &strings, context, &mut losses, sink)?;
@@ -60,7 +60,7 @@ pub(super) fn emit<S: EventSink>(
     samples::emit(&mut reading, sink)?;
     reading.counts.diagnose(sink);
     diagnose_file(export, &reading.losses, sink);
-    Ok(reading.counts.events)
+    Ok(())
 }
 
 /// Returns the file's time at which the timeline starts: 0, the start of the session, unless the times are on another
@@ -75,10 +75,10 @@ fn origin(export: &Export<'_>) -> i64 {
             continue;
         };
         let start = Column::any(table, &["start", "timestamp"]);
-        let Some(leaf) = reader.leaves(table, &mut ignored).first().copied() else {
+        let Some(leaf) = reader.first_leaf(table) else {
             continue;
         };
-        super::export::scan_leaf(&mut reader, table, leaf, &mut ignored, &mut |fields| {
+        scan_leaf(&mut reader, table, leaf, &mut ignored, &mut |fields| {
             first = match (first, start.int(fields)) {
                 (Some(first), Some(start)) => Some(first.min(start)),
                 (first, start) => first.or(start),

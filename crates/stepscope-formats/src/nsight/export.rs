@@ -208,9 +208,8 @@ impl<'a> Export<'a> {
         let mut reader = RowReader::new(&self.database);
         let mut has_rows = |table: &Table| {
             let mut any = table.is_index;
-            let mut ignored = Losses::default();
-            if let Some(leaf) = reader.leaves(table, &mut ignored).first() {
-                reader.rows(table, *leaf, &mut ignored, |_| any = true);
+            if let Some(leaf) = reader.first_leaf(table) {
+                reader.rows(table, leaf, &mut Losses::default(), |_| any = true);
             }
             any
         };

@@ -101,7 +101,6 @@ impl<S: EventSink> Part<'_, '_, S> {
                 self.counts.too_many_rows += 1;
                 return;
             };
-            self.counts.events += 1;
             return self.sink.instant(
                 track,
                 InstantIn {

@@ -75,7 +75,6 @@ impl Correlations {
 /// Counts of problems in rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    pub(super) events: u64,
     pub(super) no_time: u64,
     pub(super) negative: u64,
     pub(super) no_name: u64,
@@ -86,7 +85,6 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, later: &Self) {
-        self.events += later.events;
         self.no_time += later.no_time;
         self.negative += later.negative;
         self.no_name += later.no_name;
@@ -330,10 +328,7 @@ impl<'c, 'a, S: EventSink> Part<'c, 'a, S> {
             .rows
             .get(row, &self.plan.rows, &mut self.texts, &mut self.sink);
         match track {
-            Some(track) => {
-                self.sink.slice(track, slice);
-                self.counts.events += 1;
-            }
+            Some(track) => self.sink.slice(track, slice),
             None => self.counts.too_many_rows += 1,
         }
     }

@@ -160,7 +160,6 @@ fn sink_samples<S: EventSink>(
                 .collect();
             let stack = stack.into_iter().map(|name| (name, NameId::EMPTY));
             sampled.add(stack, sample.at, end, &mut budget, sink);
-            reading.counts.events += 1;
         }
         sampled.finish(&mut budget, sink);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{ArgValue, Cancelled, Diagnostic, EventSink, ReadContext};
 
@@ -266,7 +266,8 @@ impl<S: EventSink> TargetReader<'_, '_, S> {
         Ok(())
     }
 
-    /// Reports warnings and errors of the recording.
+    /// Reports warnings and errors of the recording, each text once: several parts of the tool repeat some for every
+    /// process.
     fn messages(&mut self) -> Result<(), Cancelled> {
         let Some(table) = self.export.table(DIAGNOSTICS) else {
             return Ok(());
@@ -275,6 +276,7 @@ impl<S: EventSink> TargetReader<'_, '_, S> {
         let message = Column::new(table, "text");
         let message_id = Column::new(table, "textId");
         let mut rows = RowReader::new(&self.export.database);
+        let mut seen: FxHashSet<String> = FxHashSet::default();
         let (sink, strings) = (&mut *self.sink, self.strings);
         self.export
             .scan(table, self.context, self.losses, |fields| {

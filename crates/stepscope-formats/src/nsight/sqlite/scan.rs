@@ -198,6 +198,19 @@ impl<'d, 'a> RowReader<'d, 'a> {
         found
     }
 
+    /// Returns the first leaf of a table; `None` if a page on the way is damaged.
+    pub(crate) fn first_leaf(&self, table: &Table) -> Option<u32> {
+        let mut page = table.root;
+        for _ in 0..=MAX_DEPTH {
+            let tree = TreePage::read(self.database, page).ok()?;
+            if tree.is_leaf {
+                return Some(page);
+            }
+            page = tree.child(0)?;
+        }
+        None
+    }
+
     /// Calls `visit` for each row of a leaf.
     pub(crate) fn rows(
         &mut self,
