@@ -179,13 +179,12 @@ impl ExecutionTraceJoin {
             any = true;
             if let Some(number) = operator.record_function {
                 let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-                let name = match name_ids.get(operator.name) {
-                    Some(known) => *known,
-                    None => {
-                        self.names.push(operator.name.into());
-                        name_ids.insert(operator.name.into(), next);
-                        next
-                    }
+                let name = if let Some(known) = name_ids.get(operator.name) {
+                    *known
+                } else {
+                    self.names.push(operator.name.into());
+                    name_ids.insert(operator.name.into(), next);
+                    next
                 };
                 operators.list.push((number, name, operator.token));
             }

@@ -31,7 +31,7 @@ impl ArgSource for Source {
         let message = message.ok_or(ArgError::BadToken)?;
         let node = Node::read(message);
         visit("id", unsigned(node.id));
-        visit("node type", ArgValue::Str(node.node_type.name()));
+        visit("node type", ArgValue::Str(node.role.name()));
         if let Some(parent) = node.parent {
             visit("control dependency", unsigned(parent));
         }

@@ -162,7 +162,7 @@ pub(super) struct Tensors<'a> {
 pub(super) struct Node<'a> {
     pub(super) id: u64,
     pub(super) name: &'a [u8],
-    pub(super) node_type: NodeType,
+    pub(super) role: NodeType,
     /// The first control dependency: the node around it.
     pub(super) parent: Option<u64>,
     /// Number of nodes that must end before it.
@@ -199,7 +199,7 @@ impl<'a> Node<'a> {
                 (node::ID, Value::Varint(id)) => read.id = id,
                 (node::NAME, Value::Bytes(name)) => read.name = name,
                 (node::TYPE, Value::Varint(number)) => {
-                    read.node_type = NodeType::from_number(number);
+                    read.role = NodeType::from_number(number);
                 }
                 (node::CONTROL, value) => each_number(value, &mut |id| {
                     read.parent.get_or_insert(id);
@@ -235,12 +235,12 @@ impl<'a> Node<'a> {
 
     /// Returns whether it has neither a name nor a type: bytes of another schema.
     pub(super) const fn is_nothing(&self) -> bool {
-        self.name.is_empty() && matches!(self.node_type, NodeType::Invalid)
+        self.name.is_empty() && matches!(self.role, NodeType::Invalid)
     }
 
     /// Returns what it transfers, if it communicates.
     pub(super) fn collective(&self) -> Option<CollectiveOp> {
-        match self.node_type {
+        match self.role {
             NodeType::Send | NodeType::Receive => Some(CollectiveOp::SendRecv),
             NodeType::Collective => Some(self.collective.unwrap_or(CollectiveOp::Other)),
             _ => None,
@@ -365,13 +365,14 @@ impl<'a> AttributeValue<'a> {
         Some(match (number, value) {
             (3, Value::Fixed64(bits)) => Self::Double(f64::from_bits(bits)),
             (5, Value::Fixed32(bits)) => Self::Double(f32::from_bits(bits).into()),
-            (7 | 9, Value::Varint(bits)) => Self::Signed(bits.cast_signed()),
+            (7 | 9, Value::Varint(bits)) | (25, Value::Fixed64(bits)) => {
+                Self::Signed(bits.cast_signed())
+            }
             (11 | 13, Value::Varint(number)) => Self::Unsigned(number),
             (15 | 17, Value::Varint(_)) => Self::Signed(value.sint()?),
             (19, Value::Fixed32(bits)) => Self::Unsigned(bits.into()),
             (21, Value::Fixed64(bits)) => Self::Unsigned(bits),
             (23, Value::Fixed32(bits)) => Self::Signed(bits.cast_signed().into()),
-            (25, Value::Fixed64(bits)) => Self::Signed(bits.cast_signed()),
             (27, Value::Varint(bit)) => Self::Bool(bit != 0),
             (29 | 31, Value::Bytes(bytes)) => Self::Bytes(bytes),
             (4..=32, Value::Bytes(message)) if number.is_multiple_of(2) => {

@@ -1,4 +1,4 @@
-//! Execution traces of MLCommons Chakra (`*.et`): the operators of a program, their durations and dependencies. See
+//! Execution traces of Chakra (`*.et`): the operators of a program, their durations and dependencies. See
 //! `docs/formats/chakra.md`.
 //!
 //! Each node becomes a sample whose stack is the nodes around it. Files with start times have a timeline too.
@@ -259,7 +259,7 @@ fn labels_of(node: &Node<'_>, table: &mut SampleTable) -> u32 {
     let shapes = compact(node.inputs.shapes);
     let types = compact(node.inputs.types);
     table.labels(&[
-        ("node type", node.node_type.name()),
+        ("node type", node.role.name()),
         ("runs on", runs_on),
         ("thread", &thread),
         ("stream", &stream),

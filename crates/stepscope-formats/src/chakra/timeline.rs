@@ -36,8 +36,8 @@ impl Row {
             (Some(true), _, thread) => Self::Thread(thread.unwrap_or(0)),
             // Kineto's threads of a device are its streams.
             (_, Some(stream), _) | (Some(false), None, Some(stream)) => Self::Stream(stream),
-            _ if node.node_type.is_communication() => Self::Communication,
-            _ if node.node_type.is_memory() => Self::Memory,
+            _ if node.role.is_communication() => Self::Communication,
+            _ if node.role.is_memory() => Self::Memory,
             _ => Self::Compute,
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn emit<S: EventSink>(
         let own = links.get(first..).unwrap_or_default();
         let own = own.iter().take_while(|(node, _)| *node == from);
         flows.extend(own.map(|(_, number)| ends(*number, FlowDirection::Out)));
-        if node.node_type == NodeType::Metadata {
+        if node.role == NodeType::Metadata {
             continue;
         }
         let Some((start, dur)) = times(&node, origin_us) else {
@@ -228,7 +228,7 @@ impl Categories {
     fn of_node(&self, node: &Node<'_>) -> NameId {
         if node.is_host == Some(true) {
             self.host
-        } else if node.node_type.is_memory() {
+        } else if node.role.is_memory() {
             self.copy
         } else {
             self.kernel

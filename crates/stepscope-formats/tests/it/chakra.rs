@@ -232,7 +232,7 @@ fn start_times_make_a_timeline() {
     source
         .unwrap()
         .visit(token, &mut |key, value| {
-            args.push(format!("{key}={value:?}"))
+            args.push(format!("{key}={value:?}"));
         })
         .unwrap();
     assert_eq!(

@@ -106,7 +106,7 @@ fn operators(text: &str) -> (Vec<String>, Vec<String>) {
     let mut facts = Vec::new();
     source
         .visit(last, &mut |key, value| {
-            facts.push(format!("{key}={value:?}"))
+            facts.push(format!("{key}={value:?}"));
         })
         .unwrap();
     for token in [0, 1, last + 1, u64::MAX] {
