@@ -1,8 +1,9 @@
 """Record an execution trace of PyTorch together with its profiler's trace, and count what belongs together.
 
-``python tests/peers/execution_trace.py tests/data/execution_trace`` in an environment with PyTorch 2.9.0 writes
-``train_et.json.gz``, ``train.pt.trace.json.gz`` and ``figures.json``: the operators of the execution trace that have an
-event with their record function id, and the sum of the durations of these events by name, in nanoseconds.
+``python tests/peers/execution_trace.py tests/data/execution_trace`` in an environment with PyTorch 2.9.0
+writes ``train_et.json.gz``, ``train.pt.trace.json.gz`` and ``figures.json``: the operators of the execution
+trace that have an event with their record function id, and the sum of the durations of these events by name,
+in nanoseconds.
 """
 
 import gzip
@@ -53,13 +54,14 @@ def attribute(node: dict, name: str) -> object:
 
 def figures(operators: dict, events: dict) -> dict:
     """Join the operators with the events."""
-    by_id = {}
+    by_id: dict[int, list[dict]] = {}
     for event in events["traceEvents"]:
         number = event.get("args", {}).get("Record function id")
         if number and event["cat"] in {"cpu_op", "user_annotation"}:
             by_id.setdefault(number, []).append(event)
     numbered = [node for node in operators["nodes"] if attribute(node, "rf_id")]
-    joined, by_name = 0, {}
+    joined = 0
+    by_name: dict[str, dict[str, float]] = {}
     for node in numbered:
         same = [one for one in by_id.get(attribute(node, "rf_id"), []) if one["name"] == node["name"]]
         if same:
