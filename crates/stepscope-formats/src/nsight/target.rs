@@ -293,7 +293,9 @@ impl<S: EventSink> TargetReader<'_, '_, S> {
                 let text = text.unwrap_or_default();
                 let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
                 let end = line.floor_char_boundary(MAX_MESSAGE_BYTES);
-                sink.diagnose(Diagnostic::WriterError, 1, &line[..end]);
+                if seen.insert(line[..end].to_owned()) {
+                    sink.diagnose(Diagnostic::WriterError, 1, &line[..end]);
+                }
             })
     }
 }
