@@ -69,6 +69,8 @@ fn main() -> io::Result<()> {
     put("nccl_flight", "json", FLIGHT)?;
     put("nccl_flight", "pickle", FLIGHT_PICKLE)?;
     put("detect", "nccl_flight", FLIGHT_PICKLE)?;
+    put("torch_compile_log", "whole", COMPILE_LOG)?;
+    put("detect", "torch_compile_log", COMPILE_LOG)?;
     put("measureme", "whole", &self_profile())?;
     put("detect", "measureme", &self_profile())?;
     put("detect", "torch_snapshot", &SNAPSHOT[..64])?;
@@ -120,6 +122,25 @@ const FLIGHT: &[u8] = br#"{"version":"2.5","pg_config":{"0":{"desc":"d","ranks":
     "input_dtypes":["Float"],"output_sizes":[[3,4]],"state":"completed","time_discovered_completed_ns":9}]}"#;
 const FLIGHT_PICKLE: &[u8] = b"\x80\x02}(X\x09\0\0\0pg_config}X\x07\0\0\0entries](}(X\x0f\0\0\0time_created_nsK\x05\
     X\x0e\0\0\0profiling_nameX\x04\0\0\0nccluX\x01\0\0\0aeu.";
+
+/// A compilation with phases and its backward graph, a recompilation, and a compilation without an end.
+const COMPILE_LOG: &[u8] =
+    b"V1127 21:26:05.551000 7 a.py:9] {\"str\": [\"/f.py\", 1]}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"chromium_event\": {}, \"has_payload\": \"0\"}\n\
+    \t{\n\t\"name\": \"dynamo\",\n\t\"ts\": 100.5,\n\t\"args\": {\n\t\"compile_id\": \"0/0\"\n\t},\n\
+    \t\"ph\": \"B\",\n\t\"cat\": \"dynamo_timed\"\n\t}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"dynamo_start\": {\"stack\": [{\"line\": 5, \"name\": \"f\", \
+    \"filename\": 1}]}, \"rank\": 2, \"frame_id\": 0, \"frame_compile_id\": 0, \"attempt\": 0}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"artifact\": {\"name\": \"fx_graph_cache_hit\"}, \"frame_id\": 0, \
+    \"frame_compile_id\": 0}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"chromium_event\": {}, \"has_payload\": \"0\"}\n\
+    \t{\"name\": \"dynamo\", \"ts\": 109, \"args\": {\"compile_id\": \"0/0\"}, \"ph\": \"E\", \"cat\": \"dynamo_timed\"}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"compilation_metrics\": {\"co_name\": \"f\", \"start_time_us\": 101, \
+    \"duration_us\": 7, \"graph_op_count\": 2, \"restart_reasons\": [\"a\"]}, \"frame_id\": 0, \"frame_compile_id\": 0}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"bwd_compilation_metrics\": {\"start_time\": 0.00012, \
+    \"inductor_compile_time_s\": 1e-6}, \"frame_id\": 0, \"frame_compile_id\": 0}\n\
+    V1127 21:26:05.551000 7 a.py:9] {\"artifact\": {\"name\": \"recompile_reasons\"}, \"compiled_autograd_id\": 1, \
+    \"frame_id\": 0, \"frame_compile_id\": 1, \"has_payload\": \"0\"}\n\t[\n\t\"0/0: n == 1\"\n\t]\n";
 
 /// Files of the formats of the target `sampled`, in its order.
 const SAMPLED: [(&str, &[u8]); 6] = [

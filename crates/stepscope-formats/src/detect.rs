@@ -89,6 +89,9 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
     if is_lightning_report(prefix) {
         return Ok(by_content(Format::LightningReport));
     }
+    if is_compile_log(prefix) {
+        return Ok(by_content(Format::TorchCompileLog));
+    }
     if let Some(format) = stacks_as_text(prefix) {
         return Ok(by_content(format));
     }
@@ -103,7 +106,8 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
             format @ (Format::Perfetto
             | Format::ChakraTrace
             | Format::CollapsedStacks
-            | Format::PerfScript),
+            | Format::PerfScript
+            | Format::TorchCompileLog),
         ) if !is_blank(prefix) => Ok(by_name(format)),
         _ if is_blank(prefix) => Err(FormatError::Empty),
         _ if is_nsys_report_name(file_name) => {
@@ -167,6 +171,8 @@ pub fn format_of_name(file_name: &str) -> Option<Format> {
         Some(Format::TorchSnapshot)
     } else if ends(&[".sqlite", ".sqlite3", ".db"]) {
         Some(Format::NsightSystems)
+    } else if is_compile_log_name(name) {
+        Some(Format::TorchCompileLog)
     } else {
         None
     }
@@ -214,6 +220,13 @@ fn database(prefix: &[u8]) -> Result<Detected, FormatError> {
         let _ = prefix;
         Ok(by_name(Format::NsightSystems))
     }
+}
+
+/// Returns whether torch names a log of `torch.compile` so, with or without `.gz`. The rank may follow, and random
+/// letters do.
+pub fn is_compile_log_name(file_name: &str) -> bool {
+    let name = file_name.strip_suffix(".gz").unwrap_or(file_name);
+    name.starts_with("dedicated_log_torch_trace_") && name.ends_with(".log")
 }
 
 /// Returns the name of a compression or archive format that the readers do not inflate, and advice.
@@ -330,6 +343,16 @@ fn stacks_as_text(prefix: &[u8]) -> Option<Format> {
     }
     let _ = prefix;
     None
+}
+
+/// Recognises a log of `torch.compile`, if its reader is in this build.
+fn is_compile_log(prefix: &[u8]) -> bool {
+    #[cfg(feature = "snapshots")]
+    if crate::torch_compile_log::is_compile_log(prefix) {
+        return true;
+    }
+    let _ = prefix;
+    false
 }
 
 fn is_blank(prefix: &[u8]) -> bool {

@@ -1,5 +1,7 @@
 //! The formats of traces.
 
+use stepscope_model::vocabulary::torch_compile;
+
 /// A trace format that stepscope recognises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -38,6 +40,8 @@ pub enum Format {
     TorchSnapshot,
     /// A dump of PyTorch's flight recorder for collectives (pickle or JSON).
     NcclFlightRecorder,
+    /// A structured trace log of `torch.compile` (`TORCH_TRACE`, text with JSON objects).
+    TorchCompileLog,
     /// Neuron's native system profile (JSON).
     NeuronSystemProfile,
     /// The SQLite export of NVIDIA Nsight Systems.
@@ -65,6 +69,7 @@ impl Format {
             Self::Hlo => "hlo",
             Self::TorchSnapshot => "torch-memory-snapshot",
             Self::NcclFlightRecorder => "nccl-flight-recorder",
+            Self::TorchCompileLog => torch_compile::FORMAT,
             Self::NeuronSystemProfile => "neuron-system-profile",
             Self::NsightSystems => "nsight-systems",
         }
@@ -90,6 +95,7 @@ impl Format {
             Self::Hlo => "HLO module",
             Self::TorchSnapshot => "PyTorch memory snapshot",
             Self::NcclFlightRecorder => "NCCL flight recorder dump",
+            Self::TorchCompileLog => "torch.compile log",
             Self::NeuronSystemProfile => "Neuron system profile",
             Self::NsightSystems => "Nsight Systems export",
         }

@@ -18,7 +18,7 @@
 //! | `profiles` | statistics without a timeline: cProfile and Lightning's reports, readers |
 //! | `rustc` | self-profiles of rustc, reader |
 //! | `samples` | sampled stacks: speedscope, Firefox, collapsed stacks, `perf script`, execution traces of PyTorch and Chakra, readers |
-//! | `snapshots` | memory snapshots of PyTorch and dumps of NCCL's flight recorder, readers |
+//! | `snapshots` | memory snapshots of PyTorch, dumps of NCCL's flight recorder and logs of `torch.compile`, readers |
 //! | `nsight` | SQLite exports of Nsight Systems, reader |
 //! | `probe` | a sink that keeps all events, for tests and fuzz targets of other crates |
 //!
@@ -74,6 +74,8 @@ pub mod rocprof;
 mod sampling;
 #[cfg(feature = "samples")]
 pub mod speedscope;
+#[cfg(feature = "snapshots")]
+pub mod torch_compile_log;
 #[cfg(feature = "snapshots")]
 pub mod torch_snapshot;
 #[cfg(feature = "xplane")]
@@ -134,6 +136,8 @@ pub fn read<S: EventSink>(
         Format::NcclFlightRecorder => nccl_flight::read(bytes, context, sink),
         #[cfg(feature = "snapshots")]
         Format::TorchSnapshot => torch_snapshot::read(bytes, context, sink),
+        #[cfg(feature = "snapshots")]
+        Format::TorchCompileLog => torch_compile_log::read(bytes, context, sink),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }
@@ -176,6 +180,8 @@ pub fn arg_source(
         Format::NcclFlightRecorder => Ok(nccl_flight::arg_source(bytes)),
         #[cfg(feature = "snapshots")]
         Format::TorchSnapshot => Ok(torch_snapshot::arg_source(bytes)),
+        #[cfg(feature = "snapshots")]
+        Format::TorchCompileLog => Ok(torch_compile_log::arg_source(bytes)),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }

@@ -9,6 +9,7 @@ mod words;
 
 use crate::track::TrackKind;
 use crate::vocabulary::kineto::Category;
+use crate::vocabulary::torch_compile;
 use words::{HLO_WORDS, HOST, LABELS, MAX_BYTES, RUNTIME_CALLS, WORK, contains, find};
 
 macro_rules! kinds {
@@ -91,6 +92,13 @@ impl SliceKind {
                 | Category::MtiaWorkload
                 | Category::MtiaInsight,
             ) => work(name).unwrap_or(Self::Other),
+            None if matches!(
+                category,
+                torch_compile::CATEGORY | torch_compile::PHASE_CATEGORY
+            ) =>
+            {
+                Self::Compile
+            }
             Some(Category::DeviceEvent | Category::Counter) | None => match track {
                 TrackKind::DeviceQueue => work(hlo_name(name)).unwrap_or(Self::Other),
                 TrackKind::Steps => Self::UserLabel,

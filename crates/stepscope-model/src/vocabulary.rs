@@ -8,4 +8,5 @@ pub mod kineto;
 pub mod producer;
 pub mod sample;
 pub mod step;
+pub mod torch_compile;
 pub mod xla;

@@ -13,7 +13,7 @@ pub(crate) enum NotTime {
     TooLarge,
 }
 
-#[cfg(feature = "samples")]
+#[cfg(any(feature = "samples", feature = "snapshots"))]
 /// Converts a text in a unit of `10^power` picoseconds (9: milliseconds, 12: seconds) to
 /// picoseconds.
 pub(crate) fn ps_from_text(text: &[u8], power: i64) -> Result<i128, NotTime> {

@@ -28,6 +28,8 @@ fn expected(path: &str) -> Option<Format> {
         Format::ChakraTrace
     } else if name.ends_with(".et.json") || name.ends_with("linear_et.json") {
         Format::ExecutionTraceJson
+    } else if name.ends_with(".log") {
+        Format::TorchCompileLog
     } else if path.contains("rocprofv3") {
         Format::RocprofJson
     } else if name.ends_with(".sqlite") {

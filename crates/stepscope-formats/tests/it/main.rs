@@ -33,6 +33,8 @@ mod rocprof;
 #[cfg(feature = "samples")]
 mod sampled;
 #[cfg(feature = "snapshots")]
+mod torch_compile_log;
+#[cfg(feature = "snapshots")]
 mod torch_snapshot;
 #[cfg(feature = "perfetto")]
 mod wire;
