@@ -120,7 +120,8 @@ const FLIGHT: &[u8] = br#"{"version":"2.5","pg_config":{"0":{"desc":"d","ranks":
     "last_started_collective":-1}},"entries":[{"frames":[{"name":"f","filename":"g","line":7}],"pg_id":0,
     "process_group":["0","d"],"profiling_name":"nccl:all_reduce","time_created_ns":5,"input_sizes":[[3,4]],
     "input_dtypes":["Float"],"output_sizes":[[3,4]],"state":"completed","time_discovered_completed_ns":9}]}"#;
-const FLIGHT_PICKLE: &[u8] = b"\x80\x02}(X\x09\0\0\0pg_config}X\x07\0\0\0entries](}(X\x0f\0\0\0time_created_nsK\x05\
+const FLIGHT_PICKLE: &[u8] =
+    b"\x80\x02}(X\x09\0\0\0pg_config}X\x07\0\0\0entries](}(X\x0f\0\0\0time_created_nsK\x05\
     X\x0e\0\0\0profiling_nameX\x04\0\0\0nccluX\x01\0\0\0aeu.";
 
 /// A compilation with phases and its backward graph, a recompilation, and a compilation without an end.

@@ -36,14 +36,8 @@ pub(super) fn visit_compilation(
     visit: &mut dyn FnMut(&str, ArgValue<'_>),
 ) -> Result<(), ArgError> {
     let compilation = log.compilations.get(number).ok_or(ArgError::BadToken)?;
-    visit(
-        "compile_id",
-        ArgValue::Str(&compilation.id.to_string()),
-    );
-    visit(
-        "status",
-        ArgValue::Str(status(file, compilation).code()),
-    );
+    visit("compile_id", ArgValue::Str(&compilation.id.to_string()));
+    visit("status", ArgValue::Str(status(file, compilation).code()));
     visit("attempt", whole(compilation.attempt));
     let function = function(file, log, compilation);
     visit("co_name", ArgValue::Str(&function.name));
@@ -68,10 +62,7 @@ pub(super) fn visit_compilation(
         let (text, _) = text
             .split_once("\nTraceback (most recent call last)")
             .unwrap_or((&text, ""));
-        visit(
-            "graph_break_reason",
-            ArgValue::Str(&truncated(text.trim())),
-        );
+        visit("graph_break_reason", ArgValue::Str(&truncated(text.trim())));
     }
     visit_metrics(file, compilation, |key, value| {
         if !LEFT_OUT.contains(&key) && !value.is_empty_container(file) {
@@ -92,7 +83,9 @@ fn visit_reasons(
         let text = file.get(..payload.end).unwrap_or_default();
         let at = skip_space(text, payload.start);
         if let Ok((list, _)) = scan::value(text, at) {
-            elements(text, &list, |reason| reasons.extend(walk::text(text, reason)));
+            elements(text, &list, |reason| {
+                reasons.extend(walk::text(text, reason))
+            });
         }
     }
     let mut reason = None;
@@ -100,14 +93,19 @@ fn visit_reasons(
     visit_metrics(file, compilation, |key, value| match key {
         b"recompile_reason" => reason = walk::text(file, value),
         b"restart_reasons" => {
-            elements(file, value, |reason| restarts.extend(walk::text(file, reason)));
+            elements(file, value, |reason| {
+                restarts.extend(walk::text(file, reason))
+            });
         }
         _ => {}
     });
     if let Some(reason) = reason.as_ref().or(reasons.first()) {
         visit("recompile_reason", ArgValue::Str(&truncated(reason)));
     }
-    for (key, reasons) in [("recompile_reasons", &reasons), ("restart_reasons", &restarts)] {
+    for (key, reasons) in [
+        ("recompile_reasons", &reasons),
+        ("restart_reasons", &restarts),
+    ] {
         // One reason for recompilation is the argument above.
         if reasons.len() > usize::from(key == "recompile_reasons") {
             visit(key, ArgValue::Str(&truncated(&reasons.join("\n"))));

@@ -344,9 +344,14 @@ impl CompileLog {
 
     /// Returns the first and the last time of the phases of a compilation without metrics.
     pub(super) fn phase_times(&self, compilation: &Compilation) -> Option<(i128, i128)> {
-        let newest = self.newest.get(&(compilation.id, compilation.is_backward))?;
+        let newest = self
+            .newest
+            .get(&(compilation.id, compilation.is_backward))?;
         let is_newest = std::ptr::eq(self.compilations.get(*newest)?, compilation);
-        self.phases.get(&compilation.id).copied().filter(|_| is_newest)
+        self.phases
+            .get(&compilation.id)
+            .copied()
+            .filter(|_| is_newest)
     }
 
     fn create(&mut self, context: Context, is_backward: bool) -> Option<usize> {

@@ -192,7 +192,9 @@ impl<S: EventSink> EventEmitter<'_, S> {
                 }
             }
             b'X' => {
-                let end = event.dur_ps.and_then(|dur| self.time(unix_ps.checked_add(dur)?));
+                let end = event
+                    .dur_ps
+                    .and_then(|dur| self.time(unix_ps.checked_add(dur)?));
                 self.emit_phase(phase, end.unwrap_or(at), SliceFlags::NONE);
             }
             b'i' | b'I' => {
@@ -398,11 +400,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
                 losses.negative,
                 "compilations and phases that end before they begin",
             ),
-            (
-                Diagnostic::UnmatchedEnd,
-                losses.unmatched_ends,
-                "phases",
-            ),
+            (Diagnostic::UnmatchedEnd, losses.unmatched_ends, "phases"),
             (
                 Diagnostic::UnfinishedSlice,
                 losses.unfinished,

@@ -96,9 +96,9 @@ pub(super) fn header(line: &[u8]) -> Option<(u64, usize)> {
         return None;
     }
     let shape = rest.get(..DATE_AND_TIME.len())?.iter().zip(DATE_AND_TIME);
-    let is_time = shape.clone().all(|(byte, expected)| {
-        byte == expected || *expected == b'0' && byte.is_ascii_digit()
-    });
+    let is_time = shape
+        .clone()
+        .all(|(byte, expected)| byte == expected || *expected == b'0' && byte.is_ascii_digit());
     if !is_time {
         return None;
     }

@@ -151,8 +151,7 @@ pub(super) fn status(file: &[u8], compilation: &Compilation) -> Status {
     visit_metrics(file, compilation, |key, value| match key {
         b"fail_type" => has_failed = true,
         b"restart_reasons" => {
-            has_restarted =
-                value.json_type == JsonType::Array && !value.is_empty_container(file);
+            has_restarted = value.json_type == JsonType::Array && !value.is_empty_container(file);
         }
         b"graph_op_count" => operations = walk::whole(file, value).unwrap_or(0),
         _ => {}

@@ -43,7 +43,12 @@ impl PhaseEvent {
         members(text, offset, |key, value: Value| match key {
             b"name" => event.name = walk::text(text, &value).unwrap_or_default(),
             b"cat" => event.category = walk::text(text, &value).unwrap_or_default(),
-            b"ph" => event.phase = value.raw(text).and_then(|ph| ph.first().copied()).unwrap_or(0),
+            b"ph" => {
+                event.phase = value
+                    .raw(text)
+                    .and_then(|ph| ph.first().copied())
+                    .unwrap_or(0)
+            }
             b"ts" => event.unix_ps = value.raw(text).and_then(|us| ps_from_us_text(us).ok()),
             b"dur" => event.dur_ps = value.raw(text).and_then(|us| ps_from_us_text(us).ok()),
             b"args" if value.json_type == JsonType::Object => args = Some(value),

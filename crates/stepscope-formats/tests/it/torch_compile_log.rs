@@ -86,7 +86,8 @@ fn log() -> String {
                    \"restart_reasons\": [], \"start_time\": 1795814765.000001, \"entire_frame_compile_time_s\": \
                    0.000008, \"inductor_config\": \"long\"}";
     put(&mut log, metrics, first, "");
-    let backward = "\"bwd_compilation_metrics\": {\"start_time_us\": 1795814765000020, \"duration_us\": 4}";
+    let backward =
+        "\"bwd_compilation_metrics\": {\"start_time_us\": 1795814765000020, \"duration_us\": 4}";
     put(&mut log, backward, first, "");
     let reasons = "\"artifact\": {\"name\": \"recompile_reasons\", \"encoding\": \"json\"}";
     put(
@@ -95,7 +96,10 @@ fn log() -> String {
         second,
         "[\n\"0/0: size mismatch\",\n\"0/0: other\"\n]",
     );
-    let again = metrics.replace("\"restart_reasons\": []", "\"restart_reasons\": [\"a\", \"b\\nc\"]");
+    let again = metrics.replace(
+        "\"restart_reasons\": []",
+        "\"restart_reasons\": [\"a\", \"b\\nc\"]",
+    );
     let again = again.replace("765.000001", "765.000030");
     put(&mut log, &again, second, "");
     put(&mut log, "\"describe_tensor\": {\"id\": 0}", second, "");
@@ -137,11 +141,17 @@ fn compilations_have_times_names_and_reasons() {
     let statuses = [0, 1, 2, 3].map(|at| of(at, "status"));
     assert_eq!(statuses, ["ok", "ok", "restarted", "unfinished"]);
     assert_eq!(of(0, "fx_graph_cache"), "miss");
-    assert_eq!((of(0, "guard_count"), of(0, "attempt")), ("7".into(), "0".into()));
+    assert_eq!(
+        (of(0, "guard_count"), of(0, "attempt")),
+        ("7".into(), "0".into())
+    );
     assert_eq!(of(0, "inductor_config"), "");
     assert_eq!(of(1, "co_firstlineno"), "5");
     assert_eq!(of(2, "recompile_reason"), "0/0: size mismatch");
-    assert_eq!(of(2, "recompile_reasons"), "0/0: size mismatch\\n0/0: other");
+    assert_eq!(
+        of(2, "recompile_reasons"),
+        "0/0: size mismatch\\n0/0: other"
+    );
     assert_eq!(of(2, "restart_reasons"), "a\\nb\\nc");
     assert_eq!(of(3, "co_filename"), "/tmp/a \\\"b\\\".py");
     let fact = |key: &str| {
@@ -174,7 +184,10 @@ fn phases_nest_and_those_without_an_end_are_unfinished() {
         ]
     );
     assert_eq!(probe.instants.len(), 1);
-    assert_eq!((&*probe.instants[0].name, probe.instants[0].at_ps), ("lookup", 3_000_000));
+    assert_eq!(
+        (&*probe.instants[0].name, probe.instants[0].at_ps),
+        ("lookup", 3_000_000)
+    );
     assert_eq!(arg(&probe, &probe.slices[0], "n"), "3");
     // Three phases and one compilation.
     assert_eq!(probe.count(Diagnostic::UnfinishedSlice), 4);
@@ -187,8 +200,18 @@ fn phases_nest_and_those_without_an_end_are_unfinished() {
 /// The compilations of `tests/peers/torch_compile_log.py`: id, function, status, and a part of the reason.
 const CAUSES: [(&str, &str, &str, &str); 12] = [
     ("0/0", "scale", "ok", ""),
-    ("0/1", "scale", "ok", "size mismatch at index 0. expected 4, actual 5"),
-    ("0/2", "scale", "ok", "dtype mismatch. expected Float, actual Double"),
+    (
+        "0/1",
+        "scale",
+        "ok",
+        "size mismatch at index 0. expected 4, actual 5",
+    ),
+    (
+        "0/2",
+        "scale",
+        "ok",
+        "dtype mismatch. expected Float, actual Double",
+    ),
     ("1/0", "add_constant", "ok", ""),
     ("1/1", "add_constant", "ok", "count == 1"),
     ("2/0", "with_break", "restarted", ""),
@@ -228,7 +251,9 @@ fn committed_log_shows_what_its_program_does() {
     assert_eq!(of(5, "attempt"), "1");
     assert_eq!(of(7, "fail_type"), "BackendCompilerFailed");
     assert!(of(7, "fail_reason").contains("this backend compiles nothing"));
-    let caches = slices.iter().map(|slice| arg(&probe, slice, "fx_graph_cache"));
+    let caches = slices
+        .iter()
+        .map(|slice| arg(&probe, slice, "fx_graph_cache"));
     let with_cache: Vec<String> = caches.filter(|result| !result.is_empty()).collect();
     assert_eq!(with_cache, ["miss"], "only Inductor has this cache");
 }
@@ -313,7 +338,10 @@ fn lines_that_are_no_entry_are_counted() {
     assert_eq!(compilations(&probe).len(), 4);
     for text in ["", "hello", "\tpayload\n", "{}"] {
         let refused = emitted(text.as_bytes()).map(|_| ()).unwrap_err();
-        assert!(matches!(refused, FormatError::Malformed { .. }), "{refused}");
+        assert!(
+            matches!(refused, FormatError::Malformed { .. }),
+            "{refused}"
+        );
     }
 }
 
