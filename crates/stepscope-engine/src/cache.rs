@@ -365,6 +365,7 @@ fn format_of(code: &str) -> Option<Format> {
         Format::Hlo,
         Format::TorchSnapshot,
         Format::NcclFlightRecorder,
+        Format::TorchCompileLog,
     ]
     .into_iter()
     .find(|format| format.code() == code)

@@ -77,6 +77,12 @@ impl FoundRun {
         !self.programs.is_empty() && self.files.iter().all(|file| file.class == NameClass::Hlo)
     }
 
+    /// Returns whether one of its files is a log of `torch.compile` that accompanies the trace of a process.
+    pub(crate) fn is_companion_log(&self, file: &FoundFile) -> bool {
+        let is_log = |file: &FoundFile| file.class == NameClass::CompileLog;
+        is_log(file) && !self.files.iter().all(is_log)
+    }
+
     /// Returns the paths of its trace files; of its programs if it has no other files.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let files = if self.is_programs_only() {

@@ -13,7 +13,7 @@
 
 use crate::files::head::head_of;
 use crate::found_run::FoundFile;
-use crate::names;
+use crate::names::{self, NameClass};
 
 /// Maximum time between the files of one job: ranks write at nearly the same time.
 const TOGETHER_NS: i64 = 120_000_000_000;
@@ -21,6 +21,9 @@ const TOGETHER_NS: i64 = 120_000_000_000;
 const HEAD_BYTES: usize = 256 << 10;
 /// Maximum number of heads to read in one folder.
 const MAX_HEADS: usize = 4_096;
+
+/// Common part of the names of the logs of `torch.compile`, `#` for the rank.
+const COMPILE_LOGS: &str = "dedicated_log_torch_trace_rank_#";
 
 /// The files of one run.
 #[derive(Debug)]
@@ -47,7 +50,12 @@ pub(crate) fn jobs(files: Vec<FoundFile>) -> Vec<Job> {
     let mut workers = Vec::new();
     for file in files {
         let stem = names::stem(&file.name);
-        if let Some(ranked) = names::ranked(stem) {
+        if let Some(mut ranked) = names::ranked(stem) {
+            if file.class == NameClass::CompileLog {
+                // Random letters follow the rank. The logs of one job are written at the same time.
+                COMPILE_LOGS.clone_into(&mut ranked.family);
+                ranked.written = file.stamp.modified_ns;
+            }
             // Two formats of one job are two runs.
             let family = format!("{}{}", ranked.family, extension(&file.name, stem));
             let member = (ranked.written, file);
@@ -172,7 +180,6 @@ fn rank_in_head(file: &FoundFile) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
     use crate::files::Stamp;
-    use crate::names::NameClass;
 
     fn sorted(names: &[&str]) -> Vec<String> {
         let files = names

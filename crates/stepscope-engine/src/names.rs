@@ -5,6 +5,8 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
+use stepscope_formats::detect::is_compile_log_name;
+
 /// The file that makes a folder a dataset.
 pub const DATASET_MARK: &str = "_stepscope.json";
 
@@ -23,6 +25,8 @@ pub(crate) enum NameClass {
     AnyText,
     /// `.prof`, `.pb.gz`, `.folded`, `.et`, `.sqlite` or a pickle, extensions of several programs: content decides.
     AnyProfile,
+    /// A log of `torch.compile`: `dedicated_log_torch_trace_*.log`.
+    CompileLog,
     /// A compiled program: `*.hlo_proto.pb` of XProf, `*.hlo.pb` of a folder that XLA dumped into.
     Hlo,
     /// Chrome JSON, by the content of a file of another class.
@@ -113,6 +117,8 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         Some(NameClass::Hlo)
     } else if ends(OTHER) || is_program_text(name) {
         Some(NameClass::Other)
+    } else if is_compile_log_name(name) {
+        Some(NameClass::CompileLog)
     } else if ends(PROFILE) || name.starts_with(FLIGHT_RECORDER) {
         Some(NameClass::AnyProfile)
     } else if ends(TRACE_JSON) {
@@ -173,6 +179,8 @@ pub(crate) fn stem(name: &str) -> &str {
         ".sqlite",
         ".sqlite3",
         ".db",
+        ".log.gz",
+        ".log",
         ".txt",
         ".gz",
     ];
@@ -487,6 +495,9 @@ mod tests {
         assert_eq!(classify("r.sqlite"), Some(NameClass::AnyProfile));
         assert_eq!(classify("r.nsys-rep"), Some(NameClass::Other));
         assert_eq!(stem("report_rank3.sqlite"), "report_rank3");
+        let log = "dedicated_log_torch_trace_rank_1_a2b.log";
+        assert_eq!(classify(log), Some(NameClass::CompileLog));
+        assert_eq!(classify("train.log"), None);
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);
     }

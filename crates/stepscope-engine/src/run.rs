@@ -318,7 +318,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
         hosts: found
             .files
             .iter()
-            .filter(|_| !found.is_programs_only())
+            .filter(|file| !found.is_programs_only() && !found.is_companion_log(file))
             .map(|file| crate::names::stem(&file.name).to_owned())
             .collect(),
         devices: 0,
@@ -345,8 +345,9 @@ pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
         hosts: trace
             .files()
             .iter()
-            .filter(|_| !found.is_programs_only())
-            .map(|file| file.spec.host.clone())
+            .zip(&found.files)
+            .filter(|(_, file)| !found.is_programs_only() && !found.is_companion_log(file))
+            .map(|(facts, _)| facts.spec.host.clone())
             .collect(),
         devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),
         steps: Some(steps.count()).filter(|count| *count > 0),

@@ -8,6 +8,8 @@
 //!   as companions;
 //! * other traces in any folder: one run per file, except that several ranks of one job in one
 //!   folder are one run (see [`group`](crate::group));
+//! * logs of `torch.compile`: part of the run whose process wrote them (see `compile_logs`), otherwise
+//!   runs of their own;
 //! * compiled programs (`*.hlo_proto.pb`, `*.hlo.pb`): those in a session's folder, or next to one
 //!   XSpace, belong to that run; otherwise those of a folder are one run (see
 //!   [`programs`](crate::programs));
@@ -22,6 +24,7 @@
 //!
 //! Cost: one directory listing per folder and one `stat` per trace file; no sorting across folders.
 
+mod compile_logs;
 mod execution_traces;
 mod look;
 mod program_files;
@@ -411,7 +414,8 @@ impl Walk<'_> {
                 | Format::Hlo
                 | Format::TorchSnapshot
                 | Format::NcclFlightRecorder
-                | Format::NsightSystems,
+                | Format::NsightSystems
+                | Format::TorchCompileLog,
             ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,
@@ -484,15 +488,24 @@ impl Walk<'_> {
         let relative = folder.strip_prefix(self.root).unwrap_or(folder).to_owned();
         let whole = self.absolute.join(&relative);
         let (programs, files) = programs::split_off(files);
+        let (logs, files) = compile_logs::split_off(files);
         let first_run = self.found.runs.len();
         let loose = if is_session(&whole) {
             self.session(&relative, &whole, files)
         } else {
             files
         };
-        let (execution_traces, loose) = execution_traces::split_off(loose);
-        let mut alone = loose.len();
-        let jobs = group::jobs(loose);
+        self.jobs(&relative, &whole, loose);
+        let logs = self.add_compile_logs(logs, first_run);
+        self.jobs(&relative, &whole, logs);
+        self.add_programs(&relative, &whole, programs, first_run);
+    }
+
+    /// Adds a run for each job of a folder, and gives it its execution traces.
+    fn jobs(&mut self, relative: &Path, whole: &Path, files: Vec<FoundFile>) {
+        let (execution_traces, files) = execution_traces::split_off(files);
+        let mut alone = files.len();
+        let jobs = group::jobs(files);
         let (mut of_jobs, others) = execution_traces::assign(execution_traces, &jobs);
         alone += others.len();
         let others = group::jobs(others);
@@ -501,7 +514,7 @@ impl Walk<'_> {
             let first = &members.files[0];
             let shown = match (&members.family, members.files.len() == alone) {
                 // Every trace of the folder belongs to the job, so the run gets the folder's name.
-                (Some(_), true) if !relative.as_os_str().is_empty() => relative.clone(),
+                (Some(_), true) if !relative.as_os_str().is_empty() => relative.to_owned(),
                 (Some(_), true) => PathBuf::from(whole.file_name().unwrap_or(OsStr::new("run"))),
                 (Some(family), false) => relative.join(family),
                 (None, _) => relative.join(first.path.file_name().unwrap_or_default()),
@@ -514,7 +527,6 @@ impl Walk<'_> {
                 run.execution_traces = execution_traces;
             }
         }
-        self.add_programs(&relative, &whole, programs, first_run);
     }
 
     /// Adds the run of a session's folder; returns the files that do not belong to it.

@@ -25,7 +25,11 @@ impl Walk<'_> {
         let has_others = !runs.is_empty();
         // XProf writes programs only into the folder of a session.
         let is_own = |run: &&mut FoundRun| {
-            let is_xspace = run.files.iter().all(|file| file.class == NameClass::XSpace);
+            let mut traces = run
+                .files
+                .iter()
+                .filter(|file| file.class != NameClass::CompileLog);
+            let is_xspace = traces.all(|file| file.class == NameClass::XSpace);
             is_xspace || is_session(whole)
         };
         let mut owners = runs.iter_mut().filter(is_own);

@@ -622,6 +622,9 @@ impl Trace {
                     .map(|category| (category, track.kind))
             });
         let kinds = KindMemo::new(parts.names.len(), pairs);
+        let core = core_span::core_span(&parts.tables, &parts.span).or_else(|| {
+            core_span::span_without_compile_logs(&parts.files, &parts.tracks, &parts.tables)
+        });
         Self {
             kinds,
             derived: DerivedValues::default(),
@@ -642,8 +645,7 @@ impl Trace {
             attached: Vec::new(),
             by_category: parts.by_category,
             slice_span: parts.slice_span,
-            core: core_span::core_span(&parts.tables, &parts.span)
-                .unwrap_or_else(|| parts.span.clone()),
+            core: core.unwrap_or_else(|| parts.span.clone()),
             span: parts.span,
             tables: parts.tables,
         }

@@ -14,6 +14,8 @@ use std::ops::Range;
 use stepscope_model::{Dur, Time};
 
 use crate::columns::table::TrackTable;
+use crate::read::facts::FileFacts;
+use crate::read::trace::Track;
 
 /// Number of slices to sample.
 const SAMPLE: usize = 1 << 14;
@@ -63,6 +65,29 @@ pub(crate) fn core_span(tables: &[TrackTable], span: &Range<Time>) -> Option<Ran
     found.map(|(first, last)| first..last)
 }
 
+/// Returns the span of the slices of all files but logs of compilations, which begin long before the recording of
+/// some steps. `None` if all files or none are such logs.
+pub(crate) fn span_without_compile_logs(
+    files: &[FileFacts],
+    tracks: &[Track],
+    tables: &[TrackTable],
+) -> Option<Range<Time>> {
+    if !files.iter().any(FileFacts::is_compile_log) {
+        return None;
+    }
+    let of_others = tracks.iter().zip(tables).filter(|(track, _)| {
+        let file = files.get(track.file);
+        file.is_some_and(|file| !file.is_compile_log())
+    });
+    let spans = of_others.filter_map(|(_, table)| {
+        let slices = &table.slices;
+        let last = (0..slices.start.len()).map(|index| slices.end(index)).max();
+        Some((*slices.start.first()?, last?))
+    });
+    let whole = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    whole.map(|(first, last)| first..last)
+}
+
 /// Counts the slices and instants outside the core span.
 pub(crate) fn count_stray(tables: &[TrackTable], core: &Range<Time>) -> u64 {
     let mut count = 0;
@@ -110,6 +135,38 @@ mod tests {
         let counts = trace.diagnostics().iter();
         let stray = counts.filter(|count| count.what == Diagnostic::StrayTime);
         stray.map(|count| count.count).sum()
+    }
+
+    #[test]
+    fn compile_log_next_to_a_recording_is_not_in_the_core() {
+        let built = |formats: &[&str]| {
+            let mut builder = TraceBuilder::new();
+            for (number, format) in (0_i64..).zip(formats) {
+                let mut sink = builder.file(FileSpec {
+                    format: (*format).to_owned(),
+                    ..FileSpec::default()
+                });
+                sink.epoch(Epoch {
+                    origin_ns: 0,
+                    unix_ns: Some(0),
+                });
+                let track = sink.track("main");
+                let slice = SliceIn {
+                    start: Time::from_ps(number * 1_000),
+                    dur: Dur::from_ps(5),
+                    ..SliceIn::default()
+                };
+                sink.slice(track, slice);
+                builder.add(sink);
+            }
+            builder.finish()
+        };
+        let both = built(&["torch-compile-log", "chrome-json"]);
+        assert_eq!(both.core_span(), Time::from_ps(1_000)..Time::from_ps(1_005));
+        assert_eq!(both.span(), Time::ZERO..Time::from_ps(1_005));
+        assert_eq!(both.recordings().collect::<Vec<_>>(), [1]);
+        let alone = built(&["torch-compile-log"]);
+        assert_eq!(alone.core_span(), alone.span());
     }
 
     #[test]

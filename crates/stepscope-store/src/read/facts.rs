@@ -1,5 +1,6 @@
 //! Metadata of a run: files, facts, modules, diagnostics.
 
+use stepscope_model::vocabulary::torch_compile;
 use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch, Profile};
 
 /// One file of a trace (one host or one rank).
@@ -44,6 +45,11 @@ pub struct FileFacts {
 }
 
 impl FileFacts {
+    /// Returns whether this is a log of compilations. It accompanies the recording of a process, and is no rank.
+    pub fn is_compile_log(&self) -> bool {
+        self.spec.format == torch_compile::FORMAT
+    }
+
     /// Returns the value of a fact.
     pub fn fact(&self, key: &str) -> Option<&FactValue> {
         self.facts

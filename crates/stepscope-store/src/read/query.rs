@@ -115,13 +115,20 @@ impl Trace {
         self.slice_span.clone()
     }
 
+    /// Lists the files that hold the recording of a process: all but logs of compilations.
+    pub fn recordings(&self) -> impl Iterator<Item = usize> {
+        let files = self.files.iter().enumerate();
+        let recordings = files.filter(|(_, file)| !file.is_compile_log());
+        recordings.map(|(number, _)| number)
+    }
+
     /// Returns the first and last time of all events; empty for an empty trace.
     pub fn span(&self) -> Range<Time> {
         self.span.clone()
     }
 
-    /// Returns the [`span`](Self::span) without a few events whose times are damaged and far from
-    /// all others: the duration of the recording, and the range to show first.
+    /// Returns the [`span`](Self::span) without logs of compilations that accompany a recording, and without a
+    /// few events whose times are damaged and far from all others: the duration of the recording, and the range to show first.
     pub fn core_span(&self) -> Range<Time> {
         self.core.clone()
     }
