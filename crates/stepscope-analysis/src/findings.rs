@@ -45,6 +45,7 @@ use stepscope_store::EventId;
 
 pub use cause::{Cause, Confidence};
 use on_path::PathShares;
+pub use recompiled::FunctionCompilations;
 
 use crate::memory::Memory;
 use crate::parallel::{self, Cancel};
@@ -77,6 +78,9 @@ pub struct Finding {
     /// The input shapes that differ, for a function that was compiled more than once; empty where they are
     /// unknown.
     pub shapes: Vec<String>,
+    /// Functions that `torch.compile` compiled during the steps, from the run's compile log, the costliest first:
+    /// those that it compiled again, or all if there are none. Empty without a log.
+    pub compiled_functions: Vec<FunctionCompilations>,
     /// Figures of this cause.
     pub detail: Detail,
 }
@@ -92,6 +96,7 @@ impl Finding {
             confidence,
             evidence: Vec::new(),
             shapes: Vec::new(),
+            compiled_functions: Vec::new(),
             detail: Detail::None,
         }
     }

@@ -9,6 +9,7 @@
 
 pub mod collectives;
 pub mod compare;
+pub mod compilations;
 pub mod critical_path;
 pub mod device;
 pub mod event_context;

@@ -343,7 +343,7 @@ fn file_spans(trace: &Trace) -> Vec<Option<Range<Time>>> {
 fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
     let mut found: BTreeSet<StepRank> = steps.iter().map(StepRow::rank).collect();
     let with_steps: BTreeSet<usize> = found.iter().map(|rank| rank.file).collect();
-    for file in (0..trace.files().len()).filter(|file| !with_steps.contains(file)) {
+    for file in trace.recordings().filter(|file| !with_steps.contains(file)) {
         let process = None;
         found.insert(StepRank { file, process });
     }

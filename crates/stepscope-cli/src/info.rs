@@ -377,7 +377,11 @@ pub fn run_info(run: &Run) -> RunInfo {
         id: run.id.clone(),
         name: run.name.clone(),
         kinds: run.kinds.clone(),
-        hosts: files.iter().map(|file| file.spec.host.clone()).collect(),
+        hosts: files
+            .iter()
+            .filter(|file| !file.is_compile_log() || trace.recordings().next().is_none())
+            .map(|file| file.spec.host.clone())
+            .collect(),
         ranks,
         devices: run.devices(),
         duration_ns: Nanos::from_ps(i128::from(span.end.since(span.start).ps())),

@@ -4,6 +4,7 @@
 //! fast. A page or report that turns out to be empty states its own reason.
 
 use stepscope_analysis::collectives::may_be_collective;
+use stepscope_analysis::compilations::has_compile_log;
 use stepscope_analysis::ops::has_torch_operators;
 use stepscope_analysis::producer::is_of;
 use stepscope_analysis::python_calls::is_call;
@@ -111,6 +112,10 @@ const NO_SAMPLES: Missing = (
     "not recorded: no samples with stacks are in this run",
     Lack::StackSamples,
 );
+const NO_COMPILE_LOG: Missing = (
+    "not recorded: no log of torch.compile is in this run",
+    Lack::CompileLog,
+);
 const NO_OPERATORS: Missing = (
     "not recorded: no operators of PyTorch are in this run",
     Lack::FrameworkOps,
@@ -156,6 +161,8 @@ struct Contents {
     actions: bool,
     /// Operators of PyTorch.
     torch: bool,
+    /// A log of `torch.compile`.
+    compile_log: bool,
     /// The framework compiles programs, which its files usually carry.
     programs: bool,
 }
@@ -174,7 +181,7 @@ impl Contents {
             memory: tracks.iter().any(|track| {
                 track.samples > 0 && matches!(track.unit.as_deref(), Some("bytes" | "B" | "byte"))
             }),
-            ranks: trace.files().len() > 1,
+            ranks: trace.recordings().count() > 1,
             collectives: false,
             statistics: trace.profiles().next().is_some(),
             functions: trace
@@ -196,7 +203,10 @@ impl Contents {
                 .any(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0),
             python: false,
             actions: false,
-            torch: is_of(trace, Producer::PyTorch) || has_torch_operators(trace),
+            // A log of compilations has no operators.
+            torch: is_of(trace, Producer::PyTorch) && trace.recordings().next().is_some()
+                || has_torch_operators(trace),
+            compile_log: has_compile_log(trace),
             // Looking into the files would slow the opening of every run. A device memory profile of JAX has none.
             programs: !trace.is_without_timeline()
                 && [Producer::Jax, Producer::Xla, Producer::TensorFlow]
@@ -260,6 +270,8 @@ impl Contents {
             Lack::Actions if self.lightning_file || self.drawn && self.actions => Ok(None),
             Lack::Actions if self.drawn || self.statistics => Err(NO_ACTIONS),
             Lack::Programs => self.tool("hlo-memory"),
+            Lack::CompileLog if self.compile_log => Ok(None),
+            Lack::CompileLog if self.drawn || self.statistics => Err(NO_COMPILE_LOG),
             Lack::StackSamples if self.stack_samples => Ok(None),
             Lack::StackSamples if self.drawn || self.statistics => Err(NO_SAMPLES),
             Lack::Memory if self.live_arrays => Ok(None),
@@ -340,12 +352,13 @@ mod tests {
     }
 
     const DEVICE_REPORTS: [&str; 3] = ["kernels", "idle", "overlap"];
-    const OTHERS: [&str; 9] = [
+    const OTHERS: [&str; 10] = [
         "collectives",
         "ranks",
         "memory",
         "hlo-memory",
         "hlo-cost",
+        "compilations",
         "torch-table",
         "lightning",
         "cprofile",

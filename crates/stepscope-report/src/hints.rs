@@ -45,6 +45,8 @@ pub enum Lack {
     Steps,
     /// Samples with stacks.
     StackSamples,
+    /// A log of `torch.compile`.
+    CompileLog,
 }
 
 /// Frameworks in the order of the search: a framework comes before the one that it builds on.
@@ -293,6 +295,11 @@ const STACK_SAMPLES: &[(Producer, &str)] = &[(
     "jax.profiler.save_device_memory_profile(\"memory.prof\")  # live arrays by stack",
 )];
 
+const COMPILE_LOG: &[(Producer, &str)] = &[(
+    PyTorch,
+    "TORCH_TRACE=logs python train.py  # logs: the folder of the trace",
+)];
+
 fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
     match lack {
         Lack::Times => TIMES,
@@ -311,6 +318,7 @@ fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
         Lack::Input => INPUT,
         Lack::Steps => STEPS,
         Lack::StackSamples => STACK_SAMPLES,
+        Lack::CompileLog => COMPILE_LOG,
     }
 }
 
@@ -337,6 +345,7 @@ mod tests {
         Lack::Input,
         Lack::Steps,
         Lack::StackSamples,
+        Lack::CompileLog,
     ];
 
     fn trace_of(producers: &[Producer]) -> Trace {

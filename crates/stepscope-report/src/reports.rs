@@ -4,6 +4,7 @@
 //! convert its result to a [`Report`] in a file of this folder, and add an entry to [`KINDS`].
 
 mod collectives;
+mod compilations;
 mod cprofile;
 mod critical_path;
 mod environment;
@@ -298,6 +299,14 @@ pub const KINDS: &[Kind] = &[
         make: hlo::roofline,
     },
     Kind {
+        name: "compilations",
+        title: "Compilations",
+        question: "Which functions did torch.compile compile, for how long, and why again?",
+        peer_title: None,
+        by: compilations::BY,
+        make: compilations::make,
+    },
+    Kind {
         name: "torch-table",
         title: "torch table",
         question: "What would key_averages().table() of torch.profiler print?",
@@ -500,6 +509,7 @@ pub(crate) fn lack_of(kind: &str, by: Option<&str>) -> Lack {
             Lack::Kernels
         }
         ("collectives", _) => Lack::Collectives,
+        ("compilations", _) => Lack::CompileLog,
         ("ranks", _) => Lack::Ranks,
         ("memory", _) => Lack::Memory,
         ("pprof", _) => Lack::StackSamples,

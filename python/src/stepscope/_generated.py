@@ -189,6 +189,16 @@ REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "compilations",
+        "Compilations",
+        "Which functions did torch.compile compile, for how long, and why again?",
+        (
+            "compilation",
+            "function",
+            "phase",
+        ),
+    ),
+    (
         "torch-table",
         "torch table",
         "What would key_averages().table() of torch.profiler print?",

@@ -23,6 +23,8 @@ use crate::steps::StepRank;
 
 /// Fraction of a rank's waits that one other rank must cause to be a straggler.
 const STRAGGLES: f64 = 0.65;
+/// Maximum number of functions of a compile log among the names of a finding.
+const MAX_FUNCTIONS: usize = 3;
 /// Fraction of a transfer that computation can hide: its last chunk ends after everything else.
 const HIDEABLE: f64 = 0.9;
 
@@ -69,6 +71,13 @@ pub(super) fn findings(
     for finding in &mut all {
         if finding.cause == Cause::Compilation {
             finding.shapes = recompiled::shapes(run_profile.trace, &finding.subjects);
+            let functions = recompiled::functions(run_profile.trace, windows, cancel)?;
+            let names = functions.iter().map(|function| function.name.clone());
+            let subjects = std::mem::take(&mut finding.subjects);
+            finding.subjects = names.take(MAX_FUNCTIONS).chain(subjects).collect();
+            let events = functions.iter().map(|function| function.longest);
+            finding.evidence.extend(events.take(MAX_FUNCTIONS));
+            finding.compiled_functions = functions;
         }
     }
     Ok(all)
@@ -187,7 +196,7 @@ impl Assembly<'_, '_> {
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let fraction = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
-        let ranks = self.run_profile.trace.files().len();
+        let ranks = self.run_profile.trace.recordings().count();
         if fraction < LISTED && ranks < 2 {
             return Ok(());
         }

@@ -1,8 +1,62 @@
-//! Input shapes that a function was compiled for, from the programs in the file.
+//! Functions that were compiled again: input shapes from the programs in the file (JAX), guards that failed from
+//! the compile log of the run (PyTorch).
 
 use std::collections::BTreeMap;
 
-use stepscope_store::Trace;
+use stepscope_model::Cancelled;
+use stepscope_store::{EventId, Trace};
+
+use super::windows::Windows;
+use crate::compilations::{by_function, compilations, has_compile_log};
+use crate::parallel::Cancel;
+
+/// Compilations of one function by `torch.compile` during the steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionCompilations {
+    /// Name of the function.
+    pub name: String,
+    /// `FILE:LINE` of its definition; `None` if unknown.
+    pub source: Option<String>,
+    /// Number of compilations during the steps.
+    pub count: u64,
+    /// Guards that failed, each once; empty if the function was compiled for the first time.
+    pub failed_guards: Vec<String>,
+    /// The longest of the compilations.
+    pub longest: EventId,
+}
+
+/// Lists the functions that a compile log shows during the steps: those that were compiled again, or all if there
+/// are none. Empty without a log.
+pub(super) fn functions(
+    trace: &Trace,
+    windows: &Windows,
+    cancel: &Cancel,
+) -> Result<Vec<FunctionCompilations>, Cancelled> {
+    let ranges = || windows.list.iter().map(|window| &window.range);
+    let start = ranges().map(|range| range.start).min();
+    let end = ranges().map(|range| range.end).max();
+    let Some((start, end)) = start.zip(end).filter(|_| has_compile_log(trace)) else {
+        return Ok(Vec::new());
+    };
+    let mut records = compilations(trace, Some(&(start..end)), cancel)?;
+    if records.iter().any(|record| record.is_recompilation()) {
+        records.retain(|record| record.is_recompilation());
+    }
+    let functions = by_function(&records).into_iter();
+    Ok(functions
+        .map(|function| FunctionCompilations {
+            name: function.first.function.clone(),
+            source: function.first.source(),
+            count: function.count,
+            failed_guards: function
+                .failed_guards
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            longest: function.longest.event,
+        })
+        .collect())
+}
 
 /// Lists the shapes of the inputs that differ between the programs of a function that JAX compiled more than
 /// once, each once, in the order of the programs; empty where the file does not contain them.

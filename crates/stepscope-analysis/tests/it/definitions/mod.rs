@@ -14,6 +14,7 @@
 )]
 
 mod collectives;
+mod compilations;
 mod device;
 mod figures;
 mod findings;
@@ -187,6 +188,7 @@ const SECTIONS: &[Section] = &[
     ("operations", operations::check),
     ("input", input::check),
     ("findings", findings::check),
+    ("compilations", compilations::check),
     ("torch", torch::check),
     ("memory", memory::check),
     ("device", device::check),

@@ -25,7 +25,12 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
             "Keep the tensors of {} on the device, so that neither it nor the copies around it run on the host.",
             finding.subjects.first().map_or_else(|| "the operator".to_owned(), |name| in_sentence(name))
         ),
-        Cause::Compilation => format!("{}{}", compilation(platform), shapes(finding)),
+        Cause::Compilation => format!(
+            "{}{}{}",
+            compilation(platform, !finding.compiled_functions.is_empty()),
+            shapes(finding),
+            compiled_functions(finding)
+        ),
         Cause::AllocatorThrash => {
             "Do not call empty_cache() in the loop, and keep shapes the same from step to step, so that the \
              caching allocator can reuse its blocks."
@@ -255,11 +260,44 @@ fn shapes(finding: &Finding) -> String {
     }
 }
 
-const fn compilation(platform: &Platform) -> &'static str {
+/// Returns which functions were compiled and which guards failed, if the run has a compile log.
+fn compiled_functions(finding: &Finding) -> String {
+    const SHOWN: usize = 3;
+    let mut text = String::new();
+    for function in finding.compiled_functions.iter().take(SHOWN) {
+        let times = match function.count {
+            1 => String::new(),
+            count => format!(" {count} times"),
+        };
+        let source = function.source.as_ref();
+        let source = source.map_or(String::new(), |source| format!(" ({source})"));
+        let again = match function.failed_guards.as_slice() {
+            [] => format!("{times}."),
+            [guard] => format!(" again{times}: {guard}."),
+            [guard, _] => format!(" again{times}: {guard}; one other guard failed."),
+            [guard, rest @ ..] => {
+                format!(
+                    " again{times}: {guard}; {} other guards failed.",
+                    rest.len()
+                )
+            }
+        };
+        let sentence = format!(" {}{source} was compiled{again}", function.name);
+        text.push_str(&sentence);
+    }
+    text
+}
+
+const fn compilation(platform: &Platform, has_compile_log: bool) -> &'static str {
     match platform.framework {
+        Framework::PyTorch if has_compile_log => {
+            "Keep shapes and Python values the same from step to step: pad the last batch, \
+             torch.compile(dynamic=True), mark_dynamic."
+        }
         Framework::PyTorch => {
             "Keep shapes and Python values the same from step to step: pad the last batch, \
-             torch.compile(dynamic=True), mark_dynamic; TORCH_LOGS=recompiles names the guard that failed."
+             torch.compile(dynamic=True), mark_dynamic. To see the guard that failed, run the program with \
+             TORCH_TRACE=DIR, DIR the folder of the trace."
         }
         Framework::Jax => {
             "Keep shapes and static arguments the same from step to step: pad the last batch, pass changing \
