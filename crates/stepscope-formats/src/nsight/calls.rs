@@ -3,7 +3,7 @@
 use stepscope_model::{EventSink, FlowDirection, NameId, SliceIn};
 
 use super::export::{Column, EventTable, Fields, GlobalId};
-use super::part::{Part, global_id, ordinal};
+use super::part::{TablePart, global_id, ordinal};
 use super::rows::RowKey;
 use super::sqlite::Table;
 
@@ -53,7 +53,7 @@ const fn category(kind: EventTable) -> &'static str {
     }
 }
 
-impl<S: EventSink> Part<'_, '_, S> {
+impl<S: EventSink> TablePart<'_, '_, S> {
     pub(super) fn call(&mut self, columns: &CallColumns, fields: &Fields<'_>) {
         let Some((start, dur)) = self.span(columns.start, columns.end, fields) else {
             return;

@@ -8,9 +8,9 @@ use stepscope_model::{
 };
 
 use super::device::memory_kind;
-use super::emit::Reading;
 use super::export::{Column, EventTable, METRIC_NAMES, METRICS};
 use super::part::{global_id, ordinal, time_of, token};
+use super::reading::Reading;
 use super::rows::{RowKey, Rows};
 use super::sqlite::RowReader;
 use crate::cprofile::truncated;

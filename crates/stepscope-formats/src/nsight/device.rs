@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{EventSink, FlowDirection, NameId, SliceIn};
 
 use super::export::{Column, EventTable, Fields, GlobalId};
-use super::part::{Part, global_id, ordinal};
+use super::part::{TablePart, global_id, ordinal};
 use super::rows::RowKey;
 use super::sqlite::Table;
 
@@ -69,7 +69,7 @@ fn category(table: &Table) -> &'static str {
     }
 }
 
-impl<S: EventSink> Part<'_, '_, S> {
+impl<S: EventSink> TablePart<'_, '_, S> {
     pub(super) fn work(&mut self, columns: &mut WorkColumns, fields: &Fields<'_>) {
         let Some((start, dur)) = self.span(columns.start, columns.end, fields) else {
             return;

@@ -3,11 +3,15 @@
 use rustc_hash::FxHashSet;
 use stepscope_model::{Cancelled, Diagnostic, Epoch, EventSink, ReadContext, SourceId, Time};
 
-use super::export::{Column, EventTable, Export, METRICS, SAMPLES, scan_leaf};
-use super::part::{Correlations, Counts, Part, PartResult, Plan};
-use super::rows::{RowKey, RowNames};
+use super::calls::CallColumns;
+use super::device::WorkColumns;
+use super::export::{Column, EventTable, Export, Fields, METRICS, SAMPLES, scan_leaf};
+use super::nvtx::NvtxColumns;
+use super::part::{Correlations, Counts, PartResult, Plan, TablePart};
+use super::reading::Reading;
+use super::rows::{RowKey, Rows};
 use super::sqlite::{Losses, Pages, RowReader, Table};
-use super::strings::Strings;
+use super::strings::{Names, Strings};
 use super::target::Target;
 use super::{counters, samples};
 use crate::losses;
@@ -134,35 +138,7 @@ fn diagnose_file<S: EventSink>(export: &Export<'_>, losses: &Losses, sink: &mut 
     }
 }
 
-/// A reading in progress.
-pub(super) struct Reading<'c, 'a> {
-    pub(super) export: &'c Export<'a>,
-    pub(super) context: &'c ReadContext,
-    pub(super) source: SourceId,
-    pub(super) strings: &'c Strings,
-    pub(super) target: &'c Target,
-    pub(super) origin_ns: i64,
-    has_calls: bool,
-    work: Correlations,
-    pub(super) rows: FxHashSet<RowKey>,
-    pub(super) counts: Counts,
-    /// Pages of the tables of events that were read: a page of a damaged file counts in one table only.
-    pub(super) pages: Pages,
-    pub(super) losses: Losses,
-    last: Time,
-}
-
 impl<'a> Reading<'_, 'a> {
-    /// Returns what names rows.
-    pub(super) fn row_names(&self) -> RowNames<'_> {
-        RowNames {
-            target: self.target,
-            strings: self.strings,
-            known: &self.rows,
-            max_rows: self.context.limits.max_tracks as usize,
-        }
-    }
-
     /// Emits the rows of a table: in parts, if it is large and its rows do not depend on each other.
     fn table<S: EventSink>(&mut self, table: EventTable, sink: &mut S) -> Result<(), Cancelled> {
         let Some(found) = self.export.table(table.name()) else {
@@ -233,7 +209,9 @@ impl<'a> Reading<'_, 'a> {
                         let (job, fork) = (*job, sink.fork());
                         std::thread::Builder::new()
                             .name("nsight-reader".to_owned())
-                            .spawn_scoped(scope, move || Part::read(plan, table, (job, last), fork))
+                            .spawn_scoped(scope, move || {
+                                TablePart::read(plan, table, (job, last), fork)
+                            })
                     })
                     .collect();
                 let results = running.into_iter().zip(&jobs);
@@ -243,12 +221,92 @@ impl<'a> Reading<'_, 'a> {
                             Ok(Ok(result)) => result,
                             Ok(Err(panic)) => std::panic::resume_unwind(panic),
                             // Thread creation failed: this thread reads the part.
-                            Err(_no_thread) => Part::read(plan, table, (job, last), sink.fork()),
+                            Err(_no_thread) => {
+                                TablePart::read(plan, table, (job, last), sink.fork())
+                            }
                         }
                     })
                     .collect()
             });
         };
-        Ok(vec![Part::read(plan, table, (job, last), sink.fork())?])
+        Ok(vec![TablePart::read(
+            plan,
+            table,
+            (job, last),
+            sink.fork(),
+        )?])
+    }
+}
+
+/// Columns of the table of a part.
+enum Columns {
+    Work(Box<WorkColumns>),
+    Calls(CallColumns),
+    Nvtx(Box<NvtxColumns>),
+}
+
+impl<'c, 'a, S: EventSink> TablePart<'c, 'a, S> {
+    /// Emits the rows of some leaves of a table.
+    pub(super) fn read(
+        plan: Plan<'c, 'a>,
+        table: EventTable,
+        (leaves, last): (&[u32], Time),
+        mut sink: S,
+    ) -> Result<PartResult<S>, Cancelled> {
+        let correlation = sink.name("correlation");
+        let mut part = Self {
+            plan,
+            table,
+            sink,
+            names: Names::default(),
+            rows: Rows::default(),
+            texts: RowReader::new(&plan.export.database),
+            counts: Counts::default(),
+            losses: Losses::default(),
+            work: Correlations::default(),
+            last,
+            unfinished: Vec::new(),
+            correlation,
+        };
+        if let Some(found) = plan.export.table(table.name()) {
+            part.emit(found, leaves)?;
+        }
+        Ok(PartResult {
+            sink: part.sink,
+            rows: part.rows.new,
+            counts: part.counts,
+            losses: part.losses,
+            work: part.work,
+            last: part.last,
+        })
+    }
+
+    fn emit(&mut self, table: &Table, leaves: &[u32]) -> Result<(), Cancelled> {
+        let mut columns = match self.table {
+            kind if EventTable::DEVICE.contains(&kind) => {
+                Columns::Work(Box::new(WorkColumns::new(table, &mut self.sink)))
+            }
+            EventTable::Nvtx => Columns::Nvtx(Box::new(NvtxColumns::new(table, &mut self.sink))),
+            kind => Columns::Calls(CallColumns::new(table, kind, &mut self.sink)),
+        };
+        let mut reader = RowReader::new(&self.plan.export.database);
+        let mut losses = Losses::default();
+        for page in leaves {
+            self.plan.context.advance(0)?;
+            scan_leaf(
+                &mut reader,
+                table,
+                *page,
+                &mut losses,
+                &mut |fields: &Fields<'_>| match &mut columns {
+                    Columns::Work(columns) => self.work(columns, fields),
+                    Columns::Calls(columns) => self.call(columns, fields),
+                    Columns::Nvtx(columns) => self.nvtx(columns, fields),
+                },
+            );
+        }
+        self.losses = losses;
+        self.finish_ranges();
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod emit;
 mod export;
 mod nvtx;
 mod part;
+mod reading;
 mod rows;
 mod samples;
 mod sqlite;

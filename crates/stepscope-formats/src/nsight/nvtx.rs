@@ -5,7 +5,7 @@ use stepscope_model::vocabulary::kineto;
 use stepscope_model::{EventSink, InstantIn, NameId, SliceIn, StepNumber};
 
 use super::export::{Column, Fields};
-use super::part::{Part, UnfinishedRange, global_id};
+use super::part::{TablePart, UnfinishedRange, global_id};
 use super::rows::RowKey;
 use super::sqlite::Table;
 
@@ -62,7 +62,7 @@ impl NvtxColumns {
     }
 }
 
-impl<S: EventSink> Part<'_, '_, S> {
+impl<S: EventSink> TablePart<'_, '_, S> {
     pub(super) fn nvtx(&mut self, columns: &mut NvtxColumns, fields: &Fields<'_>) {
         let thread = global_id(columns.thread, fields);
         // The first versions have no types: ranges have an end.

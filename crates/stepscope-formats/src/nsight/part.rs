@@ -2,16 +2,15 @@
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{
-    ArgRef, Cancelled, Diagnostic, Dur, EventSink, FlowDirection, FlowKey, NameId, ReadContext,
-    SliceFlags, SliceFlow, SliceIn, SourceId, StepNumber, Time,
+    ArgRef, Diagnostic, Dur, EventSink, FlowDirection, FlowKey, NameId, ReadContext, SliceFlags,
+    SliceFlow, SliceIn, SourceId, StepNumber, Time,
 };
 
-use super::export::{Column, EventTable, Export, Fields, GlobalId, scan_leaf};
+use super::export::{Column, EventTable, Export, Fields, GlobalId};
 use super::rows::{RowKey, RowNames, Rows};
-use super::sqlite::{Losses, RowReader, Table};
+use super::sqlite::{Losses, RowReader};
 use super::strings::{Names, Strings};
 use super::target::Target;
-use super::{calls::CallColumns, device::WorkColumns, nvtx::NvtxColumns};
 use crate::losses;
 
 /// Number of bits of a token that hold the offset of a row.
@@ -130,15 +129,8 @@ impl Counts {
     }
 }
 
-/// Columns of the table of a part.
-enum Columns {
-    Work(Box<WorkColumns>),
-    Calls(CallColumns),
-    Nvtx(Box<NvtxColumns>),
-}
-
 /// One part.
-pub(super) struct Part<'c, 'a, S> {
+pub(super) struct TablePart<'c, 'a, S> {
     pub(super) plan: Plan<'c, 'a>,
     pub(super) table: EventTable,
     pub(super) sink: S,
@@ -178,73 +170,9 @@ pub(super) struct PartResult<S> {
     pub(super) last: Time,
 }
 
-impl<'c, 'a, S: EventSink> Part<'c, 'a, S> {
-    /// Emits the rows of some leaves of a table.
-    pub(super) fn read(
-        plan: Plan<'c, 'a>,
-        table: EventTable,
-        (leaves, last): (&[u32], Time),
-        mut sink: S,
-    ) -> Result<PartResult<S>, Cancelled> {
-        let correlation = sink.name("correlation");
-        let mut part = Self {
-            plan,
-            table,
-            sink,
-            names: Names::default(),
-            rows: Rows::default(),
-            texts: RowReader::new(&plan.export.database),
-            counts: Counts::default(),
-            losses: Losses::default(),
-            work: Correlations::default(),
-            last,
-            unfinished: Vec::new(),
-            correlation,
-        };
-        if let Some(found) = plan.export.table(table.name()) {
-            part.emit(found, leaves)?;
-        }
-        Ok(PartResult {
-            sink: part.sink,
-            rows: part.rows.new,
-            counts: part.counts,
-            losses: part.losses,
-            work: part.work,
-            last: part.last,
-        })
-    }
-
-    fn emit(&mut self, table: &Table, leaves: &[u32]) -> Result<(), Cancelled> {
-        let mut columns = match self.table {
-            kind if EventTable::DEVICE.contains(&kind) => {
-                Columns::Work(Box::new(WorkColumns::new(table, &mut self.sink)))
-            }
-            EventTable::Nvtx => Columns::Nvtx(Box::new(NvtxColumns::new(table, &mut self.sink))),
-            kind => Columns::Calls(CallColumns::new(table, kind, &mut self.sink)),
-        };
-        let mut reader = RowReader::new(&self.plan.export.database);
-        let mut losses = Losses::default();
-        for page in leaves {
-            self.plan.context.advance(0)?;
-            scan_leaf(
-                &mut reader,
-                table,
-                *page,
-                &mut losses,
-                &mut |fields: &Fields<'_>| match &mut columns {
-                    Columns::Work(columns) => self.work(columns, fields),
-                    Columns::Calls(columns) => self.call(columns, fields),
-                    Columns::Nvtx(columns) => self.nvtx(columns, fields),
-                },
-            );
-        }
-        self.losses = losses;
-        self.finish_ranges();
-        Ok(())
-    }
-
+impl<'c, 'a, S: EventSink> TablePart<'c, 'a, S> {
     /// Emits the ranges without an end: they last to the latest time of the file.
-    fn finish_ranges(&mut self) {
+    pub(super) fn finish_ranges(&mut self) {
         for range in std::mem::take(&mut self.unfinished) {
             self.counts.unfinished += 1;
             let slice = SliceIn {

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::sample::TRACK_ENDING;
 use stepscope_model::{Cancelled, Dur, EventSink, NameId, Time, TrackId, TrackKind, TrackPatch};
 
-use super::emit::Reading;
 use super::export::{Column, GlobalId, SAMPLE_STACKS, SAMPLES};
 use super::part::{global_id, time_of};
+use super::reading::Reading;
 use super::sqlite::RowReader;
 use super::strings::Names;
 use crate::sampling::{self, SampleTable, SampledTrack, SliceBudget, sample_end};

@@ -13,10 +13,12 @@
 mod record;
 mod scan;
 mod schema;
+mod table;
 
 pub(super) use record::{Record, Value};
 pub(super) use scan::{Losses, Pages, Row, RowReader};
-pub(super) use schema::{Schema, Table};
+pub(super) use schema::Schema;
+pub(super) use table::Table;
 
 /// First bytes of a database.
 pub(super) const MAGIC: &[u8; 16] = b"SQLite format 3\0";

@@ -1,6 +1,6 @@
 //! Scans of tables: the leaves of a b-tree, and the rows of a leaf.
 
-use super::schema::Table;
+use super::table::Table;
 use super::{Database, HEADER_BYTES, big_endian_16, big_endian_32, varint};
 
 /// Maximum depth of a b-tree; SQLite's own limit is 20.

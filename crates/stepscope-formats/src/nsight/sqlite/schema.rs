@@ -1,34 +1,13 @@
 //! Tables and their columns, from the texts of their `CREATE TABLE` statements.
 
 use super::scan::{Losses, RowReader};
+use super::table::Table;
 use super::{Database, Record, Value};
 
 /// Maximum number of tables that are read.
 const MAX_TABLES: usize = 4_096;
 /// The columns of `sqlite_schema`: type, name, `tbl_name`, rootpage, sql.
 const SCHEMA_COLUMNS: [&str; 5] = ["type", "name", "tbl_name", "rootpage", "sql"];
-
-/// One table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) name: String,
-    /// Page of the root of its b-tree.
-    pub(crate) root: u32,
-    /// Names of the columns, in the order of the records.
-    pub(crate) columns: Vec<String>,
-    /// Position of the column whose value is the row's number and which records do not hold.
-    pub(crate) row_id: Option<usize>,
-    /// Whether it is a table `WITHOUT ROWID`, which is stored as an index.
-    pub(crate) is_index: bool,
-}
-
-impl Table {
-    /// Returns the position of a column, without regard to case.
-    pub(crate) fn column(&self, name: &str) -> Option<usize> {
-        let mut columns = self.columns.iter();
-        columns.position(|column| column.eq_ignore_ascii_case(name))
-    }
-}
 
 /// The tables of a database.
 #[derive(Clone, Debug, Default)]
