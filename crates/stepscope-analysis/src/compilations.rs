@@ -9,6 +9,8 @@
 //! recompilation = compilation of the forward graph for which torch gives the guards that failed
 //! ```
 
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
 use std::cmp::Reverse;
 use std::ops::Range;
 

@@ -226,7 +226,7 @@ fn database(prefix: &[u8]) -> Result<Detected, FormatError> {
 /// letters do.
 pub fn is_compile_log_name(file_name: &str) -> bool {
     let name = file_name.strip_suffix(".gz").unwrap_or(file_name);
-    name.starts_with("dedicated_log_torch_trace_") && name.ends_with(".log")
+    name.starts_with("dedicated_log_torch_trace_") && name.strip_suffix(".log").is_some()
 }
 
 /// Returns the name of a compression or archive format that the readers do not inflate, and advice.

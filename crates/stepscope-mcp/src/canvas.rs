@@ -29,6 +29,12 @@ impl PixelColor for Colour {
     type Raw = RawU4;
 }
 
+/// Returns the width of a text, pixels.
+pub(crate) fn text_width(text: &str) -> u32 {
+    let characters = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    characters.saturating_mul(CHARACTER)
+}
+
 /// A picture.
 pub(crate) struct Canvas {
     width: u32,

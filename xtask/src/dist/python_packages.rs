@@ -151,7 +151,10 @@ fn with_absolute_links(text: &str) -> String {
     let mut text = text.to_owned();
     for link in laws::links(&text.clone()) {
         // `?raw=true` gives a picture itself, and leaves a page as it is.
-        let raw = if link.path.ends_with(".png") {
+        let raw = if Path::new(&link.path)
+            .extension()
+            .is_some_and(|end| end == "png")
+        {
             "?raw=true"
         } else {
             ""

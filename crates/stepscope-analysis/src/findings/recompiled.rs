@@ -7,7 +7,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::{EventId, Trace};
 
 use super::windows::Windows;
-use crate::compilations::{by_function, compilations, has_compile_log};
+use crate::compilations::{CompilationRecord, by_function, compilations, has_compile_log};
 use crate::parallel::Cancel;
 
 /// Compilations of one function by `torch.compile` during the steps.
@@ -39,8 +39,8 @@ pub(super) fn functions(
         return Ok(Vec::new());
     };
     let mut records = compilations(trace, Some(&(start..end)), cancel)?;
-    if records.iter().any(|record| record.is_recompilation()) {
-        records.retain(|record| record.is_recompilation());
+    if records.iter().any(CompilationRecord::is_recompilation) {
+        records.retain(CompilationRecord::is_recompilation);
     }
     let functions = by_function(&records).into_iter();
     Ok(functions

@@ -117,12 +117,11 @@ impl Source {
         let offset = offset.map_err(|_too_large| ArgError::BadToken)?;
         let bytes: &[u8] = (*self.bytes).as_ref();
         let export = Export::pages_of(bytes).ok_or(ArgError::Damaged)?;
-        let layout = match self.layout.get() {
-            Some(layout) => layout,
-            None => {
-                let whole = Export::new(bytes).map_err(|_reason| ArgError::Damaged)?;
-                self.layout(&whole)
-            }
+        let layout = if let Some(layout) = self.layout.get() {
+            layout
+        } else {
+            let whole = Export::new(bytes).map_err(|_reason| ArgError::Damaged)?;
+            self.layout(&whole)
         };
         let table = layout.tables.iter().find(|(known, _)| *known == kind);
         let (_, table) = table.ok_or(ArgError::BadToken)?;

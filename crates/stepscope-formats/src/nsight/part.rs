@@ -170,7 +170,7 @@ pub(super) struct PartResult<S> {
     pub(super) last: Time,
 }
 
-impl<'c, 'a, S: EventSink> TablePart<'c, 'a, S> {
+impl<'c, S: EventSink> TablePart<'c, '_, S> {
     /// Emits the ranges without an end: they last to the latest time of the file.
     pub(super) fn finish_ranges(&mut self) {
         for range in std::mem::take(&mut self.unfinished) {

@@ -145,7 +145,7 @@ fn sink_samples<S: EventSink>(
             reading.counts.too_many_rows += numbers.len() as u64;
             continue;
         }
-        let mut sampled = SampledTrack::new(track(*thread, reading, &mut reader, sink));
+        let mut timeline = SampledTrack::new(track(*thread, reading, &mut reader, sink));
         for (at, number) in numbers.iter().enumerate() {
             let sample = &samples[*number];
             let next = numbers.get(at + 1).map(|next| samples[*next].at);
@@ -159,9 +159,9 @@ fn sink_samples<S: EventSink>(
                 })
                 .collect();
             let stack = stack.into_iter().map(|name| (name, NameId::EMPTY));
-            sampled.add(stack, sample.at, end, &mut budget, sink);
+            timeline.add(stack, sample.at, end, &mut budget, sink);
         }
-        sampled.finish(&mut budget, sink);
+        timeline.finish(&mut budget, sink);
     }
     sampling::diagnose_limits(sink, &budget, table.stacks_left_out());
     sink.profile(table.finish());

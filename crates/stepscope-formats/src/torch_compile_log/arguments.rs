@@ -84,7 +84,7 @@ fn visit_reasons(
         let at = skip_space(text, payload.start);
         if let Ok((list, _)) = scan::value(text, at) {
             elements(text, &list, |reason| {
-                reasons.extend(walk::text(text, reason))
+                reasons.extend(walk::text(text, reason));
             });
         }
     }
@@ -94,7 +94,7 @@ fn visit_reasons(
         b"recompile_reason" => reason = walk::text(file, value),
         b"restart_reasons" => {
             elements(file, value, |reason| {
-                restarts.extend(walk::text(file, reason))
+                restarts.extend(walk::text(file, reason));
             });
         }
         _ => {}

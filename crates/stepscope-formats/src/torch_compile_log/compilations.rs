@@ -199,11 +199,11 @@ impl CompileLog {
         if has_payload && entry.payload.start >= file.len() {
             return Err(ScanError::End);
         }
-        let content = match fact {
+        let found = match fact {
             Some((kind, value)) => self.add_fact(line, entry, context, kind, value),
             None => Content::Collected,
         };
-        Ok((context, content))
+        Ok((context, found))
     }
 
     fn add_fact(

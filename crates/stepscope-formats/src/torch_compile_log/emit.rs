@@ -102,9 +102,9 @@ pub(super) fn emit<S: EventSink>(
 
 impl<S: EventSink> EventEmitter<'_, S> {
     fn entry(&mut self, entry: &Entry) -> Result<(), ScanError> {
-        let (context, content) = self.log.add(self.file, entry)?;
+        let (context, found) = self.log.add(self.file, entry)?;
         self.rank = self.rank.or(context.rank);
-        match content {
+        match found {
             Content::Collected => Ok(()),
             Content::Metrics(number) => {
                 // In a log without phases, the first metrics give the origin.
@@ -136,18 +136,17 @@ impl<S: EventSink> EventEmitter<'_, S> {
 
     /// Converts picoseconds of Unix time; the first one sets the epoch. `None` far from it.
     fn time(&mut self, unix_ps: i128) -> Option<Time> {
-        let origin = match self.origin_ps {
-            Some(origin) => origin,
-            None => {
-                let ns = i64::try_from(unix_ps.div_euclid(1_000)).ok()?;
-                self.sink.epoch(Epoch {
-                    origin_ns: ns,
-                    unix_ns: Some(ns),
-                });
-                let origin = i128::from(ns) * 1_000;
-                self.origin_ps = Some(origin);
-                origin
-            }
+        let origin = if let Some(origin) = self.origin_ps {
+            origin
+        } else {
+            let ns = i64::try_from(unix_ps.div_euclid(1_000)).ok()?;
+            self.sink.epoch(Epoch {
+                origin_ns: ns,
+                unix_ns: Some(ns),
+            });
+            let origin = i128::from(ns) * 1_000;
+            self.origin_ps = Some(origin);
+            origin
         };
         let relative = i64::try_from(unix_ps.checked_sub(origin)?).ok();
         relative.map(Time::from_ps)

@@ -119,7 +119,7 @@ fn innermost_frame(file: &[u8], log: &CompileLog, start: &Value) -> Function {
 ///
 /// The duration is `duration_us`, which `tlparse` shows in seconds as the time of the entire frame.
 pub(super) fn times(file: &[u8], compilation: &Compilation) -> (Option<i128>, Option<i128>) {
-    let (mut start_us, mut start_s, mut end_us) = (None, None, None);
+    let (mut start_us, mut coarse_start, mut end_us) = (None, None, None);
     let (mut duration_us, mut frame_s, mut elapsed_s, mut inductor_s) = (None, None, None, None);
     visit_metrics(file, compilation, |key, value| {
         let raw = || value.raw(file).unwrap_or_default();
@@ -129,14 +129,14 @@ pub(super) fn times(file: &[u8], compilation: &Compilation) -> (Option<i128>, Op
             b"start_time_us" => start_us = us(),
             b"end_time_us" => end_us = us(),
             b"duration_us" => duration_us = us(),
-            b"start_time" => start_s = seconds(),
+            b"start_time" => coarse_start = seconds(),
             b"entire_frame_compile_time_s" => frame_s = seconds(),
             b"elapsed_time" => elapsed_s = seconds(),
             b"inductor_compile_time_s" => inductor_s = seconds(),
             _ => {}
         }
     });
-    let start = start_us.or(start_s);
+    let start = start_us.or(coarse_start);
     let between = start.zip(end_us).map(|(start, end)| end - start);
     let dur = duration_us.or(frame_s).or(elapsed_s).or(between);
     (start, dur.or(inductor_s))

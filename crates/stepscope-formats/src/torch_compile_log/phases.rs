@@ -47,7 +47,7 @@ impl PhaseEvent {
                 event.phase = value
                     .raw(text)
                     .and_then(|ph| ph.first().copied())
-                    .unwrap_or(0)
+                    .unwrap_or(0);
             }
             b"ts" => event.unix_ps = value.raw(text).and_then(|us| ps_from_us_text(us).ok()),
             b"dur" => event.dur_ps = value.raw(text).and_then(|us| ps_from_us_text(us).ok()),

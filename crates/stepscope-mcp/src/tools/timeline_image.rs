@@ -15,7 +15,7 @@ use super::find::{events, tracks};
 use super::{Call, RUN};
 use crate::answer::Answer;
 use crate::args::{Argument, Values};
-use crate::canvas::{CHARACTER, COLOURS, Canvas, Colour, LINE};
+use crate::canvas::{CHARACTER, COLOURS, Canvas, Colour, LINE, text_width};
 use crate::error::ToolError;
 
 /// Width of a picture that asks for none, pixels.
@@ -343,7 +343,7 @@ impl<'a> Drawing<'a> {
             }
             let space = (right - left).saturating_sub(2);
             let number = step.number.to_string();
-            if number.len() as u32 * CHARACTER <= space {
+            if text_width(&number) <= space {
                 canvas.text(left + 2, ROW + 1, space, &number, INK);
             }
         }
@@ -451,7 +451,7 @@ fn legend(canvas: &mut Canvas, y: u32, kinds: &[bool]) {
         let label = kind.label();
         canvas.fill(x, y, LINE, LINE, colour_of(*kind));
         canvas.text(x + LINE + 3, y, canvas.width(), label, INK);
-        x += LINE + 3 + label.len() as u32 * CHARACTER + 10;
+        x += LINE + 3 + text_width(label) + 10;
     }
 }
 

@@ -92,7 +92,7 @@ fn streams_are_busy_as_in_sql() {
             }
             json!([device, stream, sum / PS_PER_NS])
         });
-        assert_eq!(Value::from_iter(busy), figures(name)["busy"], "{name}");
+        assert_eq!(busy.collect::<Value>(), figures(name)["busy"], "{name}");
     }
 }
 
@@ -199,7 +199,7 @@ fn ranges_marks_and_steps_are_those_of_sql() {
         let starts = unfinished
             .iter()
             .map(|one| json!([one.name, one.start_ps / PS_PER_NS]));
-        assert_eq!(Value::from_iter(starts), figures["unfinished"], "{name}");
+        assert_eq!(starts.collect::<Value>(), figures["unfinished"], "{name}");
         assert_eq!(probe.count(Diagnostic::UnfinishedSlice), 1);
         let found = sums(&probe, |slice| {
             let is_range = slice.category == "user_annotation" && slice.flags == 0;
@@ -223,7 +223,7 @@ fn ranges_marks_and_steps_are_those_of_sql() {
                 end / PS_PER_NS
             ]))
         });
-        assert_eq!(Value::from_iter(steps), figures["steps"], "{name}");
+        assert_eq!(steps.collect::<Value>(), figures["steps"], "{name}");
     }
 }
 
@@ -257,7 +257,7 @@ fn counters_and_samples_are_those_of_sql() {
             let rows = metrics.into_iter();
             let rows =
                 rows.map(|((device, metric), (count, sum))| json!([device, metric, count, sum]));
-            assert_eq!(Value::from_iter(rows), *expected);
+            assert_eq!(rows.collect::<Value>(), *expected);
             let peaks = [(1, "Pinned"), (2, "Device")];
             #[allow(clippy::cast_possible_truncation, reason = "whole numbers of bytes")]
             let peaks = peaks.map(|(kind, key)| json!([kind, memory[key] as i64]));
