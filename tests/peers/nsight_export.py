@@ -154,6 +154,7 @@ class Export:
         self.rows: dict[str, list[dict]] = {}
         self.numbers = Numbers(7)
         self.correlation = 100
+        self.free: dict[int, int] = {}
 
     def text(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
@@ -225,6 +226,7 @@ class Export:
     def job(self) -> None:
         """Six steps: on each device a copy in, kernels on two streams, a collective, a graph, a copy out."""
         self.nvtx("NCCL", 0, None, 75, domainId=3)
+        self.nvtx("stepscope", 0, None, 75, by_number=False, domainId=4)
         self.nvtx("io", 0, None, 33, category=5)
         at = 10_000 * US
         self.nvtx("epoch 0", at, at + STEPS * 16_000 * US, 60, endGlobalTid=WORKER, rangeId=1)
@@ -234,38 +236,34 @@ class Export:
             backward_end = self.compute(forward_end + 150 * US, 50)
             self.nvtx("ncclAllReduce", backward_end, backward_end + 30 * US, domainId=3, uint64Value=4096)
             end = self.finish(backward_end + 50 * US)
-            self.nvtx(f"step {step}", begin, end)
+            if self.is_current:
+                # As stepscope's recorder mirrors a step.
+                self.nvtx("train", begin, end, domainId=4, int64Value=step)
+            else:
+                self.nvtx(f"step {step}", begin, end)
             self.nvtx("forward", begin + 200 * US, forward_end)
             self.nvtx("backward", forward_end + 150 * US, backward_end, category=5)
             self.nvtx("checkpoint", end - 20 * US, None, 34, by_number=False)
             at = end + 40 * US
         self.nvtx("x" * 5_000, at, at + 10 * US, by_number=False)
-        self.nvtx("stepscope", at, None, 75, by_number=False, domainId=4)
-        for number in (70, 71):
-            self.nvtx("batch", at, at + 5 * US, domainId=4, int64Value=number)
-            at += 6 * US
         self.nvtx("shutdown", at + 20 * US, None)
         self.last = at
 
+    def work(self, stream: int, call_end: int, length: int) -> dict[str, int]:
+        """Takes the stream for so long, after its earlier work; returns start and end."""
+        start = max(self.free.get(stream, 0), call_end + 2 * US)
+        self.free[stream] = start + length + 500
+        return {"start": start, "end": start + length}
+
     def compute(self, at: int, kernels: int) -> int:
-        """Launches kernels on all streams; returns when the last call ended."""
-        free = {}
+        """Launches copies and kernels on all streams; returns when the last call ended."""
         for device in (0, 1):
+            stream = 7 + 13 * device
             call = self.call("cudaMemcpyAsync_v3020", at, at + 9 * US)
-            self.add(
-                "CUPTI_ACTIVITY_KIND_MEMCPY",
-                start=at + 12 * US,
-                end=at + 60 * US,
-                deviceId=device,
-                contextId=1 + device,
-                streamId=7 + 13 * device,
-                correlationId=call,
-                globalPid=PROCESS,
-                bytes=1 << 20,
-                copyKind=1,
-                srcKind=1,
-                dstKind=2,
-            )
+            place = {"deviceId": device, "contextId": 1 + device, "streamId": stream, "globalPid": PROCESS}
+            kinds = {"bytes": 1 << 20, "copyKind": 1, "srcKind": 1, "dstKind": 2}
+            span = self.work(stream, at + 9 * US, 48 * US)
+            self.add("CUPTI_ACTIVITY_KIND_MEMCPY", correlationId=call, **place, **kinds, **span)
             at += 15 * US
         blas = self.text("cublasSgemm_v2")
         for index in range(kernels):
@@ -274,84 +272,39 @@ class Export:
             which = 3 if index == kernels - 1 else self.numbers.below(5)
             start = at
             if which == 0:
-                self.add(
-                    "CUBLAS_EVENTS", start=at, end=at + 8 * US, eventClass=29, globalTid=MAIN, nameId=blas
-                )
+                span = {"start": at, "end": at + 8 * US}
+                self.add("CUBLAS_EVENTS", eventClass=29, globalTid=MAIN, nameId=blas, **span)
                 start += US
             call = self.call("cudaLaunchKernel_v7000", start, start + 5 * US)
-            begin = max(free.get(stream, 0), start + 7 * US)
-            length = KERNELS[which][2] + self.numbers.below(900)
-            self.kernel(which, begin, begin + length, device, stream, call, None)
-            free[stream] = begin + length + 500
+            span = self.work(stream, start + 5 * US, KERNELS[which][2] + self.numbers.below(900))
+            self.kernel(which, span["start"], span["end"], device, stream, call, None)
             at += 10 * US + self.numbers.below(3_000)
         return at
 
     def finish(self, at: int) -> int:
-        """Launches a graph, sets and copies memory and waits; returns when the wait ended."""
+        """Launches graphs, sets and copies memory and waits; returns when the wait ended."""
         call = self.call("cudaGraphLaunch_v10000", at, at + 20 * US)
-        begin = at + 2_000 * US
         for node in range(GRAPH_KERNELS):
-            self.kernel(
-                node % 5, begin, begin + 11 * US, 0, 7, call, (9 << 32 | node) if self.is_current else None
-            )
-            begin += 12 * US
+            span = self.work(7, at + 20 * US, 11 * US)
+            number = (9 << 32 | node) if self.is_current else None
+            self.kernel(node % 5, span["start"], span["end"], 0, 7, call, number)
+        place = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": PROCESS}
         call = self.call("cudaMemsetAsync_v3020", at + 25 * US, at + 30 * US)
-        self.add(
-            "CUPTI_ACTIVITY_KIND_MEMSET",
-            start=begin,
-            end=begin + 4 * US,
-            deviceId=0,
-            contextId=1,
-            streamId=7,
-            correlationId=call,
-            globalPid=PROCESS,
-            value=0,
-            bytes=65_536,
-            memKind=2,
-        )
+        more = {"value": 0, "bytes": 65_536, "memKind": 2} | self.work(7, at + 30 * US, 4 * US)
+        self.add("CUPTI_ACTIVITY_KIND_MEMSET", correlationId=call, **place, **more)
         call = self.call("cudaMemcpyAsync_v3020", at + 35 * US, at + 45 * US)
-        self.add(
-            "CUPTI_ACTIVITY_KIND_MEMCPY",
-            start=begin + 5 * US,
-            end=begin + 15 * US,
-            deviceId=0,
-            contextId=1,
-            streamId=7,
-            correlationId=call,
-            globalPid=PROCESS,
-            bytes=4_096,
-            copyKind=2,
-            srcKind=2,
-            dstKind=0,
-        )
+        more = {"bytes": 4_096, "copyKind": 2, "srcKind": 2, "dstKind": 0}
+        span = self.work(7, at + 45 * US, 10 * US)
+        self.add("CUPTI_ACTIVITY_KIND_MEMCPY", correlationId=call, **place, **more, **span)
         if self.is_current:
             call = self.call("cudaGraphLaunch_v10000", at + 46 * US, at + 48 * US)
-            self.add(
-                "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-                start=begin + 16 * US,
-                end=begin + 80 * US,
-                deviceId=1,
-                contextId=2,
-                streamId=20,
-                correlationId=call,
-                globalPid=PROCESS,
-                graphId=11,
-                graphExecId=12,
-            )
-        end = begin + 100 * US
-        call = self.call("cudaStreamSynchronize_v3020", at + 50 * US, end, result=0)
-        self.add(
-            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-            start=at + 51 * US,
-            end=end - US,
-            deviceId=0,
-            contextId=1,
-            streamId=7,
-            correlationId=call,
-            globalPid=PROCESS,
-            syncType=3,
-            eventId=0xFFFFFFFF,
-        )
+            other = {"deviceId": 1, "contextId": 2, "streamId": 20, "globalPid": PROCESS}
+            more = {"graphId": 11, "graphExecId": 12} | self.work(20, at + 48 * US, 64 * US)
+            self.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", correlationId=call, **other, **more)
+        end = self.free[7] + 5 * US
+        call = self.call("cudaStreamSynchronize_v3020", at + 50 * US, end)
+        more = {"start": at + 51 * US, "end": end - US, "syncType": 3, "eventId": 0xFFFFFFFF}
+        self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", correlationId=call, **place, **more)
         self.call("cuMemGetInfo_v2", end + US, end + 2 * US, driver=True, result=1)
         return end + 10 * US
 
