@@ -88,7 +88,7 @@ fn sentence_of(
     });
     let ending = |count: usize| if count == 1 { "" } else { "s" };
     sentence!(
-        "torch.compile took {} for {} compilation{} of {} function{}{}.",
+        "Compiling by torch.compile took {} for {} compilation{} of {} function{}{}.",
         duration(total.as_ns_f64()).link(Link::scalar("total_ns")),
         with_thousands(records.len() as u64).link(Link::scalar("count")),
         ending(records.len()),
