@@ -4,7 +4,7 @@
 //! All tables are optional and differ between versions: columns are found by their names.
 //! `docs/formats/nsight-systems.md` describes what becomes of each table.
 //!
-//! Reading order: [`sqlite`] (the file format), `export` (tables), `contents` (recognition), `strings`, `target` (facts), `rows` (tracks), `emit`
+//! Reading order: `sqlite` (the file format), `export` (tables), `contents` (recognition), `strings`, `target` (facts), `rows` (tracks), `emit`
 //! (the whole file), `part` with `device`, `calls` and `nvtx` (events), `counters`, `samples`, `args`.
 
 mod args;
