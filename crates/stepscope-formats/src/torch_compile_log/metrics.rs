@@ -137,7 +137,8 @@ pub(super) fn times(file: &[u8], compilation: &Compilation) -> (Option<i128>, Op
         }
     });
     let start = start_us.or(coarse_start);
-    let between = start.zip(end_us).map(|(start, end)| end - start);
+    let between = start.zip(end_us);
+    let between = between.and_then(|(start, end): (i128, i128)| end.checked_sub(start));
     let dur = duration_us.or(frame_s).or(elapsed_s).or(between);
     (start, dur.or(inductor_s))
 }

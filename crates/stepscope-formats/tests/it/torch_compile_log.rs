@@ -360,6 +360,8 @@ fn hostile_values_are_bounded() {
         );
         put(&mut text, &metrics, place, "");
     }
+    let opposite = "\"compilation_metrics\": {\"start_time_us\": -1.6e32, \"end_time_us\": 1.6e32}";
+    put(&mut text, opposite, place, "");
     for kind in ["B", "E", "X", "Q"] {
         phase(&mut text, &long, kind, 0.0, "None");
     }
