@@ -324,6 +324,13 @@ pub(crate) fn kineto_worker(stem: &str) -> Option<(&str, i64)> {
     Some((worker, unix_time(time)?))
 }
 
+/// Returns the process id and the Unix time, nanoseconds, in kineto's name of a file.
+pub(crate) fn kineto_process(name: &str) -> Option<(u64, i64)> {
+    let (worker, written_ns) = kineto_worker(stem(name))?;
+    let (_, pid) = worker.rsplit_once('_')?;
+    Some((pid.parse().ok()?, written_ns))
+}
+
 /// Parses a run of digits as a Unix time in ms, us or ns, by its length.
 fn unix_time(digits: &str) -> Option<i64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -326,7 +326,9 @@ pub(super) fn collect<'a>(
     let mut known: FxHashMap<(Option<i64>, Option<i64>), u32> = FxHashMap::default();
     let mut ranges = Vec::new();
     for track in trace.tracks() {
-        if track.file != file || track.derived || track.kind == TrackKind::Group {
+        // What lies between two calls, such as a range of NVTX, is on no thread.
+        let is_of_none = matches!(track.kind, TrackKind::Group | TrackKind::Async);
+        if track.file != file || track.derived || is_of_none {
             continue;
         }
         let next = u32::try_from(threads.len()).unwrap_or(NO_EVENT);

@@ -43,7 +43,11 @@ impl Walk<'_> {
         let heads: Vec<LogHead> = logs.iter().take(MAX_HEADS).map(head).collect();
         let mut is_owned = vec![false; logs.len()];
         for run in runs.iter_mut() {
-            let workers: Vec<(u64, i64)> = run.files.iter().filter_map(kineto_process).collect();
+            let workers: Vec<(u64, i64)> = run
+                .files
+                .iter()
+                .filter_map(|file| names::kineto_process(&file.name))
+                .collect();
             for (pid, written_ns) in workers {
                 if let Some(at) = log_of(&heads, pid, written_ns) {
                     run.files.push(logs[at].clone());
@@ -70,7 +74,11 @@ impl Walk<'_> {
 /// Returns whether all logs are of a run that is alone in its folder: one of a single process, or at most one of
 /// each of its ranks. Kineto's names decide by the process id.
 fn is_of_run(run: &FoundRun, logs: &[FoundFile]) -> bool {
-    if run.files.iter().any(|file| kineto_process(file).is_some()) {
+    if run
+        .files
+        .iter()
+        .any(|file| names::kineto_process(&file.name).is_some())
+    {
         return false;
     }
     if let ([_], [_]) = (&run.files[..], logs) {
@@ -81,13 +89,6 @@ fn is_of_run(run: &FoundRun, logs: &[FoundFile]) -> bool {
     ranks.sort_unstable();
     ranks.dedup();
     ranks.len() == logs.len() && ranks.iter().all(|rank| rank.is_some_and(has_rank))
-}
-
-/// Returns the process id and the Unix time in kineto's name of a file.
-fn kineto_process(file: &FoundFile) -> Option<(u64, i64)> {
-    let (worker, written_ns) = names::kineto_worker(names::stem(&file.name))?;
-    let (_, pid) = worker.rsplit_once('_')?;
-    Some((pid.parse().ok()?, written_ns))
 }
 
 /// Returns the log of a process: the last one that began before the trace was written, since ids of processes are

@@ -112,7 +112,7 @@ fn job_of(file: &FoundFile, jobs: &[Job], is_single: bool, may_read: bool) -> Op
         let jobs = jobs.iter().enumerate();
         jobs.filter(|(_, job)| job.files.iter().all(is_chrome))
     };
-    let process = |one: &FoundFile| worker_process(&one.name);
+    let process = |one: &FoundFile| names::kineto_process(&one.name).map(|(pid, _)| pid);
     let any_process = possible().any(|(_, job)| job.files.iter().any(|one| process(one).is_some()));
     let own = (any_process && may_read)
         .then(|| process_in_head(file))
@@ -136,12 +136,6 @@ fn job_of(file: &FoundFile, jobs: &[Job], is_single: bool, may_read: bool) -> Op
     with(&is_own)
         .or_else(|| with(&has_base))
         .or_else(is_only_pair)
-}
-
-/// Returns the process in the name of kineto's file.
-fn worker_process(name: &str) -> Option<u64> {
-    let (worker, _) = names::kineto_worker(names::stem(name))?;
-    worker.rsplit_once('_')?.1.parse().ok()
 }
 
 /// Reads the process from the beginning of an execution trace.

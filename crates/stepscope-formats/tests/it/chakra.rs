@@ -12,6 +12,8 @@ use stepscope_formats::{Format, FormatError, arg_source, read};
 use stepscope_model::{Diagnostic, Limits, Profile, ReadContext, SharedBytes};
 use stepscope_test_data::{self as traces, Corpus};
 
+use crate::wire::{Wire, bytes_field as bytes, number_field as number};
+
 fn emitted(bytes: &[u8]) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(bytes.to_vec());
     let mut probe = Probe::new();
@@ -21,34 +23,11 @@ fn emitted(bytes: &[u8]) -> Result<Probe, FormatError> {
     Ok(probe)
 }
 
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap());
-}
-
-fn number(field: u32, value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    varint(u64::from(field) << 3, &mut out);
-    varint(value, &mut out);
-    out
-}
-
-fn bytes(field: u32, content: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    varint(u64::from(field) << 3 | 2, &mut out);
-    varint(content.len() as u64, &mut out);
-    out.extend(content);
-    out
-}
-
 /// A message with its length before it.
 fn framed(parts: &[Vec<u8>]) -> Vec<u8> {
     let message = parts.concat();
     let mut out = Vec::new();
-    varint(message.len() as u64, &mut out);
+    Wire::varint(&mut out, message.len() as u64);
     out.extend(message);
     out
 }

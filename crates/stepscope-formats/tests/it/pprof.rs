@@ -10,6 +10,8 @@ use stepscope_model::{Diagnostic, Limits, Profile, ProfileKind, ReadContext, Sha
 
 use stepscope_test_data::{self as traces, Corpus};
 
+use crate::wire::{Wire, bytes_field, number_field as number};
+
 fn emitted(bytes: &[u8]) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(bytes.to_vec());
     let mut probe = Probe::new();
@@ -19,36 +21,16 @@ fn emitted(bytes: &[u8]) -> Result<Probe, FormatError> {
     Ok(probe)
 }
 
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap());
-}
-
-fn number(field: u32, value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    varint(u64::from(field) << 3, &mut out);
-    varint(value, &mut out);
-    out
-}
-
 fn message(field: u32, parts: &[Vec<u8>]) -> Vec<u8> {
-    let bytes = parts.concat();
-    let mut out = Vec::new();
-    varint(u64::from(field) << 3 | 2, &mut out);
-    varint(bytes.len() as u64, &mut out);
-    out.extend(bytes);
-    out
+    bytes_field(field, &parts.concat())
 }
 
 fn packed(field: u32, values: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for value in values {
-        varint(*value, &mut bytes);
+        Wire::varint(&mut bytes, *value);
     }
-    message(field, &[bytes])
+    bytes_field(field, &bytes)
 }
 
 const TEXTS: [&str; 13] = [

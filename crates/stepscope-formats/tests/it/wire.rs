@@ -40,3 +40,17 @@ pub(crate) fn bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
 pub(crate) fn message(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     bytes(out, number, value);
 }
+
+/// Returns a field with a number.
+pub(crate) fn number_field(number: u32, value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    uint(&mut out, number, value);
+    out
+}
+
+/// Returns a field with bytes: a text, a message, packed numbers.
+pub(crate) fn bytes_field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    bytes(&mut out, number, value);
+    out
+}

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use stepscope_analysis::names::NameSet;
-use stepscope_analysis::steps::{StepRow, steps};
+use stepscope_analysis::steps::StepRow;
 use stepscope_analysis::timeline_query::search::{SearchQuery, listing};
+use stepscope_engine::Run;
 use stepscope_model::{Dur, SliceKind, Time, TrackId, TrackKind};
 use stepscope_report::report::number_format::{duration, with_thousands};
 use stepscope_report::report::{Report, Unit, run_start, since_start_ns};
@@ -108,7 +109,7 @@ pub(super) fn timeline_image(call: &Call<'_>) -> Result<Answer, ToolError> {
     let whole = span.start..span.end.saturating_add(Dur::from_ps(1));
     let window = call.range(&run)?.unwrap_or(whole);
     let asked = tracks(&run, call.args.text("track"))?;
-    let drawing = Drawing::new(trace, &asked, &window);
+    let drawing = Drawing::new(&run, &asked, &window);
     if drawing.tracks.is_empty() {
         return Err(ToolError::new(
             "cannot draw the timeline: no event of these tracks lies in the time range",
@@ -225,19 +226,24 @@ struct Drawing<'a> {
     /// Number of tracks for which there is no space.
     left_out: usize,
     /// The steps in the window, of one rank.
-    steps: Vec<StepRow>,
+    steps: Vec<&'a StepRow>,
 }
 
 impl<'a> Drawing<'a> {
     /// Chooses the tracks: the busiest for which there is space.
-    fn new(trace: &'a Trace, asked: &[TrackId], window: &Range<Time>) -> Self {
+    fn new(run: &'a Run, asked: &[TrackId], window: &Range<Time>) -> Self {
+        let trace = &*run.trace;
         let is_in = |step: &StepRow| {
             step.start < window.end && step.start.saturating_add(step.dur) > window.start
         };
-        let mut steps = steps(trace).steps;
-        steps.retain(is_in);
-        let rank = steps.first().map(StepRow::rank);
-        steps.retain(|step| Some(step.rank()) == rank);
+        let mut steps = run
+            .steps()
+            .steps
+            .iter()
+            .filter(|step| is_in(step))
+            .peekable();
+        let rank = steps.peek().map(|step| step.rank());
+        let steps = steps.filter(|step| Some(step.rank()) == rank).collect();
 
         let all = asked.iter().filter_map(|id| trace.tracks().get(id.index()));
         let mut found: Vec<(Dur, &Track)> = all
@@ -476,9 +482,18 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_a_colour() {
-        for kind in SliceKind::ALL {
-            assert!(usize::from(colour_of(*kind).0) < PALETTE.len(), "{kind:?}");
-        }
+    fn kinds_have_the_colours_of_the_viewer() {
+        let theme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ui/src/base/theme.ts");
+        let theme = std::fs::read_to_string(theme).unwrap();
+        // The first theme is the light one.
+        let light = theme.split("kinds: [").nth(1).unwrap();
+        let light = light.split(']').next().unwrap();
+        let theirs: Vec<&str> = light.split('\'').skip(1).step_by(2).collect();
+        let hex = |kind: &SliceKind| {
+            let [red, green, blue] = PALETTE[usize::from(colour_of(*kind).0)];
+            format!("#{red:02x}{green:02x}{blue:02x}")
+        };
+        let ours: Vec<String> = SliceKind::ALL.iter().map(hex).collect();
+        assert_eq!(ours, theirs);
     }
 }

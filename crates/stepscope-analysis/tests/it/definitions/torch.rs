@@ -32,9 +32,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let moved = |name: &str| name == "mtia_runtime";
     let mut categories = trace.by_category().into_iter();
     // Operators of this file are on the row of a device.
-    let misplaced = case.context.ends_with("nan_infinity.json")
-        // Torch did not write exports of Nsight Systems. Their ranges between two calls are on no thread.
-        || case.context.starts_with("nsight/");
+    let misplaced = case.context.ends_with("nan_infinity.json");
     if misplaced
         || ours.files.is_empty()
         || categories.any(|(category, _)| moved(trace.name(category)))
