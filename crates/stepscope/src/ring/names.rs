@@ -177,9 +177,26 @@ fn add(text: &str, hash: u64) -> u32 {
 /// The holder needs less than a microsecond, unless it has lost its processor: sleeping then gives
 /// it one, whatever the priorities. All calls here are permitted in a signal handler.
 fn lock() -> bool {
-    const SPINS: u32 = 200;
-    const SLEEPS: u32 = 1_000;
+    lock_with(pause)
+}
+
+/// Attempts to take the lock that spin afterwards.
+const SPINS: u32 = 200;
+/// Attempts after those, which sleep afterwards.
+const SLEEPS: u32 = 1_000;
+
+/// Pauses between two attempts to take the lock.
+fn pause(attempt: u32) {
     const SLEEP: Duration = Duration::from_micros(100);
+    if attempt < SPINS {
+        std::hint::spin_loop();
+    } else {
+        std::thread::sleep(SLEEP);
+    }
+}
+
+/// Takes the lock as [`lock`] does, and calls `wait` with the attempt's number after a failed one.
+fn lock_with(mut wait: impl FnMut(u32)) -> bool {
     let this = this_thread();
     let mut waited_for = 0;
     for attempt in 0..SPINS + SLEEPS {
@@ -193,11 +210,7 @@ fn lock() -> bool {
             }
             Err(holder) => waited_for = holder,
         }
-        if attempt < SPINS {
-            std::hint::spin_loop();
-        } else {
-            std::thread::sleep(SLEEP);
-        }
+        wait(attempt);
     }
     STUCK.store(waited_for, Ordering::Relaxed);
     false
@@ -300,6 +313,11 @@ pub(crate) fn session_table() -> *mut u8 {
 /// one (a thread that a debugger stopped at that point): the table's address must then not be used
 /// for another table.
 pub(crate) fn unpublish() -> bool {
+    unpublish_with(std::thread::yield_now)
+}
+
+/// Does the work of [`unpublish`], and calls `wait` while a writer holds the lock.
+fn unpublish_with(mut wait: impl FnMut()) -> bool {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
     // A writer looks up the table while it holds the lock.
     let start = Instant::now();
@@ -307,7 +325,7 @@ pub(crate) fn unpublish() -> bool {
         if start.elapsed() > Duration::from_secs(1) {
             return false;
         }
-        std::thread::yield_now();
+        wait();
     }
     true
 }
@@ -423,36 +441,42 @@ mod tests {
     fn preempted_lock_holder_is_waited_for_except_in_its_handler() {
         let _alone = exclusive();
         assert!(lock());
-        let start = Instant::now();
+        assert!(!lock_with(|_| panic!("the holder waits for itself")));
         assert_eq!(intern("names::in a handler"), 0);
-        assert!(start.elapsed() < Duration::from_millis(50), "no wait");
-        let other = std::thread::scope(|scope| {
-            let other = scope.spawn(|| intern("names::in a handler"));
-            std::thread::sleep(Duration::from_millis(20));
-            LOCK.store(0, Ordering::SeqCst);
+        let (taken, waits) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut waits = 0;
+                let taken = lock_with(|attempt| {
+                    waits += 1;
+                    if waits == 1 {
+                        LOCK.store(0, Ordering::SeqCst);
+                    }
+                    pause(attempt);
+                });
+                LOCK.store(0, Ordering::SeqCst);
+                (taken, waits)
+            });
             other.join().unwrap()
         });
-        assert_ne!(other, 0);
-        assert_eq!(intern("names::in a handler"), other);
+        assert!(taken && waits > 0);
+        assert_ne!(intern("names::in a handler"), 0);
     }
 
     #[test]
     fn stuck_lock_holder_is_waited_for_once() {
         let _alone = exclusive();
         assert!(lock());
-        let (taken, sooner) = std::thread::scope(|scope| {
+        let waits = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                let start = Instant::now();
-                let first = lock();
-                let waited = start.elapsed();
-                (
-                    first || lock(),
-                    start.elapsed().saturating_sub(waited) < waited,
-                )
+                [(); 2].map(|()| {
+                    let mut waits = 0_u32;
+                    assert!(!lock_with(|_| waits += 1));
+                    waits
+                })
             });
             waiting.join().unwrap()
         });
-        assert!(!taken && sooner);
+        assert_eq!(waits, [SPINS + SLEEPS, 0]);
         LOCK.store(0, Ordering::SeqCst);
         assert_ne!(intern("names::after it let go"), 0);
     }
@@ -462,14 +486,14 @@ mod tests {
         let _alone = exclusive();
         assert!(unpublish());
         assert!(lock());
-        let waits = std::thread::scope(|scope| {
-            let waiting = scope.spawn(unpublish);
-            std::thread::sleep(Duration::from_millis(20));
-            let waits = !waiting.is_finished();
-            LOCK.store(0, Ordering::SeqCst);
-            waits && waiting.join().unwrap()
+        let mut waits = 0;
+        let released = unpublish_with(|| {
+            waits += 1;
+            if waits == 1 {
+                LOCK.store(0, Ordering::SeqCst);
+            }
         });
-        assert!(waits);
+        assert!(released && waits > 0);
     }
 
     #[test]
