@@ -289,6 +289,30 @@ mod tests {
     }
 
     #[test]
+    fn signals_trigger_no_more_often_than_allowed() {
+        let (to, from) = std::sync::mpsc::sync_channel(8);
+        for (at_most_every, expected) in [(Duration::from_hours(1), 1), (Duration::ZERO, 2)] {
+            let on_signal = Some((Duration::from_secs(5), at_most_every));
+            let mut triggers = Triggers::new(0, to.clone(), on_signal, None);
+            triggers.poll();
+            for _ in 0..2 {
+                SIGNALLED.store(true, Ordering::SeqCst);
+                triggers.poll();
+                triggers.poll();
+            }
+            assert_eq!(from.try_iter().count(), expected, "{at_most_every:?}");
+        }
+    }
+
+    #[test]
+    fn slow_steps_trigger_no_more_often_than_allowed() {
+        let hour = Duration::from_hours(1);
+        assert!(is_due(None, hour));
+        assert!(!is_due(Some(Instant::now()), hour));
+        assert!(is_due(Some(Instant::now()), Duration::ZERO));
+    }
+
+    #[test]
     fn a_reason_names_the_step() {
         let step = EndedStep {
             ticks: 5,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stepscope::{
     Capture, ExportLimits, HostTracerLevel, SessionError, SessionOptions, StopReport, span,
@@ -12,7 +12,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
-use crate::{exclusive, files, names};
+use crate::{exclusive, files, names, wait_until};
 
 /// Ends a capture and reads its output.
 fn finish(capture: Capture, cut: &ExportLimits) -> (StopReport, Probe) {
@@ -246,12 +246,9 @@ fn a_hundred_captures_leak_nothing() {
         round();
     }
     // A joined thread may be visible a little longer, and other tests' threads wait for their turn.
-    let start = Instant::now();
-    while now().0 > before.0 || now().1 > before.1 {
-        let waited = start.elapsed();
-        assert!(waited < Duration::from_mins(1), "{before:?} {:?}", now());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("descriptors and threads stay", || {
+        now().0 <= before.0 && now().1 <= before.1
+    });
     let grown = resident_bytes().saturating_sub(memory);
     assert!(grown < 16 << 20, "{grown} bytes more");
 }

@@ -13,7 +13,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
-use crate::exclusive;
+use crate::{exclusive, flush};
 
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
@@ -128,7 +128,7 @@ fn capture_on_flight_recorder_has_arguments_of_spans_open_before_it() {
         for n in 0..100_000_i64 {
             let _span = span!("work", n = n);
             if n % 20_000 == 0 {
-                assert!(stepscope::flush_trace());
+                flush();
             }
         }
     };

@@ -3,7 +3,7 @@
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{exclusive, files, names, read};
+use crate::{exclusive, files, flush, names, read};
 
 #[test]
 fn spans_steps_counters_and_instants_come_back() {
@@ -225,7 +225,7 @@ fn a_million_and_a_half_spans_are_all_there() {
         for _ in 0..5_000 {
             let _span = span!("many");
         }
-        assert!(stepscope::flush_trace());
+        flush();
     }
     let report = stop_trace().unwrap();
     assert_eq!((report.spans, report.dropped), (1_500_000, 0));

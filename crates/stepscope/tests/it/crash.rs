@@ -12,7 +12,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{clear, exclusive, files, names, obstruct, read};
+use crate::{clear, exclusive, files, flush, names, obstruct, read};
 
 fn spawn(case: &str, dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -131,7 +131,7 @@ fn child() {
                     for _ in 0..1_000 {
                         let _span = span!("more");
                     }
-                    assert!(stepscope::flush_trace());
+                    flush();
                 }
                 let error = stop_trace().unwrap_err();
                 assert!(matches!(error, stepscope::SessionError::NotWritten { .. }));

@@ -12,7 +12,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use tempfile::tempdir;
 
-use crate::{clear, exclusive, files, names, obstruct, read};
+use crate::{clear, exclusive, files, names, obstruct, read, wait_until};
 
 fn run(case: &str, dir: &Path) {
     let output = Command::new(std::env::current_exe().unwrap())
@@ -212,16 +212,17 @@ fn fast_timer_signals_preserve_crash_safety() {
 /// Sessions start and stop while threads record and are interrupted.
 fn storm(dir: &Path) {
     static STOP: AtomicBool = AtomicBool::new(false);
-    static ROUNDS: AtomicU32 = AtomicU32::new(0);
+    static ROUNDS: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
     static QUIET: AtomicBool = AtomicBool::new(false);
-    let threads: Vec<_> = (0..4)
-        .map(|_| {
-            std::thread::spawn(|| {
+    let threads: Vec<_> = ROUNDS
+        .iter()
+        .map(|rounds| {
+            std::thread::spawn(move || {
                 while !STOP.load(Ordering::Relaxed) {
                     let _outer = span!("outer");
                     for n in 0..3_i64 {
                         let _inner = span!("inner", n = n);
-                        ROUNDS.fetch_add(1, Ordering::Relaxed);
+                        rounds.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             })
@@ -258,20 +259,19 @@ fn storm(dir: &Path) {
     // A thread that was interrupted at a critical point still records afterwards.
     QUIET.store(true, Ordering::Relaxed);
     timer.join().unwrap();
-    for millis in [300, 3_000, 30_000] {
-        start_trace(dir).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(millis));
-        let report = stop_trace().unwrap();
-        if report.threads == 4 {
-            break;
-        }
-        assert!(millis < 30_000, "{report:?}");
+    start_trace(dir).unwrap();
+    for rounds in &ROUNDS {
+        let before = rounds.load(Ordering::Relaxed);
+        wait_until("a thread does not continue", || {
+            rounds.load(Ordering::Relaxed).wrapping_sub(before) >= 1_000
+        });
     }
+    let report = stop_trace().unwrap();
+    assert_eq!(report.threads, 4, "{report:?}");
     STOP.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().unwrap();
     }
-    assert!(ROUNDS.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

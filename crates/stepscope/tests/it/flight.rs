@@ -18,7 +18,7 @@ use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 use tempfile::tempdir;
 
-use crate::{exclusive, files, read};
+use crate::{exclusive, files, flush, read, wait_until};
 
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
@@ -38,15 +38,6 @@ fn in_folder(dir: &Path) -> FlightOptions {
     FlightOptions {
         log_dir: Some(dir.to_owned()),
         ..in_memory()
-    }
-}
-
-/// Waits until a condition that another thread fulfils.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -163,12 +154,11 @@ fn memory_limit_holds_and_missing_time_is_reported() {
         for n in 0..200_000_i64 {
             let _span = span!("work", n = n);
             if n % 20_000 == 0 {
-                std::thread::sleep(Duration::from_millis(5));
-                assert!(stepscope::flush_trace());
+                flush();
             }
         }
         drop(stepscope::Span::enter(name));
-        std::thread::sleep(Duration::from_millis(60));
+        flush();
         let status = flight_status().unwrap();
         assert!(status.bytes <= 2 << 20, "{status:?}");
         let mut bytes = Vec::new();
@@ -203,8 +193,7 @@ fn write_over(mut also: impl FnMut()) {
         let _span = span!("work", n = n);
         if n % 20_000 == 0 {
             also();
-            std::thread::sleep(Duration::from_millis(5));
-            assert!(stepscope::flush_trace());
+            flush();
         }
     }
 }
@@ -386,8 +375,7 @@ fn flight_recorder_pauses_for_the_program_and_serves_captures() {
     for n in 0..100_000_i64 {
         let _span = span!("captured", n = n);
         if n % 20_000 == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-            assert!(stepscope::flush_trace());
+            flush();
         }
     }
     assert!(capture.progress().events >= 100_000);
@@ -494,10 +482,11 @@ fn signal_saves_and_the_previous_handler_is_called() {
         unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) };
     };
     send();
-    until("a save", || flight_status().unwrap().saves == 1);
+    wait_until("a save", || flight_status().unwrap().saves == 1);
     send();
-    until("the handler", || CHAINED.load(Ordering::SeqCst) == 2);
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until("the handler", || CHAINED.load(Ordering::SeqCst) == 2);
+    // The drain thread has seen the signal.
+    flush();
     assert_eq!(
         flight_status().unwrap().saves,
         1,
@@ -505,7 +494,7 @@ fn signal_saves_and_the_previous_handler_is_called() {
     );
     stop_flight().unwrap();
     send();
-    until("the handler, alone", || CHAINED.load(Ordering::SeqCst) == 3);
+    wait_until("the handler, alone", || CHAINED.load(Ordering::SeqCst) == 3);
     // SAFETY: restores the default action.
     unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
     let found = files(dir.path());
@@ -552,9 +541,10 @@ fn slow_step_is_saved_whole() {
     }
     assert_eq!(flight_status().unwrap().saves, 0);
     round(812, 800);
-    until("a save", || flight_status().unwrap().saves == 1);
+    wait_until("a save", || flight_status().unwrap().saves == 1);
     round(813, 800);
-    std::thread::sleep(Duration::from_millis(100));
+    // The drain thread has seen the step.
+    flush();
     assert_eq!(
         flight_status().unwrap().saves,
         1,
@@ -562,6 +552,7 @@ fn slow_step_is_saved_whole() {
     );
     stop_flight().unwrap();
     let found = files(dir.path());
+    assert_eq!(found.len(), 1);
     let probe = read(&found[0]);
     let because = &facts(&probe, "saved_because")[0];
     assert!(
@@ -666,8 +657,7 @@ fn child() {
     for n in 0..200_000_i64 {
         let _span = span!("work", n = n);
         if n % 20_000 == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-            assert!(stepscope::flush_trace());
+            flush();
         }
     }
     let _open = span!("open");

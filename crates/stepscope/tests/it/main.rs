@@ -30,6 +30,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace;
@@ -71,6 +72,22 @@ fn exclusive() -> MutexGuard<'static, ()> {
     // Stops the flight recorder of a failed test.
     let _ = stepscope::stop_flight();
     one
+}
+
+/// Waits until a condition holds that another thread or the system fulfils. Fails with `what` after
+/// a minute, which only a hanging test reaches.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_mins(1), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until everything recorded so far is in the journal. A single flush gives up after a
+/// second, which is too short for a busy machine.
+fn flush() {
+    wait_until("a flush", stepscope::flush_trace);
 }
 
 /// Reads a file with the reader of stepscope-formats.

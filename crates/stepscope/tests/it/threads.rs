@@ -4,7 +4,7 @@ use std::thread;
 
 use stepscope::{SessionOptions, span, start_trace_with, stop_trace};
 
-use crate::{exclusive, read};
+use crate::{exclusive, flush, read};
 
 const BATCHES: u64 = 200;
 const AT_ONCE: u64 = 50;
@@ -46,7 +46,7 @@ fn ten_thousand(crash_safe: bool) {
         batch(number * AT_ONCE);
         // The drain thread gives the rings of ended threads to new ones, once it runs.
         if number.is_multiple_of(UNWATCHED) {
-            assert!(stepscope::flush_trace());
+            flush();
         }
     }
     let more = maps().saturating_sub(before);
