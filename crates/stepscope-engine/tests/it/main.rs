@@ -503,8 +503,7 @@ fn shrinking_or_vanishing_file_loses_only_its_arguments() {
     // Truncated: every column still answers, arguments report the change, and nothing crashes.
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(100).unwrap();
-    std::thread::sleep(Duration::from_millis(150));
-    assert_eq!(first_arg(&run), Err(ArgError::SourceChanged));
+    wait_until(|| first_arg(&run) == Err(ArgError::SourceChanged));
     assert_eq!(run.trace.slice_count(), 20_000);
     run.trace.debug_validate().unwrap();
     let mut requests = 0;
@@ -719,11 +718,7 @@ fn opening_a_directory_recovers_killed_programs_and_leaves_live_ones_alone() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
-    while !ready.exists() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(ready.exists());
+    wait_until(|| ready.exists());
     let engine = Engine::new(EngineOptions {
         watch: true,
         ..options(&logs, dir.path())
