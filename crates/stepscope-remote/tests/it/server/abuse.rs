@@ -43,7 +43,7 @@ fn a_hundred_captures_leave_nothing_behind() {
         assert!(after.1 <= before.1, "descriptors: {before:?} {after:?}");
         // A capture of 10 ms holds a few hundred KiB.
         assert!(after.2 < before.2 + 8_192, "memory: {before:?} {after:?}");
-        let whole = client.profile(request(100)).await.unwrap().into_inner();
+        let whole = program.capture_steps(request(1)).await;
         assert!(count(&read(&whole.xspace), "forward") > 0);
     });
     let finished = program.finish();
@@ -190,8 +190,7 @@ fn garbage_and_floods_bounce_off() {
     );
     talk(async {
         // With 400 silent ones still there.
-        let mut client = program.client().await;
-        let answer = client.profile(request(50)).await.unwrap().into_inner();
+        let answer = program.capture_steps(request(1)).await;
         assert!(!answer.empty_trace);
         drop(silent);
         let begun = Instant::now();

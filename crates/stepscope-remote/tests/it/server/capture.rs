@@ -11,16 +11,7 @@ use super::{count, read, talk};
 #[test]
 fn a_capture_comes_back_as_xspace_and_leaves_no_file() {
     let program = Program::start(&[]);
-    let answer = talk(async {
-        let wanted = request(200);
-        program
-            .client()
-            .await
-            .profile(wanted)
-            .await
-            .unwrap()
-            .into_inner()
-    });
+    let answer = talk(program.capture_steps(request(1)));
     assert!(!answer.empty_trace && answer.tool_data.is_empty());
     let probe = read(&answer.xspace);
     for name in [
@@ -39,16 +30,8 @@ fn a_capture_comes_back_as_xspace_and_leaves_no_file() {
 fn stock_clients_get_a_file_of_the_directory_that_was_allowed() {
     let home = tempfile::tempdir().unwrap();
     let program = Program::start(&["--allow", home.path().to_str().unwrap()]);
-    let answer = talk(async {
-        let wanted = stock_request(&program, home.path(), 100);
-        program
-            .client()
-            .await
-            .profile(wanted)
-            .await
-            .unwrap()
-            .into_inner()
-    });
+    let wanted = stock_request(&program, home.path(), 100);
+    let answer = talk(program.capture_steps(wanted));
     assert!(!answer.empty_trace && answer.tool_data.is_empty() && answer.xspace.is_empty());
     let files = files(home.path());
     let name = format!("127.0.0.1_{}.xplane.pb", program.port());
@@ -61,16 +44,8 @@ fn stock_clients_get_a_file_of_the_directory_that_was_allowed() {
 fn stock_clients_get_the_data_when_nothing_is_allowed() {
     let home = tempfile::tempdir().unwrap();
     let program = Program::start(&[]);
-    let answer = talk(async {
-        let wanted = stock_request(&program, home.path(), 100);
-        program
-            .client()
-            .await
-            .profile(wanted)
-            .await
-            .unwrap()
-            .into_inner()
-    });
+    let wanted = stock_request(&program, home.path(), 100);
+    let answer = talk(program.capture_steps(wanted));
     assert!(!answer.empty_trace && answer.xspace.is_empty());
     assert_eq!(answer.tool_data.len(), 1);
     assert_eq!(answer.tool_data[0].name, "xplane.pb");
@@ -115,7 +90,7 @@ fn terminate_ends_it_early_with_the_data() {
         };
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
-        program.until_steps().await;
+        program.until_steps(2).await;
         let end = |session: &str| TerminateRequest {
             session_id: session.to_owned(),
         };
@@ -150,7 +125,7 @@ fn two_at_once_are_told_apart() {
             "{}",
             refused.message()
         );
-        program.until_steps().await;
+        program.until_steps(2).await;
         other.terminate(TerminateRequest::default()).await.unwrap();
         let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);
@@ -232,13 +207,8 @@ fn the_host_can_be_named() {
         let mut wanted = stock_request(&program, home.path(), 50);
         wanted.opts.as_mut().unwrap().override_hostname = "worker-3".to_owned();
         for _ in 0..2 {
-            let answer = program
-                .client()
-                .await
-                .profile(wanted.clone())
-                .await
-                .unwrap();
-            assert!(!answer.into_inner().empty_trace);
+            let answer = program.capture_steps(wanted.clone()).await;
+            assert!(!answer.empty_trace);
         }
     });
     let files = files(home.path());

@@ -16,7 +16,7 @@ use stepscope_remote::{
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::program::{PATIENCE, Program, request, undisturbed_checksum, until_captured};
+use super::program::{PATIENCE, Program, request, undisturbed_checksum, until_captured, wait_for};
 use super::{count, read, talk};
 
 /// One server at a time in a process, so one test at a time.
@@ -250,20 +250,16 @@ fn an_idle_server_wakes_nothing() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "server::lifecycle::sleeper", "--nocapture"])
         .env("STEPSCOPE_TEST_SLEEPER", "1")
+        .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    wait_for("it has no server", || {
+        let threads = threads(child.id());
+        let mut names = threads.keys();
+        names.find(|name| name.contains("stepscope-serve")).cloned()
+    });
     let begun = Instant::now();
-    let server = |threads: &BTreeMap<String, (u64, u64)>| {
-        threads
-            .iter()
-            .find(|(name, _)| name.contains("stepscope-serve"))
-            .map(|(_, figures)| *figures)
-    };
-    while server(&threads(child.id())).is_none() {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(10));
-    }
     // Helpers end meanwhile; a stock client would keep its connection open, too.
     let mut before = threads(child.id());
     loop {
@@ -289,7 +285,8 @@ fn sleeper() {
     }
     let server = start_server(0).unwrap();
     let _open = TcpStream::connect(server.address()).unwrap();
-    std::thread::sleep(Duration::from_mins(1));
+    // Sleeps until the parent ends it, or has ended.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
 
 /// Ends a process as the case says, with a server that runs and a client that captures.
@@ -338,15 +335,9 @@ fn sockets_at(address: std::net::SocketAddr) -> usize {
 /// The child has no server, no socket of it, can have its own, and the parent's goes on.
 fn in_a_fork(address: std::net::SocketAddr) {
     // The listener and the capture's connection: the server has closed that of the client that has left.
-    let begun = Instant::now();
-    while sockets_at(address) != 2 {
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{} sockets",
-            sockets_at(address)
-        );
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for("its sockets are not two", || {
+        (sockets_at(address) == 2).then_some(())
+    });
     // SAFETY: the child does what a program does after a fork, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -372,19 +363,12 @@ fn in_a_fork(address: std::net::SocketAddr) {
 #[test]
 fn a_process_ends_as_it_likes() {
     for case in ["exit", "_exit", "fork"] {
-        let begun = Instant::now();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "server::lifecycle::ending", "--nocapture"])
             .env("STEPSCOPE_TEST_ENDING", case)
             .spawn()
             .unwrap();
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{case} hangs");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = wait_for(&format!("{case} hangs"), || child.try_wait().unwrap());
         assert_eq!(status.code(), Some(7), "{case}");
     }
 }
@@ -421,7 +405,7 @@ fn a_program_that_ends_during_a_capture_hands_it_over() {
         let mut client = program.client().await;
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
-        program.until_steps().await;
+        program.until_steps(2).await;
         program.end();
         let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);

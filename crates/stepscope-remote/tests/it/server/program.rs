@@ -6,7 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
-use stepscope_remote::proto::{MonitorRequest, ProfileOptions, ProfileRequest};
+use stepscope_remote::proto::{
+    MonitorRequest, ProfileOptions, ProfileRequest, ProfileResponse, TerminateRequest,
+};
 use tonic::transport::Channel;
 
 #[allow(dead_code, reason = "its `main` is not called here")]
@@ -17,6 +19,18 @@ const CHILD: &str = "STEPSCOPE_TEST_SERVE";
 
 /// How long something may take on a machine that is busy with other things before it counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Looks repeatedly until there is a value. Fails with `what` after [`PATIENCE`].
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// The child. Does nothing in the parent.
 #[test]
@@ -55,16 +69,15 @@ impl Program {
             port: 0,
             dir,
         };
-        let begun = Instant::now();
-        while program.port == 0 {
+        program.port = wait_for("it does not listen", || {
             if let Ok(text) = std::fs::read_to_string(&port_file) {
-                program.port = text.parse().unwrap();
-            } else if let Some(status) = program.child.try_wait().unwrap() {
+                return Some(text.parse().unwrap());
+            }
+            if let Some(status) = program.child.try_wait().unwrap() {
                 panic!("the program ended: {status}: {}", program.output().1);
             }
-            assert!(begun.elapsed() < PATIENCE, "it does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            None
+        });
         program
     }
 
@@ -94,12 +107,12 @@ impl Program {
         until_captured(&mut self.client().await).await;
     }
 
-    /// Waits until two steps have ended after this call: the second one began after it.
-    pub(crate) async fn until_steps(&self) {
+    /// Waits until so many steps have ended after this call: all except the first began after it.
+    pub(crate) async fn until_steps(&self, count: u64) {
         let mut client = self.client().await;
         let begun = Instant::now();
         let mut steps = 0;
-        while steps < 2 {
+        while steps < count {
             let look = MonitorRequest {
                 duration_ms: 50,
                 monitoring_level: 2,
@@ -109,6 +122,24 @@ impl Program {
             steps += steps_of(&answer.data);
             assert!(begun.elapsed() < PATIENCE, "no step: {}", answer.data);
         }
+    }
+
+    /// Captures until whole steps were recorded, and ends the capture then: a duration could pass
+    /// without a step on a busy machine. The loader is at most three batches ahead, so five steps
+    /// contain the load of a batch, too.
+    pub(crate) async fn capture_steps(&self, mut wanted: ProfileRequest) -> ProfileResponse {
+        const LONG_MS: u64 = 600_000;
+        wanted.duration_ms = LONG_MS;
+        if let Some(opts) = &mut wanted.opts {
+            opts.duration_ms = LONG_MS;
+        }
+        let mut client = self.client().await;
+        let mut other = client.clone();
+        let capture = tokio::spawn(async move { client.profile(wanted).await });
+        self.until_captured().await;
+        self.until_steps(5).await;
+        other.terminate(TerminateRequest::default()).await.unwrap();
+        capture.await.unwrap().unwrap().into_inner()
     }
 
     /// Closes its standard input: what runs `--until-eof` ends.

@@ -6,8 +6,8 @@ use stepscope_formats::probe::Probe;
 use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
 use stepscope_remote::proto::profiler_service_monitor_result::ResponseType;
 use stepscope_remote::proto::{
-    GetSnapshotRequest, MonitorRequest, ProfileRequest, StopContinuousProfilingRequest,
-    TerminateRequest,
+    GetSnapshotRequest, MonitorRequest, MonitorResponse, ProfileRequest,
+    StopContinuousProfilingRequest, TerminateRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -37,6 +37,19 @@ async fn until_kept(client: &mut ProfilerServiceClient<Channel>, seconds: f64) {
     }
 }
 
+/// Monitors until the answer has a step.
+async fn monitor_steps(client: &mut ProfilerServiceClient<Channel>) -> MonitorResponse {
+    let begun = Instant::now();
+    loop {
+        let answer = client.monitor(monitor(400, 2)).await.unwrap().into_inner();
+        let figures = answer.monitor_result.as_ref().unwrap();
+        if figures.step_time_ms_avg > 0.0 {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no step: {}", answer.data);
+    }
+}
+
 /// Milliseconds from the first begin to the last end.
 fn spanned_ms(probe: &Probe) -> f64 {
     let begins = probe.slices.iter().map(|slice| slice.start_ps);
@@ -63,7 +76,7 @@ fn monitor_tells_the_steps_and_the_load() {
     let program = Program::start(&["--until-eof"]);
     talk(async {
         let mut client = program.client().await;
-        let answer = client.monitor(monitor(400, 2)).await.unwrap().into_inner();
+        let answer = monitor_steps(&mut client).await;
         let figures = answer.monitor_result.unwrap();
         assert_eq!(figures.response_type(), ResponseType::UtilIdleStep);
         let (min, mean, max) = (
@@ -71,10 +84,7 @@ fn monitor_tells_the_steps_and_the_load() {
             figures.step_time_ms_avg,
             figures.step_time_ms_max,
         );
-        assert!(
-            min > 0.0 && min <= mean && mean <= max && max < 400.0,
-            "{figures:?}"
-        );
+        assert!(min > 0.0 && min <= mean && mean <= max, "{figures:?}");
         assert!(figures.device_idle_time_percent.is_nan());
         for part in [
             "Timestamp: ",
@@ -97,13 +107,12 @@ fn monitor_tells_the_steps_and_the_load() {
         let mut other = client.clone();
         let capture = tokio::spawn(async move { other.profile(request(60_000)).await });
         program.until_captured().await;
-        let beside = client.monitor(monitor(400, 2)).await.unwrap().into_inner();
+        let beside = monitor_steps(&mut client).await;
         assert!(
             beside.data.contains("Recording: a capture"),
             "{}",
             beside.data
         );
-        assert!(beside.monitor_result.unwrap().step_time_ms_avg > 0.0);
         let end = TerminateRequest::default();
         client.terminate(end).await.unwrap();
         assert!(capture.await.unwrap().is_ok());
@@ -156,7 +165,7 @@ fn a_program_that_keeps_its_last_moments_gives_them() {
         assert!(count(&read(&stored.tool_data[0].data), "forward") > 0);
 
         // A capture beside it.
-        let capture = client.profile(request(100)).await.unwrap().into_inner();
+        let capture = program.capture_steps(request(1)).await;
         assert!(count(&read(&capture.xspace), "forward") > 0);
 
         let again = client
@@ -205,7 +214,7 @@ fn a_client_can_have_the_last_moments_kept() {
         client.continuous_profiling(begin.clone()).await.unwrap();
         let again = client.start_continuous_profiling(begin).await.unwrap_err();
         assert_eq!(again.code(), Code::AlreadyExists);
-        program.until_steps().await;
+        program.until_steps(2).await;
         let answer = client
             .get_snapshot(snapshot("shot", None))
             .await
