@@ -1,6 +1,5 @@
 //! `stepscope capture` from a program with our server: this test itself.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -115,6 +114,35 @@ fn a_running_program_is_captured() {
     drop(server);
 }
 
+/// Runs a capture of this process, whose duration is an hour, and presses CTRL+C after three steps:
+/// a short one could pass without a step on a busy machine.
+fn run_until_steps(home: &Path, arguments: &str) -> Output {
+    let child = stepscope(home)
+        .arg("capture")
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !stepscope::is_recording() {
+        assert!(
+            begun.elapsed() < Duration::from_mins(2),
+            "it does not record"
+        );
+        std::thread::yield_now();
+    }
+    let begun = STEPS.load(Ordering::Relaxed);
+    while STEPS.load(Ordering::Relaxed) < begun + 3 {
+        std::thread::yield_now();
+    }
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
 /// What `info` says of a capture.
 fn info(home: &Path, path: &Path) -> serde_json::Value {
     let output = stepscope(home)
@@ -129,9 +157,9 @@ fn info(home: &Path, path: &Path) -> serde_json::Value {
 
 fn both_shapes(port: u16) {
     let home = tempfile::tempdir().unwrap();
-    let ours = run(
+    let ours = run_until_steps(
         home.path(),
-        &format!("127.0.0.1:{port} --duration-ms 60 --logdir logs --session s"),
+        &format!("127.0.0.1:{port} --duration-ms 3600000 --logdir logs --session s"),
     );
     assert!(ours.status.success(), "{}", text(&ours.stderr));
     let logs = home.path().canonicalize().unwrap().join("logs");
@@ -155,9 +183,11 @@ fn both_shapes(port: u16) {
     assert!(found["runs"][0]["steps"].as_u64().unwrap() > 0, "{found}");
 
     // As jax.collect_profile is called; a directory is made and named.
-    let theirs = run(
+    let theirs = run_until_steps(
         home.path(),
-        &format!("{port} 60 --host 127.0.0.1 --no_perfetto_link --python_tracer_level 0 --json"),
+        &format!(
+            "{port} 3600000 --host 127.0.0.1 --no_perfetto_link --python_tracer_level 0 --json"
+        ),
     );
     assert!(theirs.status.success(), "{}", text(&theirs.stderr));
     let said: serde_json::Value = serde_json::from_slice(&theirs.stdout).unwrap();
@@ -209,8 +239,8 @@ fn partly(port: u16) {
 
 fn for_perfetto(port: u16) {
     let home = tempfile::tempdir().unwrap();
-    let line = format!("127.0.0.1:{port} --duration-ms 30 --logdir logs --session p --perfetto");
-    let output = run(home.path(), &(line.clone() + " --no-perfetto-link"));
+    let line = format!("127.0.0.1:{port} --logdir logs --session p --perfetto --duration-ms");
+    let output = run_until_steps(home.path(), &(line.clone() + " 3600000 --no-perfetto-link"));
     assert!(output.status.success(), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
     assert!(!printed.contains("Open URL"), "{printed}");
@@ -231,7 +261,8 @@ fn for_perfetto(port: u16) {
 
     // The one port that the viewer fetches from is in use, by this or by somebody else.
     let _taken = TcpListener::bind("127.0.0.1:9001");
-    let output = run(home.path(), &line.replace("--session p", "--session q"));
+    let short = line.replace("--session p", "--session q") + " 30";
+    let output = run(home.path(), &short);
     let (code, said) = refusal(&output);
     assert!(
         code == 1 && said.contains("port 9001 of this machine is in use\nhelp: "),
@@ -249,39 +280,10 @@ fn for_perfetto(port: u16) {
 /// CTRL+C in the middle of an hour: the data is kept, and the command succeeds.
 fn interrupted(port: u16) {
     let home = tempfile::tempdir().unwrap();
-    let mut child = stepscope(home.path())
-        .args([
-            "capture",
-            &format!("127.0.0.1:{port}"),
-            "--duration-ms",
-            "3600000",
-        ])
-        .args(["--logdir", "logs"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let begun = Instant::now();
-    while !stepscope::is_recording() {
-        assert!(
-            begun.elapsed() < Duration::from_mins(2),
-            "it does not record"
-        );
-        std::thread::yield_now();
-    }
-    // One step at least.
-    let begun = STEPS.load(Ordering::Relaxed);
-    while STEPS.load(Ordering::Relaxed) < begun + 3 {
-        std::thread::yield_now();
-    }
-    let sent = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(sent.unwrap().success());
-    let printed: Vec<String> = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap)
-        .collect();
-    assert!(child.wait().unwrap().success(), "{printed:?}");
-    assert!(printed[0].contains(" events, "), "{printed:?}");
+    let line = format!("127.0.0.1:{port} --duration-ms 3600000 --logdir logs");
+    let output = run_until_steps(home.path(), &line);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let first = printed.lines().next().unwrap();
+    assert!(first.contains(" events, "), "{printed}");
 }
