@@ -396,8 +396,11 @@ class InCapturesOfOthers(unittest.TestCase):
                     "import sys, time, jax, stepscope.jax as profiler\\n"
                     "if sys.argv[1] == 'ours': print(profiler.start_server(0).port, flush=True)\\n"
                     "else: jax.profiler.start_server(int(sys.argv[1])); print(sys.argv[1], flush=True)\\n"
+                    "recorded = 0\\n"
                     "while True:\\n"
                     "    with profiler.TraceAnnotation('in the child'): time.sleep(0.01)\\n"
+                    "    recorded = recorded + 1 if profiler.TraceAnnotation.is_enabled() else 0\\n"
+                    "    if recorded == 10: print('recorded', flush=True)\\n"
                 )
                 import socket
                 with socket.socket() as free:
@@ -412,7 +415,7 @@ class InCapturesOfOthers(unittest.TestCase):
                         options = profiler.ProfileOptions(python_tracer_level=0)
                         options.advanced_configuration = {"profile_subprocesses": True}
                         with profiler.trace(sys.argv[1], profiler_options=options) as recording:
-                            time.sleep(0.5)
+                            assert child.stdout.readline() == "recorded\\n"
                     finally:
                         child.kill(); child.wait()
                     with profiler.trace(sys.argv[1], profiler_options=options) as without:

@@ -257,7 +257,7 @@ class Sources(unittest.TestCase):
 
                 thread = threading.Thread(target=busy); thread.start()
                 with stepscope.start_server(0) as server:
-                    report = stepscope.capture(f"{server.host}:{server.port}", sys.argv[1], duration_ms=200)
+                    report = stepscope.capture(f"{server.host}:{server.port}", sys.argv[1], duration_ms=2_000)
                 done.set(); thread.join()
                 host = report.hosts[0]
                 print(json.dumps(dict(warnings=host.warnings, planes=planes(host.path))))

@@ -307,7 +307,7 @@ class InABrowser(unittest.TestCase):
                     ("trim() === 'Timeline'", f"{frame}.querySelector('canvas')?.width > 0"),
                 ):
                     link = f"[...{frame}.querySelectorAll('a')].find((one) => one.innerText.{words})"
-                    browser.until(f"({link}.click(), true)", 5)
+                    browser.until(f"({link}.click(), true)")
                     self.assertTrue(browser.until(found), browser.until(shown, 1))
                 self.assertNotIn("Traceback", "".join(board.said))
 

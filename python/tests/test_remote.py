@@ -22,6 +22,7 @@ class Remote(unittest.TestCase):
         """Work on another thread until the test ends; what is returned waits until some more is done."""
         done = threading.Event()
         rounds = threading.Semaphore(0)
+        self.recorded = 0
 
         def beat():
             return len("x")
@@ -30,6 +31,7 @@ class Remote(unittest.TestCase):
             while not done.is_set():
                 with stepscope.Trace("busy", n=1):
                     beat()
+                self.recorded = self.recorded + 1 if stepscope.is_recording() else 0
                 rounds.release()
                 done.wait(0.001)
 
@@ -50,16 +52,21 @@ class Remote(unittest.TestCase):
 
         return some_more
 
+    def capture(self, address, **more):
+        """Capture until the thread of `busy` has recorded enough: a time may pass without its work."""
+        self.recorded = 0
+        return stepscope.capture(
+            address, self.folder, duration_ms=30_000, end_when=lambda: self.recorded > 100, **more
+        )
+
     def test_capture_of_this_process_contains_its_calls(self):
         self.busy()
         with stepscope.start_server(0) as server:
             address = f"{server.host}:{server.port}"
-            report = stepscope.capture(address, self.folder, duration_ms=300)
+            report = self.capture(address)
             self.assertFalse(stepscope.is_recording())
-            quiet = stepscope.capture(
+            quiet = self.capture(
                 [address],
-                self.folder,
-                duration_ms=100,
                 options=stepscope.ProfileOptions(python_tracer_level=0, session_id="quiet"),
             )
         found = xspace.read(report.hosts[0].path)
@@ -80,7 +87,7 @@ class Remote(unittest.TestCase):
 
             def captured(**options):
                 options = stepscope.ProfileOptions(**options)
-                report = stepscope.capture(address, self.folder, duration_ms=200, options=options)
+                report = self.capture(address, options=options)
                 return xspace.read(report.hosts[0].path).names()
 
             calls = captured(host_tracer_level=0, python_tracer_level=1)
