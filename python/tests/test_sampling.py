@@ -112,8 +112,8 @@ class Shares(unittest.TestCase):
                 """
                 import sys, time, stepscope
                 def spin(seconds):
-                    until = time.perf_counter() + seconds
-                    while time.perf_counter() < until: pass
+                    until = time.thread_time() + seconds
+                    while time.thread_time() < until: pass
                 options = stepscope.ProfileOptions(python_sampling_hz=200)
                 with stepscope.trace(sys.argv[1], options=options):
                     spin(0.2)
@@ -226,8 +226,8 @@ class Ends(unittest.TestCase):
         import os, signal, sys, threading, time, stepscope
         stepscope.start_trace(sys.argv[1], options=stepscope.ProfileOptions(python_sampling_hz=500))
         def spin(seconds):
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
                 sum(range(100))
         spin(0.4)
     """
