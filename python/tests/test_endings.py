@@ -61,12 +61,16 @@ asyncio.run(main())
     ),
     "daemon threads": (
         """
-def forever():
+def forever(beats):
+    work("beat")
+    beats.set()
     while True:
         work("beat")
-for _ in range(4):
-    threading.Thread(target=forever, daemon=True).start()
-time.sleep(0.05)
+beating = [threading.Event() for _ in range(4)]
+for beats in beating:
+    threading.Thread(target=forever, args=(beats,), daemon=True).start()
+for beats in beating:
+    beats.wait()
 """,
         0,
         True,
@@ -115,8 +119,13 @@ time.sleep(60)
     "Ctrl-C": (
         """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+inside = threading.Event()
+def press():
+    inside.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=press).start()
 with stepscope.Trace("open"):
+    inside.set()
     # A signal right before a sleep does not end that one.
     while True: time.sleep(0.1)
 """,

@@ -321,11 +321,13 @@ class Endings(InAFolder):
             """
             import sys, threading, time, stepscope
             stepscope.start_trace(sys.argv[1])
+            beats = threading.Event()
             def forever():
                 while True:
                     with stepscope.Trace("beat"): time.sleep(0.0001)
+                    beats.set()
             threading.Thread(target=forever, daemon=True).start()
-            time.sleep(0.05)
+            beats.wait()
             """,
             self.folder,
         )
