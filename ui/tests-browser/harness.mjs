@@ -79,7 +79,8 @@ export async function startProgram(folder) {
   const portFile = join(folder, `port-${performance.now()}`);
   const child = spawn(path, ['--port', '0', '--port-file', portFile, '--seconds', '120'], { stdio: 'ignore' });
   for (let tries = 0; !existsSync(portFile); tries += 1) {
-    if (tries > 200 || child.exitCode !== null) throw new Error(`STEPSCOPE_SERVE: ${path} does not listen`);
+    const late = tries * 50 > PATIENCE_MS;
+    if (late || child.exitCode !== null) throw new Error(`STEPSCOPE_SERVE: ${path} does not listen`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   const stop = () =>
@@ -186,7 +187,7 @@ export async function settled(page) {
     { timeout: PATIENCE_MS },
   );
   let before = -1;
-  for (let tries = 0; tries < 100; tries += 1) {
+  for (let tries = 0; tries * 120 < PATIENCE_MS; tries += 1) {
     const { frame, loading } = await stateOf(page);
     if (frame === before && !loading) return;
     before = frame;
@@ -199,6 +200,28 @@ export async function openTimeline(page, origin, run, query = '') {
   await page.goto(`${origin}/run/${encodeURIComponent(run)}/timeline${query}`);
   await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
   await settled(page);
+}
+
+/** Opens a tab and waits until its panel is there with all its answers. */
+export async function openTab(page, traffic, name) {
+  await page.getByRole('tab', { name }).click();
+  await page.getByRole('tab', { name, selected: true }).waitFor({ timeout: PATIENCE_MS });
+  await page.getByRole('tabpanel').first().waitFor({ timeout: PATIENCE_MS });
+  await traffic.quiet();
+  const busy = page.locator('[role="tabpanel"] [aria-busy="true"]').first();
+  await busy.waitFor({ state: 'detached', timeout: PATIENCE_MS });
+}
+
+/** Turns the wheel, and waits until the page has received that and drawn a frame after it. */
+export async function turnWheel(page, deltaY) {
+  await page.evaluate(() => {
+    window.__turned = new Promise((resolve) => {
+      const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => resolve()));
+      window.addEventListener('wheel', drawn, { once: true, capture: true, passive: true });
+    });
+  });
+  await page.mouse.wheel(0, deltaY);
+  await page.evaluate(() => window.__turned);
 }
 
 /** Types into the search field and waits for the count. */

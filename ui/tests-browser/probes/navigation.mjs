@@ -12,6 +12,7 @@ import {
   settled,
   stateOf,
   timelineOf,
+  turnWheel,
 } from '../harness.mjs';
 
 const TORCH = 'torch.pt.trace.json';
@@ -138,11 +139,11 @@ export const navigation = [
       );
       const top = () => page.locator('.ss-scroll').evaluate((element) => element.scrollTop);
       const scrolledFrom = await top();
-      await page.mouse.wheel(0, 60);
+      await turnWheel(page, 60);
       const room = await page.locator('.ss-scroll').evaluate((element) => element.scrollHeight - element.clientHeight);
       if (room > 0)
         await holds(async () => assert.ok((await top()) > scrolledFrom, 'the plain wheel did not scroll the tracks'));
-      await page.waitForTimeout(300);
+      await settled(page);
       const range = await stateOf(page);
       assert.deepEqual([range.t0, range.t1], [after.t0, after.t1], 'the plain wheel changed the range');
     },

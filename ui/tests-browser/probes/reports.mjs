@@ -574,7 +574,7 @@ export const reports = [
     async run({ pages, browser }) {
       const { origin } = await pages();
       for (const scheme of ['light', 'dark']) {
-        const { page } = await openPage(browser, origin, { colorScheme: scheme });
+        const { page, traffic } = await openPage(browser, origin, { colorScheme: scheme });
         for (const [word, rests] of [
           ['torch', ['', '/ops?row=aten::mm', '/kernels', '/kernels?tab=delays', '/reports?by=torch-table', '/memory']],
           ['memory', ['/memory']],
@@ -590,7 +590,7 @@ export const reports = [
               .locator('.ss-answer[aria-busy="false"], [data-testid="empty-state"]')
               .first()
               .waitFor({ timeout: PATIENCE_MS });
-            await page.waitForTimeout(300);
+            await traffic.quiet();
             await axe(page, `${word}${rest}, ${scheme}`);
           }
         }

@@ -6,6 +6,7 @@ import { HOSTILE } from '../fixtures.mjs';
 import {
   axe,
   openPage,
+  openTab,
   openTimeline,
   PATIENCE_MS,
   search,
@@ -24,7 +25,7 @@ export const safety = [
       const empty = await serve(fixtures.empty);
       if (shots) mkdirSync(shots, { recursive: true });
       for (const scheme of ['light', 'dark']) {
-        const { page } = await openPage(browser, origin, { colorScheme: scheme });
+        const { page, traffic } = await openPage(browser, origin, { colorScheme: scheme });
         const id = await torchRun(page, origin);
         assert.equal(await page.locator('html').getAttribute('data-theme'), scheme);
         await axe(page, `Runs, ${scheme}`);
@@ -38,8 +39,7 @@ export const safety = [
         await page.getByRole('table', { name: 'Selection statistics' }).waitFor();
         await axe(page, `Timeline with statistics, ${scheme}`);
         for (const tab of ['Events', 'Flows', 'Flame', 'Similar', 'Notes']) {
-          await page.getByRole('tab', { name: tab }).click();
-          await page.waitForTimeout(400);
+          await openTab(page, traffic, tab);
           await axe(page, `${tab}, ${scheme}`);
         }
         await page.goto(`${origin}/run/${encodeURIComponent(id)}/no-such-tool`);
@@ -111,15 +111,14 @@ export const safety = [
     name: '25d a name that is HTML is shown as text',
     async run({ main, browser }) {
       const { origin } = await main();
-      const { page, faults } = await openPage(browser, origin);
+      const { page, faults, traffic } = await openPage(browser, origin);
       const id = await torchRun(page, origin);
       await openTimeline(page, origin, id);
       await selectBySearch(page, '<img');
       const title = page.getByTestId('event-details').getByRole('heading', { level: 2 });
       assert.equal(await title.textContent(), HOSTILE);
       for (const tab of ['Events', 'Similar', 'Flame']) {
-        await page.getByRole('tab', { name: tab }).click();
-        await page.waitForTimeout(400);
+        await openTab(page, traffic, tab);
       }
       assert.equal(await page.locator('img').count(), 0, 'an image was made from a name');
       await page.keyboard.press('Escape');

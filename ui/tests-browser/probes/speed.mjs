@@ -45,7 +45,7 @@ export const speed = [
       });
       await page.goto(origin);
       await page.getByTestId('run-row').first().waitFor();
-      await page.waitForTimeout(300);
+      await traffic.quiet();
       assert.ok(bytes > 0 && bytes <= 120 * 1024, `${bytes} bytes of JS and CSS at first load`);
       const [id] = await runIds(page);
       await page.evaluate(async (run) => (await fetch(`/api/v1/runs/${encodeURIComponent(run)}?wait=60`)).json(), id);
