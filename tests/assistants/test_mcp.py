@@ -18,6 +18,7 @@ import re
 import struct
 import subprocess
 import tempfile
+import time
 import unicodedata
 import unittest
 import urllib.error
@@ -298,7 +299,7 @@ class Tools(Case):
                         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
                         self.assertFalse(tools["capture"].annotations.read_only_hint)
                         self.assertIn(address, await self.refused(client, "capture", addresses=["localhost:1"]))
-                        captured = await self.ask(client, "capture", duration_ms=300)
+                        captured = await self.ask(client, "capture", duration_ms=2_000)
                         self.assertEqual(captured["rows"][0]["address"], address)
                         overview = await self.ask(client, "overview", run=captured["run"])
                         self.assertGreater(overview["summary"]["steps"], 0)
@@ -306,8 +307,10 @@ class Tools(Case):
 
     async def content(self, path: Path, program: subprocess.Popen[bytes]) -> str:
         """Returns the text of a file that a program writes; the program must not end before."""
+        until = time.monotonic() + 60
         while not path.exists() or not path.read_text():
             self.assertIsNone(program.poll())
+            self.assertLess(time.monotonic(), until, f"{path} is not written")
             await asyncio.sleep(0.01)
         return path.read_text().strip()
 

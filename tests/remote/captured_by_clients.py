@@ -108,7 +108,8 @@ class CapturedByClients(unittest.TestCase):
             self.assertTrue(any(event.get("name") == "forward" for event in made["traceEvents"]))
             run_facts = info(logdir)["runs"][0]
             self.assertGreaterEqual(run_facts["steps"], 2)
-            self.assertLess(run_facts["duration_ns"], 1e6 * (INTERVAL_MS + 5_000))
+            # A guard against a capture that does not end: a busy machine ends it late.
+            self.assertLess(run_facts["duration_ns"], 1e6 * (INTERVAL_MS + 60_000))
             self.assertTrue(program.alive())
 
     def test_collect_profile_with_host_level_1_and_nonsense_options(self) -> None:
