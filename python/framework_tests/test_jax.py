@@ -471,7 +471,7 @@ class InCapturesOfOthers(unittest.TestCase):
                             "-m",
                             "jax.collect_profile",
                             str(port),
-                            "300",
+                            "2000",
                             f"--log_dir={folder}",
                             "--no_perfetto_link",
                             "--python_tracer_level=0",

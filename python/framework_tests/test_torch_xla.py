@@ -172,7 +172,7 @@ while os.getppid() == parent:
                 """
                 import glob, json, sys
                 import torch_xla.debug.profiler as xp
-                xp.trace(f"localhost:{sys.argv[1]}", sys.argv[2], duration_ms=500, timeout_s=20)
+                xp.trace(f"localhost:{sys.argv[1]}", sys.argv[2], duration_ms=2_000, timeout_s=20)
                 (path,) = glob.glob(sys.argv[2] + "/**/*.xplane.pb", recursive=True)
                 data = open(path, "rb").read()
                 print(json.dumps([text.encode() in data for text in sys.argv[3:]]))

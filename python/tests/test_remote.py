@@ -204,7 +204,7 @@ class Remote(unittest.TestCase):
             done = subprocess.run(
                 [
                     sys.executable,
-                    *("-m", "stepscope.collect_profile", str(server.port), "200"),
+                    *("-m", "stepscope.collect_profile", str(server.port), "1000"),
                     *("--log_dir", str(self.folder), "--no_perfetto_link"),
                 ],
                 capture_output=True,
@@ -236,7 +236,7 @@ class Remote(unittest.TestCase):
             asked = ["--python_tracer_level", "0", "--python_sampling_hz", "500"]
             done = subprocess.run(
                 [
-                    *(sys.executable, "-m", "stepscope.collect_profile", str(server.port), "200"),
+                    *(sys.executable, "-m", "stepscope.collect_profile", str(server.port), "1000"),
                     *("--log_dir", str(self.folder), "--no_perfetto_link", *asked),
                 ],
                 capture_output=True,

@@ -266,7 +266,7 @@ class Server(unittest.TestCase):
             del server
             again = xp.start_server(port)
             self.assertEqual(again.port, port)
-            report = xp.trace(f"localhost:{port}", self.folder, duration_ms=200)
+            report = xp.trace(f"localhost:{port}", self.folder, duration_ms=1_000)
         finally:
             done.set()
             thread.join()

@@ -22,7 +22,7 @@ fn new_session(
     root: &std::path::Path,
     hosts: &[String],
 ) -> NewProfileSessionRequest {
-    let request = stock_request(program, root, 150);
+    let request = stock_request(program, root, 1_000);
     NewProfileSessionRequest {
         repository_root: request.repository_root.clone(),
         session_id: request.session_id.clone(),

@@ -57,7 +57,7 @@ fn stock_clients_get_the_data_when_nothing_is_allowed() {
 fn the_start_is_waited_for() {
     let program = Program::start(&[]);
     let begin_ns = now_ns() + 400_000_000;
-    let mut wanted = stock_request(&program, program.dir.path(), 100);
+    let mut wanted = stock_request(&program, program.dir.path(), 1_000);
     wanted.opts.as_mut().unwrap().start_timestamp_ns = begin_ns;
     wanted.emit_xspace = true;
     let answer = talk(async {
@@ -69,7 +69,7 @@ fn the_start_is_waited_for() {
             .unwrap()
             .into_inner()
     });
-    assert!(now_ns() >= begin_ns + 100_000_000);
+    assert!(now_ns() >= begin_ns + 1_000_000_000);
     let probe = read(&answer.xspace);
     let starts = probe.slices.iter().filter(|slice| slice.name == "forward");
     let since_ps = starts.map(|slice| slice.start_ps).min().unwrap();
