@@ -26,34 +26,29 @@
 
 mod compile_logs;
 mod execution_traces;
+mod folder_runs;
 mod look;
 mod program_files;
 mod remote;
+mod sniff;
 
 pub(crate) use execution_traces::attach_named;
 pub(crate) use remote::scan_objects;
+pub(crate) use sniff::Sniffed;
 
 use std::ffi::OsStr;
 use std::fs::{FileType, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_formats::detect::Evidence;
-use stepscope_formats::{Format, detect};
+use rustc_hash::FxHashSet;
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::head::head_of;
 use crate::files::{Beneath, FileLocation, Stamp, reason};
 use crate::found_run::{FoundFile, FoundRun};
-use crate::group;
 use crate::names::{self, NameClass, is_passed_over, names_too_little};
-use crate::programs;
 
-use look::{
-    SNIFF_BYTES, has_events, is_perfetto_twin, is_session, kinds_of, lossy_name, recorded,
-    same_file,
-};
+use look::{kinds_of, lossy_name, recorded, same_file};
 
 /// Maximum number of directory entries in one scan.
 const MAX_ENTRIES: u64 = 1_000_000;
@@ -81,24 +76,6 @@ pub(crate) struct ScanResult {
     pub(crate) entries: u64,
     /// Number of files whose first bytes were read.
     pub(crate) sniffed: u64,
-}
-
-/// Type of a file, from its first bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Content {
-    ChromeJson,
-    ExecutionTrace,
-    /// A trace of another format.
-    Trace,
-    /// Recognised, but no reader supports it.
-    NotReadable,
-    Nothing,
-}
-
-/// Cached types of files with ambiguous names, across scans.
-#[derive(Default)]
-pub(crate) struct Sniffed {
-    known: FxHashMap<(PathBuf, Stamp), Content>,
 }
 
 /// Scans one path that the user gave.
@@ -146,22 +123,26 @@ fn single_file(path: &Path, metadata: &Metadata) -> ScanResult {
         class: names::classify(&name).unwrap_or(NameClass::Other),
         stamp: Stamp::from_metadata(metadata),
         rank,
-        name: name.clone(),
-    };
-    let run = FoundRun {
-        id: names::run_id(Path::new(path.file_name().unwrap_or_default())),
         name,
+    };
+    ScanResult {
+        runs: vec![run_of_file(file)],
+        entries: 1,
+        ..ScanResult::default()
+    }
+}
+
+/// Returns the run of a file that the user named: whatever its name is.
+fn run_of_file(file: FoundFile) -> FoundRun {
+    FoundRun {
+        id: names::run_id(Path::new(file.path.file_name().unwrap_or_default())),
+        name: file.name.clone(),
         companions: Vec::new(),
         recorded_ns: recorded(&file, None),
         kinds: kinds_of(&file),
         files: vec![file],
         programs: Vec::new(),
         execution_traces: Vec::new(),
-    };
-    ScanResult {
-        runs: vec![run],
-        entries: 1,
-        ..ScanResult::default()
     }
 }
 
@@ -356,73 +337,6 @@ impl Walk<'_> {
         })
     }
 
-    /// Checks the first bytes of a file with an ambiguous name: returns its class, or `None` if it is no
-    /// trace. Records files that are recognised but have no reader.
-    fn class_by_content(
-        &mut self,
-        class: NameClass,
-        path: &Path,
-        place: Option<&FileLocation>,
-        stamp: Stamp,
-    ) -> Option<NameClass> {
-        let key = (path.to_owned(), stamp);
-        let known = self.sniffed.known.get(&key).copied();
-        let content = known.unwrap_or_else(|| self.content(path, place));
-        self.sniffed.known.insert(key, content);
-        if content == Content::NotReadable {
-            self.found.not_readable.push(path.to_owned());
-        }
-        match content {
-            Content::ChromeJson => Some(NameClass::ChromeJson),
-            Content::ExecutionTrace => Some(NameClass::ExecutionTrace),
-            Content::Trace => Some(class),
-            Content::NotReadable | Content::Nothing => None,
-        }
-    }
-
-    fn content(&mut self, path: &Path, place: Option<&FileLocation>) -> Content {
-        self.found.sniffed += 1;
-        let head = match head_of(path, place, SNIFF_BYTES) {
-            Ok(head) => head,
-            Err(error) => {
-                self.problem(path, reason(&error), None);
-                return Content::Nothing;
-            }
-        };
-        let Ok(found) = detect::detect(&head, &lossy_name(path)) else {
-            return Content::Nothing;
-        };
-        match (found.evidence, found.format) {
-            (Evidence::Content, Format::ChromeJson) if has_events(path, place) => {
-                Content::ChromeJson
-            }
-            (Evidence::Content, Format::ExecutionTraceJson) => Content::ExecutionTrace,
-            (
-                Evidence::Content,
-                Format::XSpace
-                | Format::Perfetto
-                | Format::RocprofJson
-                | Format::Measureme
-                | Format::Pprof
-                | Format::Speedscope
-                | Format::ChakraTrace
-                | Format::CollapsedStacks
-                | Format::PerfScript
-                | Format::FirefoxProfile
-                | Format::Pstats
-                | Format::LightningReport
-                | Format::Hlo
-                | Format::TorchSnapshot
-                | Format::NcclFlightRecorder
-                | Format::NsightSystems
-                | Format::TorchCompileLog,
-            ) => Content::Trace,
-            (Evidence::Content, Format::ChromeJson) => Content::Nothing,
-            (Evidence::Content, _) => Content::NotReadable,
-            _ => Content::Nothing,
-        }
-    }
-
     /// Follows a link if its target is inside the given directory.
     fn link(
         &mut self,
@@ -481,102 +395,6 @@ impl Walk<'_> {
             self.found.linked.push(link.to_owned());
             by_link.push((link.parent().unwrap_or(self.root).to_owned(), file));
         }
-    }
-
-    /// Groups the trace files of one folder into runs.
-    fn runs_of(&mut self, folder: &Path, files: Vec<FoundFile>) {
-        let relative = folder.strip_prefix(self.root).unwrap_or(folder).to_owned();
-        let whole = self.absolute.join(&relative);
-        let (programs, files) = programs::split_off(files);
-        let (logs, files) = compile_logs::split_off(files);
-        let first_run = self.found.runs.len();
-        let loose = if is_session(&whole) {
-            self.session(&relative, &whole, files)
-        } else {
-            files
-        };
-        self.jobs(&relative, &whole, loose);
-        let logs = self.add_compile_logs(logs, first_run);
-        self.jobs(&relative, &whole, logs);
-        self.add_programs(&relative, &whole, programs, first_run);
-    }
-
-    /// Adds a run for each job of a folder, and gives it its execution traces.
-    fn jobs(&mut self, relative: &Path, whole: &Path, files: Vec<FoundFile>) {
-        let (execution_traces, files) = execution_traces::split_off(files);
-        let mut alone = files.len();
-        let jobs = group::jobs(files);
-        let (mut of_jobs, others) = execution_traces::assign(execution_traces, &jobs);
-        alone += others.len();
-        let others = group::jobs(others);
-        of_jobs.resize_with(jobs.len() + others.len(), Vec::new);
-        for (mut members, execution_traces) in jobs.into_iter().chain(others).zip(of_jobs) {
-            let first = &members.files[0];
-            let shown = match (&members.family, members.files.len() == alone) {
-                // Every trace of the folder belongs to the job, so the run gets the folder's name.
-                (Some(_), true) if !relative.as_os_str().is_empty() => relative.to_owned(),
-                (Some(_), true) => PathBuf::from(whole.file_name().unwrap_or(OsStr::new("run"))),
-                (Some(family), false) => relative.join(family),
-                (None, _) => relative.join(first.path.file_name().unwrap_or_default()),
-            };
-            let recorded_ns = members.files.iter().filter_map(|f| recorded(f, None)).max();
-            let kinds = kinds_of(first);
-            let files = std::mem::take(&mut members.files);
-            self.push_run(&shown, files, Vec::new(), recorded_ns, kinds);
-            if let Some(run) = self.found.runs.last_mut() {
-                run.execution_traces = execution_traces;
-            }
-        }
-    }
-
-    /// Adds the run of a session's folder; returns the files that do not belong to it.
-    fn session(&mut self, relative: &Path, whole: &Path, files: Vec<FoundFile>) -> Vec<FoundFile> {
-        let (mut hosts, mut others): (Vec<_>, Vec<_>) = files
-            .into_iter()
-            .partition(|file| file.class == NameClass::XSpace);
-        let mut companions = Vec::new();
-        if hosts.is_empty() {
-            (hosts, others) = others
-                .into_iter()
-                .partition(|file| file.class == NameClass::TraceJson && !is_perfetto_twin(file));
-        } else {
-            let stems: FxHashSet<String> = hosts
-                .iter()
-                .map(|h| names::stem(&h.name).to_owned())
-                .collect();
-            let (same, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| {
-                matches!(file.class, NameClass::TraceJson | NameClass::Perfetto)
-                    && stems.contains(names::stem(&file.name))
-            });
-            companions.extend(same.into_iter().map(|file| file.path));
-            others = rest;
-        }
-        if hosts.is_empty() {
-            return others;
-        }
-        let (twins, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_perfetto_twin);
-        companions.extend(twins.into_iter().map(|file| file.path));
-        companions.sort();
-
-        // Use the name that XProf shows: SUBRUN/SESSION.
-        let session = whole.file_name().unwrap_or_default();
-        let above = relative
-            .parent()
-            .and_then(Path::parent)
-            .and_then(Path::parent)
-            .unwrap_or(Path::new(""));
-        let shown = above.join(session);
-        let recorded_ns = hosts
-            .iter()
-            .filter_map(|host| recorded(host, Some(session)))
-            .max();
-        let kinds = if hosts.iter().all(|host| host.class == NameClass::XSpace) {
-            Vec::new()
-        } else {
-            kinds_of(&hosts[0])
-        };
-        self.push_run(&shown, hosts, companions, recorded_ns, kinds);
-        others
     }
 
     fn push_run(

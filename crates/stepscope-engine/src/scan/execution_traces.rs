@@ -12,7 +12,7 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 use stepscope_formats::{Format, detect};
 
-use super::look::SNIFF_BYTES;
+use super::sniff::SNIFF_BYTES;
 use crate::files::head::head_of;
 use crate::found_run::{FoundFile, FoundRun};
 use crate::group::Job;

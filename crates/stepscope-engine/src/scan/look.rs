@@ -1,38 +1,13 @@
-//! Information about one path: its name, its first bytes, its stamp.
+//! Information about one path: its name and its stamp.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-use stepscope_formats::detect;
 use stepscope_model::vocabulary::producer::Producer;
 
-use crate::files::head::head_of;
-use crate::files::{FileLocation, Stamp};
+use crate::files::Stamp;
 use crate::found_run::FoundFile;
 use crate::names::{self, NameClass};
-
-/// Number of first bytes that decide whether a `.json` is a trace.
-pub(super) const SNIFF_BYTES: usize = 64 << 10;
-
-/// Returns whether the first bytes of a `.json` contain the list of events. Other JSON files share
-/// a key or two with traces, and must not fill the list of runs. (If the user names such a file, it
-/// is opened regardless.)
-pub(super) fn has_events(path: &Path, place: Option<&FileLocation>) -> bool {
-    let contains = |head: &[u8], word: &[u8]| memchr::memmem::find(head, word).is_some();
-    [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
-        head_of(path, place, most).is_ok_and(|head| {
-            let is_list = head.trim_ascii_start().first() == Some(&b'[');
-            contains(
-                &head,
-                if is_list {
-                    b"\"ph\""
-                } else {
-                    b"\"traceEvents\""
-                },
-            )
-        })
-    })
-}
 
 /// Returns whether a folder is a session in XProf's layout.
 pub(super) fn is_session(folder: &Path) -> bool {

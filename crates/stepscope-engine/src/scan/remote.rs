@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::look::{kinds_of, lossy_name, recorded};
-use super::{ScanResult, Sniffed, Walk};
+use super::look::lossy_name;
+use super::{ScanResult, Sniffed, Walk, run_of_file};
 use crate::error::EngineError;
 use crate::files::FileLocation;
-use crate::found_run::{FoundFile, FoundRun};
+use crate::found_run::FoundFile;
 use crate::names::{self, NameClass, names_too_little};
 use crate::objects::{self, ListedObject};
 
@@ -36,8 +36,8 @@ pub(crate) fn scan_objects(
     walk.found.problems = listed.problems;
     walk.found.entries = listed.objects.len() as u64;
     if listed.is_single {
-        let runs = listed.objects.into_iter().map(single_run);
-        walk.found.runs = runs.collect();
+        let files = listed.objects.into_iter().map(found_file);
+        walk.found.runs = files.map(run_of_file).collect();
         return Ok(walk.found);
     }
     let mut folders: BTreeMap<PathBuf, Vec<FoundFile>> = BTreeMap::new();
@@ -49,8 +49,7 @@ pub(crate) fn scan_objects(
             continue;
         }
         if names_too_little(file.class) {
-            let key = (file.path.clone(), file.stamp);
-            let is_known = walk.sniffed.known.contains_key(&key) || file.missing_bytes() == 0;
+            let is_known = walk.sniffed.knows(&file.path, file.stamp) || file.missing_bytes() == 0;
             heads += usize::from(!is_known);
             if heads > MAX_HEADS && !is_known {
                 unseen += 1;
@@ -91,20 +90,5 @@ fn found_file(object: ListedObject) -> FoundFile {
         stamp: object.file.stamp(),
         place: Some(FileLocation::Object(object.file)),
         name,
-    }
-}
-
-/// Returns the run of an object that the user named: whatever its name is.
-fn single_run(object: ListedObject) -> FoundRun {
-    let file = found_file(object);
-    FoundRun {
-        id: names::run_id(Path::new(&file.name)),
-        name: file.name.clone(),
-        companions: Vec::new(),
-        recorded_ns: recorded(&file, None),
-        kinds: kinds_of(&file),
-        files: vec![file],
-        programs: Vec::new(),
-        execution_traces: Vec::new(),
     }
 }
