@@ -2,33 +2,30 @@
 
 mod found;
 mod list;
+mod opening;
+mod scanning;
 mod watch;
 mod watch_urls;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{Diagnostic, Limits, ReadContext};
+use stepscope_model::{Diagnostic, Limits};
 
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
 use crate::objects;
-use crate::open;
 use crate::recover;
-use crate::run::{self, Run, RunState, RunSummary};
-use crate::scan::{self, ScanResult, Sniffed};
+use crate::run::RunSummary;
+use crate::scan::Sniffed;
 use crate::sql::SqlRun;
 
 pub(crate) use found::open_found;
+use opening::Slot;
 
-/// Memory limit for the columns of opened runs; the run just opened always stays open.
-const OPENED_BYTES: usize = 4 << 30;
-/// Maximum number of opened runs.
-const OPENED_RUNS: usize = 32;
 /// Maximum number of queued events per subscriber. Further events are dropped; the subscriber
 /// should then list the runs again.
 const EVENTS: usize = 1_024;
@@ -151,36 +148,6 @@ struct Entry {
     looked_into: bool,
 }
 
-/// State of one run between listed and open; shared by all threads that wait for it.
-#[derive(Default)]
-struct Slot {
-    phase: Mutex<Phase>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-enum Phase {
-    #[default]
-    Listed,
-    Importing(Arc<Import>),
-    Ready(Arc<Run>),
-    Failed(EngineError),
-}
-
-/// A running import.
-struct Import {
-    context: Arc<ReadContext>,
-    expected_bytes: u64,
-}
-
-impl Import {
-    fn done(&self) -> f64 {
-        let read = self.context.read_bytes() as f64 / self.expected_bytes.max(1) as f64;
-        // The remaining share is for indexing. An estimate that was too low must not exceed 0.9.
-        read.min(1.0) * 0.9
-    }
-}
-
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -241,122 +208,6 @@ impl Engine {
         &self.options
     }
 
-    /// Scans the directories again; parses no file.
-    pub fn rescan(&self) {
-        for url in self.urls() {
-            // The scan reports the error.
-            let _ = objects::list_now(&url, self.cache_dir.as_deref());
-        }
-        self.scan_paths();
-        // The watching thread must watch new folders.
-        self.waker.wake();
-    }
-
-    /// Scans without waking the watching thread, which calls this method itself.
-    pub(crate) fn scan_paths(&self) {
-        let _scanning = held(&self.scanning);
-        let roots = held(&self.state).roots.clone();
-        let mut found = ScanResult::default();
-        for root in &roots {
-            let cache_dir = self.cache_dir.as_deref();
-            let depth = self.options.max_depth;
-            match recover::scan(root, depth, &mut held(&self.sniffed), cache_dir) {
-                Ok(mut more) => {
-                    name_root(&mut more.runs, root, &roots);
-                    found.runs.append(&mut more.runs);
-                    found.problems.append(&mut more.problems);
-                    found.not_readable.append(&mut more.not_readable);
-                    found.folders.append(&mut more.folders);
-                    found.linked.append(&mut more.linked);
-                    found.journals.append(&mut more.journals);
-                }
-                Err(error) => {
-                    found.problems.push(RunProblem::new(root, short(&error)));
-                    found.missing.push(root.clone());
-                }
-            }
-        }
-        let named = roots.iter().map(PathBuf::as_path);
-        let named: Vec<&Path> = named
-            .filter(|root| !root.is_dir() && !objects::is_url(root))
-            .collect();
-        scan::attach_named(&mut found.runs, &named);
-        let events = self.adopt(found);
-        for event in events {
-            self.publish(&event);
-        }
-    }
-
-    /// Replaces the list of runs; opened runs that have not changed stay open.
-    fn adopt(&self, found: ScanResult) -> Vec<EngineEvent> {
-        let mut events = Vec::new();
-        let mut state = held(&self.state);
-        let mut before: FxHashMap<String, Entry> = std::mem::take(&mut state.runs)
-            .into_iter()
-            .map(|entry| (entry.found.id.clone(), entry))
-            .collect();
-        let mut ids = FxHashSet::default();
-        let mut files = FxHashSet::default();
-        for mut found in found.runs {
-            // The same files given twice (a directory and a file in it) are one run.
-            let first = found.files[0].path.clone();
-            if !files.insert(std::fs::canonicalize(&first).unwrap_or(first.clone())) {
-                continue;
-            }
-            if ids.contains(&found.id) {
-                found.id = crate::names::with_hash(&found.id, &first);
-            }
-            ids.insert(found.id.clone());
-            let fingerprint = found.fingerprint();
-            match before.remove(&found.id) {
-                Some(entry) if entry.fingerprint == fingerprint => state.runs.push(entry),
-                known => {
-                    let id = found.id.clone();
-                    events.push(match known {
-                        Some(old) => {
-                            old.slot.cancel();
-                            EngineEvent::RunChanged(id)
-                        }
-                        None => EngineEvent::RunAdded(id),
-                    });
-                    state.runs.push(Entry {
-                        summary: run::listed(&found),
-                        found: Arc::new(found),
-                        fingerprint,
-                        slot: Arc::default(),
-                        used: 0,
-                        looked_into: false,
-                    });
-                }
-            }
-        }
-        let mut gone: Vec<_> = before.into_iter().collect();
-        gone.sort_by(|a, b| a.0.cmp(&b.0));
-        for (id, entry) in gone {
-            entry.slot.cancel();
-            events.push(EngineEvent::RunRemoved(id));
-        }
-        let newest = |entry: &Entry| std::cmp::Reverse(entry.summary.recorded_unix_ns);
-        state.runs.sort_by(|a, b| {
-            (newest(a), &a.found.name, &a.found.id).cmp(&(newest(b), &b.found.name, &b.found.id))
-        });
-        let files = state.runs.iter().flat_map(|entry| {
-            let files = entry.found.files.iter();
-            files.chain(&entry.found.execution_traces)
-        });
-        let files = files.filter(|file| file.object().is_none());
-        state.seen = watch::Seen {
-            files: files.map(|file| (file.path.clone(), file.stamp)).collect(),
-            folders: found.folders,
-            linked: found.linked.into_iter().collect(),
-            missing: found.missing,
-            journals: found.journals,
-        };
-        state.problems = found.problems;
-        state.not_readable = found.not_readable;
-        events
-    }
-
     pub(crate) fn seen(&self) -> watch::Seen {
         held(&self.state).seen.clone()
     }
@@ -415,15 +266,6 @@ impl Engine {
         held(&self.state).not_readable.clone()
     }
 
-    /// Returns the run if it is already open.
-    pub fn opened(&self, id: &str) -> Option<Arc<Run>> {
-        let (slot, _) = self.use_run(id)?;
-        match &*held(&slot.phase) {
-            Phase::Ready(run) if !run.trace.is_damaged() => Some(Arc::clone(run)),
-            _ => None,
-        }
-    }
-
     /// Returns the run's slot and files. Lock order: the state before the slot.
     fn use_run(&self, id: &str) -> Option<(Arc<Slot>, Arc<FoundRun>)> {
         let mut state = held(&self.state);
@@ -432,142 +274,6 @@ impl Engine {
         let entry = state.runs.iter_mut().find(|entry| entry.found.id == id)?;
         entry.used = now;
         Some((Arc::clone(&entry.slot), Arc::clone(&entry.found)))
-    }
-
-    /// Opens the run. Blocks; concurrent callers share one import. Opened runs are kept in an LRU.
-    /// A failed run is tried again.
-    pub fn open(&self, id: &str) -> Result<Arc<Run>, EngineError> {
-        let (slot, found) = self
-            .use_run(id)
-            .ok_or_else(|| EngineError::NoSuchRun(id.to_owned()))?;
-        let mut phase = held(&slot.phase);
-        if let Phase::Importing(_) = &*phase {
-            while let Phase::Importing(_) = &*phase {
-                phase = slot
-                    .changed
-                    .wait(phase)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            return match &*phase {
-                Phase::Ready(run) => Ok(Arc::clone(run)),
-                Phase::Failed(error) => Err(error.clone()),
-                // Another thread cancelled the import.
-                _ => Err(EngineError::Cancelled),
-            };
-        }
-        // A cached import that turned out to be damaged is replaced from the files.
-        if let Phase::Ready(run) = &*phase
-            && !run.trace.is_damaged()
-        {
-            return Ok(Arc::clone(run));
-        }
-        let import = Arc::new(Import {
-            context: Arc::new(ReadContext::new(self.options.limits)),
-            expected_bytes: open::expected_bytes(&found),
-        });
-        *phase = Phase::Importing(Arc::clone(&import));
-        drop(phase);
-
-        let outcome = self.import(&found, &import);
-        *held(&slot.phase) = match &outcome {
-            Ok(run) => Phase::Ready(Arc::clone(run)),
-            Err(EngineError::Cancelled) => Phase::Listed,
-            Err(error) => Phase::Failed(error.clone()),
-        };
-        slot.changed.notify_all();
-        self.opened_now(&found, &slot, &outcome);
-        outcome
-    }
-
-    fn import(&self, found: &FoundRun, import: &Import) -> Result<Arc<Run>, EngineError> {
-        let (finish, finished) = sync_channel::<()>(0);
-        std::thread::scope(|scope| {
-            let ticker = std::thread::Builder::new().name("stepscope-progress".to_owned());
-            let _ = ticker.spawn_scoped(scope, move || {
-                while finished.recv_timeout(Duration::from_millis(250))
-                    == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-                {
-                    let done = import.done();
-                    self.publish(&EngineEvent::Progress {
-                        run: found.id.clone(),
-                        phase: if done < 0.9 { "Reading" } else { "Indexing" },
-                        done,
-                    });
-                }
-            });
-            let run = open_found(found, &import.context, self.cache.as_ref()).map(Arc::new);
-            drop(finish);
-            run
-        })
-    }
-
-    /// Completes the summary, notifies subscribers, and closes the least recently used runs.
-    fn opened_now(
-        &self,
-        found: &FoundRun,
-        slot: &Arc<Slot>,
-        outcome: &Result<Arc<Run>, EngineError>,
-    ) {
-        if let Ok(opened) = outcome {
-            let summary = run::summary_of(found, opened);
-            let mut state = held(&self.state);
-            // The run may have changed or disappeared meanwhile.
-            let entry = state
-                .runs
-                .iter_mut()
-                .find(|entry| Arc::ptr_eq(&entry.slot, slot));
-            if let Some(entry) = entry {
-                entry.summary = summary;
-            }
-            drop(state);
-            self.publish(&EngineEvent::Progress {
-                run: found.id.clone(),
-                phase: "Ready",
-                done: 1.0,
-            });
-            for warning in opened.trace.diagnostics() {
-                self.publish(&EngineEvent::Warning {
-                    run: found.id.clone(),
-                    what: warning.what,
-                    detail: warning.details.first().cloned().unwrap_or_default(),
-                });
-            }
-        }
-        self.publish(&EngineEvent::RunChanged(found.id.clone()));
-        self.forget_oldest(slot);
-    }
-
-    fn forget_oldest(&self, newest: &Arc<Slot>) {
-        let mut open: Vec<(u64, usize, Arc<Slot>)> = Vec::new();
-        for entry in &held(&self.state).runs {
-            if let Phase::Ready(run) = &*held(&entry.slot.phase) {
-                open.push((entry.used, run.trace.heap_bytes(), Arc::clone(&entry.slot)));
-            }
-        }
-        open.sort_by_key(|entry| entry.0);
-        let mut bytes: usize = open.iter().map(|entry| entry.1).sum();
-        let mut count = open.len();
-        for (_, run_bytes, slot) in open {
-            if bytes <= OPENED_BYTES && count <= OPENED_RUNS {
-                return;
-            }
-            if Arc::ptr_eq(&slot, newest) {
-                continue;
-            }
-            let mut phase = held(&slot.phase);
-            if let Phase::Ready(_) = &*phase {
-                *phase = Phase::Listed;
-                bytes -= run_bytes;
-                count -= 1;
-            }
-        }
-    }
-
-    /// Cancels the import of a run if one is in progress.
-    pub fn cancel(&self, id: &str) {
-        if let Some((slot, _)) = self.use_run(id) {
-            slot.cancel();
-        }
     }
 
     /// Adds a file or directory outside the watched ones for this session; returns the ids of its
@@ -663,75 +369,5 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // This ends the watching thread.
         self.waker.wake();
-    }
-}
-
-impl Slot {
-    fn cancel(&self) {
-        if let Phase::Importing(import) = &*held(&self.phase) {
-            import.context.cancel();
-        }
-    }
-}
-
-impl Entry {
-    fn summary(&self) -> RunSummary {
-        let mut summary = self.summary.clone();
-        match &*held(&self.slot.phase) {
-            Phase::Listed => {
-                summary.state = RunState::Listed;
-                summary.progress = 0.0;
-            }
-            Phase::Importing(import) => {
-                summary.state = RunState::Importing;
-                summary.progress = import.done();
-            }
-            Phase::Ready(run) => {
-                summary.state = run::state_of(run);
-                summary.progress = 1.0;
-            }
-            Phase::Failed(error) => {
-                summary.state = RunState::Error;
-                summary.error = Some(run::problem_of(&self.found, error));
-            }
-        }
-        summary
-    }
-}
-
-/// Prefixes each run's name with its directory if several are watched.
-fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
-    if roots.len() < 2 || !(root.is_dir() || objects::is_url(root)) {
-        return;
-    }
-    let folder = distinct_tail(root, roots);
-    if folder.as_os_str().is_empty() {
-        return;
-    }
-    for run in runs {
-        run.name = format!("{}/{}", folder.display(), run.name);
-    }
-}
-
-/// Returns the shortest suffix of `root` that no other root has: `b/logs` of `a/logs` and `b/logs`.
-fn distinct_tail(root: &Path, roots: &[PathBuf]) -> PathBuf {
-    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
-    let parts: Vec<Component<'_>> = root.components().filter(is_name).collect();
-    let tail = |length: usize| -> PathBuf { parts.iter().skip(parts.len() - length).collect() };
-    (1..=parts.len())
-        .map(tail)
-        .find(|tail| {
-            let others = roots.iter().filter(|other| other.as_path() != root);
-            others.into_iter().all(|other| !other.ends_with(tail))
-        })
-        .unwrap_or_else(|| tail(parts.len()))
-}
-
-/// Returns the reason of an error without the path, which is shown separately.
-fn short(error: &EngineError) -> String {
-    match error {
-        EngineError::Unreadable { reason, .. } => reason.clone(),
-        EngineError::NoSuchPath(_) => "no such file or directory".to_owned(),
-        other => other.to_string(),
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use stepscope_formats::detect;
 use stepscope_model::ReadContext;
 
-use super::{Engine, EngineEvent, Entry, Phase, held, open_found};
+use super::opening::Phase;
+use super::{Engine, EngineEvent, Entry, held, open_found};
 use crate::error::{EngineError, RunProblem};
 use crate::files::head::head_of;
 use crate::found_run::FoundRun;
