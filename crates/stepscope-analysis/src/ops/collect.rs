@@ -8,57 +8,32 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+mod classify;
+mod line;
 mod nest;
+mod sums;
 mod tag;
 
-use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, Slices, Trace, Track};
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId};
+use stepscope_store::Trace;
 
+use self::classify::State;
+use self::line::Line;
 use self::nest::{Around, Cursor, Nest};
-use self::tag::{Shapes, read_shapes};
+pub(super) use self::sums::Sums;
+use self::sums::united;
 pub(super) use self::tag::{Tag, operation_of, read_tag};
-use super::class::{self, Verdict};
+use super::class;
 use super::hlo::Catalogue;
-use super::launched::{Launched, LaunchedBySlice};
+use super::launched::LaunchedBySlice;
 use super::{By, OpsQuery, Split};
-use crate::device::{clip_clock, clock, is_clocked};
-use crate::hlo_text::name_and_opcode;
+use crate::device::{clip_clock, clock};
 use crate::intervals::clip;
-use crate::names::json_on_one_line;
 use crate::parallel::{self, Cancel};
 use crate::slice_class::Compilations;
-
-/// Accumulated sums over slices.
-#[derive(Clone, Debug)]
-pub(super) struct Sums {
-    pub(super) name: NameId,
-    category: NameId,
-    pub(super) kind: SliceKind,
-    pub(super) track: TrackId,
-    pub(super) tag: Tag,
-    pub(super) count: u64,
-    pub(super) total_ps: i128,
-    pub(super) self_ps: i128,
-    /// Sum over the slices that lie in no other of these: nested calls count once.
-    pub(super) outermost_ps: i128,
-    /// End of the last of those.
-    outermost_end: Time,
-    /// Device time of the work that the slices launched, if requested.
-    pub(super) launched: Launched,
-    /// Sum by the device's own clock, where every slice has it.
-    pub(super) device_ps: Option<i128>,
-    /// The sum by the device's own clock without nested operations of the class.
-    pub(super) device_self_ps: Option<i128>,
-    pub(super) max: Dur,
-    pub(super) longest: EventId,
-    /// All durations, nanoseconds.
-    pub(super) times: Vec<f32>,
-}
 
 /// Result of the workers.
 #[derive(Debug, Default)]
@@ -113,13 +88,7 @@ fn collect_with(
         .tracks()
         .iter()
         .filter(|track| class::can_hold(query.by, track))
-        .map(|track| Line {
-            track,
-            slices: trace.slices(track.id),
-            whole: trace.candidates(track.id, window.clone()),
-            clocked: class::is_xla_ops(track) && is_clocked(trace, track.id),
-            firsts: OnceLock::new(),
-        })
+        .map(|track| Line::new(trace, track, window.clone()))
         .filter(|line| !line.whole.is_empty())
         .collect();
     let mut parts: Vec<(usize, Range<usize>)> = Vec::new();
@@ -163,107 +132,6 @@ fn collect_with(
 /// Number of slices of a track in one chunk of work.
 pub(super) const CHUNK_SLICES: usize = 1 << 19;
 
-/// A track that can contain the class.
-struct Line<'a> {
-    track: &'a Track,
-    slices: Slices<'a>,
-    /// Slices that may lie in the window.
-    whole: Range<usize>,
-    /// Whether its slices have durations by the device's own clock.
-    clocked: bool,
-    /// See [`Line::first`].
-    firsts: OnceLock<Vec<u32>>,
-}
-
-impl Line<'_> {
-    /// Returns whether slices of it overlap without nesting: the parent is then searched only among the
-    /// operations, see [`Nest::open`].
-    fn overlaps(&self) -> bool {
-        self.track.overflow_rows > 0
-    }
-
-    /// Lists the slices that started before the slice `from` and are still open when that starts.
-    fn open_at(&self, trace: &Trace, from: usize) -> Vec<usize> {
-        let Some(start) = self.slices.start.get(from).copied() else {
-            return Vec::new();
-        };
-        let start_range = start..start.saturating_add(Dur::from_ps(1));
-        let first = trace.candidates(self.track.id, start_range).start;
-        (first.max(self.whole.start)..from)
-            .filter(|index| self.slices.end(*index) > start)
-            .collect()
-    }
-
-    /// Returns the first slice of a name without a category.
-    fn first(&self, names: usize, name: NameId) -> Option<usize> {
-        let firsts = self.firsts.get_or_init(|| {
-            let mut firsts = vec![NONE; names];
-            for index in self.whole.clone().rev() {
-                if self.slices.category.get(index) == NameId::EMPTY
-                    && let Some(first) = firsts.get_mut(self.slices.name[index].index())
-                {
-                    *first = u32::try_from(index).unwrap_or(NONE);
-                }
-            }
-            firsts
-        });
-        let first = *firsts.get(name.index())?;
-        (first != NONE).then_some(first as usize)
-    }
-}
-
-/// Merges the sums of the chunks of tracks into those of whole tracks.
-fn united(parts: Vec<Sums>) -> Vec<Sums> {
-    let mut positions: FxHashMap<(TrackId, NameId, NameId, Tag), usize> = FxHashMap::default();
-    let mut all: Vec<Sums> = Vec::new();
-    for part in parts {
-        let key = (part.track, part.name, part.category, part.tag.clone());
-        match positions.entry(key) {
-            Entry::Vacant(position) => {
-                position.insert(all.len());
-                all.push(part);
-            }
-            Entry::Occupied(position) => all[*position.get()].add(part),
-        }
-    }
-    all
-}
-
-impl Sums {
-    /// Adds a slice; returns whether it lies in no other of these. Slices come in the order of their starts.
-    fn enter(&mut self, start: Time, end: Time) -> bool {
-        let is_nested = start < self.outermost_end && end <= self.outermost_end;
-        if !is_nested {
-            self.outermost_end = self.outermost_end.max(end);
-        }
-        !is_nested
-    }
-
-    /// Adds the sums of another chunk of the track.
-    fn add(&mut self, mut other: Self) {
-        let longer = (other.max, std::cmp::Reverse(other.longest))
-            > (self.max, std::cmp::Reverse(self.longest));
-        if other.count > 0 && (self.count == 0 || longer) {
-            self.max = other.max;
-            self.longest = other.longest;
-        }
-        self.count += other.count;
-        self.total_ps += other.total_ps;
-        self.self_ps += other.self_ps;
-        self.outermost_ps += other.outermost_ps;
-        self.launched.add(other.launched);
-        self.device_ps = self
-            .device_ps
-            .zip(other.device_ps)
-            .map(|(own, others)| own + others);
-        self.device_self_ps = self
-            .device_self_ps
-            .zip(other.device_self_ps)
-            .map(|(own, others)| own + others);
-        self.times.append(&mut other.times);
-    }
-}
-
 /// Returns the range of all of a trace, including its last timestamp.
 fn whole(trace: &Trace) -> Range<Time> {
     let span = trace.span();
@@ -280,23 +148,6 @@ struct NameInfo {
     kind: SliceKind,
     /// Tag and sum of the last slice, which the next one mostly shares.
     last: (u32, u32),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Not in the class.
-    No,
-    /// In the class; all slices have this tag.
-    Fixed(u32),
-    /// In the class, unless a compiler runs it; without a tag.
-    OutsideCompiler,
-    /// Each slice's arguments determine its tag, and whether it is in the class if that requires an HLO
-    /// operation.
-    Each { only_hlo: bool },
-    /// Each slice's arguments contain its whole name, which determines whether it is in the class.
-    Long,
-    /// In the class; the tag depends on the running program or the enclosing slices.
-    Placed,
 }
 
 struct Worker<'a> {
@@ -609,145 +460,6 @@ impl<'a> Worker<'a> {
         new
     }
 
-    /// Determines the class of slices of a name.
-    fn judge(&mut self, line: &Line<'_>, name: NameId, category: NameId) -> (State, SliceKind) {
-        let track = line.track;
-        let kind = self.trace.kind(track.id, name, category);
-        let text = self.trace.name(name);
-        let category = self.trace.name(category);
-        let by = self.query.by;
-        let split = self.query.split != Split::None;
-        let mut verdict = class::verdict(by, track, text, category, kind);
-        if verdict == Verdict::IfLong {
-            // As below, the first slice on the track decides.
-            let first = line.first(self.trace.name_count(), name);
-            let tag = first.map(|first| self.read(line.slices.id(first)));
-            verdict = if tag.as_ref().and_then(operation_of).is_some() {
-                Verdict::IfLong
-            } else if class::tensorflow(text, category).is_some() {
-                Verdict::Yes
-            } else {
-                Verdict::IfHlo
-            };
-        }
-        let state = match verdict {
-            Verdict::No => State::No,
-            Verdict::IfLong => State::Long,
-            Verdict::Yes if class::is_xla_ops(track) => State::Placed,
-            Verdict::Yes if self.query.split == Split::Shapes => State::Each { only_hlo: false },
-            Verdict::Yes if split || by == By::Module => State::Placed,
-            Verdict::Yes => State::Fixed(0),
-            Verdict::OutsideCompiler if self.is_instruction(line, name) => State::No,
-            Verdict::OutsideCompiler => State::OutsideCompiler,
-            Verdict::IfHlo if track.kind == TrackKind::DeviceQueue => {
-                State::Each { only_hlo: true }
-            }
-            Verdict::IfHlo => {
-                // Only names without a category come here; their first slice on the track decides.
-                let first = line.first(self.trace.name_count(), name);
-                let tag = first.map(|first| self.read(line.slices.id(first)));
-                let mut tag = tag.unwrap_or_default();
-                tag.long_name = None;
-                // Host calls that launch an operation name it too; only slices with its name run it.
-                let own = name_and_opcode(text).0;
-                if tag.hlo_op.as_deref() == Some(own) {
-                    let only = self.catalogue.only_program(track.file, own);
-                    if only.is_some() && only == tag.program && !split {
-                        State::Fixed(self.number(tag))
-                    } else {
-                        State::Each { only_hlo: true }
-                    }
-                } else {
-                    State::No
-                }
-            }
-        };
-        (state, kind)
-    }
-
-    /// Returns whether the slices of a name run an instruction of a compiled program, according to the first of
-    /// them.
-    fn is_instruction(&mut self, line: &Line<'_>, name: NameId) -> bool {
-        let file = self.trace.files().get(line.track.file);
-        if file.is_none_or(|file| file.modules.is_empty()) {
-            return false;
-        }
-        let first = line.first(self.trace.name_count(), name);
-        first.is_some_and(|first| self.read(line.slices.id(first)).hlo_op.is_some())
-    }
-
-    /// Returns the tag from a slice's arguments; `None` if they exclude it from the class.
-    fn args_tag(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
-        if !only_hlo && self.query.split == Split::Shapes && around.is_empty() {
-            let read = read_shapes(self.trace, event, &mut self.text);
-            if let Shapes::Only { any, lost } = read {
-                self.arguments_lost |= lost;
-                return Some(if any { self.shapes() } else { 0 });
-            }
-        }
-        let mut tag = self.read(event);
-        tag.long_name = None;
-        let compiled = tag.hlo_op.is_some();
-        if only_hlo && !compiled {
-            return None;
-        }
-        if self.query.split != Split::Shapes {
-            tag.shapes = None;
-        }
-        tag.around = around;
-        Some(self.number(tag))
-    }
-
-    /// Returns the tag from a slice's whole name; `None` where that is no operation of TensorFlow.
-    fn long_tag(&mut self, event: EventId, around: Vec<NameId>) -> Option<u32> {
-        let mut tag = self.read(event);
-        operation_of(&tag)?;
-        tag.shapes = tag.shapes.filter(|_| self.query.split == Split::Shapes);
-        Some(self.number(Tag {
-            long_name: tag.long_name,
-            shapes: tag.shapes,
-            around,
-            ..Tag::default()
-        }))
-    }
-
-    /// Returns the tag of a slice by the running program and the enclosing slices.
-    fn placed_tag(&mut self, module: Option<NameId>, chain: u32, around: &Around) -> u32 {
-        if let Some(number) = self.placed.get(&(module, chain)) {
-            return *number;
-        }
-        let number = self.number(Tag {
-            program: module.map(|module| self.trace.name(module).to_owned()),
-            around: around.path(chain),
-            ..Tag::default()
-        });
-        self.placed.insert((module, chain), number);
-        number
-    }
-
-    /// Returns the tag that has only the current shapes.
-    fn shapes(&mut self) -> u32 {
-        if let Some(number) = self.by_shapes.get(&self.text) {
-            return *number;
-        }
-        let number = self.number(Tag {
-            shapes: Some(json_on_one_line(&self.text).into_owned()),
-            ..Tag::default()
-        });
-        self.by_shapes.insert(self.text.clone(), number);
-        number
-    }
-
-    fn number(&mut self, tag: Tag) -> u32 {
-        if let Some(number) = self.tag_numbers.get(&tag) {
-            return *number;
-        }
-        let number = u32::try_from(self.tags.len()).unwrap_or(0);
-        self.tags.push(tag.clone());
-        self.tag_numbers.insert(tag, number);
-        number
-    }
-
     /// Returns the sum of a name and tag.
     #[inline]
     fn sum(&mut self, info: u32, tag: u32, track: TrackId) -> u32 {
@@ -755,37 +467,14 @@ impl<'a> Worker<'a> {
         if entry.last.0 == tag {
             return entry.last.1;
         }
-        let (name, category, kind) = (entry.name, entry.category, entry.kind);
+        let key = (entry.name, entry.category, entry.kind);
         let next = u32::try_from(self.sums.len()).unwrap_or(NONE);
         let sum = *self.by_tag.entry((info, tag)).or_insert_with(|| {
-            self.sums.push(Sums {
-                name,
-                category,
-                kind,
-                track,
-                tag: self.tags.get(tag as usize).cloned().unwrap_or_default(),
-                count: 0,
-                total_ps: 0,
-                self_ps: 0,
-                outermost_ps: 0,
-                outermost_end: Time::MIN,
-                launched: Launched::default(),
-                device_ps: Some(0),
-                device_self_ps: Some(0),
-                max: Dur::ZERO,
-                longest: EventId(u32::MAX),
-                times: Vec::new(),
-            });
+            let tag = self.tags.get(tag as usize).cloned().unwrap_or_default();
+            self.sums.push(Sums::new(key, track, tag));
             next
         });
         entry.last = (tag, sum);
         sum
-    }
-
-    /// Reads the tag from a slice's arguments.
-    fn read(&mut self, event: EventId) -> Tag {
-        let (tag, lost) = read_tag(self.trace, event);
-        self.arguments_lost |= lost;
-        tag
     }
 }

@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::{Trace, Track};
 
-use super::{NONE, class};
+use super::NONE;
+use crate::ops::class;
 
 /// Nesting of the slices of a chunk. Places are counted from the chunk's start; after them come slices from
 /// before the chunk that enclose some of it.
