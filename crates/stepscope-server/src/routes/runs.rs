@@ -14,7 +14,8 @@ use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::routes::{importing, notes, stats};
 use crate::state::State;
-use crate::wire::run::{NotReadable, Page, RunDetail, RunRow};
+use crate::wire::run::RunDetail;
+use crate::wire::run_list::{NotReadable, Page, RunRow};
 
 /// Maximum time that a response waits for an import, seconds.
 const MAX_WAIT_S: f64 = 60.0;

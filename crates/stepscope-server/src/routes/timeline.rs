@@ -21,8 +21,9 @@ use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
 use crate::wire::event::{Among, ArgSize, Brief, EventDetail};
-use crate::wire::run::{self, Page, TrackRow};
+use crate::wire::run_list::Page;
 use crate::wire::stats::{FlowRow, FlowsAnswer};
+use crate::wire::track::{self, TrackRow};
 
 const INSTANT: u8 = 1;
 const UNFINISHED: u8 = 2;
@@ -42,7 +43,7 @@ struct Tracks {
 /// `GET /runs/{run}/tracks`
 pub(super) async fn tracks(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
     about_run(&state, request, |view, _, _| {
-        let tracks = run::tracks(view);
+        let tracks = track::tracks(view);
         Ok(Json(Page {
             total: tracks.len(),
             cursor: None,

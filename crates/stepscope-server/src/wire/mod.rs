@@ -1,6 +1,6 @@
 //! Serialized types: only this module depends on JSON and the column format.
 //!
-//! Reading order: [`columns`], `run`, `event`, `context`, `stats`, `capture`.
+//! Reading order: [`columns`], `run_list`, `run`, `track`, `event`, `context`, `stats`, `capture`.
 //! `docs/reference/http.md` shows each type in an example.
 
 pub(crate) mod capture;
@@ -8,4 +8,6 @@ pub mod columns;
 pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod run;
+pub(crate) mod run_list;
 pub(crate) mod stats;
+pub(crate) mod track;
