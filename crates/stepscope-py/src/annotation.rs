@@ -11,18 +11,22 @@
     reason = "types made with the C interface; see the module's text"
 )]
 
-use std::ffi::{CStr, c_int, c_void};
+mod construct;
+mod type_object;
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString};
 use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind};
 
+pub(crate) use self::construct::{new_span, new_step};
+pub(crate) use self::type_object::{Methods, add_to, make_type_with};
 use crate::label_log::{self, OpenLabel};
-use crate::{docstrings, tasks, threads, values};
+use crate::{tasks, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
 #[repr(C)]
@@ -46,342 +50,6 @@ pub(crate) struct Annotation {
 
 /// Whether the recording contains calls only.
 pub(crate) static LEAVES_LABELS_OUT: AtomicBool = AtomicBool::new(false);
-
-/// Adds the two types to the module.
-pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    let trace = make_type(
-        py,
-        c"stepscope._core.Trace",
-        docstrings::TRACE,
-        new_span,
-        &[],
-    )?;
-    let name = c"stepscope._core.StepTrace";
-    let step = make_type(py, name, docstrings::STEP_TRACE, new_step, &[&trace])?;
-    module.add("Trace", trace)?;
-    module.add("StepTrace", step)
-}
-
-pub(crate) type New = unsafe extern "C" fn(
-    *mut ffi::PyTypeObject,
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-fn make_type<'py>(
-    py: Python<'py>,
-    name: &'static CStr,
-    text: &'static CStr,
-    new: New,
-    bases: &[&Bound<'py, PyAny>],
-) -> PyResult<Bound<'py, PyAny>> {
-    make_type_with(py, name, text, new, bases, &[])
-}
-
-/// Makes a type, with more slots.
-pub(crate) fn make_type_with<'py>(
-    py: Python<'py>,
-    name: &'static CStr,
-    text: &'static CStr,
-    new: New,
-    bases: &[&Bound<'py, PyAny>],
-    more: &[ffi::PyType_Slot],
-) -> PyResult<Bound<'py, PyAny>> {
-    let mut slots = vec![
-        slot(ffi::Py_tp_new, new as *mut c_void),
-        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        slot(ffi::Py_tp_doc, text.as_ptr().cast_mut().cast()),
-    ];
-    if bases.is_empty() {
-        let methods = Methods {
-            enter,
-            exit,
-            set_metadata,
-            is_enabled,
-        };
-        // Lives as long as the type: for ever.
-        let getters: &'static mut [ffi::PyGetSetDef] = Box::leak(Box::new(getters()));
-        slots.push(slot(ffi::Py_tp_repr, repr as *mut c_void));
-        slots.push(slot(ffi::Py_tp_call, call as *mut c_void));
-        slots.push(methods.slot());
-        slots.push(slot(ffi::Py_tp_getset, getters.as_mut_ptr().cast()));
-    }
-    slots.extend(more.iter().map(|slot| ffi::PyType_Slot { ..*slot }));
-    slots.push(slot(0, ptr::null_mut()));
-    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE;
-    let mut spec = ffi::PyType_Spec {
-        name: name.as_ptr(),
-        basicsize: c_int::try_from(size_of::<Annotation>())?,
-        itemsize: 0,
-        flags: u32::try_from(flags)?,
-        slots: slots.as_mut_ptr(),
-    };
-    let bases = if bases.is_empty() {
-        ptr::null_mut()
-    } else {
-        PyTuple::new(py, bases)?.into_ptr()
-    };
-    // SAFETY: the spec is complete and its tables live for ever; `bases` is a tuple of ours or null.
-    unsafe {
-        let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases);
-        ffi::Py_XDECREF(bases);
-        Bound::from_owned_ptr_or_err(py, made)
-    }
-}
-
-fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
-    ffi::PyType_Slot {
-        slot: number,
-        pfunc: function,
-    }
-}
-
-/// The methods of a type: what `with` calls, and what a program calls by name.
-pub(crate) struct Methods {
-    pub(crate) enter: ffi::PyCFunction,
-    pub(crate) exit: ffi::PyCFunctionFast,
-    pub(crate) set_metadata: ffi::PyCFunctionWithKeywords,
-    /// A static method.
-    pub(crate) is_enabled: ffi::PyCFunction,
-}
-
-impl Methods {
-    /// As a slot of a type. The table lives as long as the type: for ever.
-    pub(crate) fn slot(&self) -> ffi::PyType_Slot {
-        let table: &'static mut [ffi::PyMethodDef] = Box::leak(Box::new([
-            ffi::PyMethodDef {
-                ml_name: c"__enter__".as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunction: self.enter,
-                },
-                ml_flags: ffi::METH_NOARGS,
-                ml_doc: ptr::null(),
-            },
-            ffi::PyMethodDef {
-                ml_name: c"__exit__".as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunctionFast: self.exit,
-                },
-                ml_flags: ffi::METH_FASTCALL,
-                ml_doc: ptr::null(),
-            },
-            ffi::PyMethodDef {
-                ml_name: c"set_metadata".as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunctionWithKeywords: self.set_metadata,
-                },
-                ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-                ml_doc: docstrings::SET_METADATA.as_ptr(),
-            },
-            ffi::PyMethodDef {
-                ml_name: c"is_enabled".as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunction: self.is_enabled,
-                },
-                ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
-                ml_doc: docstrings::IS_ENABLED.as_ptr(),
-            },
-            ffi::PyMethodDef::zeroed(),
-        ]));
-        slot(ffi::Py_tp_methods, table.as_mut_ptr().cast())
-    }
-}
-
-fn getters() -> [ffi::PyGetSetDef; 4] {
-    [
-        ffi::PyGetSetDef {
-            name: c"name".as_ptr(),
-            get: Some(name),
-            set: None,
-            doc: docstrings::NAME.as_ptr(),
-            closure: ptr::null_mut(),
-        },
-        ffi::PyGetSetDef {
-            name: c"metadata".as_ptr(),
-            get: Some(metadata),
-            set: None,
-            doc: docstrings::METADATA.as_ptr(),
-            closure: ptr::null_mut(),
-        },
-        ffi::PyGetSetDef {
-            name: c"_under".as_ptr(),
-            get: Some(under),
-            set: Some(set_under),
-            doc: ptr::null(),
-            closure: ptr::null_mut(),
-        },
-        ffi::PyGetSetDef::default(),
-    ]
-}
-
-/// # Safety
-/// Called by the interpreter, as all functions below: with the lock, and with objects of our types.
-pub(crate) unsafe extern "C" fn new_span(
-    class: *mut ffi::PyTypeObject,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as above.
-    unsafe {
-        if ffi::PyTuple_Size(args) == 1 {
-            let name = ffi::PyTuple_GetItem(args, 0);
-            if ffi::PyUnicode_Check(name) != 0 {
-                return make(class, name, keywords, SpanKind::Span);
-            }
-        }
-        new_with(class, args, keywords, SpanKind::Span)
-    }
-}
-
-pub(crate) unsafe extern "C" fn new_step(
-    class: *mut ffi::PyTypeObject,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
-    unsafe {
-        let object = if ffi::PyTuple_Size(args) == 1
-            && ffi::PyUnicode_Check(ffi::PyTuple_GetItem(args, 0)) != 0
-        {
-            make(
-                class,
-                ffi::PyTuple_GetItem(args, 0),
-                keywords,
-                SpanKind::Step,
-            )
-        } else {
-            new_with(class, args, keywords, SpanKind::Step)
-        };
-        if !object.is_null() && !has_step_number(object.cast()) {
-            ffi::Py_DECREF(object);
-            return ptr::null_mut();
-        }
-        object
-    }
-}
-
-/// Whether `step_num` is a number, or left out; else an exception is set.
-unsafe fn has_step_number(annotation: *mut Annotation) -> bool {
-    // SAFETY: by the caller a live object; with the lock.
-    unsafe {
-        if (*annotation).metadata.is_null() {
-            return true;
-        }
-        let number = ffi::PyDict_GetItemString((*annotation).metadata, c"step_num".as_ptr());
-        if number.is_null() || number == ffi::Py_None() || ffi::PyNumber_Check(number) != 0 {
-            return true;
-        }
-        let py = Python::assume_attached();
-        let number = Bound::from_borrowed_ptr(py, number);
-        let kind = number.get_type();
-        let kind = kind
-            .name()
-            .map_or_else(|_| String::new(), |name| name.to_string());
-        PyTypeError::new_err(format!(
-            "step_num is a number, not {kind}: StepTrace(\"train\", step_num=n)"
-        ))
-        .restore(py);
-        false
-    }
-}
-
-/// Everything but one positional name.
-#[cold]
-unsafe fn new_with(
-    class: *mut ffi::PyTypeObject,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-    kind: SpanKind,
-) -> *mut ffi::PyObject {
-    // SAFETY: called from the interpreter, which holds the lock.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: see `new_span`.
-    let result = unsafe { named(py, args, keywords, kind) };
-    match result {
-        // SAFETY: a str, and a dict of our own.
-        Ok((name, keywords)) => unsafe { make(class, name.as_ptr(), keywords.as_ptr(), kind) },
-        Err(error) => {
-            error.restore(py);
-            ptr::null_mut()
-        }
-    }
-}
-
-/// Name and keywords, whichever way they came: `Trace(name="x")`, `StepTrace("train", 3)`.
-unsafe fn named(
-    py: Python<'_>,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-    kind: SpanKind,
-) -> PyResult<(Bound<'_, PyString>, Bound<'_, PyDict>)> {
-    // SAFETY: the tuple of arguments, borrowed.
-    let args = unsafe { Bound::from_borrowed_ptr(py, args) }.cast_into::<PyTuple>()?;
-    // SAFETY: a dict or null.
-    let keywords = match unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) } {
-        Some(keywords) => keywords.cast_into::<PyDict>()?.copy()?,
-        None => PyDict::new(py),
-    };
-    let most = match kind {
-        SpanKind::Span => 1,
-        SpanKind::Step => 2,
-    };
-    if args.len() > most {
-        return Err(PyTypeError::new_err(format!(
-            "{most} positional argument{} at most (the name{}), not {}; give others by keyword",
-            if most == 1 { "" } else { "s" },
-            if most == 1 { "" } else { " and step_num" },
-            args.len()
-        )));
-    }
-    let name = match args.get_item(0) {
-        Ok(name) => name,
-        Err(_) => match keywords.get_item("name")? {
-            Some(name) => {
-                keywords.del_item("name")?;
-                name
-            }
-            None => return Err(PyTypeError::new_err("a name is missing: Trace(\"load\")")),
-        },
-    };
-    if let Ok(number) = args.get_item(1) {
-        keywords.set_item("step_num", number)?;
-    }
-    let name = name.cast_into::<PyString>().map_err(|error| {
-        let given = error.into_inner().get_type();
-        let given = given
-            .name()
-            .map_or_else(|_| String::new(), |name| name.to_string());
-        PyTypeError::new_err(format!("the name must be a str, not {given}"))
-    })?;
-    Ok((name, keywords))
-}
-
-/// # Safety
-/// `name` is a str, `keywords` a dict or null.
-unsafe fn make(
-    class: *mut ffi::PyTypeObject,
-    name: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-    kind: SpanKind,
-) -> *mut ffi::PyObject {
-    // SAFETY: an allocation of the class's size, which is at least ours, all zero but the head.
-    unsafe {
-        let object = ffi::PyType_GenericAlloc(class, 0);
-        if object.is_null() {
-            return object;
-        }
-        let annotation = object.cast::<Annotation>();
-        (&raw mut (*annotation).name).write(ffi::Py_NewRef(name));
-        (&raw mut (*annotation).metadata).write(ffi::Py_XNewRef(keywords));
-        (&raw mut (*annotation).kind).write(kind);
-        (&raw mut (*annotation).open).write(ManualSpan::NONE);
-        (&raw mut (*annotation).outer).write(ptr::null_mut());
-        (&raw mut (*annotation).logged).write(ptr::null_mut());
-        (&raw mut (*annotation).under).write(ptr::null_mut());
-        object
-    }
-}
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the last reference is gone; the class outlives its objects.
@@ -431,11 +99,11 @@ pub(crate) unsafe extern "C" fn enter(
 ) -> *mut ffi::PyObject {
     // One word says for both kinds that no consumer wants the label.
     if stepscope::span::is_step_enabled() {
-        // SAFETY: see `new_span`.
+        // SAFETY: called by the interpreter, with its lock and an object of our types.
         unsafe { enter_on(object.cast()) };
     }
     if label_log::is_on() {
-        // SAFETY: see `new_span`.
+        // SAFETY: called by the interpreter, with its lock and an object of our types.
         unsafe { enter_logged(object.cast()) };
     }
     // SAFETY: a live object.
@@ -499,10 +167,7 @@ unsafe fn enter_logged(annotation: *mut Annotation) {
     // SAFETY: called with the lock, with a live object, whose fields stay.
     unsafe {
         let py = Python::assume_attached();
-        let name =
-            Bound::from_borrowed_ptr(py, (*annotation).name).cast_into_unchecked::<PyString>();
-        let metadata = Bound::from_borrowed_ptr_or_opt(py, (*annotation).metadata)
-            .map(|metadata| metadata.cast_into_unchecked::<PyDict>());
+        let (name, metadata) = label(py, annotation);
         let begun = values::with_args(metadata.as_ref(), |args| {
             label_log::begin(py, &values::text(&name), args)
         });
@@ -512,6 +177,25 @@ unsafe fn enter_logged(annotation: *mut Annotation) {
             }
             (*(*annotation).logged).push(begun);
         }
+    }
+}
+
+/// Name and keywords.
+///
+/// # Safety
+/// A live object of our types.
+unsafe fn label(
+    py: Python<'_>,
+    annotation: *const Annotation,
+) -> (Bound<'_, PyString>, Option<Bound<'_, PyDict>>) {
+    // SAFETY: by the caller; the name is a str, the keywords are a dict or null.
+    unsafe {
+        let name = Bound::from_borrowed_ptr(py, (*annotation).name);
+        let metadata = Bound::from_borrowed_ptr_or_opt(py, (*annotation).metadata);
+        (
+            name.cast_into_unchecked(),
+            metadata.map(|metadata| metadata.cast_into_unchecked()),
+        )
     }
 }
 
@@ -557,7 +241,7 @@ pub(crate) unsafe extern "C" fn exit(
     _: *mut *mut ffi::PyObject,
     _: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
+    // SAFETY: called by the interpreter, with its lock and an object of our types.
     unsafe {
         let annotation = object.cast::<Annotation>();
         if (*annotation).open.was_begun() {
@@ -572,7 +256,7 @@ pub(crate) unsafe extern "C" fn exit(
 
 /// `__exit__` of an object that has a span.
 unsafe fn exit_on(annotation: *mut Annotation) {
-    // SAFETY: see `new_span`.
+    // SAFETY: called by the interpreter, with its lock and an object of our types.
     unsafe {
         let span = std::mem::replace(&mut (*annotation).open, ManualSpan::NONE);
         if (*annotation).outer.is_null() {
@@ -641,10 +325,7 @@ unsafe fn end(span: ManualSpan, annotation: *mut Annotation) {
     unsafe {
         let py = Python::assume_attached();
         threads::greet(py);
-        let name =
-            Bound::from_borrowed_ptr(py, (*annotation).name).cast_into_unchecked::<PyString>();
-        let metadata = Bound::from_borrowed_ptr_or_opt(py, (*annotation).metadata)
-            .map(|metadata| metadata.cast_into_unchecked::<PyDict>());
+        let (name, metadata) = label(py, annotation);
         values::with_args(metadata.as_ref(), |args| {
             span.end_elsewhere(&values::text(&name), args);
         });
@@ -656,7 +337,7 @@ pub(crate) unsafe extern "C" fn set_metadata(
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
+    // SAFETY: called by the interpreter, with its lock and an object of our types.
     unsafe {
         let py = Python::assume_attached();
         if ffi::PyTuple_Size(args) != 0 {
@@ -688,98 +369,6 @@ unsafe extern "C" fn is_enabled(
     _: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
+    // SAFETY: called by the interpreter, with its lock and an object of our types.
     unsafe { ffi::PyBool_FromLong((stepscope::is_recording() || label_log::is_on()).into()) }
-}
-
-unsafe extern "C" fn name(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
-    unsafe { ffi::Py_NewRef((*object.cast::<Annotation>()).name) }
-}
-
-/// A copy: the recorded arguments do not change.
-unsafe extern "C" fn metadata(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`; null or a dict.
-    unsafe {
-        let metadata = (*object.cast::<Annotation>()).metadata;
-        if metadata.is_null() {
-            ffi::PyDict_New()
-        } else {
-            ffi::PyDict_Copy(metadata)
-        }
-    }
-}
-
-unsafe extern "C" fn under(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`; null or an object.
-    unsafe {
-        let under = (*object.cast::<Annotation>()).under;
-        if under.is_null() {
-            ffi::Py_NewRef(ffi::Py_None())
-        } else {
-            ffi::Py_NewRef(under)
-        }
-    }
-}
-
-/// Null and None both stand for nothing.
-unsafe extern "C" fn set_under(
-    object: *mut ffi::PyObject,
-    value: *mut ffi::PyObject,
-    _: *mut c_void,
-) -> c_int {
-    // SAFETY: see `new_span`; the old value is let go of after the new one stands.
-    unsafe {
-        let value = if value == ffi::Py_None() {
-            ptr::null_mut()
-        } else {
-            ffi::Py_XNewRef(value)
-        };
-        let before = std::mem::replace(&mut (*object.cast::<Annotation>()).under, value);
-        ffi::Py_XDECREF(before);
-    }
-    0
-}
-
-unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`; the format takes two objects.
-    unsafe {
-        let format = match (*object.cast::<Annotation>()).kind {
-            SpanKind::Span => c"Trace(%R)",
-            SpanKind::Step => c"StepTrace(%R)",
-        };
-        ffi::PyUnicode_FromFormat(format.as_ptr(), (*object.cast::<Annotation>()).name)
-    }
-}
-
-/// `Trace("x")(function)`: the decorator, which is written in Python.
-unsafe extern "C" fn call(
-    object: *mut ffi::PyObject,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`; the arguments are a tuple, and a dict or null.
-    let result = unsafe {
-        let py = Python::assume_attached();
-        let annotation = object.cast::<Annotation>();
-        let class = Bound::from_borrowed_ptr(py, ffi::Py_TYPE(object).cast());
-        let name = Bound::from_borrowed_ptr(py, (*annotation).name);
-        let metadata = Bound::from_borrowed_ptr_or_opt(py, (*annotation).metadata)
-            .unwrap_or_else(|| PyDict::new(py).into_any());
-        let args = Bound::from_borrowed_ptr(py, args).cast_into_unchecked::<PyTuple>();
-        let alone = args.len() == 1 && (keywords.is_null() || ffi::PyDict_Size(keywords) == 0);
-        let result = if alone {
-            args.get_item(0).and_then(|function| {
-                py.import("stepscope._decorate")?
-                    .getattr("decorate")?
-                    .call1((class, name, metadata, function))
-            })
-        } else {
-            Err(PyTypeError::new_err(
-                "as a decorator an annotation takes one function: @Trace(\"name\")",
-            ))
-        };
-        result.map_err(|error| error.restore(py))
-    };
-    result.map_or(ptr::null_mut(), Bound::into_ptr)
 }
