@@ -7,7 +7,8 @@
 
 use crate::manual_span::NameNumber;
 use crate::ring::layout::{FLAG_CALLED, KIND_SPAN, meta};
-use crate::ring::writer::{LEVEL_MASK, session, with_writer};
+use crate::ring::session_state::{LEVEL_MASK, session};
+use crate::ring::writer::with_writer;
 
 /// Result of [`begin_call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

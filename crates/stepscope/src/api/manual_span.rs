@@ -13,11 +13,11 @@ use crate::ring::layout::{
 };
 use crate::ring::memory::regions;
 use crate::ring::names;
-use crate::ring::steps;
-use crate::ring::writer::{
-    ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
-    session, this_thread, with_writer,
+use crate::ring::session_state::{
+    ACTIVE_BITS, LEVEL_MASK, MIRRORED, PUSHED, STATE, STEP_STATE, WATCHED, session,
 };
+use crate::ring::steps;
+use crate::ring::writer::{OpenSlot, Writer, this_thread, with_writer};
 use crate::span::{ArgValue, put_text, put_value};
 
 /// An argument whose name is known only at run time.

@@ -12,11 +12,11 @@ use crate::ring::layout::{
     KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
 };
 use crate::ring::names::{self, STEP_NUM, StaticName};
-use crate::ring::steps;
-use crate::ring::writer::{
-    ACTIVE_BITS, LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WATCHED, Writer,
-    with_writer,
+use crate::ring::session_state::{
+    ACTIVE_BITS, LEVEL_MASK, MIRRORED, PUSHED, STATE, STEP_STATE, WATCHED,
 };
+use crate::ring::steps;
+use crate::ring::writer::{OpenSlot, Writer, with_writer};
 
 /// The value of an argument. Created by `From`; texts are copied when the event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,8 @@ use std::cell::Cell;
 use crate::manual_span::NameNumber;
 use crate::platform::clock::ticks;
 use crate::ring::layout::{KIND_SPAN, meta};
-use crate::ring::writer::{ExtraRing, LEVEL_MASK, OpenSlot, Writer, session};
+use crate::ring::session_state::{LEVEL_MASK, session};
+use crate::ring::writer::{ExtraRing, OpenSlot, Writer};
 
 /// A time on the recorder's clock, valid in one recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -42,7 +42,8 @@ use crate::ring::layout::{
 };
 use crate::ring::memory::{ATTACH, OldRingMapping, RingMemory, SWEEPING, regions};
 use crate::ring::name_table;
-use crate::ring::writer::{ATTACHING, LOST, RELOCATING, set_state};
+use crate::ring::session_state::set_state;
+use crate::ring::writer::{ATTACHING, LOST, RELOCATING};
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes the drain thread earlier.

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::ring::writer;
+use crate::ring::{session_state, writer};
 use itt::Itt;
 use nvtx::{Nvtx, Payload};
 
@@ -111,7 +111,7 @@ fn ask(change: impl FnOnce(&mut (Mirrors, Mirrors))) {
     if ACTIVE.swap(active, Ordering::SeqCst) != 0 && active == 0 {
         EPOCH.fetch_add(1, Ordering::SeqCst);
     }
-    writer::set_mirrored(active != 0);
+    session_state::set_mirrored(active != 0);
 }
 
 fn missing(mirrors: Mirrors) -> Vec<String> {

@@ -69,7 +69,7 @@ pub(crate) struct RingMemory {
     base: *mut u8,
     /// [`FREE`], [`OWNED`] or [`RETIRED`].
     pub(crate) status: AtomicU32,
-    /// The value of [`STATE`](crate::ring::writer::STATE) that the region records for, 0 for none, or [`SWEEPING`].
+    /// The value of [`STATE`](crate::ring::session_state::STATE) that the region records for, 0 for none, or [`SWEEPING`].
     pub(crate) session: AtomicU32,
     /// The session whose rings file is mapped here, 0 for none.
     pub(crate) mapped_for: AtomicU32,

@@ -7,6 +7,7 @@ pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod name_table;
 pub(crate) mod names;
+pub(crate) mod session_state;
 pub(crate) mod steps;
 pub(crate) mod sync;
 pub(crate) mod wakeup;

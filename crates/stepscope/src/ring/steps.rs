@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::clock::{self, Pair};
-use crate::ring::writer::{STEP_STATE, WATCHED};
+use crate::ring::session_state::{STEP_STATE, WATCHED};
 
 /// A measurement of the steps that end while it lives, on any thread; [`step`](crate::step) and
 /// [`step_named`](crate::step_named) create steps. It works whether or not anything is recorded.

@@ -27,96 +27,45 @@
 //!
 //! # Sessions, forks, thread exit
 //!
-//! [`STATE`] holds the session and its level; 0 is off. A thread compares it with the session it is
-//! attached to, so a new session, or none, needs no message to threads. A region stays with its
-//! thread until the thread ends. When a session ends, private pages replace the region's mapped
-//! pages at the same address, so a thread in the middle of a record writes to memory that is no
-//! longer read. A fork's child does the same to all regions before it continues.
+//! [`STATE`](crate::ring::session_state::STATE) holds the session and its level; 0 is off. A thread
+//! compares it with the session it is attached to, so a new session, or none, needs no message to
+//! threads. A region stays with its thread until the thread ends. When a session ends, private pages
+//! replace the region's mapped pages at the same address, so a thread in the middle of a record
+//! writes to memory that is no longer read. A fork's child does the same to all regions before it
+//! continues.
 #![allow(unsafe_code, reason = "shared rings; see the module's text")]
 #![allow(
     clippy::cast_ptr_alignment,
     reason = "mappings start on pages and all offsets in them are multiples of 8"
 )]
 
+mod attach;
 mod calls;
 mod extra_ring;
 pub(crate) mod thread_exit;
+#[cfg(feature = "tracing")]
+mod traced;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-#[cfg(feature = "tracing")]
-use crate::platform::clock::SLOW_CLOCK;
 use crate::platform::clock::ticks;
 use crate::ring::chunk::{Record, publish};
 use crate::ring::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES};
 use crate::ring::memory::{ATTACH, FREE, RingMemory, regions};
+use crate::ring::session_state::set_state;
 use crate::ring::wakeup;
 
+use attach::attach;
+pub(crate) use attach::{ATTACHING, LOST, RELOCATING};
 pub(crate) use extra_ring::ExtraRing;
-
-/// Bits of [`STATE`] that hold the level.
-pub(crate) const LEVEL_MASK: u32 = 3;
-/// Bit of [`STATE`]: spans are also sent to other tools (see [`crate::mirror`]), with or
-/// without a session.
-pub(crate) const MIRRORED: u32 = 8;
-/// Bit of a span's state, never of [`STATE`]: the span started in other tools, so it must end
-/// there.
-pub(crate) const PUSHED: u32 = 16;
-/// Bits of [`STATE`]: when at least one is set, a span has something to do.
-pub(crate) const ACTIVE_BITS: u32 = LEVEL_MASK | MIRRORED;
-/// Lowest bit of the session number in [`STATE`].
-pub(crate) const SESSION_UNIT: u32 = 32;
-
-/// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number. And
-/// [`MIRRORED`], which belongs to no session.
-pub(crate) static STATE: AtomicU32 = AtomicU32::new(0);
-
-/// State for steps: [`STATE`], and [`WATCHED`] while a listener measures steps.
-pub(crate) static STEP_STATE: AtomicU32 = AtomicU32::new(0);
-/// See [`STEP_STATE`]; no session's number reaches this bit.
-pub(crate) const WATCHED: u32 = 1 << 31;
-
-/// Sets the session in [`STATE`] and in [`STEP_STATE`].
-pub(crate) fn set_state(state: u32) {
-    for (word, mask) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
-        let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
-            Some(old & mask | state)
-        });
-    }
-}
-
-/// Turns the mirroring of spans on or off.
-pub(crate) fn set_mirrored(on: bool) {
-    for word in [&STATE, &STEP_STATE] {
-        if on {
-            word.fetch_or(MIRRORED, Ordering::SeqCst);
-        } else {
-            word.fetch_and(!MIRRORED, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Returns the recording session as threads compare it.
-#[inline]
-pub(crate) fn session() -> u32 {
-    STATE.load(Ordering::Relaxed) & !MIRRORED
-}
+#[cfg(feature = "tracing")]
+pub(crate) use traced::ready_writer;
 
 /// Identifies the calling thread uniquely among living threads.
 pub(crate) fn this_thread() -> usize {
     LOCAL.with(std::ptr::from_ref) as usize
 }
-
-/// Number of threads that are attaching: a session's files stay open until it is 0.
-pub(crate) static ATTACHING: AtomicU32 = AtomicU32::new(0);
-
-/// Set while the drain thread moves the rings to another file; threads wait before they attach.
-pub(crate) static RELOCATING: AtomicBool = AtomicBool::new(false);
-
-/// Records lost where no region can count them: no memory for a region, or a handler that
-/// interrupted its thread inside the recorder.
-pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of a chunk that hold records.
 #[allow(clippy::cast_possible_truncation, reason = "65,520")]
@@ -124,6 +73,7 @@ const FULL: u32 = CHUNK_USABLE as u32;
 /// Bytes of one record.
 #[allow(clippy::cast_possible_truncation, reason = "24")]
 const ONE: u32 = RECORD_BYTES as u32;
+
 /// Thread-local state of the thread's region. It has no destructor: it works until the thread's
 /// last instruction.
 pub(crate) struct Local {
@@ -223,19 +173,6 @@ pub(crate) fn with_writer<T>(state: u32, f: impl FnOnce(Writer<'_>) -> T) -> Opt
     Some(f(Writer { local, state }))
 }
 
-/// Returns the calling thread's writer when it is ready: attached to `state`, with a clock that
-/// needs no call. The caller must handle `None` in a separate function, so that the fast path saves
-/// no registers.
-#[cfg(feature = "tracing")]
-#[inline]
-pub(crate) fn ready_writer(state: u32) -> Option<Writer<'static>> {
-    let local = LOCAL.with(std::ptr::from_ref);
-    // SAFETY: belongs to this thread, which is running, and is valid until the thread ends; a
-    // writer stays on its thread, being neither `Send` nor `Sync`.
-    let local = unsafe { &*local };
-    (local.state.get() == state && state & SLOW_CLOCK == 0).then_some(Writer { local, state })
-}
-
 impl Writer<'_> {
     /// Reads the session's clock, ticks.
     #[inline]
@@ -300,49 +237,6 @@ impl Writer<'_> {
             slot.meta.store(meta, Ordering::Release);
         }
         OpenSlot(depth)
-    }
-
-    /// Like [`open`](Self::open), for a span that is looked up by its id. The span counts as
-    /// dropped when no slot is left to store its start.
-    #[cfg(feature = "tracing")]
-    #[inline]
-    pub(crate) fn open_with_id(self, key: u64, id: u64, meta: u64) {
-        let depth = self.local.depth.get();
-        self.local.depth.set(depth + 1);
-        compiler_fence(Ordering::SeqCst);
-        if depth as usize >= OPEN_SPANS {
-            return self.count_dropped();
-        }
-        // SAFETY: attached, so it points into the region; the index was checked.
-        let slot = unsafe { &*self.local.open.get().add(depth as usize) };
-        slot.key.store(key, Ordering::Relaxed);
-        slot.value.store(id, Ordering::Relaxed);
-        slot.meta.store(meta, Ordering::Release);
-    }
-
-    /// Closes the innermost open span now if it has this id; `false` if not.
-    #[cfg(feature = "tracing")]
-    #[inline]
-    pub(crate) fn close_top(self, id: u64) -> bool {
-        let top = self.local.depth.get().wrapping_sub(1);
-        if top as usize >= OPEN_SPANS {
-            return false;
-        }
-        // SAFETY: attached, so it points into the region; the index was checked.
-        let slot = unsafe { &*self.local.open.get().add(top as usize) };
-        let meta = slot.meta.load(Ordering::Relaxed);
-        if slot.value.load(Ordering::Relaxed) != id
-            || crate::ring::layout::meta_flags(meta) & crate::ring::layout::FLAG_TRACED == 0
-        {
-            return false;
-        }
-        self.close(
-            OpenSlot(top),
-            slot.key.load(Ordering::Relaxed),
-            self.now(),
-            meta,
-        );
-        true
     }
 
     /// Releases a slot and appends the span's record.
@@ -418,51 +312,6 @@ impl Writer<'_> {
 
     /// The slot of a span that has none.
     pub(crate) const NO_SLOT: OpenSlot = OpenSlot(u32::MAX);
-
-    /// Releases a slot without a record.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn forget(self, slot: OpenSlot) {
-        self.enter();
-        self.pop(slot);
-        self.leave();
-    }
-
-    /// Counts a dropped event.
-    #[cfg(feature = "tracing")]
-    #[cold]
-    pub(crate) fn count_dropped(self) {
-        // SAFETY: the thread is attached, so `head` points to its region, which is never unmapped.
-        let dropped = unsafe { &(*self.local.head.get()).dropped };
-        dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    /// Returns the number of open spans, including those without a slot.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn depth(self) -> u32 {
-        self.local.depth.get()
-    }
-
-    /// Returns key, id and meta of an open slot that was taken with an id.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn slot(self, index: u32) -> Option<[u64; 3]> {
-        if index as usize >= OPEN_SPANS || index >= self.local.depth.get() {
-            return None;
-        }
-        // SAFETY: attached; the index was checked.
-        let slot = unsafe { &*self.local.open.get().add(index as usize) };
-        let meta = slot.meta.load(Ordering::Relaxed);
-        if crate::ring::layout::meta_flags(meta) & crate::ring::layout::FLAG_TRACED == 0 {
-            return None;
-        }
-        let key = slot.key.load(Ordering::Relaxed);
-        Some([key, slot.value.load(Ordering::Relaxed), meta])
-    }
-
-    /// Returns the slot with this index, to close it.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn slot_at(index: u32) -> OpenSlot {
-        OpenSlot(index)
-    }
 
     /// Publishes the first `filled` bytes of the current chunk. There must be a current chunk.
     #[inline]
@@ -594,92 +443,8 @@ unsafe fn put(at: *mut u8, words: [u64; 3]) {
     unsafe { &*at.cast::<Record>() }.put(words);
 }
 
-/// Attaches the thread to the session `state` with a region; `false` when the event must be
-/// dropped.
-#[cold]
-#[inline(never)]
-fn attach(local: &Local, state: u32) -> bool {
-    // The thread is attached, but `state` is 0: a handler interrupted this thread inside the
-    // recorder. Even when a newer session runs by now, the ring must stay as the interrupted code
-    // knows it.
-    let inside = local.state.get() == 0 && local.home.get() != 0;
-    if inside || local.home.get() == state || local.attaching.get() || local.refused.get() == state
-    {
-        // Also reached when an earlier attempt got no memory.
-        LOST.fetch_add(1, Ordering::Relaxed);
-        return false;
-    }
-    local.attaching.set(true);
-    compiler_fence(Ordering::SeqCst);
-    if !start_attaching() {
-        local.attaching.set(false);
-        LOST.fetch_add(1, Ordering::Relaxed);
-        return false;
-    }
-    let mut done = false;
-    if STATE.load(Ordering::SeqCst) & !MIRRORED == state {
-        done = attach_counted(local, state);
-        if !done {
-            LOST.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    ATTACHING.fetch_sub(1, Ordering::SeqCst);
-    compiler_fence(Ordering::SeqCst);
-    local.attaching.set(false);
-    done
-}
-
-/// Increments [`ATTACHING`] when the rings are not being moved. Returns `false` when the drain
-/// thread, which moves them in milliseconds, does not finish in 20 ms because the disk is busy.
-fn start_attaching() -> bool {
-    const SLEEPS: u32 = 200;
-    const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
-    for _ in 0..SLEEPS {
-        ATTACHING.fetch_add(1, Ordering::SeqCst);
-        if !RELOCATING.load(Ordering::SeqCst) {
-            return true;
-        }
-        ATTACHING.fetch_sub(1, Ordering::SeqCst);
-        std::thread::sleep(SLEEP);
-    }
-    false
-}
-
-fn attach_counted(local: &Local, state: u32) -> bool {
-    let Some(region) = local.region.get().or_else(RingMemory::claim) else {
-        local.refused.set(state);
-        return false;
-    };
-    local.region.set(Some(region));
-    if local.owner == Owner::Thread {
-        thread_exit::watch(region);
-    }
-    if region.session.load(Ordering::SeqCst) != 0 {
-        // A session starts only after the previous one has reclaimed all regions that it knew. It
-        // did not know this one: it gave up waiting while this thread was attaching.
-        region.unmap_file();
-        region.session.store(0, Ordering::SeqCst);
-    }
-    if !region.prepare(state, !local.ended.get()) {
-        local.refused.set(state);
-        return false;
-    }
-    local.head.set(region.head());
-    local.open.set(region.open().as_ptr());
-    local.used.set(std::ptr::null());
-    local.filled.set(FULL);
-    local.chunk_at.set(std::ptr::null_mut());
-    local.chunk.set(u32::MAX);
-    local.sequence.set(0);
-    local.depth.set(0);
-    region.session.store(state, Ordering::SeqCst);
-    local.home.set(state);
-    local.state.set(state);
-    true
-}
-
 /// Releases the region of the calling thread, whose Rust destructors have run.
-pub(super) fn thread_ends() {
+fn thread_ends() {
     let _ = LOCAL.try_with(|local| {
         local.ended.set(true);
         local.state.set(0);

@@ -51,7 +51,7 @@ pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
 use crate::export::merge_external::ExternalProfiles;
 use crate::platform::os;
-use crate::ring::writer::session;
+use crate::ring::session_state::session;
 use finished::{Finished, Owner};
 use recording::Session;
 use running_flight::Flight;

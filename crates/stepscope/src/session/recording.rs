@@ -28,7 +28,8 @@ use crate::platform::processor::processor_model;
 use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
 use crate::ring::memory::ATTACH;
 use crate::ring::name_table;
-use crate::ring::writer::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
+use crate::ring::session_state::{SESSION_UNIT, WATCHED, set_state};
+use crate::ring::writer::{ATTACHING, LOST};
 
 /// The circular journal of a flight recorder, and its triggers.
 pub(super) struct Circular<'t> {

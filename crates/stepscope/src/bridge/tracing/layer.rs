@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::callsite::{self, Callsite};
 use super::{IN_USE, SpanId, enter, event, exit, is_level_enabled, new_span, record};
-use crate::ring::writer::{ACTIVE_BITS, STATE};
+use crate::ring::session_state::{ACTIVE_BITS, STATE};
 
 /// A `tracing-subscriber` layer that records into the running session. It disables nothing for the
 /// other layers.

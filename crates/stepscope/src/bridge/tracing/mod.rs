@@ -36,9 +36,8 @@ use crate::platform::clock::ticks;
 use crate::ring::layout::{
     FLAG_LINK, FLAG_NAMED_BY_TEXT, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta,
 };
-use crate::ring::writer::{
-    ACTIVE_BITS, LEVEL_MASK, MIRRORED, STATE, Writer, ready_writer, session, with_writer,
-};
+use crate::ring::session_state::{ACTIVE_BITS, LEVEL_MASK, MIRRORED, STATE, session};
+use crate::ring::writer::{Writer, ready_writer, with_writer};
 use crate::span::put_text;
 
 /// Whether a recorder or a layer is in use, so that `tracing` must be notified of changed levels.

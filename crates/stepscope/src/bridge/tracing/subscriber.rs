@@ -8,7 +8,7 @@ use tracing_core::subscriber::Interest;
 use tracing_core::{Dispatch, Event, Level, LevelFilter, Metadata, Subscriber, dispatcher};
 
 use super::{IN_USE, SpanId, current, enter, event, exit, is_level_enabled, new_span, record};
-use crate::ring::writer::STATE;
+use crate::ring::session_state::STATE;
 
 /// A `tracing` subscriber that records into the running session, and costs almost nothing while
 /// none runs.

@@ -1,6 +1,7 @@
 //! Rings in addition to the threads' rings.
 
-use super::{Local, Owner, Writer, attach};
+use super::attach::attach;
+use super::{Local, Owner, Writer};
 
 /// A ring for what one thread records on behalf of another.
 pub(crate) struct ExtraRing {
