@@ -14,7 +14,7 @@ from stepscope._errors import QueryError, TraceReadError
 from stepscope.reading._report import Table
 
 if TYPE_CHECKING:
-    from stepscope.read import Run
+    from stepscope.reading._run import Run
 
 Side: TypeAlias = "str | os.PathLike[str] | Run | Sequence[str | os.PathLike[str] | Run]"
 

@@ -13,7 +13,7 @@ from stepscope.reading._query import check_format, query_runs
 if TYPE_CHECKING:
     import pyarrow
 
-    from stepscope.read import Run
+    from stepscope.reading._run import Run
 
 DATASET_MARK = "_stepscope.json"
 """The file that makes a folder a dataset."""
