@@ -8,6 +8,7 @@
 
 mod caching;
 mod capturing;
+mod event_context;
 mod exchanges;
 mod exporting;
 mod graph;
@@ -23,4 +24,5 @@ mod socket;
 #[cfg(unix)]
 mod sql;
 mod support;
+mod timeline;
 mod viewer;
