@@ -1,4 +1,4 @@
-//! The report `critical-path`: small traces with known paths and predictions, and every trace of the corpus.
+//! The report `critical-path`: small traces with known paths and predictions.
 
 #![allow(
     clippy::float_cmp,
@@ -6,16 +6,19 @@
     reason = "times are printed exactly; `json!` makes values"
 )]
 
-use std::path::{Path, PathBuf};
+mod corpus;
+mod kineto;
+
+use std::path::Path;
 
 use serde_json::{Value, json};
 use stepscope_analysis::critical_path::WindowEnd;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_report::reports::{self, Options};
 use stepscope_store::Trace;
-use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
+use stepscope_test_data::{Corpus, runs};
 
-corpus_tests!(path_covers_the_window);
+use kineto::Kineto;
 
 const KIND: &str = "critical-path";
 
@@ -27,108 +30,6 @@ fn report(trace: &Trace, by: &str, what_if: &[&str]) -> Value {
     };
     let report = reports::make(trace, KIND, &options, &Cancel::default()).unwrap();
     serde_json::to_value(&report).unwrap()
-}
-
-/// A trace in kineto's JSON, written event by event; times are microseconds.
-struct Kineto {
-    events: Vec<Value>,
-    correlation: i64,
-    rank: Option<(u32, u32)>,
-}
-
-impl Kineto {
-    fn new(rank: Option<(u32, u32)>) -> Self {
-        let process = |pid: i64, label: &str| {
-            [
-                json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": {"name": "python"}}),
-                json!({"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": 0, "args": {"labels": label}}),
-            ]
-        };
-        Self {
-            events: process(50, "CPU")
-                .into_iter()
-                .chain(process(0, "GPU 0"))
-                .collect(),
-            correlation: 0,
-            rank,
-        }
-    }
-
-    fn slice(
-        &mut self,
-        category: &str,
-        name: &str,
-        (begin, end): (i64, i64),
-        pid: i64,
-        tid: i64,
-        args: Value,
-    ) {
-        self.events.push(json!({
-            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": 5_000 + begin,
-            "dur": end - begin, "args": args,
-        }));
-    }
-
-    fn step(&mut self, number: i64, range: (i64, i64)) {
-        let name = format!("ProfilerStep#{number}");
-        self.slice("user_annotation", &name, range, 50, 1, json!({}));
-    }
-
-    fn op(&mut self, name: &str, range: (i64, i64), tid: i64) {
-        self.slice("cpu_op", name, range, 50, tid, json!({}));
-    }
-
-    /// Adds a runtime call, and returns its correlation.
-    fn call(&mut self, name: &str, range: (i64, i64)) -> i64 {
-        self.correlation += 1;
-        let args = json!({"External id": self.correlation, "correlation": self.correlation});
-        self.slice("cuda_runtime", name, range, 50, 1, args);
-        self.correlation
-    }
-
-    fn kernel(&mut self, name: &str, range: (i64, i64), stream: i64, call: i64) {
-        self.work("kernel", name, range, stream, call, json!({}));
-    }
-
-    fn work(
-        &mut self,
-        category: &str,
-        name: &str,
-        range: (i64, i64),
-        stream: i64,
-        call: i64,
-        more: Value,
-    ) {
-        let mut args = json!({"device": 0, "context": 1, "stream": stream, "correlation": call});
-        if let (Some(args), Some(more)) = (args.as_object_mut(), more.as_object()) {
-            args.extend(more.clone());
-        }
-        self.slice(category, name, range, 0, stream, args);
-    }
-
-    fn sync(
-        &mut self,
-        kind: &str,
-        range: (i64, i64),
-        call: i64,
-        stream: i64,
-        event: Option<(i64, i64)>,
-    ) {
-        let mut args = json!({"cuda_sync_kind": kind, "stream": stream, "correlation": call, "device": 0, "context": 1});
-        if let Some((on, record)) = event {
-            args["wait_on_stream"] = on.into();
-            args["wait_on_cuda_event_record_corr_id"] = record.into();
-        }
-        self.slice("cuda_sync", kind, range, 0, stream, args);
-    }
-
-    fn write(&self, folder: &Path, name: &str) {
-        let mut file = json!({"schemaVersion": 1, "traceEvents": self.events, "traceName": name});
-        if let Some((rank, world)) = self.rank {
-            file["distributedInfo"] = json!({"backend": "nccl", "rank": rank, "world_size": world});
-        }
-        std::fs::write(folder.join(name), file.to_string()).unwrap();
-    }
 }
 
 /// Opens the only run of a folder.
@@ -692,142 +593,4 @@ fn scenarios_with_mistakes_are_errors() {
         &Cancel::default(),
     );
     assert!(error.is_err());
-}
-
-/// The path of every run is a partition of its window, and the unchanged replay is exact.
-fn path_covers_the_window(corpus: &Corpus) {
-    let mut with_steps = 0;
-    for file in files(corpus.folder()) {
-        for run in runs::open(&file) {
-            check_partition(&run.trace, &file, &mut with_steps);
-        }
-    }
-    assert!(
-        with_steps >= corpus.either(3, 40),
-        "{with_steps} runs with steps"
-    );
-}
-
-fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
-    let found = report(trace, "segment", &["host=x1,device=x1,communication=x1"]);
-    if !found["missing"].is_null() {
-        return;
-    }
-    let context = file.display();
-    let summary = &found["summary"];
-    *with_steps += usize::from(summary["steps"].as_u64() > Some(0));
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    let window = number(&summary["window_ns"]);
-    assert_eq!(number(&summary["path_ns"]), window, "{context}");
-    let mut time: Option<f64> = None;
-    for row in found["rows"].as_array().unwrap() {
-        let start = number(&row["start_ns"]);
-        if let Some(time) = time {
-            // Times far from zero are rounded.
-            let error = 0.01 + start.abs() * 1e-15;
-            assert!((start - time).abs() <= error, "{context}: {row}");
-        }
-        time = Some(start + number(&row["duration_ns"]));
-    }
-    let kinds = [
-        "host",
-        "input",
-        "compile",
-        "device_compute",
-        "communication",
-        "copy",
-        "launch_latency",
-        "kernel_gap",
-        "event_wait",
-        "sync_return",
-        "handover",
-        "unknown",
-    ];
-    let sum: f64 = kinds
-        .iter()
-        .map(|kind| number(&summary[format!("{kind}_ns")]))
-        .sum();
-    assert!(
-        (sum - window).abs() <= 1e-6 * window.max(1.0),
-        "{context}: {sum} {window}"
-    );
-    for note in found["notes"].as_array().unwrap() {
-        let note = runs::plain(note);
-        assert!(
-            !note.starts_with("The unchanged replay"),
-            "{context}: {note}"
-        );
-    }
-    for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
-        let grouped = report(trace, by, &[]);
-        let rows = grouped["rows"].as_array().unwrap().iter();
-        let sum: f64 = rows.map(|row| number(&row["duration_ns"])).sum();
-        assert!(
-            (sum - window).abs() <= 1e-6 * window.max(1.0),
-            "{context} {by}: {sum} {window}"
-        );
-    }
-}
-
-/// The cases with known answers next to the collected traces.
-#[test]
-#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
-fn known_answers() {
-    let folder = Corpus::collected().path("../reference/critical_path_ref/cases");
-    let mut cases: Vec<PathBuf> = folder
-        .read_dir()
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    cases.sort();
-    let mut wrong = Vec::new();
-    let mut checked = 0;
-    for case in cases {
-        let Ok(expected) = case.join("expected.json").canonicalize() else {
-            continue;
-        };
-        let expected: Value = serde_json::from_slice(&bytes(&expected)).unwrap();
-        let Some(path) = expected["path"].as_array() else {
-            continue;
-        };
-        checked += 1;
-        let run = match expected["files"].as_array().unwrap().as_slice() {
-            [one] => open(&case.join(one.as_str().unwrap())),
-            _ => open(&case),
-        };
-        let what_if = expected["what_if"].as_array().unwrap();
-        let specs: Vec<&str> = what_if
-            .iter()
-            .map(|row| row["what_if"].as_str().unwrap())
-            .collect();
-        let found = report(&run.trace, "segment", &specs);
-        let expected_rows: Vec<(String, String, f64)> = path
-            .iter()
-            .map(|row| {
-                let text = |at: usize| row[at].as_str().unwrap().to_owned();
-                (text(0), text(1), row[4].as_f64().unwrap())
-            })
-            .collect();
-        let found_rows = rows(&found);
-        if found_rows != expected_rows {
-            wrong.push(format!(
-                "{}: path\n  {found_rows:?}\n  {expected_rows:?}",
-                case.display()
-            ));
-        }
-        let answers: Vec<f64> = what_if
-            .iter()
-            .map(|row| row["step_us"].as_f64().unwrap())
-            .collect();
-        let predicted = predictions(&found);
-        if predicted != answers {
-            wrong.push(format!(
-                "{}: {specs:?}\n  {predicted:?}\n  {answers:?}",
-                case.display()
-            ));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(checked >= 11, "{checked}");
 }

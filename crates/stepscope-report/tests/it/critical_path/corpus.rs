@@ -1,0 +1,149 @@
+//! The report over every trace of the corpus, and the cases with known answers.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stepscope_store::Trace;
+use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
+
+use super::{open, predictions, report, rows};
+
+corpus_tests!(path_covers_the_window);
+
+/// The path of every run is a partition of its window, and the unchanged replay is exact.
+fn path_covers_the_window(corpus: &Corpus) {
+    let mut with_steps = 0;
+    for file in files(corpus.folder()) {
+        for run in runs::open(&file) {
+            check_partition(&run.trace, &file, &mut with_steps);
+        }
+    }
+    assert!(
+        with_steps >= corpus.either(3, 40),
+        "{with_steps} runs with steps"
+    );
+}
+
+fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
+    let found = report(trace, "segment", &["host=x1,device=x1,communication=x1"]);
+    if !found["missing"].is_null() {
+        return;
+    }
+    let context = file.display();
+    let summary = &found["summary"];
+    *with_steps += usize::from(summary["steps"].as_u64() > Some(0));
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let window = number(&summary["window_ns"]);
+    assert_eq!(number(&summary["path_ns"]), window, "{context}");
+    let mut time: Option<f64> = None;
+    for row in found["rows"].as_array().unwrap() {
+        let start = number(&row["start_ns"]);
+        if let Some(time) = time {
+            // Times far from zero are rounded.
+            let error = 0.01 + start.abs() * 1e-15;
+            assert!((start - time).abs() <= error, "{context}: {row}");
+        }
+        time = Some(start + number(&row["duration_ns"]));
+    }
+    let kinds = [
+        "host",
+        "input",
+        "compile",
+        "device_compute",
+        "communication",
+        "copy",
+        "launch_latency",
+        "kernel_gap",
+        "event_wait",
+        "sync_return",
+        "handover",
+        "unknown",
+    ];
+    let sum: f64 = kinds
+        .iter()
+        .map(|kind| number(&summary[format!("{kind}_ns")]))
+        .sum();
+    assert!(
+        (sum - window).abs() <= 1e-6 * window.max(1.0),
+        "{context}: {sum} {window}"
+    );
+    for note in found["notes"].as_array().unwrap() {
+        let note = runs::plain(note);
+        assert!(
+            !note.starts_with("The unchanged replay"),
+            "{context}: {note}"
+        );
+    }
+    for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
+        let grouped = report(trace, by, &[]);
+        let rows = grouped["rows"].as_array().unwrap().iter();
+        let sum: f64 = rows.map(|row| number(&row["duration_ns"])).sum();
+        assert!(
+            (sum - window).abs() <= 1e-6 * window.max(1.0),
+            "{context} {by}: {sum} {window}"
+        );
+    }
+}
+
+/// The cases with known answers next to the collected traces.
+#[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
+fn known_answers() {
+    let folder = Corpus::collected().path("../reference/critical_path_ref/cases");
+    let mut cases: Vec<PathBuf> = folder
+        .read_dir()
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    cases.sort();
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for case in cases {
+        let Ok(expected) = case.join("expected.json").canonicalize() else {
+            continue;
+        };
+        let expected: Value = serde_json::from_slice(&bytes(&expected)).unwrap();
+        let Some(path) = expected["path"].as_array() else {
+            continue;
+        };
+        checked += 1;
+        let run = match expected["files"].as_array().unwrap().as_slice() {
+            [one] => open(&case.join(one.as_str().unwrap())),
+            _ => open(&case),
+        };
+        let what_if = expected["what_if"].as_array().unwrap();
+        let specs: Vec<&str> = what_if
+            .iter()
+            .map(|row| row["what_if"].as_str().unwrap())
+            .collect();
+        let found = report(&run.trace, "segment", &specs);
+        let expected_rows: Vec<(String, String, f64)> = path
+            .iter()
+            .map(|row| {
+                let text = |at: usize| row[at].as_str().unwrap().to_owned();
+                (text(0), text(1), row[4].as_f64().unwrap())
+            })
+            .collect();
+        let found_rows = rows(&found);
+        if found_rows != expected_rows {
+            wrong.push(format!(
+                "{}: path\n  {found_rows:?}\n  {expected_rows:?}",
+                case.display()
+            ));
+        }
+        let answers: Vec<f64> = what_if
+            .iter()
+            .map(|row| row["step_us"].as_f64().unwrap())
+            .collect();
+        let predicted = predictions(&found);
+        if predicted != answers {
+            wrong.push(format!(
+                "{}: {specs:?}\n  {predicted:?}\n  {answers:?}",
+                case.display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked >= 11, "{checked}");
+}
