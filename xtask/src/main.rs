@@ -14,6 +14,7 @@ mod assistants;
 mod bench;
 mod browser;
 mod check;
+mod conformance;
 mod cycles;
 mod demo;
 mod dist;

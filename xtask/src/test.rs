@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
-use crate::{assistants, browser, demo, dist, generate, objects, package, peers, shell, sql, ui};
+use crate::{assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell, sql, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "example",
             "peers read our files",
             "assistants",
+            "assistants, conformance",
             "object storage",
             "object storage, Azure",
         ];
@@ -74,6 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     });
     parts.run("peers read our files", peers::read_our_files);
     parts.run("assistants", assistants::test);
+    parts.run("assistants, conformance", conformance::test);
     parts.run("object storage", objects::test);
     parts.run("object storage, Azure", objects::test_azure);
     for test in peers::CAPTURE_TESTS {
