@@ -1,4 +1,4 @@
-//! Tests of the assistants' protocol, with its official client.
+//! Tests of the assistants' protocol, with its official client, and of the skill.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::{peers, shell, sql};
 /// The client of the Model Context Protocol.
 const CLIENT: Environment = Environment::from_requirements("mcp", &["mcp==2.3.0"]);
 
-/// Runs the tests on both transports.
+/// Runs the tests of the server on both transports, and the commands of the skill.
 pub(crate) fn test() -> Result<Outcome> {
     let python = match CLIENT.python() {
         Ok(Some(python)) => python,
@@ -22,15 +22,19 @@ pub(crate) fn test() -> Result<Outcome> {
             )));
         }
     };
-    let mut tests = shell::program(python);
-    tests
-        .args(["-B", "tests/assistants/test_mcp.py"])
-        .env("STEPSCOPE_BIN", Build::Dev.command()?)
-        .env("STEPSCOPE_SERVE", peers::serve_program(Build::Dev)?);
-    // The part "SQL engine" builds it.
-    if sql::engine().is_file() {
-        tests.env("STEPSCOPE_SQL", sql::engine());
+    let command = Build::Dev.command()?;
+    let served = peers::serve_program(Build::Dev)?;
+    for script in ["test_mcp.py", "test_skill.py"] {
+        let mut tests = shell::program(&python);
+        tests
+            .args(["-B", &format!("tests/assistants/{script}")])
+            .env("STEPSCOPE_BIN", &command)
+            .env("STEPSCOPE_SERVE", &served);
+        // The part "SQL engine" builds it.
+        if sql::engine().is_file() {
+            tests.env("STEPSCOPE_SQL", sql::engine());
+        }
+        shell::run(&mut tests)?;
     }
-    shell::run(&mut tests)?;
     Ok(Outcome::Ok)
 }

@@ -213,7 +213,8 @@ pub(crate) fn pages() -> Result<Vec<std::path::PathBuf>> {
     ] {
         shell::collect(
             &root.join(place),
-            &["node_modules", "dist", "target"],
+            // `embedded` links to pages that are here already.
+            &["node_modules", "dist", "target", "embedded"],
             &mut pages,
         )?;
     }

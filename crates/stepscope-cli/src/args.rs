@@ -25,6 +25,7 @@ mod mcp;
 mod query;
 mod report;
 mod run;
+mod skill;
 mod values;
 
 pub use compare::{Baseline, BaselineAccept, BaselineAction, Compare};
@@ -35,6 +36,7 @@ pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
 pub use report::{Format, PathEnd, Report};
 pub use run::{Gpu, Run, ToggleSignal};
+pub use skill::Skill;
 
 pub(crate) use values::step_numbers;
 use values::{capture_host, host, interval_ms, option, time};
@@ -94,6 +96,8 @@ pub enum Command {
     Fleet(Fleet),
     /// Let an AI assistant ask about runs, over stdin and stdout
     Mcp(Mcp),
+    /// Write a skill for AI assistants that run commands
+    Skill(Skill),
     /// Print what can be recorded on this machine, and what hinders it
     Doctor(Doctor),
     /// Print the script that completes commands and options in a shell

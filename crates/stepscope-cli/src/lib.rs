@@ -6,7 +6,7 @@
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (formatting), then one module per command:
 //! [`view`], [`run`](mod@run), [`info`], [`report`], [`compare`], [`convert`], [`capture`] (with [`interrupt`]), [`recover`], [`peaks`],
-//! [`query`], [`fleet`], [`mcp`], [`doctor`], [`completions`].
+//! [`query`], [`fleet`], [`mcp`], [`skill`], [`doctor`], [`completions`].
 //!
 //! The feature `object-storage` (default) takes URLs of object stores and web servers wherever traces are read.
 //!
@@ -31,6 +31,7 @@ pub mod query;
 pub mod recover;
 pub mod report;
 pub mod run;
+pub mod skill;
 pub mod text;
 pub mod view;
 
@@ -84,6 +85,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Export(export)) => query::export(&export),
         Some(Command::Fleet(asked)) => fleet::run(&asked, out),
         Some(Command::Mcp(mcp)) => mcp::run(&mcp),
+        Some(Command::Skill(skill)) => skill::run(&skill, out),
         Some(Command::Doctor(doctor)) => doctor::run(&doctor, out),
         Some(Command::Completions(completions)) => completions::run(&completions, out),
         Some(Command::ManPages(pages)) => completions::write_man_pages(&pages),

@@ -7,7 +7,9 @@
 //!
 //! Reading order: `protocol` ([`McpServer`]: messages of both lifecycles), `stdio` and `http` (transports), `tools` (the
 //! registry and one file per subject), `args` (checked arguments), `answer` (a
-//! [`Report`](stepscope_report::report::Report) as bounded text and JSON), `canvas` (pictures), `resources`, `prompts`, `stop` (cancellation).
+//! [`Report`](stepscope_report::report::Report) as bounded text and JSON), `canvas` (pictures), `resources`, `prompts`,
+//! `documents` and `instructions` (texts for models), `stop` (cancellation); `skill` (the same for assistants that
+//! run commands).
 //! `docs/guide/assistants.md` is the guide for users, `docs/reference/mcp.md` lists tools and limits.
 //!
 //! **Invariant:** every answer is bounded, and says how to get what it leaves out.
@@ -23,16 +25,20 @@
 mod answer;
 mod args;
 mod canvas;
+mod documents;
 mod error;
 mod http;
+mod instructions;
 mod prompts;
 mod protocol;
 mod resources;
+mod skill;
 mod stdio;
 mod stop;
 mod tools;
 
 pub use http::{HttpAnswer, HttpHeaders};
 pub use protocol::McpServer;
+pub use skill::{SkillFile, is_as_written, skill_files};
 pub use stdio::serve_stdio;
 pub use stop::{Stop, StopOnDrop};

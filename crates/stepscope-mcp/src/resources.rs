@@ -5,6 +5,7 @@ use stepscope_report::report::visible_text::short;
 
 use crate::answer::CHARACTERS;
 use crate::args::Object;
+use crate::documents;
 use crate::error::ToolError;
 use crate::stop::Stop;
 use crate::tools::{Served, Tool};
@@ -19,13 +20,13 @@ const GUIDES: [(&str, &str, &str, &str); 2] = [
         "stepscope://guide/definitions",
         "Definitions",
         "How each figure is computed, as equations",
-        include_str!("../../../docs/reference/definitions.md"),
+        documents::DEFINITIONS,
     ),
     (
         "stepscope://guide/sql",
         "SQL guide",
         "Questions and their SQL, with the helpers for times and intervals",
-        include_str!("../../../docs/guide/sql.md"),
+        documents::SQL_GUIDE,
     ),
 ];
 

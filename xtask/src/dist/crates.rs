@@ -93,6 +93,10 @@ fn check_files(name: &str, files: &BTreeSet<String>) -> Result<()> {
             "{name} carries no example recording"
         );
     }
+    if name == "stepscope-mcp" {
+        needed.push("embedded/definitions.md");
+        needed.push("embedded/sql.md");
+    }
     for file in needed {
         ensure!(files.contains(file), "{name} does not contain {file}");
     }
@@ -172,6 +176,7 @@ mod tests {
         assert!(fault("stepscope-model", &complete[1..]).contains("Cargo.toml"));
         let more = [&complete[..], &["tests/it/main.rs"]].concat();
         assert!(fault("stepscope-model", &more).contains("tests/it/main.rs"));
+        assert!(fault("stepscope-mcp", &complete).contains("embedded/definitions.md"));
         assert!(fault("stepscope-server", &complete).contains("example recording"));
         let example = "embedded/example/a.xplane.pb";
         let more = [&complete[..], &[example, "build.rs"]].concat();

@@ -85,7 +85,7 @@ fn pack_source(tools: &Path, folder: &Path) -> Result<PathBuf> {
 }
 
 /// What the source distribution contains at least.
-const SOURCE_FILES: [&str; 12] = [
+const SOURCE_FILES: [&str; 13] = [
     "PKG-INFO",
     "pyproject.toml",
     "Cargo.lock",
@@ -94,6 +94,7 @@ const SOURCE_FILES: [&str; 12] = [
     "LICENSE-APACHE",
     "README.md",
     "crates/stepscope-py/Cargo.toml",
+    "crates/stepscope-mcp/embedded/sql.md",
     "crates/stepscope-server/embedded/viewer/index.html",
     "crates/stepscope-server/embedded/example/rust_mnist.xplane.pb",
     "python/build/stepscope_build.py",

@@ -8,9 +8,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
+/// The Markdown files below a folder.
+pub(crate) fn markdown_files(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -82,29 +83,41 @@ fn commands_of_a_page_are_found() {
     assert_eq!(commands(page), expected);
 }
 
+/// Checks the commands of a page, with the kinds of reports that they name; returns their number.
+pub(crate) fn check_commands(path: &Path) -> usize {
+    let page = std::fs::read_to_string(path).unwrap();
+    let mut count = 0;
+    for words in commands(&page) {
+        // Numbers that a scheduler sets.
+        let set = |word: String| {
+            word.replace("$SLURM_ARRAY_TASK_ID", "3")
+                .replace("$SLURM_ARRAY_TASK_COUNT", "64")
+        };
+        let words: Vec<String> = words.into_iter().map(set).collect();
+        let shown = format!("{}: {}", path.display(), words.join(" "));
+        let matches = stepscope_cli::args::definition()
+            .try_get_matches_from(&words)
+            .unwrap_or_else(|error| panic!("{shown}\n{error}"));
+        if let Some(("report", report)) = matches.subcommand() {
+            let kind = report.get_one::<String>("kind").unwrap();
+            match reports::kind(kind) {
+                Ok(kind) => {
+                    let by = report.get_one::<String>("by").map(String::as_str);
+                    let is_known = |by: &str| by == "list" || kind.by.contains(&by);
+                    assert!(by.is_none_or(is_known), "{shown}");
+                }
+                Err(_) => assert!(["all", "list"].contains(&kind.as_str()), "{shown}"),
+            }
+        }
+        count += 1;
+    }
+    count
+}
+
 #[test]
 fn every_command_in_the_documentation_is_accepted() {
-    let mut count = 0;
-    for path in pages() {
-        let page = std::fs::read_to_string(&path).unwrap();
-        for words in commands(&page) {
-            // Numbers that a scheduler sets.
-            let set = |word: String| {
-                word.replace("$SLURM_ARRAY_TASK_ID", "3")
-                    .replace("$SLURM_ARRAY_TASK_COUNT", "64")
-            };
-            let words: Vec<String> = words.into_iter().map(set).collect();
-            let shown = format!("{}: {}", path.display(), words.join(" "));
-            let matches = stepscope_cli::args::definition()
-                .try_get_matches_from(&words)
-                .unwrap_or_else(|error| panic!("{shown}\n{error}"));
-            if let Some(("report", report)) = matches.subcommand() {
-                let kind = report.get_one::<String>("kind").unwrap();
-                let is_known = ["all", "list"].contains(&kind.as_str());
-                assert!(is_known || reports::kind(kind).is_ok(), "{shown}");
-            }
-            count += 1;
-        }
-    }
+    let mut pages = markdown_files(&root().join("docs"));
+    pages.push(root().join("README.md"));
+    let count: usize = pages.iter().map(|page| check_commands(page)).sum();
     assert!(count > 30, "{count} commands");
 }

@@ -21,4 +21,5 @@ mod overlay;
 mod query;
 mod report;
 mod run;
+mod skill;
 mod traces;
