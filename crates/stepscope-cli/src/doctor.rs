@@ -5,6 +5,7 @@
 
 mod devices;
 mod environment;
+mod hosts;
 mod machine;
 mod python;
 
@@ -126,6 +127,7 @@ fn all(machine: &Machine, asked: &args::Doctor) -> Vec<Check> {
     let mut checks = python::checks(machine, python.as_ref());
     checks.extend(devices::checks(machine, python.as_ref().ok()));
     checks.extend(environment::checks(machine, &asked.logdir));
+    checks.extend(hosts::checks(&asked.host));
     checks
 }
 

@@ -337,7 +337,7 @@ fn doctor_prints_json_that_names_every_problem() {
     std::fs::write(home.path().join("logs"), "a file").unwrap();
     let ended = stepscope(home.path())
         .env("PATH", home.path())
-        .args(["doctor", "--json"])
+        .args(["doctor", "--json", "--host", "127.0.0.1:1"])
         .output()
         .unwrap();
     assert_eq!(ended.status.code(), Some(1));
@@ -346,6 +346,7 @@ fn doctor_prints_json_that_names_every_problem() {
     let check = |id: &str| checks.iter().find(|check| check["id"] == id).unwrap();
     assert_eq!(check("python")["state"], "absent");
     assert_eq!(check("log_directory")["state"], "problem");
+    assert_eq!(check("clock")["found"], "127.0.0.1:1: refused");
     let problems = checks.iter().filter(|check| check["state"] == "problem");
     assert_eq!(json["problems"], problems.clone().count());
     for problem in problems {

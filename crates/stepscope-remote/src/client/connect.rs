@@ -17,6 +17,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -155,23 +156,33 @@ async fn speak(
     }
 }
 
-/// Sends the health check.
+/// Sends the health check; returns the metadata of the answer, and whether it has one.
+pub(super) async fn check(
+    channel: &Channel,
+    address: &Address,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<(MetadataMap, bool), CaptureFailure> {
+    let mut client = HealthClient::new(channel.clone());
+    let question = Request::new(HealthCheckRequest {
+        service: "tensorflow.ProfilerService".to_owned(),
+    });
+    match timeout_at(deadline, client.check(question)).await {
+        Err(_) => Err(mute(address, limit)),
+        Ok(Ok(answer)) => Ok((answer.metadata().clone(), true)),
+        Ok(Err(status)) if is_an_answer(&status) => Ok((status.metadata().clone(), false)),
+        Ok(Err(_)) => Err(no_profiler(address)),
+    }
+}
+
+/// Learns from a health check what the server is.
 async fn greet(
     channel: &Channel,
     address: &Address,
     deadline: Instant,
     limit: Duration,
 ) -> Result<String, CaptureFailure> {
-    let mut client = HealthClient::new(channel.clone());
-    let question = Request::new(HealthCheckRequest {
-        service: "tensorflow.ProfilerService".to_owned(),
-    });
-    let (metadata, healthy) = match timeout_at(deadline, client.check(question)).await {
-        Err(_) => return Err(mute(address, limit)),
-        Ok(Ok(answer)) => (answer.metadata().clone(), true),
-        Ok(Err(status)) if is_an_answer(&status) => (status.metadata().clone(), false),
-        Ok(Err(_)) => return Err(no_profiler(address)),
-    };
+    let (metadata, healthy) = check(channel, address, deadline, limit).await?;
     let version = metadata
         .get(headers::SERVER_VERSION)
         .and_then(|text| text.to_str().ok());

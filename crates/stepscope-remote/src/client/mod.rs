@@ -11,19 +11,21 @@
 //! blocks until all its work has ended, except for a name lookup that the system does not cancel.
 //! Reading order: [`request`], [`report`], [`control`], then `run` (the sequence of steps),
 //! `connect`, `ask` (the protocol), `keep` (from a response to a file), `session` (folders and
-//! files), `log_dir` (where sessions can be written).
+//! files), `log_dir` (where sessions can be written), `clock` (clocks of other hosts).
 
 pub mod control;
 pub mod report;
 pub mod request;
 
 mod ask;
+mod clock;
 mod connect;
 mod keep;
 mod log_dir;
 mod run;
 mod session;
 
+pub use clock::{HostClock, read_clock};
 pub use control::CaptureControl;
 pub use log_dir::writable_log_dir;
 pub use report::{CaptureEvent, CaptureFailure, CaptureReport, Captured, HostReport, Stage};

@@ -15,13 +15,14 @@ use std::time::Duration;
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
+use stepscope_model::clock::unix_now_ns;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};
 use tonic::{Code, Status};
 
 use super::connections::{Busy, ConnectionState};
-use crate::headers::SERVER_VERSION;
+use crate::headers::{SERVER_TIME, SERVER_VERSION};
 
 /// Maximum number of concurrent requests, without health checks and reflection.
 pub(super) const MAX_REQUESTS: usize = 64;
@@ -163,6 +164,8 @@ where
             let mut response = answer.await?;
             let version = HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
             response.headers_mut().insert(SERVER_VERSION, version);
+            let time = HeaderValue::from(unix_now_ns());
+            response.headers_mut().insert(SERVER_TIME, time);
             let payload = response.extensions_mut().remove::<Payload>();
             Ok(response.map(|body| {
                 let held = (permit, busy);

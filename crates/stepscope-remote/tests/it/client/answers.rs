@@ -8,8 +8,10 @@ use std::time::Duration;
 use stepscope_remote::proto::ProfileResponse;
 use stepscope_remote::proto::profile_options::AdvancedConfigValue;
 use stepscope_remote::proto::profile_options::advanced_config_value::Value;
-use stepscope_remote::{CaptureEvent, CaptureRequest, Interval, OptionValue, Stage};
+use stepscope_remote::{CaptureEvent, CaptureRequest, Interval, OptionValue, Stage, read_clock};
 use tonic::Status;
+
+use crate::server::program::PATIENCE;
 
 use super::fake::{Fake, Snapshots, place, with_tool, with_xspace};
 use super::{captured, failure, files, message, names, observed, request, xspace};
@@ -245,6 +247,14 @@ fn a_damaged_trace_is_kept_and_said_to_be_damaged() {
     let nonsense = Fake::sends(b"<html>404</html>".to_vec()).start();
     let (report, _) = observed(&request(&[&nonsense.address], logs.path()));
     assert_eq!(failure(&report).stage, Stage::NotAProfiler);
+}
+
+#[test]
+fn servers_of_others_send_no_time() {
+    let server = Fake::sends(xspace(1)).start();
+    assert_eq!(read_clock(&server.address, PATIENCE).unwrap(), None);
+    let failed = read_clock("127.0.0.1:1", PATIENCE).unwrap_err();
+    assert_eq!(failed.stage, Stage::Refused, "{failed}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use stepscope_remote::proto::{
     GetSnapshotRequest, MonitorRequest, MonitorResponse, ProfileRequest,
     StopContinuousProfilingRequest, TerminateRequest,
 };
+use stepscope_remote::read_clock;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
 
@@ -69,6 +70,14 @@ fn snapshot(session: &str, last_ms: Option<u64>) -> Request<GetSnapshotRequest> 
         request.metadata_mut().insert("stepscope-last-ms", ms);
     }
     request
+}
+
+#[test]
+fn the_clock_of_this_host_is_ours_within_the_error() {
+    let program = Program::start(&["--idle"]);
+    let clock = read_clock(&program.address(), PATIENCE).unwrap().unwrap();
+    assert!(clock.ahead_ns.abs() <= clock.error_ns, "{clock:?}");
+    assert_eq!(clock.version, env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
