@@ -3,6 +3,7 @@
 //! [`export()`](crate::export::export) writes runs into one, [`Dataset`] finds the files of its complete runs, and queries
 //! read these as tables of the same names as the tables of open runs.
 
+mod reads;
 mod table;
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use url::Url;
 
 /// Names the version of a dataset.
 pub(crate) use stepscope_engine::DATASET_MARK as MARK;
+pub use reads::tables_of;
 pub(crate) use table::register;
 
 /// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.

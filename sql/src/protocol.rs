@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 
 /// Version of the protocol.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// To this program: a query, `{"id", "runs", "sql", "format", "rows", "bytes", "timeout_ms", "width", "cache",
 /// "cluster"}`. A run is a path, or `{"path", "first_file", "name", "fingerprint"}` for one of the runs at a path.
@@ -16,6 +16,9 @@ pub const QUERY: u8 = 1;
 pub const CANCEL: u8 = 2;
 /// To this program: send the schema of all tables, `{"id"}`.
 pub const TABLES: u8 = 3;
+/// To this program: name the tables of a dataset that a query reads, `{"id", "sql"}`; without a query, all of them. The
+/// answer is a list of names as JSON.
+pub const TABLES_OF: u8 = 4;
 
 /// From this program, first of all: `{"protocol", "version", "readers"}`.
 pub const HELLO: u8 = 16;

@@ -14,9 +14,12 @@ use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
 use crate::cluster::Cluster;
+use crate::dataset;
 use crate::locked::{self, Memory};
 use crate::output::{Format, Writer, describe};
-use crate::protocol::{self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES};
+use crate::protocol::{
+    self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES, TABLES_OF,
+};
 use crate::runtime::runtime;
 use crate::schema_table;
 use crate::session::{Limits, OpenError, Session, timed_out};
@@ -48,6 +51,12 @@ struct Query {
 #[derive(Debug, Deserialize)]
 struct QueryId {
     id: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct TablesOf {
+    id: u32,
+    sql: Option<String>,
 }
 
 /// What a session is of.
@@ -124,13 +133,15 @@ impl Server {
                 }
                 TABLES => {
                     if let Ok(of) = serde_json::from_slice::<QueryId>(&content) {
-                        self.send_data(of.id, &schema_table::as_json().to_string().into_bytes());
-                        self.send(
-                            END,
-                            &json!({"id": of.id, "rows": 0, "truncated": false})
-                                .to_string()
-                                .into_bytes(),
-                        );
+                        self.send_json(of.id, &schema_table::as_json());
+                    }
+                }
+                TABLES_OF => {
+                    if let Ok(of) = serde_json::from_slice::<TablesOf>(&content) {
+                        match dataset::tables_of(of.sql.as_deref()) {
+                            Ok(tables) => self.send_json(of.id, &json!(tables)),
+                            Err(error) => self.report(of.id, &error),
+                        }
                     }
                 }
                 _ => {}
@@ -152,6 +163,13 @@ impl Server {
             content.extend(chunk);
             self.send(DATA, &content);
         }
+    }
+
+    /// Sends a whole answer.
+    fn send_json(&self, id: u32, answer: &serde_json::Value) {
+        self.send_data(id, answer.to_string().as_bytes());
+        let end = json!({"id": id, "rows": 0, "truncated": false});
+        self.send(END, end.to_string().as_bytes());
     }
 
     fn fail(&self, id: u32, message: &str, hint: Option<&str>) {

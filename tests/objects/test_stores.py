@@ -1,10 +1,10 @@
 """
 Tests of URLs as paths, against emulators of the object stores on this machine.
 
-    STEPSCOPE_BIN=… [STEPSCOPE_AZURITE=…] python tests/objects/test_stores.py [TEST…]
+    STEPSCOPE_BIN=… STEPSCOPE_SQL=… STEPSCOPE_SERVE=… [STEPSCOPE_AZURITE=…] python tests/objects/test_stores.py [TEST…]
 
 S3 is played by moto. Google Cloud Storage speaks nearly the same protocol: a proxy translates between the two.
-`STEPSCOPE_AZURITE` names the program `azurite-blob`, which plays Azure; without it, Azure is not tested.
+`STEPSCOPE_SERVE` is a program that serves captures. `STEPSCOPE_AZURITE` names the program `azurite-blob`, which plays Azure; without it, Azure is not tested.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from moto.server import ThreadedMotoServer
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ["STEPSCOPE_BIN"]
+SERVE = os.environ["STEPSCOPE_SERVE"]
 AZURITE = os.environ.get("STEPSCOPE_AZURITE")
 SLOW = ROOT / "tests/data/known_causes/torch_one_slow_batch"
 ACCOUNT = "devstoreaccount1"
@@ -139,6 +140,50 @@ class Store:
                 page = viewer.get(f"/api/v1/runs?limit=2000&cursor={quote(page['next'])}")
                 names |= {run["name"] for run in page["runs"]}
         self.assertEqual(len(names), 1_100)
+
+    def rows(self, dataset: str, sql: str) -> Any:
+        return json.loads(self.run_command("query", dataset, sql, "--format", "json"))["rows"]
+
+    def test_a_dataset_is_written_asked_and_extended(self: Any) -> None:
+        source, dataset = f"{self.url}/logs", f"{self.url}/dataset"
+        here = f"{self.home.name}/dataset-{type(self).__name__}"
+        self.run_command("export", source, here)
+        self.run_command("export", f"{source}/{SLOW.name}", dataset)
+        first = self.rows(dataset, "SELECT count(*) AS n FROM runs")[0]["n"]
+        self.assertGreater(first, 0)
+        # The runs that are missing are added.
+        self.run_command("export", source, dataset)
+        # Of the bucket, only the tables that the reports read are here.
+        for kind in ("hosts", "runs", "collectives", "steps"):
+            sides = [self.run_command("fleet", of, kind, "--format", "json") for of in (dataset, here)]
+            self.assertEqual(*(json.loads(side)["rows"] for side in sides), kind)
+        for sql in (
+            "SELECT name, slices FROM runs ORDER BY name",
+            "SELECT name, count(*) AS n, sum(dur_ps) AS ps FROM slices GROUP BY name ORDER BY ps DESC, name LIMIT 9",
+            "SELECT r.name, count(*) AS n FROM steps s JOIN runs r ON s.run = r.run GROUP BY r.name ORDER BY r.name",
+        ):
+            self.assertEqual(self.rows(dataset, sql), self.rows(here, sql), sql)
+        self.assertGreater(self.rows(dataset, "SELECT count(*) AS n FROM runs")[0]["n"], first)
+        error = self.run_command("fleet", source, code=1)
+        self.assertIn("it is no dataset", error)
+
+    def test_a_capture_and_a_converted_trace_become_objects(self: Any) -> None:
+        with subprocess.Popen([SERVE, "--port", "0"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as served:
+            assert served.stdout is not None
+            port = re.search(r"\d+$", served.stdout.readline().strip())
+            assert port is not None
+            captures = f"{self.url}/captures"
+            told = self.run_command(
+                "capture", f"127.0.0.1:{port[0]}", "--logdir", captures, "--duration-ms", "200", "--json"
+            )
+            served.kill()
+        path = json.loads(told)["hosts"][0]["path"]
+        self.assertTrue(path.startswith(f"{captures}/plugins/profile/"), path)
+        captured = self.info(captures)["runs"]
+        self.assertEqual([run["files"][0]["path"] for run in captured], [path])
+        out = f"{self.url}/converted/out.pftrace"
+        self.assertIn(out, self.run_command("convert", path, out))
+        self.assertEqual(self.info(out)["runs"][0]["slices"], captured[0]["slices"])
 
     def test_what_is_not_there_is_one_line(self: Any) -> None:
         for path in ("absent", "absent/", "absent.xplane.pb"):

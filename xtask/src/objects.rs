@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::part::Outcome;
 use crate::programs::Build;
 use crate::python::Environment;
-use crate::{peers, shell};
+use crate::{peers, shell, sql};
 
 /// The emulator of S3, and with a proxy of Google Cloud Storage.
 const EMULATOR: Environment = Environment::from_requirements("objects", &["moto[server]==5.2.5"]);
@@ -42,7 +42,9 @@ fn run(stores: &[&str]) -> Result<Outcome> {
         shell::program(python)
             .args(["-B", "tests/objects/test_stores.py"])
             .args(stores)
-            .env("STEPSCOPE_BIN", Build::Dev.command()?),
+            .env("STEPSCOPE_BIN", Build::Dev.command()?)
+            .env("STEPSCOPE_SERVE", peers::serve_program(Build::Dev)?)
+            .env("STEPSCOPE_SQL", sql::engine()),
     )?;
     Ok(Outcome::Ok)
 }

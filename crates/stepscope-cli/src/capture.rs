@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use stepscope_engine::{is_url, shown_path};
+use stepscope_engine::is_url;
 use stepscope_remote::{
     CaptureControl, CaptureError, CaptureEvent, CaptureReport, CaptureRequest, Captured,
     HostReport, Interval, OptionValue, capture_with, perfetto_path, write_perfetto,
@@ -20,6 +20,7 @@ use stepscope_server::{
 use crate::args;
 use crate::error::CliError;
 use crate::interrupt;
+use crate::staged::Staged;
 use crate::text::{self, clean, short};
 
 /// Shorter captures show no progress.
@@ -31,7 +32,12 @@ const MAX_HOST_CHARS: usize = 80;
 
 /// Runs the command.
 pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
-    let request = request(asked)?;
+    let mut request = request(asked)?;
+    let url = asked.logdir.as_ref().filter(|logdir| is_url(logdir));
+    let staged = url.map(|url| Staged::new(url)).transpose()?;
+    if let Some(staged) = &staged {
+        staged.folder().clone_into(&mut request.log_dir);
+    }
     let ends = InterruptHandler::default();
     let bar = bar();
     let (pressed, shown) = (ends.clone(), bar.clone());
@@ -51,7 +57,7 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
         // The directory is empty: the capture failed.
         let _ = std::fs::remove_dir(&request.log_dir);
     }
-    let report = report.map_err(refused)?;
+    let mut report = report.map_err(refused)?;
 
     let perfetto = if asked.perfetto {
         write_all(&report)
@@ -69,6 +75,17 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
             PerfettoLink::bind(path, &options)
         })
     };
+    // Until the link was opened, the file has to stay here.
+    let mut shown = perfetto.clone();
+    let _staged = match staged {
+        Some(mut staged) if report.any_ok() => {
+            staged.upload("")?;
+            show_urls(&staged, &mut report, &mut shown);
+            Some(staged)
+        }
+        other => other,
+    };
+    let perfetto = shown;
     if asked.json {
         print_json(&report, &perfetto, link.as_ref(), out)?;
     } else {
@@ -88,6 +105,18 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
         }
         Some(Err(error)) => outcome.and(Err(CliError::failed(error.to_string()))),
         None => outcome,
+    }
+}
+
+/// Replaces the paths of copied files by their URLs.
+fn show_urls(staged: &Staged, report: &mut CaptureReport, perfetto: &mut [PerfettoFile]) {
+    report.folder = staged.url_of(&report.folder);
+    let captured = report.hosts.iter_mut().map(|host| host.result.as_mut().ok());
+    for captured in captured.flatten() {
+        captured.path = staged.url_of(&captured.path);
+    }
+    for path in perfetto.iter_mut().flatten().flatten() {
+        *path = staged.url_of(path);
     }
 }
 
@@ -132,12 +161,6 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
             ));
         }
     };
-    if let Some(logdir) = asked.logdir.as_ref().filter(|logdir| is_url(logdir)) {
-        return Err(CliError::usage(format!(
-            "cannot capture to {}: captures are written to this machine only\nhelp: name a local folder, and copy it with the cloud's own tool",
-            shown_path(logdir)
-        )));
-    }
     let log_dir = match (&asked.logdir, asked.ms) {
         (Some(logdir), _) => logdir.clone(),
         (None, Some(_)) => new_directory()?,

@@ -3,17 +3,18 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use stepscope_engine::{ConvertOptions, OutputFormat, Overlay, convert};
+use stepscope_engine::{ConvertOptions, OutputFormat, Overlay, convert, is_url, shown_path};
 use stepscope_model::ReadContext;
 
 use crate::args;
 use crate::error::CliError;
 use crate::progress::Progress;
+use crate::staged::Staged;
 use crate::text::{self, clean};
 
 /// Runs the command.
 pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
-    let shown = asked.output.display();
+    let shown = shown_path(&asked.output);
     if OutputFormat::from_name(&asked.output).is_none() {
         return Err(CliError::usage(format!(
             "cannot write {shown}: the extension names no format\nhelp: use .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet"
@@ -21,9 +22,15 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     }
     let context = Arc::new(ReadContext::new(asked.reading.limits()));
     let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.input));
+    let bucket = asked.output.parent().filter(|_| is_url(&asked.output));
+    let mut staged = bucket.map(Staged::new).transpose()?;
+    let output = match (&staged, asked.output.file_name()) {
+        (Some(staged), Some(name)) => staged.folder().join(name),
+        _ => asked.output.clone(),
+    };
     let written = convert(
         &asked.input,
-        &asked.output,
+        &output,
         &context,
         ConvertOptions {
             use_cache: !asked.reading.no_cache,
@@ -34,6 +41,9 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
         },
     )?;
     drop(progress);
+    if let Some(staged) = &mut staged {
+        staged.upload("")?;
+    }
     let mut counts = vec![format!("{} slices", text::count(written.slices))];
     for (count, what) in [
         (written.instants, "instants"),
@@ -47,7 +57,7 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     writeln!(
         out,
         "{}: {} ({})",
-        clean(&shown.to_string()),
+        clean(&shown),
         counts.join(", "),
         text::bytes(written.bytes)
     )?;

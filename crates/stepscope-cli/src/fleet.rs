@@ -1,17 +1,19 @@
 //! `stepscope fleet`: reports over a dataset of many runs.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use stepscope_engine::report::report::Report;
 use stepscope_engine::report::report::html::{Head, HtmlReport, page};
 use stepscope_engine::report::reports::Options;
 use stepscope_engine::{
-    DATASET_MARK, FLEET_KINDS, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url,
+    DATASET_MARK, FLEET_KINDS, FLEET_TABLES, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url,
     shown_path,
 };
 
 use crate::args::{self, Format};
 use crate::error::CliError;
+use crate::query::{fetch_dataset_of, no_bucket_on_a_cluster};
 use crate::report;
 
 /// Memory that the operators of the SQL engine may hold.
@@ -20,21 +22,9 @@ const MEMORY_BYTES: u64 = 2 << 30;
 /// Runs the command.
 pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
     let kinds = kinds(asked)?;
-    if is_url(&asked.dataset) {
-        return Err(CliError::usage(format!(
-            "cannot read {}: datasets are read from this machine only\nhelp: copy it with the cloud's own tool",
-            shown_path(&asked.dataset)
-        )));
-    }
-    if !asked.dataset.join(DATASET_MARK).is_file() {
-        return Err(CliError::failed(format!(
-            "cannot read {}: it is no dataset\nhelp: 'stepscope export LOGDIR {}' makes one",
-            asked.dataset.display(),
-            asked.dataset.display()
-        )));
-    }
+    let dataset = dataset(asked)?;
     let options = FleetOptions {
-        dataset: asked.dataset.clone(),
+        dataset,
         since: asked.since,
         until: asked.until,
         job: asked.job.clone(),
@@ -44,7 +34,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
     let failed = |error: &dyn std::error::Error| CliError::failed(error.to_string());
     let mut engine = SqlEngine::start(MEMORY_BYTES).map_err(|error| failed(&error))?;
     let reports = fleet_reports(&mut engine, &options, &kinds).map_err(|error| failed(&error))?;
-    let name = asked.dataset.display().to_string();
+    let name = shown_path(&asked.dataset);
     if asked.format == Format::Html {
         out.write_all(html(&name, &kinds, &reports).as_bytes())?;
         return Ok(());
@@ -64,6 +54,27 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
         report::write(&title, made, &options, asked.format, out)?;
     }
     Ok(())
+}
+
+/// Returns the folder of the dataset; fetches the tables of one in a bucket that the reports read.
+fn dataset(asked: &args::Fleet) -> Result<PathBuf, CliError> {
+    let shown = shown_path(&asked.dataset);
+    let none = || {
+        CliError::failed(format!(
+            "cannot read {shown}: it is no dataset\nhelp: 'stepscope export LOGDIR {shown}' makes one"
+        ))
+    };
+    if is_url(&asked.dataset) {
+        if asked.cluster.is_some() {
+            return Err(no_bucket_on_a_cluster("read", &asked.dataset));
+        }
+        let tables = FLEET_TABLES.map(str::to_owned).into();
+        return fetch_dataset_of(&asked.dataset, &tables)?.ok_or_else(none);
+    }
+    if !asked.dataset.join(DATASET_MARK).is_file() {
+        return Err(none());
+    }
+    Ok(asked.dataset.clone())
 }
 
 /// Returns the reports that are asked for.

@@ -32,6 +32,7 @@ pub mod recover;
 pub mod report;
 pub mod run;
 pub mod skill;
+mod staged;
 pub mod text;
 pub mod view;
 

@@ -23,6 +23,44 @@ pub struct Progress {
 impl Progress {
     /// Watches `context`; `expected_bytes` is the approximate number of bytes at the end.
     pub fn start(context: &Arc<ReadContext>, expected_bytes: u64) -> Self {
+        Self::watch(context, move |context| {
+            let bar =
+                ProgressBar::with_draw_target(Some(expected_bytes), ProgressDrawTarget::stderr());
+            bar.set_style(style().clone());
+            bar.set_message("reading");
+            let context = Arc::clone(context);
+            let show = move |bar: &ProgressBar| {
+                let read = context.read_bytes();
+                if read >= expected_bytes {
+                    bar.set_message("indexing");
+                }
+                bar.set_position(read.min(expected_bytes));
+            };
+            (bar, Box::new(show))
+        })
+    }
+
+    /// Watches `context` while files are copied from or to a store.
+    pub fn copying(context: &Arc<ReadContext>) -> Self {
+        Self::watch(context, |context| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_style(
+                ProgressStyle::with_template("  copying {bytes}  {elapsed}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            let context = Arc::clone(context);
+            let show = move |bar: &ProgressBar| bar.set_position(context.read_bytes());
+            (bar, Box::new(show))
+        })
+    }
+
+    /// Shows the bar that `make` returns with the function that moves it, after a while and only on a terminal.
+    fn watch(
+        context: &Arc<ReadContext>,
+        make: impl FnOnce(&Arc<ReadContext>) -> (ProgressBar, Box<dyn Fn(&ProgressBar)>)
+        + Send
+        + 'static,
+    ) -> Self {
         let idle = Self {
             stop: None,
             thread: None,
@@ -36,16 +74,9 @@ impl Progress {
             if stopped.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            let bar =
-                ProgressBar::with_draw_target(Some(expected_bytes), ProgressDrawTarget::stderr());
-            bar.set_style(style().clone());
-            bar.set_message("reading");
+            let (bar, show) = make(&context);
             loop {
-                let read = context.read_bytes();
-                if read >= expected_bytes {
-                    bar.set_message("indexing");
-                }
-                bar.set_position(read.min(expected_bytes));
+                show(&bar);
                 if stopped.recv_timeout(BETWEEN) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }

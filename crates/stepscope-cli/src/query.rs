@@ -1,18 +1,22 @@
 //! `stepscope query` asks runs a question in SQL, `stepscope export` writes their tables. The SQL engine does both:
 //! [`stepscope_engine::SqlEngine`].
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use stepscope_engine::{
-    Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun,
-    find_sql_engine, is_url, shown_path, sql_shell,
+    DATASET_MARK, DATASET_RUNS, Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError, SqlQuery,
+    SqlRun, fetch_dataset, find_sql_engine, is_url, shown_path, sql_shell,
 };
+use stepscope_model::{Limits, ReadContext};
 
 use crate::args;
 use crate::error::CliError;
-use crate::progress::with_engine_progress;
+use crate::progress::{Progress, with_engine_progress};
+use crate::staged::Staged;
 use crate::text::{clean, width_of_terminal};
 
 /// Runs the command.
@@ -27,6 +31,9 @@ pub fn run(asked: &args::Query, out: &mut dyn Write) -> Result<(), CliError> {
         ));
     }
     check_exist(&paths)?;
+    if let (Some(_), Some(url)) = (&asked.cluster, paths.iter().find(|path| is_url(path))) {
+        return Err(no_bucket_on_a_cluster("query", url));
+    }
     match sql {
         Some(sql) => query(asked, &paths, &sql, out),
         None => shell(asked, &paths),
@@ -39,12 +46,58 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         return Err(CliError::usage("cannot export: no run is named"));
     };
     check_exist(paths)?;
-    if is_url(dataset) {
-        return Err(CliError::usage(format!(
-            "cannot write {}: datasets are written to this machine only\nhelp: name a local folder, and copy it with the cloud's own tool",
-            shown_path(dataset)
-        )));
+    if !is_url(dataset) {
+        return export_to(asked, paths, dataset);
     }
+    if asked.cluster.is_some() {
+        return Err(no_bucket_on_a_cluster("write", dataset));
+    }
+    let mut written = Staged::new(dataset)?;
+    // Runs that are there already are not exported again, and the mark stays.
+    let known = fetch_dataset_of(dataset, &[DATASET_RUNS.to_owned()].into())?;
+    let known = known.map_or(Ok(Vec::new()), |known| copy(&known, written.folder()))?;
+    export_to(asked, paths, written.folder())?;
+    for file in known {
+        std::fs::remove_file(file)?;
+    }
+    written.upload(DATASET_RUNS)?;
+    Ok(())
+}
+
+/// Copies the files of a dataset that say which runs it has; returns the copies.
+fn copy(dataset: &Path, to: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut copies = Vec::new();
+    let mut one = |name: &Path| -> std::io::Result<()> {
+        let copy = to.join(name);
+        std::fs::create_dir_all(copy.parent().unwrap_or(to))?;
+        std::fs::copy(dataset.join(name), &copy)?;
+        copies.push(copy);
+        Ok(())
+    };
+    one(Path::new(DATASET_MARK))?;
+    let runs = Path::new(DATASET_RUNS);
+    for day in std::fs::read_dir(dataset.join(runs))? {
+        let day = runs.join(day?.file_name());
+        for file in std::fs::read_dir(dataset.join(&day))? {
+            let name = file?.file_name();
+            if !name.to_string_lossy().starts_with('.') {
+                one(&day.join(name))?;
+            }
+        }
+    }
+    Ok(copies)
+}
+
+/// Returns the error of a cluster that is asked about a bucket.
+pub fn no_bucket_on_a_cluster(verb: &str, url: &Path) -> CliError {
+    CliError::usage(format!(
+        "cannot {verb} {} on a cluster: its machines share a folder\nhelp: name a dataset in a folder that all of them see, or leave out --cluster",
+        shown_path(url)
+    ))
+}
+
+/// Exports to a folder of this machine.
+fn export_to(asked: &args::Export, paths: &[PathBuf], dataset: &Path) -> Result<(), CliError> {
     let path = find_sql_engine().map_err(failed)?;
     let mut command = std::process::Command::new(&path);
     command.arg("export").arg("--dataset").arg(dataset);
@@ -66,7 +119,7 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         runs: asked.run.clone(),
     };
     let mut listed = Vec::new();
-    for run in sql_runs(paths, asked.no_cache, &choice)? {
+    for run in sql_runs(paths, asked.no_cache, &choice, None)? {
         match run {
             SqlRun::Path(path) => {
                 command.arg(path);
@@ -88,18 +141,36 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     ended(ended_child, path)
 }
 
-/// Returns what the SQL engine reads. It reads files of this machine: the runs at URLs are fetched.
-/// Only those of the choice; at local paths, the SQL engine itself chooses.
+/// Fetches tables of a dataset at a URL; returns its folder, `None` if no dataset is there.
+pub fn fetch_dataset_of(
+    url: &Path,
+    tables: &BTreeSet<String>,
+) -> Result<Option<PathBuf>, CliError> {
+    let context = Arc::new(ReadContext::new(Limits::default()));
+    let _progress = Progress::copying(&context);
+    Ok(fetch_dataset(url, tables, &context)?)
+}
+
+/// Returns what the SQL engine reads. It reads files of this machine: the runs at URLs are fetched, and of datasets
+/// there the tables that a query of `asking` reads. Only runs of the choice; at local paths, the SQL engine chooses.
 fn sql_runs(
     paths: &[PathBuf],
     no_cache: bool,
     choice: &RunChoice,
+    mut asking: Option<(&mut SqlEngine, Option<&str>)>,
 ) -> Result<Vec<SqlRun>, CliError> {
     let mut runs = Vec::new();
     for path in paths {
         if !is_url(path) {
             runs.push(SqlRun::Path(path.clone()));
             continue;
+        }
+        if let Some((engine, sql)) = &mut asking {
+            let tables = engine.tables_of(*sql).map_err(failed)?;
+            if let Some(folder) = fetch_dataset_of(path, &tables)? {
+                runs.push(SqlRun::Path(folder));
+                continue;
+            }
         }
         let engine = Engine::new(EngineOptions {
             use_cache: !no_cache,
@@ -119,8 +190,10 @@ fn sql_runs(
 }
 
 /// Returns paths of this machine for the SQL engine.
-fn local_paths(paths: &[PathBuf], no_cache: bool) -> Result<Vec<PathBuf>, CliError> {
-    let runs = sql_runs(paths, no_cache, &RunChoice::default())?.into_iter();
+fn local_paths(paths: &[PathBuf], no_cache: bool, memory: u64) -> Result<Vec<PathBuf>, CliError> {
+    let mut engine = SqlEngine::start(memory).map_err(failed)?;
+    let choice = RunChoice::default();
+    let runs = sql_runs(paths, no_cache, &choice, Some((&mut engine, None)))?.into_iter();
     let local = runs.map(|run| match run {
         SqlRun::Path(path) => path,
         SqlRun::Listed {
@@ -168,7 +241,9 @@ fn query(
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let mut engine = SqlEngine::start(asked.memory).map_err(failed)?;
-    let runs = sql_runs(paths, asked.no_cache, &RunChoice::default())?;
+    let choice = RunChoice::default();
+    let asking = Some((&mut engine, Some(sql)));
+    let runs = sql_runs(paths, asked.no_cache, &choice, asking)?;
     let query = SqlQuery {
         runs: &runs,
         sql,
@@ -210,7 +285,7 @@ fn tables(table: &str) -> Result<(), CliError> {
 /// Shows the prompt of the SQL engine on this terminal.
 fn shell(asked: &args::Query, paths: &[PathBuf]) -> Result<(), CliError> {
     let path = find_sql_engine().map_err(failed)?;
-    let paths = local_paths(paths, asked.no_cache)?;
+    let paths = local_paths(paths, asked.no_cache, asked.memory)?;
     let mut command = sql_shell(&path);
     command
         .args(["--memory", &asked.memory.to_string()])

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use jiff::civil::Date;
 use stepscope_report::report::Report;
 
+use crate::objects::DATASET_RUNS;
 use crate::sql::{SqlEngine, SqlError};
 use ask::Asked;
 
@@ -51,6 +52,9 @@ pub struct FleetKind {
     pub question: &'static str,
     make: fn(&mut Asked<'_>) -> Result<Report, FleetError>,
 }
+
+/// The tables of a dataset that the reports read.
+pub const FLEET_TABLES: [&str; 5] = ["clocks", "collectives", "facts", DATASET_RUNS, "steps"];
 
 /// Every report over a fleet.
 pub const FLEET_KINDS: [FleetKind; 4] = [

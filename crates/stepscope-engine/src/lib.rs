@@ -47,9 +47,9 @@ pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
-pub use fleet::{FLEET_KINDS, FleetError, FleetKind, FleetOptions, fleet_reports};
+pub use fleet::{FLEET_KINDS, FLEET_TABLES, FleetError, FleetKind, FleetOptions, fleet_reports};
 pub use names::DATASET_MARK;
-pub use objects::{is_url, shown_path};
+pub use objects::{DATASET_RUNS, fetch_dataset, is_url, shown_path, upload};
 pub use open_path::{
     Opened, PathReport, expected_bytes, list_chosen, open_chosen, open_each, open_listed, open_path,
 };

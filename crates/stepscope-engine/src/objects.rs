@@ -2,7 +2,7 @@
 //!
 //! A scan lists the objects below a URL as files that are not on this machine; opening a run fetches its files into the
 //! cache, from where they are read as any other. With the feature `object-storage` the crate `stepscope-objects` does
-//! both; without it every URL is an error.
+//! both; without it every URL is an error. Output is written on this machine, and then copied to its URL ([`upload`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use stepscope_model::{Limits, ReadContext};
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::ObjectFile;
+use crate::files::{ObjectFile, reason};
 use crate::found_run::{FoundFile, FoundRun};
 #[cfg(feature = "object-storage")]
 use crate::names::{self, NameClass};
@@ -22,6 +22,9 @@ mod store;
 #[path = "objects/absent.rs"]
 mod store;
 
+mod dataset;
+
+pub use dataset::{DATASET_RUNS, fetch_dataset};
 pub(crate) use store::{list, list_now, poll};
 
 /// Schemes of URLs.
@@ -66,6 +69,51 @@ pub(crate) fn fetch(files: &[FoundFile], context: &ReadContext) -> Result<(), En
         return Ok(());
     }
     store::fetch(&objects, context)
+}
+
+/// Copies the files below a folder to objects of the same names below a URL, and returns their number. Those in the
+/// folder `last` come after all others, which they say to be there. Hidden files stay here.
+pub fn upload(
+    folder: &Path,
+    url: &Path,
+    last: &str,
+    context: &ReadContext,
+) -> Result<usize, EngineError> {
+    let mut files = Vec::new();
+    collect(folder, "", &mut files)?;
+    let (last, first): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, name)| {
+        !last.is_empty() && name.split('/').next() == Some(last)
+    });
+    let count = first.len() + last.len();
+    for files in [first, last] {
+        if !files.is_empty() {
+            store::upload(url, files, context)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Lists the files below a folder, with their names in it.
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    files: &mut Vec<(PathBuf, String)>,
+) -> Result<(), EngineError> {
+    let failed = |error: std::io::Error| EngineError::unreadable(folder, reason(&error));
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            continue;
+        }
+        let name = format!("{prefix}{name}");
+        if entry.file_type().map_err(failed)?.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files)?;
+        } else {
+            files.push((entry.path(), name));
+        }
+    }
+    Ok(())
 }
 
 /// Fetches a run for the SQL engine, which reads files of this machine only.

@@ -3,6 +3,7 @@
 //! A query engine of two hundred crates stays out of this program, and a query that needs too much memory or time ends
 //! that process alone. Messages: `u32 length | u8 kind | bytes`; `sql/src/protocol.rs` describes them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const VARIABLE: &str = "STEPSCOPE_SQL";
 /// Its file name.
 const PROGRAM: &str = "stepscope-sql";
 /// Version of the protocol.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 /// How to get it.
 const HOW_TO_GET: &str = "build it with 'cargo build --release --manifest-path sql/Cargo.toml' and put stepscope-sql \
                           next to stepscope or on PATH, or name it in STEPSCOPE_SQL";
@@ -35,6 +36,7 @@ const STDERR_BYTES: u64 = 64 << 10;
 
 const QUERY: u8 = 1;
 const TABLES: u8 = 3;
+const TABLES_OF: u8 = 4;
 const HELLO: u8 = 16;
 const STARTED: u8 = 17;
 const DATA: u8 = 18;
@@ -300,6 +302,19 @@ impl SqlEngine {
             Ok(())
         })?;
         Ok(schema)
+    }
+
+    /// Returns the tables of a dataset that a query reads; without a query, all of them.
+    pub fn tables_of(&mut self, sql: Option<&str>) -> Result<BTreeSet<String>, SqlError> {
+        self.queries += 1;
+        let content = json!({"id": self.queries, "sql": sql}).to_string();
+        let mut bytes = Vec::new();
+        self.ask(TABLES_OF, content.as_bytes(), Duration::ZERO, &mut |more| {
+            bytes.extend_from_slice(more);
+            Ok(())
+        })?;
+        // An answer that cannot be read names no table: the query then finds none.
+        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
     /// Runs a query and passes the bytes of its answer to `out` as they come. After an error of `out`, the program is

@@ -272,6 +272,22 @@ pub(crate) fn how_to_sign_in(cloud: Cloud) -> &'static str {
     }
 }
 
+/// Returns what an account needs to write.
+pub(crate) fn how_to_be_allowed_to_write(cloud: Cloud) -> &'static str {
+    match cloud {
+        Cloud::S3 => {
+            "check the account with 'aws sts get-caller-identity': it needs s3:PutObject and s3:AbortMultipartUpload"
+        }
+        Cloud::Gcs => {
+            "check the account with 'gcloud auth list': it needs the role Storage Object User"
+        }
+        Cloud::Azure => {
+            "check the account with 'az account show': it needs the role Storage Blob Data Contributor"
+        }
+        Cloud::Web => "use s3://, gs:// or az://",
+    }
+}
+
 /// Returns what to do about credentials that are refused.
 pub(crate) fn how_to_be_allowed(cloud: Cloud) -> &'static str {
     match cloud {

@@ -4,10 +4,11 @@
 //! URL -> Address -> Remote ── list ──> Listing of Objects ── fetch ──> file in the cache
 //!                     │                                  └─ head ──> its first bytes
 //!                     └ poll: has a folder changed?
+//! file ── upload ──> object
 //! ```
 //! Reading order: [`Remote`] (one URL), [`Object`] (one object), then the modules below them: `address` (what a URL
 //! names), `credentials` (who asks), `store` (requests to a cloud) with `connector` (bounds on answers), `web` (requests
-//! to a web server), `listing`, `fetch`, `cache` (files on this machine), `runtime`.
+//! to a web server), `listing`, `fetch`, `upload`, `cache` (files on this machine), `runtime`.
 //!
 //! An object is fetched whole, once for each state that its `ETag` names, and is an ordinary file afterwards.
 //!
@@ -27,6 +28,7 @@ mod remote;
 mod runtime;
 mod state;
 mod store;
+mod upload;
 mod web;
 
 pub use address::{is_object_url, without_secrets};
@@ -36,3 +38,4 @@ pub use fetch::{fetch, fetch_all};
 pub use listing::{Listing, NameEvidence, SkippedFolder};
 pub use object::Object;
 pub use remote::{POLL_INTERVAL, Remote};
+pub use upload::{Upload, upload};

@@ -90,6 +90,39 @@ impl Remote {
         })
     }
 
+    /// Returns the remote of a folder below this one, for names that `classify` decides. It shares the client.
+    pub fn below(
+        &self,
+        folder: &str,
+        classify: impl Fn(&str) -> NameEvidence + Send + Sync + 'static,
+    ) -> Self {
+        let mut address = self.address.clone();
+        address.key = format!("{}{folder}", self.prefix);
+        address.is_folder = true;
+        Self {
+            prefix: format!("{}/", address.key),
+            address,
+            store: Arc::clone(&self.store),
+            cache: Arc::clone(&self.cache),
+            classify: Arc::new(classify),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Returns the object of a name below the URL; `None` if there is none.
+    pub fn find(&self, name: &str) -> Result<Option<Arc<Object>>, ObjectError> {
+        if self.address.cloud == Cloud::Web {
+            return Ok(None);
+        }
+        let (store, key) = (Arc::clone(&self.store), format!("{}{name}", self.prefix));
+        let found = runtime::wait(&self.url(), &|| false, async move { store.head(&key).await });
+        match found {
+            Ok(object) => Ok(Some(self.object(object, &Known::new()))),
+            Err(error) if error.kind == ObjectErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the URL without secrets.
     pub fn url(&self) -> String {
         self.address.url()
@@ -118,9 +151,10 @@ impl Remote {
     /// Lists what is there now.
     pub fn list_now(&self, now: Instant) -> Result<Arc<Listing>, ObjectError> {
         let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
+        let address = self.address.clone();
         let classify = Arc::clone(&self.classify);
         let listed = runtime::wait(&self.url(), &|| false, async move {
-            list(&store, &prefix, &*classify).await
+            list(&store, &address, &prefix, &*classify).await
         })?;
         let mut state = held(&self.state);
         let known = known_objects(state.listing.as_deref());
@@ -220,8 +254,12 @@ struct Listed {
 }
 
 /// Lists what a URL names: an object, or the objects in a folder.
-async fn list(store: &Store, prefix: &str, classify: &Classify) -> Result<Listed, ObjectError> {
-    let address = &store.address;
+async fn list(
+    store: &Store,
+    address: &Address,
+    prefix: &str,
+    classify: &Classify,
+) -> Result<Listed, ObjectError> {
     let single = |object: ObjectState| Listed {
         found: Found::single(object),
         is_single: true,

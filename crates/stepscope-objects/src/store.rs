@@ -1,6 +1,7 @@
 //! Requests to one bucket, or to one web server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -13,7 +14,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 use object_store::{
     BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, RetryConfig, StaticCredentialProvider,
+    ObjectStoreExt as _, RetryConfig, StaticCredentialProvider, WriteMultipart,
 };
 
 use crate::address::{Address, Cloud};
@@ -30,6 +31,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 const UNSIGNED_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Time that a range of an object may take, with all repetitions.
 const RANGE_TIMEOUT: Duration = Duration::from_mins(3);
+/// Files up to this length are sent in one request, longer ones in parts of it, bytes.
+const PART_BYTES: usize = 8 << 20;
+/// Parts of a file that are sent at once.
+const PARTS_AT_ONCE: usize = 4;
 /// Keys of a page, where the store lets one choose.
 const PAGE_KEYS: usize = 1_000;
 
@@ -198,6 +203,68 @@ impl Store {
             Client::Web(web) => web.whole(object, take).await,
             // Clouds send ranges.
             Client::Cloud { .. } => take(&self.range(object, 0, object.bytes).await?),
+        }
+    }
+
+    /// Creates or replaces an object. `next` returns at most so many bytes of its content, none at the end.
+    pub(crate) async fn put(
+        &self,
+        key: &str,
+        next: &mut (dyn FnMut(usize) -> Result<Vec<u8>, ObjectError> + Send),
+        sent: &AtomicU64,
+    ) -> Result<(), ObjectError> {
+        let url = self.address.url_of(key);
+        let Client::Cloud { objects, .. } = &self.client else {
+            let reason = "files cannot be written to a web server";
+            return Err(ObjectError::new(ObjectErrorKind::BadUrl, url, reason)
+                .with_hint("use s3://, gs:// or az://"));
+        };
+        let key = parsed_key(&url, key)?;
+        let failed = |error: object_store::Error| self.refused(&url, &error);
+        let count = |part: &[u8]| sent.fetch_add(part.len() as u64, Ordering::Relaxed);
+        let first = next(PART_BYTES)?;
+        count(&first);
+        if first.len() < PART_BYTES {
+            let put = objects.put(&key, first.into());
+            return put.await.map(drop).map_err(failed);
+        }
+        let begun = objects.put_multipart(&key).await.map_err(failed)?;
+        let mut parts = WriteMultipart::new_with_chunk_size(begun, PART_BYTES);
+        parts.write(&first);
+        let rest = async {
+            loop {
+                parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(failed)?;
+                let part = next(PART_BYTES)?;
+                if part.is_empty() {
+                    return Ok(());
+                }
+                count(&part);
+                parts.write(&part);
+            }
+        };
+        match rest.await {
+            Ok(()) => parts.finish().await.map(drop).map_err(failed),
+            Err(error) => {
+                // What was sent costs money until it is given up; the first error is the one to report.
+                let _ = parts.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the error of a request that writes.
+    fn refused(&self, url: &str, error: &object_store::Error) -> ObjectError {
+        let error = self.failed(url, error);
+        match error.kind {
+            ObjectErrorKind::Denied => {
+                error.with_hint(credentials::how_to_be_allowed_to_write(self.address.cloud))
+            }
+            ObjectErrorKind::NoCredentials => error,
+            ObjectErrorKind::Unreachable => ObjectError {
+                hint: Some("try again".to_owned()),
+                ..error
+            },
+            _ => error,
         }
     }
 

@@ -1,5 +1,5 @@
-//! A server on this machine that speaks enough of S3's, Google's and Azure's protocols to list and send objects, and of
-//! HTTP to send files. It can misbehave.
+//! A server on this machine that speaks enough of S3's, Google's and Azure's protocols to list, send and take objects,
+//! and of HTTP to send files. It can misbehave.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,6 +49,8 @@ struct Shared {
     objects: BTreeMap<String, (Vec<u8>, String)>,
     faults: Faults,
     log: Vec<String>,
+    /// Parts of objects that are not complete, by the number of the part.
+    parts: BTreeMap<String, BTreeMap<usize, Vec<u8>>>,
 }
 
 /// The server. It ends with the test's process.
@@ -97,6 +99,20 @@ impl Bucket {
         self.held().objects.insert(key.to_owned(), object);
     }
 
+    /// Returns the names and contents of all objects.
+    pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        let shared = self.held();
+        let objects = shared.objects.iter();
+        objects
+            .map(|(key, (content, _))| (key.clone(), content.clone()))
+            .collect()
+    }
+
+    /// Returns the number of objects of which parts were sent, and which are not complete.
+    pub fn incomplete(&self) -> usize {
+        self.held().parts.len()
+    }
+
     /// Changes how the server misbehaves.
     pub fn misbehave(&self, faults: Faults) {
         self.held().faults = faults;
@@ -136,7 +152,8 @@ impl Bucket {
                 _ => {}
             }
         }
-        std::io::copy(&mut lines.by_ref().take(length), &mut std::io::sink()).ok()?;
+        let mut body = Vec::new();
+        lines.by_ref().take(length).read_to_end(&mut body).ok()?;
         let (method, rest) = first.split_once(' ')?;
         let (target, _) = rest.split_once(' ')?;
         // The answer to HEAD has no body.
@@ -201,6 +218,11 @@ impl Bucket {
                 .split_once('/')
                 .map_or("", |(_, key)| key),
         );
+        if matches!(method, "PUT" | "POST" | "DELETE") {
+            let answer = take(&mut shared, method, &key, query, body);
+            drop(shared);
+            return send(to, "200 OK", &[("etag", "\"put\"")], answer.as_bytes());
+        }
         let asked = shared
             .log
             .iter()
@@ -287,6 +309,42 @@ impl Bucket {
         }
         send(to, status, &headers, &body)
     }
+}
+
+/// Returns an `ETag` that no object had before.
+fn etag_of(shared: &Shared) -> String {
+    format!("\"put {}\"", shared.log.len())
+}
+
+/// Takes an object, or a part of one; returns the body of the answer.
+fn take(shared: &mut Shared, method: &str, key: &str, query: &str, body: Vec<u8>) -> String {
+    let has = |name: &str| query.split('&').any(|pair| pair.starts_with(name));
+    let number = parameter(query, "partNumber").and_then(|number| number.parse().ok());
+    match (method, number) {
+        ("POST", _) if has("uploads") => {
+            shared.parts.insert(key.to_owned(), BTreeMap::new());
+            return "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+                .to_owned();
+        }
+        ("PUT", Some(number)) => {
+            let parts = shared.parts.entry(key.to_owned()).or_default();
+            parts.insert(number, body);
+        }
+        ("POST", _) => {
+            let parts = shared.parts.remove(key).unwrap_or_default();
+            let whole = parts.into_values().flatten().collect();
+            let object = (whole, etag_of(shared));
+            shared.objects.insert(key.to_owned(), object);
+            return "<CompleteMultipartUploadResult><ETag>put</ETag></CompleteMultipartUploadResult>"
+                .to_owned();
+        }
+        ("DELETE", _) => drop(shared.parts.remove(key)),
+        _ => {
+            let object = (body, etag_of(shared));
+            shared.objects.insert(key.to_owned(), object);
+        }
+    }
+    String::new()
 }
 
 fn head(mut to: &TcpStream, status: &str, headers: &[(&str, &str)]) -> Option<bool> {

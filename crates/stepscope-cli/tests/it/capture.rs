@@ -56,10 +56,10 @@ fn a_request_that_cannot_be_says_what_to_write() {
         assert!(code == 2 && shown.contains(said), "{line}: {code} {shown}");
         assert!(!home.path().join("d").exists(), "{line}");
     }
-    let bucket = run(home.path(), "localhost:1 5 --logdir gs://bucket/x");
-    let (code, line) = refusal(&bucket);
+    let web = run(home.path(), "localhost:1 5 --logdir https://host/x");
+    let (code, line) = refusal(&web);
     assert!(
-        code == 2 && line.contains("captures are written to this machine only"),
+        code == 2 && line.contains("cannot be written to a web server"),
         "{line}"
     );
 }

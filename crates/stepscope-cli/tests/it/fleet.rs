@@ -37,9 +37,9 @@ fn wrong_datasets_reports_and_days_are_refused_with_advice() {
         error.contains("it is a dataset") && error.contains("'stepscope fleet'"),
         "{error}"
     );
-    let (code, error) = refused(&["s3://bucket/set"]);
+    let (code, error) = refused(&["s3://bucket/set", "--cluster", "df://host:1"]);
     assert_eq!(code, 2);
-    assert!(error.contains("from this machine only"), "{error}");
+    assert!(error.contains("on a cluster"), "{error}");
 }
 
 /// 2026-11-02, nanoseconds.

@@ -1,6 +1,7 @@
 //! Builds without object storage.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use stepscope_model::ReadContext;
 
@@ -30,4 +31,20 @@ pub(crate) fn poll(_url: &Path, _cache_dir: Option<&Path>) -> bool {
 
 pub(super) fn fetch(objects: &[&ObjectFile], _context: &ReadContext) -> Result<(), EngineError> {
     objects.first().map_or(Ok(()), |object| match **object {})
+}
+
+pub(super) fn fetch_dataset(
+    url: &Path,
+    _tables: &BTreeSet<String>,
+    _context: &ReadContext,
+) -> Result<Option<PathBuf>, EngineError> {
+    list(url, None).map(|_| None)
+}
+
+pub(super) fn upload(
+    url: &Path,
+    _files: Vec<(PathBuf, String)>,
+    _context: &ReadContext,
+) -> Result<(), EngineError> {
+    list(url, None).map(drop)
 }

@@ -1,19 +1,25 @@
 //! Object storage by the crate `stepscope-objects`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use stepscope_model::ReadContext;
 use stepscope_objects::{
-    Environment, Listing, ObjectError, ObjectErrorKind, Remote, fetch_all, without_secrets,
+    Environment, Listing, NameEvidence, Object, ObjectError, ObjectErrorKind, Remote, Upload,
+    fetch_all, without_secrets,
 };
 
 use super::{ListedObject, ObjectListing, evidence_of};
+use crate::cache;
 use crate::error::{EngineError, RunProblem};
 use crate::files::ObjectFile;
 use crate::files::private::{create_private_folder, is_own_folder};
+use crate::names::DATASET_MARK;
+
+/// Ending of the names of a dataset's files.
+const PARQUET: &str = ".parquet";
 
 pub(super) fn shown(path: &Path) -> String {
     without_secrets(&path.to_string_lossy())
@@ -128,19 +134,110 @@ fn objects_of(url: &str, listing: &Listing) -> ObjectListing {
     }
 }
 
-pub(super) fn fetch(objects: &[&ObjectFile], context: &ReadContext) -> Result<(), EngineError> {
-    let objects: Vec<_> = objects.iter().map(|object| object.object()).collect();
-    let advance = |bytes: u64| context.advance(bytes).is_ok();
-    let mut failed = Vec::new();
-    for outcome in fetch_all(&objects, &advance) {
-        match outcome {
-            Err(error) if error.kind == ObjectErrorKind::Cancelled => {
-                return Err(EngineError::Cancelled);
+/// Fetches tables of the dataset at a URL; returns its folder.
+pub(super) fn fetch_dataset(
+    url: &Path,
+    tables: &BTreeSet<String>,
+    context: &ReadContext,
+) -> Result<Option<PathBuf>, EngineError> {
+    let remote = remote(url, cache::default_dir().as_deref())?;
+    let mark = match remote.find(DATASET_MARK) {
+        Ok(mark) => mark,
+        // A key that may read one object learns nothing about others; what the URL names is still to be found out.
+        Err(error) if error.kind == ObjectErrorKind::Denied => None,
+        Err(error) => return Err(error.into()),
+    };
+    let Some(mark) = mark else { return Ok(None) };
+    let mut objects = vec![mark];
+    for table in tables {
+        let of_table = remote.below(table, |name| {
+            if name.ends_with(PARQUET) {
+                NameEvidence::Trace
+            } else {
+                NameEvidence::Other
             }
-            Err(error) => failed.push(error),
-            Ok(_) => {}
+        });
+        match of_table.list_now(Instant::now()) {
+            Ok(listing) if listing.is_truncated => {
+                return Err(EngineError::Unreadable {
+                    path: of_table.url(),
+                    reason: "it has more files than are listed".to_owned(),
+                    hint: Some("copy the dataset with the cloud's own tool".to_owned()),
+                });
+            }
+            Ok(listing) => objects.extend(listing.objects.iter().cloned()),
+            // No run has rows of it.
+            Err(error) if error.kind == ObjectErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
         }
     }
+    let mut files = BTreeSet::new();
+    for file in fetch_each(&objects, context)? {
+        files.insert(file?);
+    }
+    let Some(folder) = objects[0].local().and_then(|mark| mark.parent().map(Path::to_owned)) else {
+        return Ok(None);
+    };
+    for table in tables {
+        remove_others(&folder.join(table), &files);
+    }
+    Ok(Some(folder))
+}
+
+/// Removes the files of the cache that are no longer in the bucket.
+fn remove_others(folder: &Path, present: &BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_others(&path, present);
+        } else if path.to_string_lossy().ends_with(PARQUET) && !present.contains(&path) {
+            // One that stays is one that another call fetched just now.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// Copies files to objects below a URL.
+pub(super) fn upload(
+    url: &Path,
+    files: Vec<(PathBuf, String)>,
+    context: &ReadContext,
+) -> Result<(), EngineError> {
+    let files = files.into_iter().map(|(file, name)| Upload { file, name });
+    let advance = |bytes: u64| context.advance(bytes).is_ok();
+    let environment = Environment::of_process();
+    stepscope_objects::upload(url, files.collect(), &environment, &advance).map_err(|error| {
+        match error.kind {
+            ObjectErrorKind::Cancelled => EngineError::Cancelled,
+            _ => EngineError::Unwritable {
+                path: error.url,
+                reason: error.reason,
+                hint: error.hint,
+            },
+        }
+    })
+}
+
+/// Fetches objects; each has a file or an error afterwards.
+fn fetch_each(
+    objects: &[Arc<Object>],
+    context: &ReadContext,
+) -> Result<Vec<Result<PathBuf, ObjectError>>, EngineError> {
+    let advance = |bytes: u64| context.advance(bytes).is_ok();
+    let found = fetch_all(objects, &advance);
+    let is_cancelled = |outcome: &Result<PathBuf, ObjectError>| {
+        matches!(outcome, Err(error) if error.kind == ObjectErrorKind::Cancelled)
+    };
+    if found.iter().any(is_cancelled) {
+        return Err(EngineError::Cancelled);
+    }
+    Ok(found)
+}
+
+pub(super) fn fetch(objects: &[&ObjectFile], context: &ReadContext) -> Result<(), EngineError> {
+    let objects: Vec<_> = objects.iter().map(|object| object.object()).collect();
+    let found = fetch_each(&objects, context)?;
+    let mut failed: Vec<ObjectError> = found.into_iter().filter_map(Result::err).collect();
     if failed.len() < objects.len() {
         return Ok(());
     }

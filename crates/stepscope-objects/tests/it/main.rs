@@ -10,6 +10,7 @@
     reason = "the names are those of the tests"
 )]
 
+mod upload;
 mod web;
 
 use std::path::Path;
@@ -44,7 +45,8 @@ fn s3(bucket: &Bucket, url: &str, cache: &Path) -> Remote {
     connect(bucket, url, cache, true)
 }
 
-fn connect(bucket: &Bucket, url: &str, cache: &Path, has_keys: bool) -> Remote {
+/// Returns the variables of a user whose stores are all this server.
+pub(crate) fn environment(bucket: &Bucket, home: &Path, has_keys: bool) -> Environment {
     let endpoint = bucket.endpoint();
     let mut variables = vec![
         ("AWS_ENDPOINT_URL", &*endpoint),
@@ -61,12 +63,15 @@ fn connect(bucket: &Bucket, url: &str, cache: &Path, has_keys: bool) -> Remote {
             ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5"),
         ]);
     }
-    let environment = Environment::new(&variables, cache);
+    Environment::new(&variables, home)
+}
+
+fn connect(bucket: &Bucket, url: &str, cache: &Path, has_keys: bool) -> Remote {
     Remote::connect(
         Path::new(url),
         cache.join("objects"),
         evidence,
-        &environment,
+        &environment(bucket, cache, has_keys),
     )
     .unwrap()
 }

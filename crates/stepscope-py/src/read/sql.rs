@@ -1,13 +1,17 @@
 //! SQL over runs. The SQL engine is another program, which stays for the next query.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use stepscope_engine::{EngineError, SqlEngine, SqlError, SqlQuery, SqlRun};
+use stepscope_engine::{
+    DATASET_MARK, EngineError, SqlEngine, SqlError, SqlQuery, SqlRun, fetch_dataset, is_url,
+};
+use stepscope_model::{Limits, ReadContext};
 
 use super::log_directory::{LogDirectory, TICK, raised};
 use crate::session::exception;
@@ -41,6 +45,25 @@ fn take(program: Option<PathBuf>) -> Result<SqlEngine, SqlError> {
     }
 }
 
+/// Returns the folder of a dataset; fetches tables of one in a bucket. `None` if there is no dataset.
+fn dataset_at(path: &Path, tables: &BTreeSet<String>) -> Result<Option<PathBuf>, EngineError> {
+    if is_url(path) {
+        return fetch_dataset(path, tables, &ReadContext::new(Limits::default()));
+    }
+    let is_dataset = path.join(DATASET_MARK).is_file();
+    Ok(is_dataset.then(|| path.to_owned()))
+}
+
+/// Returns whether a path or URL is that of a dataset.
+#[pyfunction]
+pub(super) fn is_dataset(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    let found = py.detach(|| dataset_at(&path, &BTreeSet::new()));
+    match found {
+        Ok(found) => Ok(found.is_some()),
+        Err(error) => Err(raised(py, &error)),
+    }
+}
+
 /// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset, on a
 /// cluster if one is named; returns the bytes of the answer.
 #[pyfunction]
@@ -59,7 +82,7 @@ pub(super) fn query_sql(
 ) -> PyResult<Bound<'_, PyBytes>> {
     let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
     let mut use_cache = true;
-    let mut listed: Vec<SqlRun> = dataset.into_iter().map(SqlRun::Path).collect();
+    let mut listed: Vec<SqlRun> = Vec::new();
     for (directory, id, name) in runs {
         let engine = Arc::clone(&directory.get().engine);
         use_cache &= engine.options().use_cache;
@@ -74,6 +97,12 @@ pub(super) fn query_sql(
     }
     let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX);
     let mut engine = py.detach(|| take(sql_program)).map_err(failed)?;
+    if let Some(dataset) = dataset {
+        let tables = engine.tables_of(Some(&sql)).map_err(failed)?;
+        let folder = py.detach(|| dataset_at(&dataset, &tables));
+        let folder = folder.map_err(|error| raised(py, &error))?;
+        listed.push(SqlRun::Path(folder.unwrap_or(dataset)));
+    }
     let stop = engine.stopper();
     let (sender, mut receiver) = sync_channel(1);
     std::thread::Builder::new()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from stepscope import _core
 from stepscope._errors import QueryError
 from stepscope.reading._query import check_format, query_runs
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from stepscope.reading._run import Run
-
-DATASET_MARK = "_stepscope.json"
-"""The file that makes a folder a dataset."""
 
 Source: TypeAlias = "str | os.PathLike[str] | Run"
 """A run, or a path whose runs are meant."""
@@ -75,7 +72,7 @@ def sql(
     ----------
     sources
         A `Run`, a path of a trace or log directory, or a list of them. All runs at a path are meant; the
-        column ``run`` of each table tells them apart. Or the folder of one dataset (``stepscope export``).
+        column ``run`` of each table tells them apart. Or the folder or URL of one dataset (``stepscope export``).
     query
         One statement.
     format
@@ -125,7 +122,7 @@ def _dataset(sources: Source | Sequence[Source]) -> str | None:
     """Give the folder of the dataset, if the only source is one."""
     each = sources if isinstance(sources, (list, tuple)) else [sources]
     paths = [os.fspath(source) for source in each if isinstance(source, (str, os.PathLike))]
-    datasets = [path for path in paths if (Path(path) / DATASET_MARK).is_file()]
+    datasets = [path for path in paths if _core.is_dataset(path)]
     if not datasets:
         return None
     if len(each) > 1:
