@@ -46,6 +46,7 @@ pub mod totals;
 pub mod what_if;
 mod window;
 
+use std::cmp::Reverse;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
@@ -306,13 +307,19 @@ impl PathGraph {
             .map(|queue| graph.queues[queue])
             .filter(|queue| queue.first < queue.end)
             .map(|queue| queue.end as usize - 1);
-        let of_file = |segment: &usize| {
-            let queue = &self.segments.queues[graph.queue[*segment] as usize];
-            queue.file == self.file && graph.end[*segment] <= self.window.end
-        };
         let latest = || {
-            let all = (0..graph.len()).filter(of_file);
-            all.max_by_key(|segment| (graph.end[*segment], std::cmp::Reverse(*segment)))
+            let queues = self.segments.queues.iter().zip(&graph.queues);
+            let of_file = queues.filter(|(queue, _)| queue.file == self.file);
+            let ends = of_file.filter_map(|(_, range)| {
+                let within = |segment: &usize| graph.end[*segment] <= self.window.end;
+                let mut segments = (range.first as usize..range.end as usize).filter(within);
+                if range.is_ordered {
+                    segments.next_back()
+                } else {
+                    segments.max_by_key(|segment| (graph.end[*segment], Reverse(*segment)))
+                }
+            });
+            ends.max_by_key(|segment| (graph.end[*segment], Reverse(*segment)))
         };
         on_queue.or_else(latest)
     }

@@ -168,7 +168,7 @@ impl Launches {
                 |out: &mut Vec<(TrackId, usize, u32)>, job| {
                     for (track, index) in *job {
                         let id = trace.slices(*track).id(*index);
-                        let call = Config::from_event(trace, id).correlation;
+                        let call = correlation(trace, id);
                         if let Some(call) = call.and_then(|number| calls.get(&number)) {
                             out.push((*track, *index, call.0));
                         }
@@ -226,7 +226,7 @@ fn launch_calls(
         for index in chunk.indexes.clone() {
             let launches = slices.name.get(index).map(|name| names.get(name.index()));
             if launches.flatten() == Some(&true)
-                && let Some(number) = Config::from_event(trace, slices.id(index)).correlation
+                && let Some(number) = correlation(trace, slices.id(index))
             {
                 out.push((file.unwrap_or(0), number, slices.id(index)));
             }
@@ -350,6 +350,17 @@ const CONFIG: ArgKeys = ArgKeys::new(&[
     "memcpy_details",
     "memset_details",
 ]);
+
+/// Arguments with the number that work shares with the call that launched it.
+const CORRELATION: ArgKeys = ArgKeys::new(&["correlation", "correlation_id"]);
+
+/// Reads the number that an event shares with the call that launched it, or with its work.
+pub(crate) fn correlation(trace: &Trace, id: EventId) -> Option<i64> {
+    let mut found = None;
+    // Unreadable arguments have no number.
+    let _ = trace.args_of(id, CORRELATION, &mut |_, value| found = whole(value));
+    found
+}
 
 impl Config {
     /// Reads the arguments of one event; takes about a microsecond. Unreadable values stay unknown.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use stepscope_model::vocabulary::kineto::Category;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, TrackKind};
-use stepscope_store::{EventId, Trace, Track};
+use stepscope_store::{Trace, Track};
 
 use crate::launch::{launches_graph, launches_work};
 use crate::parallel::{self, Cancel};
@@ -152,7 +152,6 @@ const SYNC_ARGS: ArgKeys = ArgKeys::new(&[
     "wait_on_stream",
     "wait_on_cuda_event_record_corr_id",
 ]);
-const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
 
 fn whole(value: ArgValue<'_>) -> Option<i64> {
     match value {
@@ -166,14 +165,6 @@ fn whole(value: ArgValue<'_>) -> Option<i64> {
 /// Streams and correlations that name nothing: -1, also as an unsigned number.
 fn named(number: i64) -> Option<i64> {
     (number >= 0 && number != i64::from(u32::MAX)).then_some(number)
-}
-
-/// Reads the correlation of a call.
-pub(super) fn correlation(trace: &Trace, call: EventId) -> Option<i64> {
-    let mut found = None;
-    // Unreadable arguments have no number.
-    let _ = trace.args_of(call, CORRELATION, &mut |_, value| found = whole(value));
-    found
 }
 
 /// The `cuda_sync` records of a trace by file and correlation.

@@ -157,11 +157,7 @@ impl<'a> DeviceEdges<'a> {
             of_file.map_or(0..0, |queue| self.in_range(track.id, queue.shift))
         })?;
         self.read_correlations(&mut calls, &records, cancel)?;
-        let recorded = self.event_records(&calls);
-        let mut unknown_waits = Vec::new();
-        for call in &calls {
-            self.wait(call, &records, &recorded, &mut unknown_waits);
-        }
+        let unknown_waits = self.waits(&calls, &records, cancel)?;
         self.waits_for_room();
         if unknown_waits.is_empty() && !self.kinds.any(CallKind::GraphLaunch) {
             return Ok(());

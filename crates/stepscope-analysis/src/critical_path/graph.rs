@@ -4,6 +4,8 @@
 //! on its queue and on further [`Dependency`]s; the end of a waiting segment depends on what it waits for. All
 //! columns are arrays with one entry per segment or per edge; indexes are `u32`.
 
+use stepscope_store::pages;
+
 /// No segment, no dependency.
 pub(crate) const NONE: u32 = u32::MAX;
 /// The binding dependency of a segment is the one before it on its queue.
@@ -192,6 +194,17 @@ impl Edges {
             _ => 0..0,
         }
     }
+}
+
+/// The edges that bind.
+#[derive(Default)]
+pub(super) struct Bindings {
+    /// See [`Graph::binding`].
+    pub(super) binding: Vec<u32>,
+    /// See [`Graph::wait`].
+    pub(super) wait: Vec<u32>,
+    /// See [`Graph::floor`].
+    pub(super) floor: Vec<i64>,
 }
 
 impl Graph {
@@ -397,59 +410,61 @@ impl Graph {
     }
 
     /// Finds the binding dependencies, and the launch floor of each device.
-    pub(super) fn bind(&mut self) {
+    pub(super) fn bindings(&self) -> Bindings {
         let devices = self.queues.iter().filter(|queue| queue.device != NONE);
         let devices = devices
             .map(|queue| queue.device as usize + 1)
             .max()
             .unwrap_or(0);
-        self.floor = vec![0; devices];
-        self.bind_to_previous();
-        self.bind_targets();
+        let mut found = Bindings {
+            floor: vec![0; devices],
+            binding: self.bound_to_previous(),
+            wait: pages::filled(NONE, self.len()),
+        };
+        self.bind_targets(&mut found);
         let mut floor = vec![i64::MAX; devices];
         for (number, edge) in self.dependencies.list.iter().enumerate() {
             let to = edge.to as usize;
             let device = self.queues[self.queue[to] as usize].device as usize;
             if edge.kind == LagKind::LaunchLatency
-                && self.binding[to] == index(number)
+                && found.binding[to] == index(number)
                 && let Some(floor) = floor.get_mut(device)
             {
                 *floor = (*floor).min(self.begin[to].saturating_sub(edge.anchor));
             }
         }
         if floor.iter().any(|floor| *floor != i64::MAX && *floor > 0) {
-            self.floor = floor
+            found.floor = floor
                 .iter()
                 .map(|floor| if *floor == i64::MAX { 0 } else { *floor })
                 .collect();
-            self.bind_targets();
+            self.bind_targets(&mut found);
         }
-        self.wait = vec![NONE; self.len()];
-        for number in 0..self.syncs.list.len() {
-            let edge = self.syncs.list[number];
+        for (number, edge) in self.syncs.list.iter().enumerate() {
             let to = edge.to as usize;
             if edge.anchor <= self.begin[to] {
                 continue;
             }
-            let known = self.syncs.list.get(self.wait[to] as usize);
+            let known = self.syncs.list.get(found.wait[to] as usize);
             if known.is_none_or(|known| known.anchor < edge.anchor) {
-                self.wait[to] = index(number);
+                found.wait[to] = index(number);
             }
         }
+        found
     }
 
     /// Binds each segment to the one before it on its queue.
-    fn bind_to_previous(&mut self) {
-        self.binding.clear();
-        self.binding.resize(self.len(), NONE);
+    fn bound_to_previous(&self) -> Vec<u32> {
+        let mut binding = pages::filled(NONE, self.len());
         for queue in self.queues.iter().filter(|queue| queue.is_ordered) {
             let range = (queue.first as usize + 1).min(queue.end as usize)..queue.end as usize;
-            self.binding[range].fill(PREVIOUS);
+            binding[range].fill(PREVIOUS);
         }
+        binding
     }
 
     /// Finds the binding dependency of each segment that has further ones than its queue's order.
-    fn bind_targets(&mut self) {
+    fn bind_targets(&self, found: &mut Bindings) {
         let edges = &self.dependencies.list;
         let mut first = 0;
         while let Some(segment) = edges.get(first).map(|edge| edge.to as usize) {
@@ -460,9 +475,8 @@ impl Graph {
                 bound = PREVIOUS;
             }
             while let Some(edge) = edges.get(first).filter(|edge| edge.to as usize == segment) {
-                let ready = edge
-                    .anchor
-                    .saturating_add(self.floor_of(segment, edge.kind));
+                let floor = self.floor_in(&found.floor, segment, edge.kind);
+                let ready = edge.anchor.saturating_add(floor);
                 if best.is_none_or(|(time, kind)| ready > time || ready == time && edge.kind < kind)
                 {
                     best = Some((ready, edge.kind));
@@ -470,36 +484,23 @@ impl Graph {
                 }
                 first += 1;
             }
-            self.binding[segment] = bound;
+            found.binding[segment] = bound;
         }
-    }
-
-    /// Returns whether edges may close a cycle. All points of a cycle have one time. Segments have a length, so that a
-    /// cycle needs an edge without a lag that arrives at an end, or two starts of one time.
-    pub(super) fn may_have_cycles(&self) -> bool {
-        let begin = |segment: u32| self.begin[segment as usize];
-        let end = |segment: u32| self.end[segment as usize];
-        let mut starts = self.dependencies.list.iter();
-        let mut ends = self.syncs.list.iter();
-        let together = |members: &Vec<u32>| {
-            let release = members.iter().map(|member| begin(*member)).max();
-            members.iter().any(|member| Some(end(*member)) == release)
-        };
-        let mut lengths = self.begin.iter().zip(&self.end);
-        starts.any(|edge| begin(edge.from) == begin(edge.to))
-            || ends.any(|edge| edge.anchor >= end(edge.to))
-            || self.groups.iter().any(together)
-            || lengths.any(|(begin, end)| begin >= end)
     }
 
     /// Returns the smallest lag of a kind at a segment.
     #[inline]
     pub fn floor_of(&self, segment: usize, kind: LagKind) -> i64 {
+        self.floor_in(&self.floor, segment, kind)
+    }
+
+    #[inline]
+    fn floor_in(&self, floor: &[i64], segment: usize, kind: LagKind) -> i64 {
         if kind != LagKind::LaunchLatency {
             return 0;
         }
         let device = self.queues[self.queue[segment] as usize].device;
-        self.floor.get(device as usize).copied().unwrap_or(0)
+        floor.get(device as usize).copied().unwrap_or(0)
     }
 
     /// Returns where the binding dependency of a segment's start leaves: source, anchor, kind, confidence.

@@ -5,7 +5,8 @@
 
 use stepscope_store::pages;
 
-use super::graph::{Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
+use super::graph::{Bindings, Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
+use crate::parallel;
 
 /// Start or end that is not computed yet.
 const OPEN: i64 = i64::MIN;
@@ -71,34 +72,49 @@ impl Graph {
     pub(super) fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
         let segments = self.len();
         self.dissolve_contradictory_groups();
-        self.dependencies = Edges::new(dependencies, segments);
-        self.syncs = Edges::new(syncs, segments);
-        let forced = if self.may_have_cycles() {
-            find_cycles(self)
-        } else {
-            Some(Vec::new())
-        };
-        match forced {
-            Some(forced) if forced.is_empty() => {}
-            Some(forced) => self.remove(&forced),
-            None => self.remove_all(),
+        let edges = parallel::both(
+            || Ok(Edges::new(dependencies, segments)),
+            || Ok(Edges::new(syncs, segments)),
+        );
+        // Nothing cancels it.
+        (self.dependencies, self.syncs) = edges.unwrap_or_default();
+        let (mut bindings, mut order) = self.bind_and_order();
+        if !order.forced.is_empty() {
+            // Edges that close a cycle contradict each other.
+            if order.forced.len() < MAX_CYCLES {
+                self.remove(&order.forced);
+            } else {
+                self.remove_all();
+            }
+            (bindings, order) = self.bind_and_order();
         }
-        self.bind();
-        let mut order = Ordering::new(self);
-        order.all();
         self.schedule = order.schedule;
+        self.binding = bindings.binding;
+        self.wait = bindings.wait;
+        self.floor = bindings.floor;
+    }
+
+    fn bind_and_order(&self) -> (Bindings, Order) {
+        let found = parallel::both(|| Ok(self.bindings()), || Ok(Order::of(self)));
+        // Nothing cancels it.
+        found.unwrap_or_default()
     }
 }
 
-/// Finds the starts (`false`) and ends (`true`) whose edges close a cycle. `None`: there are too many.
-pub(crate) fn find_cycles(graph: &Graph) -> Option<Vec<(u32, bool)>> {
-    if graph.dependencies.list.is_empty() && graph.syncs.list.is_empty() && graph.groups.is_empty()
-    {
-        return Some(Vec::new());
+/// An order of all starts and ends.
+#[derive(Default)]
+struct Order {
+    schedule: Vec<(u32, u32)>,
+    /// Starts (`false`) and ends (`true`) that a cycle of edges stopped.
+    forced: Vec<(u32, bool)>,
+}
+
+impl Order {
+    fn of(graph: &Graph) -> Self {
+        let mut ordering = Ordering::new(graph);
+        ordering.all();
+        ordering.found
     }
-    let mut order = Ordering::new(graph);
-    order.all();
-    (order.forced.len() < MAX_CYCLES).then_some(order.forced)
 }
 
 /// Times so far.
@@ -263,9 +279,7 @@ struct Ordering<'a> {
     needs: Vec<u32>,
     /// Queues that may advance.
     ready: Vec<u32>,
-    /// Starts and ends that a cycle stopped.
-    forced: Vec<(u32, bool)>,
-    schedule: Vec<(u32, u32)>,
+    found: Order,
 }
 
 impl<'a> Ordering<'a> {
@@ -278,8 +292,7 @@ impl<'a> Ordering<'a> {
             sibling: vec![NONE; queues],
             needs: vec![NONE; queues],
             ready: (0..index(queues)).rev().collect(),
-            forced: Vec::new(),
-            schedule: Vec::new(),
+            found: Order::default(),
         }
     }
 
@@ -288,7 +301,7 @@ impl<'a> Ordering<'a> {
             while let Some(queue) = self.ready.pop() {
                 self.advance(queue as usize);
             }
-            if self.forced.len() >= MAX_CYCLES || !self.force() {
+            if self.found.forced.len() >= MAX_CYCLES || !self.force() {
                 return;
             }
         }
@@ -316,7 +329,7 @@ impl<'a> Ordering<'a> {
             self.wake(segment);
         }
         if from < self.next[queue] {
-            self.schedule.push((from, self.next[queue]));
+            self.found.schedule.push((from, self.next[queue]));
         }
     }
 
@@ -363,12 +376,13 @@ impl<'a> Ordering<'a> {
 
     fn needed_by_end(&self, segment: usize) -> Option<usize> {
         let graph = self.graph;
-        let wait = graph.wait.get(segment).copied().unwrap_or(NONE);
-        // Without the binding edges, all edges decide the order.
-        let ordering = graph.wait.is_empty();
-        let syncs = graph.syncs.at(segment);
-        if wait != NONE || ordering && !syncs.is_empty() {
-            return self.open_source(graph.syncs.list[syncs].iter());
+        let syncs = &graph.syncs.list[graph.syncs.at(segment)];
+        if let Some(open) = self.open_source(syncs.iter()) {
+            return Some(open);
+        }
+        // A wait ends with what it waits for, whatever the others of its collective do.
+        if syncs.iter().any(|sync| sync.anchor > graph.begin[segment]) {
+            return None;
         }
         let mut participants = graph.group(segment)?.iter().map(|member| *member as usize);
         participants.find(|member| !self.is_visited(*member, false))
@@ -393,9 +407,9 @@ impl<'a> Ordering<'a> {
         };
         let next = self.next[queue];
         let segment = next as usize / 2;
-        self.forced.push((index(segment), next % 2 == 1));
+        self.found.forced.push((index(segment), next % 2 == 1));
         self.unblock(queue);
-        self.schedule.push((next, next + 1));
+        self.found.schedule.push((next, next + 1));
         self.next[queue] += 1;
         self.wake(segment);
         self.ready.push(index(queue));

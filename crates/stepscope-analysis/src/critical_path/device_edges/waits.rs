@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::Cancelled;
 
-use super::super::calls::{CallKind, SyncRecord, SyncRecords, correlation};
+use super::super::calls::{CallKind, SyncRecord, SyncRecords};
 use super::super::graph::{Confidence, Dependency, LagKind, index};
 use super::{Call, DeviceEdges, longest_return};
+use crate::launch::correlation;
 use crate::parallel::{self, Cancel};
 
 /// Longest delay between the end of work and the start of work on another queue that waits for it, where the file
@@ -23,7 +24,52 @@ fn is_end_of(call: &Call, end: i64) -> bool {
     end > call.begin && delay <= longest_return(call.begin, call.end)
 }
 
+/// What the waits of some calls add.
+#[derive(Default)]
+pub(super) struct FoundWaits {
+    dependencies: Vec<Dependency>,
+    syncs: Vec<Dependency>,
+    /// Thread and start of the calls that let a queue wait for something unknown.
+    unknown: Vec<(usize, i64)>,
+    contradictions: u64,
+}
+
 impl DeviceEdges<'_> {
+    /// Adds the edges of the calls that wait; returns thread and start of those that let a queue wait for something
+    /// unknown, in the order of the calls.
+    pub(super) fn waits(
+        &mut self,
+        calls: &[Call],
+        records: &SyncRecords,
+        cancel: &Cancel,
+    ) -> Result<Vec<(usize, i64)>, Cancelled> {
+        let recorded = self.event_records(calls);
+        let chunks: Vec<_> = calls.chunks(CHUNK).enumerate().collect();
+        // A wait takes as long as many slices.
+        let size = calls.len().saturating_mul(16);
+        let found = parallel::scan_items(&chunks, size, cancel, Vec::new, |out, (at, calls)| {
+            let mut found = FoundWaits::default();
+            for call in *calls {
+                self.wait(call, records, &recorded, &mut found);
+            }
+            out.push((*at, found));
+        })?;
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.sort_unstable_by_key(|(at, _)| *at);
+        let mut unknown = Vec::new();
+        for (_, found) in found {
+            unknown.extend(&found.unknown);
+            self.take(found);
+        }
+        Ok(unknown)
+    }
+
+    fn take(&mut self, found: FoundWaits) {
+        self.dependencies.extend(found.dependencies);
+        self.syncs.extend(found.syncs);
+        self.contradictions += found.contradictions;
+    }
+
     /// Reads the correlations of the waits and event records in files with `cuda_sync` records.
     pub(super) fn read_correlations(
         &self,
@@ -56,7 +102,7 @@ impl DeviceEdges<'_> {
     }
 
     /// Finds the starts of the calls that record the events that others wait for, by file and correlation.
-    pub(super) fn event_records(&self, calls: &[Call]) -> FxHashMap<(usize, i64), i64> {
+    fn event_records(&self, calls: &[Call]) -> FxHashMap<(usize, i64), i64> {
         let mut found = FxHashMap::default();
         for call in calls {
             if call.kind == CallKind::EventRecord
@@ -69,30 +115,30 @@ impl DeviceEdges<'_> {
         found
     }
 
-    /// Adds the edges of a call that waits.
-    pub(super) fn wait(
-        &mut self,
+    /// Finds the edges of a call that waits.
+    fn wait(
+        &self,
         call: &Call,
         records: &SyncRecords,
         recorded: &FxHashMap<(usize, i64), i64>,
-        unknown_waits: &mut Vec<(usize, i64)>,
+        found: &mut FoundWaits,
     ) {
         let file = self.segments.queues[call.queue].file;
         let record = || records.get(&file)?.get(&call.correlation?).copied();
         match call.kind {
             CallKind::DeviceWait | CallKind::StreamWait | CallKind::EventWait => {
-                self.host_wait(call, file, record(), recorded);
+                self.host_wait(call, file, record(), recorded, found);
             }
             CallKind::Copy | CallKind::BlockingCopy => {
                 if let Some(copy) = self.copies.get(&(call.queue, call.slice)).copied() {
-                    self.add_sync(call, copy, Confidence::Inferred);
+                    self.add_sync(call, copy, Confidence::Inferred, found);
                 }
             }
             CallKind::QueueWait => {
                 let known =
-                    record().is_some_and(|record| self.queue_wait(call, file, &record, recorded));
+                    record().is_some_and(|record| self.queue_wait(call, file, &record, recorded, found));
                 if !known {
-                    unknown_waits.push((call.queue, call.begin));
+                    found.unknown.push((call.queue, call.begin));
                 }
             }
             _ => {}
@@ -100,17 +146,18 @@ impl DeviceEdges<'_> {
     }
 
     fn host_wait(
-        &mut self,
+        &self,
         call: &Call,
         file: usize,
         record: Option<SyncRecord>,
         recorded: &FxHashMap<(usize, i64), i64>,
+        found: &mut FoundWaits,
     ) {
         if let Some(record) = record {
             if record.whole_device || call.kind == CallKind::DeviceWait {
                 for queue in self.queues_of(file, Some(record.device)) {
                     if let Some(work) = self.last_before(queue, call.begin, call.end) {
-                        self.add_sync(call, work, Confidence::Recorded);
+                        self.add_sync(call, work, Confidence::Recorded, found);
                     }
                 }
                 return;
@@ -124,12 +171,12 @@ impl DeviceEdges<'_> {
             };
             if let (Some(queue), Some(called)) = (queue.copied(), called) {
                 if let Some(work) = self.last_before(queue, called, call.end) {
-                    self.add_sync(call, work, Confidence::Recorded);
+                    self.add_sync(call, work, Confidence::Recorded, found);
                 }
                 return;
             }
         }
-        self.infer_host_wait(call, file);
+        self.infer_host_wait(call, file, found);
     }
 
     /// Infers what a call waits for, from its name and its end.
@@ -137,7 +184,7 @@ impl DeviceEdges<'_> {
     /// A call that waits for a device, or for the only queue with work, ends after all work that was launched before
     /// it, however late it returns. Other calls return shortly after what they wait for: the last work of a queue,
     /// or, for an event, any work of a queue.
-    fn infer_host_wait(&mut self, call: &Call, file: usize) {
+    fn infer_host_wait(&self, call: &Call, file: usize, found: &mut FoundWaits) {
         let queues = self.queues_of(file, None);
         let launched = |queue: &usize| {
             if call.kind == CallKind::EventWait {
@@ -169,7 +216,7 @@ impl DeviceEdges<'_> {
             }
         }
         for work in works {
-            self.add_sync(call, work, Confidence::Inferred);
+            self.add_sync(call, work, Confidence::Inferred, found);
         }
     }
 
@@ -190,15 +237,17 @@ impl DeviceEdges<'_> {
 
     /// Adds the edges to the ends of the calls that wait until a queue has room: the work that ends makes it.
     pub(super) fn waits_for_room(&mut self) {
+        let mut found = FoundWaits::default();
         for (call, queue) in std::mem::take(&mut self.blocked) {
             if let Some(work) = self.ended_near(queue, &call) {
-                self.add_sync(&call, work, Confidence::Inferred);
+                self.add_sync(&call, work, Confidence::Inferred, &mut found);
             }
         }
+        self.take(found);
     }
 
     /// Adds the edge to the end of a call from the end of work.
-    fn add_sync(&mut self, call: &Call, work: u32, confidence: Confidence) {
+    fn add_sync(&self, call: &Call, work: u32, confidence: Confidence, found: &mut FoundWaits) {
         let slices = self.trace.slices(self.segments.queues[call.queue].track);
         let Some(to) = self
             .segments
@@ -208,7 +257,7 @@ impl DeviceEdges<'_> {
         };
         let end = self.segments.graph.end[work as usize];
         if end > call.end {
-            self.contradictions += 1;
+            found.contradictions += 1;
             // The file says that the call did not wait for this work: its clocks differ, or its times are rounded.
             let begin = self.segments.graph.begin[work as usize];
             if end.saturating_sub(call.end) > longest_return(call.begin, call.end)
@@ -217,7 +266,7 @@ impl DeviceEdges<'_> {
                 return;
             }
         }
-        self.syncs.push(Dependency {
+        found.syncs.push(Dependency {
             to,
             kind: LagKind::SyncReturn,
             from: work,
@@ -228,11 +277,12 @@ impl DeviceEdges<'_> {
 
     /// Adds the edge of a queue that waits for an event; returns whether the file has all ids.
     fn queue_wait(
-        &mut self,
+        &self,
         call: &Call,
         file: usize,
         record: &SyncRecord,
         recorded: &FxHashMap<(usize, i64), i64>,
+        found: &mut FoundWaits,
     ) -> bool {
         let queue = |stream: Option<i64>| {
             stream.and_then(|stream| self.streams.get(&(file, record.device, stream)).copied())
@@ -253,21 +303,21 @@ impl DeviceEdges<'_> {
             && waiting != on
             && let Some(work) = self.last_before(on, called, i64::MAX)
         {
-            self.add_event(to, work, Confidence::Recorded);
+            self.add_event(to, work, Confidence::Recorded, found);
         }
         true
     }
 
-    fn add_event(&mut self, to: u32, work: u32, confidence: Confidence) {
+    fn add_event(&self, to: u32, work: u32, confidence: Confidence, found: &mut FoundWaits) {
         let graph = &self.segments.graph;
         let (end, begin) = (graph.end[work as usize], graph.begin[to as usize]);
         if end > begin {
-            self.contradictions += 1;
+            found.contradictions += 1;
             if graph.begin[work as usize] >= begin {
                 return;
             }
         }
-        self.dependencies.push(Dependency {
+        found.dependencies.push(Dependency {
             to,
             kind: LagKind::EventWait,
             from: work,
@@ -346,9 +396,11 @@ impl DeviceEdges<'_> {
                 }
             }
         })?;
+        let mut edges = FoundWaits::default();
         for (to, work) in found.into_iter().flatten() {
-            self.add_event(to, work, Confidence::Inferred);
+            self.add_event(to, work, Confidence::Inferred, &mut edges);
         }
+        self.take(edges);
         Ok(())
     }
 
