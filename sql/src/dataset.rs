@@ -15,9 +15,9 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use serde_json::Value as Json;
 use url::Url;
 
+pub use reads::tables_of;
 /// Names the version of a dataset.
 pub(crate) use stepscope_engine::DATASET_MARK as MARK;
-pub use reads::tables_of;
 pub(crate) use table::register;
 
 /// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.

@@ -4,7 +4,9 @@ use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
-use crate::{assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell, sql, ui};
+use crate::{
+    assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell, sql, ui,
+};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {

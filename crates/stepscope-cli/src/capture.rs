@@ -111,7 +111,10 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
 /// Replaces the paths of copied files by their URLs.
 fn show_urls(staged: &Staged, report: &mut CaptureReport, perfetto: &mut [PerfettoFile]) {
     report.folder = staged.url_of(&report.folder);
-    let captured = report.hosts.iter_mut().map(|host| host.result.as_mut().ok());
+    let captured = report
+        .hosts
+        .iter_mut()
+        .map(|host| host.result.as_mut().ok());
     for captured in captured.flatten() {
         captured.path = staged.url_of(&captured.path);
     }

@@ -7,8 +7,8 @@ use stepscope_engine::report::report::Report;
 use stepscope_engine::report::report::html::{Head, HtmlReport, page};
 use stepscope_engine::report::reports::Options;
 use stepscope_engine::{
-    DATASET_MARK, FLEET_KINDS, FLEET_TABLES, FleetKind, FleetOptions, SqlEngine, fleet_reports, is_url,
-    shown_path,
+    DATASET_MARK, FLEET_KINDS, FLEET_TABLES, FleetKind, FleetOptions, SqlEngine, fleet_reports,
+    is_url, shown_path,
 };
 
 use crate::args::{self, Format};

@@ -8,8 +8,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use stepscope_engine::{
-    DATASET_MARK, DATASET_RUNS, Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError, SqlQuery,
-    SqlRun, fetch_dataset, find_sql_engine, is_url, shown_path, sql_shell,
+    DATASET_MARK, DATASET_RUNS, Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError,
+    SqlQuery, SqlRun, fetch_dataset, find_sql_engine, is_url, shown_path, sql_shell,
 };
 use stepscope_model::{Limits, ReadContext};
 

@@ -81,9 +81,9 @@ pub fn upload(
 ) -> Result<usize, EngineError> {
     let mut files = Vec::new();
     collect(folder, "", &mut files)?;
-    let (last, first): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, name)| {
-        !last.is_empty() && name.split('/').next() == Some(last)
-    });
+    let (last, first): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|(_, name)| !last.is_empty() && name.split('/').next() == Some(last));
     let count = first.len() + last.len();
     for files in [first, last] {
         if !files.is_empty() {

@@ -115,7 +115,11 @@ impl Remote {
             return Ok(None);
         }
         let (store, key) = (Arc::clone(&self.store), format!("{}{name}", self.prefix));
-        let found = runtime::wait(&self.url(), &|| false, async move { store.head(&key).await });
+        let found = runtime::wait(
+            &self.url(),
+            &|| false,
+            async move { store.head(&key).await },
+        );
         match found {
             Ok(object) => Ok(Some(self.object(object, &Known::new()))),
             Err(error) if error.kind == ObjectErrorKind::NotFound => Ok(None),

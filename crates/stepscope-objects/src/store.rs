@@ -233,7 +233,10 @@ impl Store {
         parts.write(&first);
         let rest = async {
             loop {
-                parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(failed)?;
+                parts
+                    .wait_for_capacity(PARTS_AT_ONCE)
+                    .await
+                    .map_err(failed)?;
                 let part = next(PART_BYTES)?;
                 if part.is_empty() {
                     return Ok(());

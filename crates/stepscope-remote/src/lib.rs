@@ -15,8 +15,8 @@ mod perfetto_file;
 pub use address::Address;
 pub use client::{
     CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
-    Captured, HostClock, HostReport, Interval, OptionValue, Stage, capture, capture_with, read_clock,
-    writable_log_dir,
+    Captured, HostClock, HostReport, Interval, OptionValue, Stage, capture, capture_with,
+    read_clock, writable_log_dir,
 };
 pub use perfetto_file::{PerfettoFileError, perfetto_path, write_perfetto};
 pub use server::{

@@ -32,9 +32,9 @@ fn add(state: &SessionState, sql: &str, named: &mut BTreeSet<String>) -> Result<
     let statement = state.sql_to_statement(sql, &dialect)?;
     for reference in state.resolve_table_references(&statement)? {
         let name = reference.table();
-        let view = views::all().into_iter().find(|view| {
-            Some(view.schema) == reference.schema() && view.name == name
-        });
+        let view = views::all()
+            .into_iter()
+            .find(|view| Some(view.schema) == reference.schema() && view.name == name);
         match view {
             Some(view) => add(state, view.query, named)?,
             None => drop(named.insert(name.to_owned())),

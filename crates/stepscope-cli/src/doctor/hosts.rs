@@ -23,8 +23,9 @@ fn check(address: &str, read: Result<Option<HostClock>, CaptureFailure>) -> Chec
         Ok(Some(clock)) => clock,
         Ok(None) => {
             let found = format!("{address} answers and does not send its time");
-            return new(super::State::Absent, found)
-                .with_help("start the server of stepscope in that program: stepscope.start_server(9012)");
+            return new(super::State::Absent, found).with_help(
+                "start the server of stepscope in that program: stepscope.start_server(9012)",
+            );
         }
         Err(failure) => {
             let found = format!("{address}: {}", failure.stage);
@@ -32,7 +33,11 @@ fn check(address: &str, read: Result<Option<HostClock>, CaptureFailure>) -> Chec
         }
     };
     let span = |ns: i64| text::duration(ns.unsigned_abs() as f64);
-    let side = if clock.ahead_ns < 0 { "behind" } else { "ahead" };
+    let side = if clock.ahead_ns < 0 {
+        "behind"
+    } else {
+        "ahead"
+    };
     let found = format!(
         "{address} is {} {side} (error at most {})",
         span(clock.ahead_ns),
@@ -41,8 +46,9 @@ fn check(address: &str, read: Result<Option<HostClock>, CaptureFailure>) -> Chec
     if clock.ahead_ns.saturating_abs() - clock.error_ns <= FAR_NS {
         return new(super::State::Ok, found);
     }
-    new(super::State::Problem, found)
-        .with_help("synchronise the clocks of both hosts with one source; 'chronyc tracking' shows it")
+    new(super::State::Problem, found).with_help(
+        "synchronise the clocks of both hosts with one source; 'chronyc tracking' shows it",
+    )
 }
 
 #[cfg(test)]

@@ -175,7 +175,10 @@ pub(super) fn fetch_dataset(
     for file in fetch_each(&objects, context)? {
         files.insert(file?);
     }
-    let Some(folder) = objects[0].local().and_then(|mark| mark.parent().map(Path::to_owned)) else {
+    let Some(folder) = objects[0]
+        .local()
+        .and_then(|mark| mark.parent().map(Path::to_owned))
+    else {
         return Ok(None);
     };
     for table in tables {
@@ -225,9 +228,7 @@ fn fetch_each(
 ) -> Result<Vec<Result<PathBuf, ObjectError>>, EngineError> {
     let advance = |bytes: u64| context.advance(bytes).is_ok();
     let found = fetch_all(objects, &advance);
-    let is_cancelled = |outcome: &Result<PathBuf, ObjectError>| {
-        matches!(outcome, Err(error) if error.kind == ObjectErrorKind::Cancelled)
-    };
+    let is_cancelled = |outcome: &Result<PathBuf, ObjectError>| matches!(outcome, Err(error) if error.kind == ObjectErrorKind::Cancelled);
     if found.iter().any(is_cancelled) {
         return Err(EngineError::Cancelled);
     }

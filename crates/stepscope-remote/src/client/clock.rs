@@ -71,7 +71,10 @@ async fn read(address: &Address, limit: Duration) -> Result<Option<HostClock>, C
             error_ns: received.saturating_sub(sent).max(0) / 2 + 1,
             version: printable(text(SERVER_VERSION).unwrap_or_default()),
         };
-        if best.as_ref().is_none_or(|best| read.error_ns < best.error_ns) {
+        if best
+            .as_ref()
+            .is_none_or(|best| read.error_ns < best.error_ns)
+        {
             best = Some(read);
         }
     }

@@ -13,9 +13,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body::Frame;
+use stepscope_model::clock::unix_now_ns;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
-use stepscope_model::clock::unix_now_ns;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};

@@ -135,8 +135,8 @@ impl DeviceEdges<'_> {
                 }
             }
             CallKind::QueueWait => {
-                let known =
-                    record().is_some_and(|record| self.queue_wait(call, file, &record, recorded, found));
+                let known = record()
+                    .is_some_and(|record| self.queue_wait(call, file, &record, recorded, found));
                 if !known {
                     found.unknown.push((call.queue, call.begin));
                 }
