@@ -11,14 +11,14 @@ use crate::error::CliError;
 use crate::progress::Progress;
 
 /// A folder for output. It is removed in the end, unless its files could not be copied.
-pub struct Staged {
+pub(crate) struct Staged {
     folder: TempDir,
     url: PathBuf,
 }
 
 impl Staged {
     /// Creates an empty folder for the output of a URL, among the temporary files.
-    pub fn new(url: &Path) -> Result<Self, CliError> {
+    pub(crate) fn new(url: &Path) -> Result<Self, CliError> {
         let is_web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
         if is_web(&url.to_string_lossy()) {
             return Err(CliError::usage(format!(
@@ -40,12 +40,12 @@ impl Staged {
     }
 
     /// Returns the folder.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Returns the URL of a file in the folder; another path as it is.
-    pub fn url_of(&self, file: &Path) -> PathBuf {
+    pub(crate) fn url_of(&self, file: &Path) -> PathBuf {
         match file.strip_prefix(self.folder.path()) {
             Ok(name) => {
                 let url = shown_path(&self.url);
@@ -57,7 +57,7 @@ impl Staged {
     }
 
     /// Copies the files to the URL, those in the folder `last` after all others.
-    pub fn upload(&mut self, last: &str) -> Result<(), CliError> {
+    pub(crate) fn upload(&mut self, last: &str) -> Result<(), CliError> {
         let context = Arc::new(ReadContext::new(Limits::default()));
         let progress = Progress::copying(&context);
         let copied = upload(self.folder.path(), &self.url, last, &context);

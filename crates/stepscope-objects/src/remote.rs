@@ -91,6 +91,7 @@ impl Remote {
     }
 
     /// Returns the remote of a folder below this one, for names that `classify` decides. It shares the client.
+    #[must_use]
     pub fn below(
         &self,
         folder: &str,

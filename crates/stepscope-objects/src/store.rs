@@ -262,7 +262,6 @@ impl Store {
             ObjectErrorKind::Denied => {
                 error.with_hint(credentials::how_to_be_allowed_to_write(self.address.cloud))
             }
-            ObjectErrorKind::NoCredentials => error,
             ObjectErrorKind::Unreachable => ObjectError {
                 hint: Some("try again".to_owned()),
                 ..error

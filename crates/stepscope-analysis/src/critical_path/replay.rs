@@ -95,7 +95,7 @@ impl Graph {
     }
 
     fn bind_and_order(&self) -> (Bindings, Order) {
-        let found = parallel::both(|| Ok(self.bindings()), || Ok(Order::of(self)));
+        let found = parallel::both(|| Ok(self.bindings()), || Ok(Order::compute(self)));
         // Nothing cancels it.
         found.unwrap_or_default()
     }
@@ -110,7 +110,7 @@ struct Order {
 }
 
 impl Order {
-    fn of(graph: &Graph) -> Self {
+    fn compute(graph: &Graph) -> Self {
         let mut ordering = Ordering::new(graph);
         ordering.all();
         ordering.found

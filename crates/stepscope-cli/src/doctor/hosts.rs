@@ -13,8 +13,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 const FAR_NS: i64 = 10_000_000;
 
 pub(super) fn checks(addresses: &[String]) -> Vec<Check> {
-    let read = |address: &String| check(address, read_clock(address, LIMIT));
-    addresses.iter().map(read).collect()
+    let each = addresses.iter();
+    each.map(|address| check(address, read_clock(address, LIMIT)))
+        .collect()
 }
 
 fn check(address: &str, read: Result<Option<HostClock>, CaptureFailure>) -> Check {
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use crate::doctor::State;
 
-    fn of(ahead_ns: i64, error_ns: i64) -> Check {
+    fn checked(ahead_ns: i64, error_ns: i64) -> Check {
         let version = "1".to_owned();
         let clock = HostClock {
             ahead_ns,
@@ -68,12 +69,12 @@ mod tests {
 
     #[test]
     fn clocks_that_differ_for_sure_are_a_problem() {
-        let near = of(-2_000_000, 500_000);
+        let near = checked(-2_000_000, 500_000);
         assert_eq!(near.state, State::Ok);
         assert_eq!(near.found, "b:1 is 2 ms behind (error at most 500 µs)");
         // The connection is too slow to say.
-        assert_eq!(of(30_000_000, 25_000_000).state, State::Ok);
-        let far = of(30_000_000, 1_000_000);
+        assert_eq!(checked(30_000_000, 25_000_000).state, State::Ok);
+        let far = checked(30_000_000, 1_000_000);
         assert_eq!(far.state, State::Problem);
         assert!(far.help.unwrap().contains("chronyc"));
         assert_eq!(check("b:1", Ok(None)).state, State::Absent);

@@ -56,6 +56,7 @@ fn dataset_at(path: &Path, tables: &BTreeSet<String>) -> Result<Option<PathBuf>,
 
 /// Returns whether a path or URL is that of a dataset.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "Python passes it so")]
 pub(super) fn is_dataset(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
     let found = py.detach(|| dataset_at(&path, &BTreeSet::new()));
     match found {
