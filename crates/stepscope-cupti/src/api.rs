@@ -7,8 +7,11 @@
     reason = "calls a C library; SAFETY comments explain each block"
 )]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use stepscope_collector::{Scope, find, open, package_folders, system_mappings};
 
 /// `CUptiResult`.
 pub(crate) type Status = c_int;
@@ -76,7 +79,6 @@ struct Functions {
 /// CUPTI.
 pub(crate) struct Cupti {
     functions: Functions,
-    demangle: Option<Demangle>,
 }
 
 /// The process's subscription, of which there is one.
@@ -84,10 +86,6 @@ pub(crate) struct Subscription(*mut c_void);
 
 // SAFETY: CUPTI's functions may be called from any thread with the same subscription.
 unsafe impl Send for Subscription {}
-
-/// `__cxa_demangle` of the C++ library.
-type Demangle =
-    unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
 /// Why CUPTI records nothing, with the remedy.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,10 +95,9 @@ impl Cupti {
     /// Loads CUPTI: from `named` if that is given, else from where the loader, a CUDA toolkit or a Python package
     /// has it.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Refusal> {
-        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let library = candidates(named, &mappings)
+        let library = candidates(named, &system_mappings())
             .iter()
-            .find_map(|path| open(path))
+            .find_map(|path| open(path, Scope::Local))
             .ok_or_else(|| {
                 Refusal(
                     "libcupti.so was not found: pip install nvidia-cuda-cupti (CUDA 12: nvidia-cuda-cupti-cu12), or put \
@@ -111,18 +108,7 @@ impl Cupti {
         let functions = Functions::load(library).ok_or_else(|| {
             Refusal("this libcupti.so is too old: CUDA 11.8 is the oldest that is known".to_owned())
         })?;
-        let demangle = find(libc::RTLD_DEFAULT, c"__cxa_demangle").or_else(|| {
-            find(
-                open(Path::new("libstdc++.so.6"))?.as_ptr(),
-                c"__cxa_demangle",
-            )
-        });
-        Ok(Self {
-            functions,
-            // SAFETY: the C++ ABI defines the type of this function.
-            demangle: demangle
-                .map(|found| unsafe { std::mem::transmute::<*mut c_void, Demangle>(found) }),
-        })
+        Ok(Self { functions })
     }
 
     /// Subscribes, and starts recording into buffers of these functions.
@@ -224,32 +210,6 @@ impl Cupti {
         })
     }
 
-    /// Writes out a name of C++ as programmers write it, as `c++filt` does. Other names are unchanged.
-    pub(crate) fn demangled(&self, name: &str) -> String {
-        let Some(demangle) = self.demangle.filter(|_| name.starts_with("_Z")) else {
-            return name.to_owned();
-        };
-        let Ok(mangled) = CString::new(name) else {
-            return name.to_owned();
-        };
-        let mut status = 0;
-        // SAFETY: a text that ends in zero; without a buffer, the function allocates the result, which is freed here.
-        unsafe {
-            let text = demangle(
-                mangled.as_ptr(),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                &raw mut status,
-            );
-            if text.is_null() {
-                return name.to_owned();
-            }
-            let demangled = CStr::from_ptr(text).to_string_lossy().into_owned();
-            libc::free(text.cast());
-            demangled
-        }
-    }
-
     fn check(&self, status: Status) -> Result<(), Refusal> {
         let advice = match status {
             SUCCESS => return Ok(()),
@@ -283,8 +243,8 @@ impl Cupti {
 unsafe extern "C" fn ignore(_data: *mut c_void, _domain: u32, _number: u32, _more: *const c_void) {}
 
 impl Functions {
-    fn load(library: std::ptr::NonNull<c_void>) -> Option<Self> {
-        let symbol = |name: &CStr| find(library.as_ptr(), name);
+    fn load(library: NonNull<c_void>) -> Option<Self> {
+        let symbol = |name: &CStr| find(Some(library), name).map(NonNull::as_ptr);
         // SAFETY: NVIDIA's headers define the type of the function with each of these names, and have not changed one
         // since 11.8.
         unsafe {
@@ -337,21 +297,6 @@ unsafe fn number_function(found: *mut c_void) -> unsafe extern "C" fn(u32) -> St
     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> Status>(found) }
 }
 
-fn find(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a handle of the loader, and a name that ends in zero.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
-
-/// Loads a library; it is never unloaded.
-fn open(path: &Path) -> Option<std::ptr::NonNull<c_void>> {
-    use std::os::unix::ffi::OsStrExt as _;
-
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a path that ends in zero; the library is CUPTI or the C++ library, which loading does not disturb.
-    std::ptr::NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) })
-}
-
 /// Lists where CUPTI may be, the best first: a library that is loaded already is found by its name.
 fn candidates(named: Option<&Path>, mappings: &str) -> Vec<PathBuf> {
     const NAMES: [&str; 4] = [
@@ -380,26 +325,6 @@ fn candidates(named: Option<&Path>, mappings: &str) -> Vec<PathBuf> {
     }
     for folder in FOLDERS {
         found.extend(NAMES.iter().map(|name| Path::new(folder).join(name)));
-    }
-    found
-}
-
-/// Lists the folders of Python packages from which this process has loaded libraries.
-fn package_folders(mappings: &str) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    for line in mappings.lines() {
-        // Addresses, permissions and numbers come first.
-        let Some(path) = line.find('/').and_then(|at| line.get(at..)) else {
-            continue;
-        };
-        for name in ["/site-packages/", "/dist-packages/"] {
-            if let Some((before, _)) = path.split_once(name) {
-                let folder = PathBuf::from(format!("{before}{name}"));
-                if !found.contains(&folder) {
-                    found.push(folder);
-                }
-            }
-        }
     }
     found
 }

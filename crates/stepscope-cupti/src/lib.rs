@@ -6,8 +6,8 @@
 //! with nothing of NVIDIA's.
 //!
 //! ```text
-//! CUPTI ──buffers──► records.rs ──activities──► planes.rs ──planes──► collector.rs ──► CollectorFile
-//!         api.rs     (offsets of fields)        (names, lines)        (when, where)    (crate stepscope)
+//! CUPTI ──buffers──► records.rs ──activities──► activities.rs ──events──► collector.rs ──► Recorder
+//!         api.rs     (offsets of fields)        (names)                                    (stepscope-collector)
 //! ```
 //!
 //! The file is an `XSpace` at every moment. When the program itself records with stepscope, its recording takes the
@@ -17,11 +17,10 @@
 //! **Invariant:** the program runs as without the library, whatever fails here: no function of it panics into the
 //! driver, ends the program, or prints.
 
+mod activities;
 mod api;
 mod collector;
-mod planes;
 mod records;
-mod settings;
 
 use std::ffi::{c_char, c_int};
 use std::panic::catch_unwind;
@@ -43,7 +42,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
     reason = "the recorder looks for this name, which has a version"
 )]
 pub extern "C" fn stepscope_cupti_begin_v1() -> c_int {
-    c_int::from(catch_unwind(collector::begin).unwrap_or(false))
+    stepscope_collector::export_begin(&collector::RECORDER)
 }
 
 /// Stops recording and hands the file over: writes its path, without a final zero, and returns the path's length; 0
@@ -57,16 +56,6 @@ pub extern "C" fn stepscope_cupti_begin_v1() -> c_int {
     reason = "the recorder looks for this name, which has a version"
 )]
 pub unsafe extern "C" fn stepscope_cupti_end_v1(path: *mut c_char, capacity: usize) -> isize {
-    use std::os::unix::ffi::OsStrExt as _;
-
-    let Ok(Some(file)) = catch_unwind(collector::end) else {
-        return 0;
-    };
-    let bytes = file.as_os_str().as_bytes();
-    if bytes.len() > capacity {
-        return 0;
-    }
     // SAFETY: the caller has room for `capacity` bytes.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), path.cast(), bytes.len()) };
-    isize::try_from(bytes.len()).unwrap_or(0)
+    unsafe { stepscope_collector::export_path(&collector::RECORDER, path, capacity) }
 }

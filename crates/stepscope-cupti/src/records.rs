@@ -12,6 +12,8 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
+use stepscope_collector::{Call, DeviceFacts, Line, Work};
+
 use crate::api::kind;
 
 /// A piece of work of a device, or a call of the program.
@@ -20,22 +22,9 @@ pub(crate) enum Activity<'a> {
     Kernel(Kernel<'a>),
     Memcpy(Memcpy),
     Memset(Memset),
-    Call(Call),
+    Call(NumberedCall),
     Marker(Marker<'a>),
-    Device(Device<'a>),
-}
-
-/// Times and place of a device's work. Times are Unix time in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) device: u32,
-    pub(crate) stream: u32,
-    /// Number of the call that launched it.
-    pub(crate) correlation: u32,
-    /// Node of a CUDA graph; 0 outside of graphs.
-    pub(crate) graph_node: u64,
+    Device(DeviceFacts),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,15 +61,11 @@ pub(crate) struct Memset {
 
 /// A call of the runtime's or the driver's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) thread: u32,
-    pub(crate) correlation: u32,
+pub(crate) struct NumberedCall {
+    pub(crate) call: Call,
     pub(crate) is_driver: bool,
     /// Number of the function (`cbid`).
     pub(crate) number: u32,
-    pub(crate) returned: u32,
 }
 
 /// A point or an end of a range of NVTX.
@@ -102,30 +87,6 @@ pub(crate) enum MarkerKind {
     End,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Device<'a> {
-    pub(crate) ordinal: u32,
-    pub(crate) name: Cow<'a, str>,
-    pub(crate) memory_bytes: u64,
-    /// Kilobytes (1,000 bytes) a second.
-    pub(crate) memory_bandwidth: u64,
-    pub(crate) capability: [u32; 2],
-    pub(crate) multiprocessors: u32,
-    /// Kilohertz.
-    pub(crate) clock: u32,
-    pub(crate) l2_bytes: u32,
-}
-
-impl Device<'_> {
-    /// Copies the name, which CUPTI may take back.
-    pub(crate) fn into_owned(self) -> Device<'static> {
-        Device {
-            name: Cow::Owned(self.name.into_owned()),
-            ..self
-        }
-    }
-}
-
 /// `CUPTI_ACTIVITY_FLAG_MARKER_*`.
 const MARKER_POINT: u32 = 1;
 const MARKER_START: u32 = 2;
@@ -145,19 +106,20 @@ impl Record {
         unsafe { self.0.add(offset).cast::<T>().read_unaligned() }
     }
 
-    /// Reads the times and the place of a copy or a memset, whose structures differ in the offsets of these two.
+    /// Reads the times and the place of a device's work, from the offsets at which its structures differ: the device,
+    /// the number of the call, and the node of the graph. The stream is 8 bytes after the device.
     ///
     /// # Safety
     /// As [`Self::get`].
-    unsafe fn transfer(self, correlation: usize, graph_node: usize) -> Work {
+    unsafe fn work(self, device: usize, correlation: usize, graph_node: usize) -> Work {
         // SAFETY: the caller's promise.
         unsafe {
             Work {
                 start: self.get(16),
                 end: self.get(24),
-                device: self.get(32),
-                stream: self.get(40),
-                correlation: self.get(correlation),
+                device: self.get(device),
+                line: Line::Stream(self.get(device + 8)),
+                correlation: self.get::<u32>(correlation).into(),
                 graph_node: self.get(graph_node),
             }
         }
@@ -189,14 +151,7 @@ pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
         let kind: u32 = record.get(0);
         Some(match kind {
             kind::CONCURRENT_KERNEL => Activity::Kernel(Kernel {
-                work: Work {
-                    start: record.get(16),
-                    end: record.get(24),
-                    device: record.get(40),
-                    stream: record.get(48),
-                    correlation: record.get(92),
-                    graph_node: record.get(144),
-                },
+                work: record.work(40, 92, 144),
                 name: record.text(104),
                 grid: record.get(52),
                 block: record.get(64),
@@ -204,32 +159,34 @@ pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
                 shared: record.get(76),
             }),
             kind::MEMCPY => Activity::Memcpy(Memcpy {
-                work: record.transfer(44, 64),
+                work: record.work(32, 44, 64),
                 bytes: record.get(8),
                 direction: record.get(4),
                 memories: record.get(5),
                 devices: None,
             }),
             kind::MEMCPY2 => Activity::Memcpy(Memcpy {
-                work: record.transfer(60, 72),
+                work: record.work(32, 60, 72),
                 bytes: record.get(8),
                 direction: record.get(4),
                 memories: record.get(5),
                 devices: Some([record.get(44), record.get(52)]),
             }),
             kind::MEMSET => Activity::Memset(Memset {
-                work: record.transfer(44, 64),
+                work: record.work(32, 44, 64),
                 bytes: record.get(8),
                 memory: record.get(50),
             }),
-            kind::RUNTIME | kind::DRIVER => Activity::Call(Call {
-                start: record.get(8),
-                end: record.get(16),
-                thread: record.get(28),
-                correlation: record.get(32),
+            kind::RUNTIME | kind::DRIVER => Activity::Call(NumberedCall {
+                call: Call {
+                    start: record.get(8),
+                    end: record.get(16),
+                    thread: record.get(28),
+                    correlation: record.get::<u32>(32).into(),
+                    returned: record.get(36),
+                },
                 is_driver: kind == kind::DRIVER,
                 number: record.get(4),
-                returned: record.get(36),
             }),
             kind::MARKER => {
                 let flags: u32 = record.get(4);
@@ -247,16 +204,26 @@ pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
                     },
                 })
             }
-            kind::DEVICE => Activity::Device(Device {
-                ordinal: record.get(112),
-                name: record.text(136),
-                memory_bytes: record.get(16),
-                memory_bandwidth: record.get(8),
-                capability: record.get(104),
-                multiprocessors: record.get(44),
-                clock: record.get(36),
-                l2_bytes: record.get(28),
-            }),
+            kind::DEVICE => {
+                let [major, minor]: [u32; 2] = record.get(104);
+                // Kilobytes (1,000 bytes) a second.
+                let bandwidth: u64 = record.get(8);
+                Activity::Device(DeviceFacts {
+                    ordinal: record.get(112),
+                    name: record.text(136).into_owned(),
+                    vendor: "Nvidia",
+                    values: vec![
+                        ("memory_size", record.get(16)),
+                        ("memory_bandwidth", bandwidth.saturating_mul(1_000)),
+                        ("compute_cap_major", major.into()),
+                        ("compute_cap_minor", minor.into()),
+                        ("core_count", record.get::<u32>(44).into()),
+                        // Kilohertz.
+                        ("clock_rate", record.get::<u32>(36).into()),
+                        ("l2_cache_size", record.get::<u32>(28).into()),
+                    ],
+                })
+            }
             _ => return None,
         })
     }

@@ -17,32 +17,43 @@ const RANKS: [(&str, &str); 5] = [
 
 /// When a process is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// From the start of its use of CUDA, for this part of the time.
-    AtOnce { wait: Duration, length: Duration },
+pub enum When {
+    /// From the first use of the device, for this part of the time.
+    AtOnce {
+        /// Time before the recording.
+        wait: Duration,
+        /// Length of the recording.
+        length: Duration,
+    },
     /// While a recording of the program runs.
     OnRequest,
 }
 
 /// What is recorded, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) log_dir: PathBuf,
-    pub(crate) session: Option<String>,
-    pub(crate) max_bytes: u64,
-    /// CUPTI's library.
-    pub(crate) cupti: Option<PathBuf>,
+pub struct Settings {
+    /// `STEPSCOPE_LOG_DIR`.
+    pub log_dir: PathBuf,
+    /// Name of the run.
+    pub session: Option<String>,
+    /// Maximum size of the file.
+    pub max_bytes: u64,
+    /// The vendor's library, if it is named.
+    pub library: Option<PathBuf>,
     /// The folder in which `stepscope run` looks for reports of processes.
-    pub(crate) reports: Option<PathBuf>,
-    pub(crate) when: When,
+    pub reports: Option<PathBuf>,
+    /// When the process is recorded.
+    pub when: When,
     /// Rank and number of ranks.
-    pub(crate) ranks: [Option<u64>; 2],
+    pub ranks: [Option<u64>; 2],
 }
 
 impl Settings {
-    /// Reads the variables. Returns `None` if this process is not to be recorded. `is_sourced` tells whether the
-    /// process has a framework whose profiler records devices itself.
-    pub(crate) fn read(
+    /// Reads the variables. Returns `None` if this process is not to be recorded. `library` names the variable with the
+    /// path of the vendor's library; `is_sourced` tells whether the process has a framework whose profiler records
+    /// devices itself.
+    pub fn read(
+        library: &str,
         variable: &dyn Fn(&str) -> Option<OsString>,
         is_sourced: &dyn Fn() -> bool,
     ) -> Option<Self> {
@@ -93,7 +104,7 @@ impl Settings {
                 .and_then(|value| value.trim().parse().ok())
                 .filter(|bytes| *bytes > 0)
                 .unwrap_or(MAX_BYTES),
-            cupti: given("STEPSCOPE_CUPTI").map(PathBuf::from),
+            library: given(library).map(PathBuf::from),
             reports: given("STEPSCOPE_REPORTS").map(PathBuf::from),
             when,
             ranks,
@@ -118,7 +129,7 @@ mod tests {
             let found = set.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        Settings::read(&variable, &|| is_sourced)
+        Settings::read("STEPSCOPE_CUPTI", &variable, &|| is_sourced)
     }
 
     const LOGS: (&str, &str) = ("STEPSCOPE_LOG_DIR", "logs");
