@@ -1,9 +1,9 @@
 //! The file into which a collector outside the recorder writes a device's events while the program runs.
 //!
-//! The collector of CUDA devices is a library of its own (`crates/stepscope-cupti`). Its file is an `XSpace` at
-//! every moment, under a name that listings skip, with a lock as long as its program lives. A recording of the
-//! program takes the file over when it stops; otherwise the file becomes the program's run when the program
-//! ends, and [`recover_all`] publishes those of killed programs.
+//! The collectors of CUDA and AMD devices are libraries of their own (`crates/stepscope-cupti`,
+//! `crates/stepscope-rocm`). A file is an `XSpace` at every moment, under a name that listings skip, with a lock as long
+//! as its program lives. A recording of the program takes the file over when it stops; otherwise the file becomes the
+//! program's run when the program ends, and [`recover_all`] publishes those of killed programs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

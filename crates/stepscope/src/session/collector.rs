@@ -1,11 +1,11 @@
-//! The collector of CUDA devices (`crates/stepscope-cupti`), which the driver loads into this process if
-//! `CUDA_INJECTION64_PATH` names it: a recording of the program takes its events.
+//! The collectors of CUDA devices (`crates/stepscope-cupti`) and of AMD devices (`crates/stepscope-rocm`), which the
+//! vendor's libraries load into this process if a variable names them: a recording of the program takes their events.
 #![allow(
     unsafe_code,
     reason = "calls functions of a library; SAFETY comments explain each block"
 )]
 
-use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -17,12 +17,36 @@ use crate::export::collector_file::{self, CollectorFile};
 use crate::export::merge_external::{ExternalContent, ExternalProfile, ExternalProfiles};
 use crate::journal::mapped_file::MappedFile;
 
-/// The variable in which the driver finds the library.
-const VARIABLE: &str = "CUDA_INJECTION64_PATH";
-/// The library's name.
-const LIBRARY: &str = "libstepscope_cupti.so";
-/// Name of the collector in reports and warnings.
-const NAME: &str = "cupti";
+/// A collector.
+struct Collector {
+    /// Name in reports and warnings.
+    name: &'static str,
+    /// File name of the library.
+    library: &'static str,
+    /// Variables in which the vendor's libraries find it, as a path or a list of paths.
+    variables: &'static [&'static str],
+    /// Functions of the library.
+    begin: &'static CStr,
+    end: &'static CStr,
+}
+
+const COLLECTORS: [Collector; 2] = [
+    Collector {
+        name: "cupti",
+        library: "libstepscope_cupti.so",
+        variables: &["CUDA_INJECTION64_PATH"],
+        begin: c"stepscope_cupti_begin_v1",
+        end: c"stepscope_cupti_end_v1",
+    },
+    Collector {
+        name: "rocm",
+        library: "libstepscope_rocm.so",
+        variables: &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"],
+        begin: c"stepscope_rocm_begin_v1",
+        end: c"stepscope_rocm_end_v1",
+    },
+];
+
 /// Maximum length of a path.
 const PATH_BYTES: usize = 4_096;
 
@@ -49,18 +73,22 @@ pub fn collector_file(
     })
 }
 
-/// Drops what the collector has recorded so far: the program's recording begins now.
+/// Drops what the collectors have recorded so far: the program's recording begins now.
 pub(super) fn begin() {
-    if let Some(begin) = function(c"stepscope_cupti_begin_v1") {
-        // SAFETY: the library exports a function of this type under this name.
-        let begin: Begin = unsafe { std::mem::transmute::<*mut c_void, Begin>(begin) };
-        // SAFETY: it takes no arguments, and may be called at any time.
-        unsafe { begin() };
+    for collector in &COLLECTORS {
+        if let Some(begin) = collector.function(collector.begin) {
+            // SAFETY: the library exports a function of this type under this name.
+            let begin: Begin = unsafe { std::mem::transmute::<*mut c_void, Begin>(begin) };
+            // SAFETY: it takes no arguments, and may be called at any time.
+            unsafe { begin() };
+        }
     }
 }
 
-/// The collector's file; it is removed with this value.
+/// A collector's file; it is removed with this value.
 pub(super) struct Collected {
+    /// Name of the collector.
+    name: &'static str,
     path: PathBuf,
 }
 
@@ -70,57 +98,63 @@ impl Drop for Collected {
     }
 }
 
-/// Ends the collector's recording and takes its file, if it has recorded something.
-pub(super) fn end() -> Option<Collected> {
-    let end = function(c"stepscope_cupti_end_v1")?;
-    // SAFETY: the library exports a function of this type under this name.
-    let end: End = unsafe { std::mem::transmute::<*mut c_void, End>(end) };
-    let mut path = vec![0_u8; PATH_BYTES];
-    // SAFETY: it writes at most that many bytes, and returns their number, or 0.
-    let length = unsafe { end(path.as_mut_ptr().cast(), path.len()) };
-    path.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
-    Some(Collected {
-        path: std::ffi::OsString::from_vec(path).into(),
-    })
+/// Ends the collectors' recordings and takes their files, of those that have recorded something.
+pub(super) fn end() -> Vec<Collected> {
+    COLLECTORS.iter().filter_map(Collector::end).collect()
 }
 
 impl Collected {
-    /// Returns the profiles with this one.
-    pub(super) fn with(&self, given: &ExternalProfiles) -> ExternalProfiles {
-        let mut all = given.clone();
+    /// Adds this profile.
+    pub(super) fn add_to(&self, all: &mut ExternalProfiles) {
         let mapped = File::open(&self.path).and_then(|file| {
             let bytes = file.metadata()?.len();
             MappedFile::map(&file, 0, bytes)
         });
         match mapped {
             Ok(mapped) => all.profiles.push(ExternalProfile {
-                name: NAME.to_owned(),
+                name: self.name.to_owned(),
                 content: ExternalContent::XSpace(Arc::new(mapped)),
             }),
             Err(error) => all.warnings.push(format!(
-                "{NAME}: cannot read its recording: {}: {error}",
+                "{}: cannot read its recording: {}: {error}",
+                self.name,
                 self.path.display()
             )),
         }
-        all
     }
 }
 
-/// Finds a function of the library if the driver has loaded it.
-fn function(name: &std::ffi::CStr) -> Option<*mut c_void> {
-    let path = std::env::var_os(VARIABLE)?;
-    if Path::new(&path).file_name() != Some(OsStr::new(LIBRARY)) {
-        return None;
+impl Collector {
+    fn end(&self) -> Option<Collected> {
+        let end = self.function(self.end)?;
+        // SAFETY: the library exports a function of this type under this name.
+        let end: End = unsafe { std::mem::transmute::<*mut c_void, End>(end) };
+        let mut path = vec![0_u8; PATH_BYTES];
+        // SAFETY: it writes at most that many bytes, and returns their number, or 0.
+        let length = unsafe { end(path.as_mut_ptr().cast(), path.len()) };
+        path.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
+        Some(Collected {
+            name: self.name,
+            path: std::ffi::OsString::from_vec(path).into(),
+        })
     }
-    let path = CString::new(path.as_bytes()).ok()?;
-    // SAFETY: a path and a name that end in zero; the library is not loaded, only looked for. The handle stays
-    // open: the library is never unloaded.
-    unsafe {
-        let library = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if library.is_null() {
-            return None;
+
+    /// Finds a function of the library if a vendor's library has loaded it.
+    fn function(&self, name: &CStr) -> Option<*mut c_void> {
+        let lists = self.variables.iter().filter_map(std::env::var_os);
+        let path = lists
+            .flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>())
+            .find(|path| path.file_name() == Some(OsStr::new(self.library)))?;
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: a path and a name that end in zero; the library is not loaded, only looked for. The handle stays
+        // open: the library is never unloaded.
+        unsafe {
+            let library = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() {
+                return None;
+            }
+            let found = libc::dlsym(library, name.as_ptr());
+            (!found.is_null()).then_some(found)
         }
-        let found = libc::dlsym(library, name.as_ptr());
-        (!found.is_null()).then_some(found)
     }
 }

@@ -53,8 +53,8 @@ pub(super) struct Finished {
     pub(super) lost: u64,
     /// `errno` of a ring that could not be mapped from a file, or 0.
     pub(super) failed: u32,
-    /// Events of CUDA devices.
-    pub(super) collected: Option<Collected>,
+    /// Events of CUDA and AMD devices.
+    pub(super) collected: Vec<Collected>,
 }
 
 impl Finished {
@@ -76,11 +76,16 @@ impl Finished {
         &mut self,
         external: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
-        let collected = self
-            .collected
-            .as_ref()
-            .map(|collected| collected.with(external));
-        let external = collected.as_ref().unwrap_or(external);
+        let mut with_devices;
+        let external = if self.collected.is_empty() {
+            external
+        } else {
+            with_devices = external.clone();
+            for collected in &self.collected {
+                collected.add_to(&mut with_devices);
+            }
+            &with_devices
+        };
         let path = self.path();
         let not_written = |source| SessionError::NotWritten {
             path: path.clone(),

@@ -267,7 +267,7 @@ impl Session {
             drain,
             lost: LOST.swap(0, Ordering::Relaxed),
             failed: ATTACH.failed.load(Ordering::Relaxed),
-            collected: None,
+            collected: Vec::new(),
         })
     }
 }
