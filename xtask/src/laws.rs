@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("stepscope-collector", 3),
     ("stepscope-analysis", 3),
     ("stepscope-cupti", 4),
+    ("stepscope-rocm", 4),
     ("stepscope-compat", 4),
     ("stepscope-report", 5),
     ("stepscope-remote", 6),

@@ -17,6 +17,8 @@ pub enum Producer {
     Neuron,
     /// stepscope's collector of CUDA devices.
     Cuda,
+    /// stepscope's collector of AMD devices.
+    Rocm,
     /// TensorFlow.
     TensorFlow,
     /// Lightning.
@@ -43,6 +45,7 @@ impl Producer {
         Self::Xla,
         Self::Neuron,
         Self::Cuda,
+        Self::Rocm,
         Self::TensorFlow,
         Self::Lightning,
         Self::Rust,
@@ -61,6 +64,7 @@ impl Producer {
             Self::Xla => "XLA",
             Self::Neuron => "NEURON",
             Self::Cuda => "CUDA",
+            Self::Rocm => "ROCm",
             Self::TensorFlow => "TensorFlow",
             Self::Lightning => "Lightning",
             Self::Rust => "Rust",
