@@ -8,6 +8,7 @@ mod environment;
 mod hosts;
 mod machine;
 mod python;
+mod rocm;
 
 use std::io::Write;
 

@@ -105,9 +105,10 @@ fn prepare(asked: &args::Run, command: &mut Command) -> Result<RunFolder, String
         )
     })?;
     command.envs(environment::variables(asked, &logdir, &folder.path));
-    match gpu::variables(asked, &folder.path) {
-        Ok(variables) => drop(command.envs(variables)),
-        Err(cause) => note(&cause),
+    let gpu = gpu::prepare(asked, &folder.path);
+    command.envs(gpu.variables);
+    for line in gpu.notes {
+        note(&line);
     }
     Ok(folder)
 }

@@ -76,7 +76,7 @@ pub struct Run {
     /// in memory. With --steps, they record these steps
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub source_time: Duration,
-    /// How CUDA devices are recorded
+    /// How CUDA and AMD devices are recorded
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Gpu::Auto)]
     pub gpu: Gpu,
     /// Ranks that are recorded, separated by commas [default: all]
@@ -105,7 +105,7 @@ pub struct Run {
     pub no_summary: bool,
 }
 
-/// How CUDA devices are recorded.
+/// How CUDA and AMD devices are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Gpu {
     /// By the profiler of the program's framework if it has one, else by the collector

@@ -1,10 +1,11 @@
 //! Accelerators, and the libraries that record what they do.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::Check;
 use super::machine::Machine;
 use super::python::Python;
+use super::{Check, rocm};
 use crate::run::gpu;
 
 /// Folders with the CUDA toolkit's libraries.
@@ -16,7 +17,6 @@ const CUPTI_FOLDERS: [&str; 6] = [
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
 ];
-const ROCM_FOLDERS: [&str; 2] = ["/opt/rocm/lib", "/opt/rocm/lib64"];
 /// Allows every user to read the GPU's counters.
 const UNRESTRICT: &str = "echo 'options nvidia \"NVreg_RestrictProfilingToAdminUsers=0\"' | sudo tee -a \
     /etc/modprobe.d/nvidia-kernel-common.conf && sudo update-initramfs -u && sudo reboot";
@@ -24,7 +24,7 @@ const UNRESTRICT: &str = "echo 'options nvidia \"NVreg_RestrictProfilingToAdminU
 /// Checks NVIDIA, AMD, TPU and Neuron devices.
 pub(super) fn checks(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
     let mut found = nvidia(machine, python);
-    found.push(rocm(machine));
+    found.extend(rocm::checks(machine));
     found.push(tpu(machine, python));
     found.push(neuron(machine));
     found
@@ -47,7 +47,7 @@ fn nvidia(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
     )];
     found.push(cupti(machine, python));
     found.push(privileges(machine));
-    found.push(collector(gpu::library()));
+    found.push(collector(gpu::CUDA.find()));
     found.extend(injection(machine));
     found
 }
@@ -123,7 +123,7 @@ fn collector(library: Option<PathBuf>) -> Check {
             TITLE,
             format!(
                 "{} is not next to this program: of programs without PyTorch and JAX, no kernels are recorded",
-                gpu::LIBRARY
+                gpu::CUDA.library
             ),
             "copy it there from the release, or: pip install stepscope",
         ),
@@ -132,55 +132,14 @@ fn collector(library: Option<PathBuf>) -> Check {
 
 /// A process has room for one user of CUPTI.
 fn injection(machine: &Machine) -> Option<Check> {
-    let library = machine.variable(gpu::INJECTION)?;
+    let variable = |name: &str| machine.variable(name).map(OsStr::to_owned);
+    let (name, library) = gpu::CUDA.other_profiler(variable)?;
     Some(Check::problem(
         "cuda_injection",
         "Other GPU profiler",
-        format!(
-            "CUDA_INJECTION64_PATH loads {} into every CUDA program",
-            library.display()
-        ),
-        "unset CUDA_INJECTION64_PATH",
+        format!("{name} loads {} into every CUDA program", library.display()),
+        format!("unset {name}"),
     ))
-}
-
-fn rocm(machine: &Machine) -> Check {
-    const ID: &str = "rocm";
-    const TITLE: &str = "AMD GPU";
-    let device = machine.path("/dev/kfd");
-    if !device.exists() {
-        return Check::absent(ID, TITLE, "no /dev/kfd");
-    }
-    let version = machine.read("/opt/rocm/.info/version").unwrap_or_default();
-    let version = match version.trim() {
-        "" => "ROCm of unknown version".to_owned(),
-        version => format!("ROCm {version}"),
-    };
-    if let Err(error) = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&device)
-    {
-        return Check::problem(
-            ID,
-            TITLE,
-            format!("{version}; /dev/kfd: {error}"),
-            "sudo usermod -aG render,video $USER, and log in again",
-        );
-    }
-    let mut libraries = ROCM_FOLDERS.iter().flat_map(|folder| {
-        ["librocprofiler-sdk.so", "libroctracer64.so"]
-            .map(|name| machine.starting_with(folder, name))
-    });
-    if libraries.all(|found| found.is_empty()) {
-        return Check::problem(
-            ID,
-            TITLE,
-            format!("{version}; neither librocprofiler-sdk nor libroctracer64 is below /opt/rocm"),
-            "sudo apt-get install rocprofiler-sdk",
-        );
-    }
-    Check::ok(ID, TITLE, version)
 }
 
 fn tpu(machine: &Machine, python: Option<&Python>) -> Check {
@@ -284,20 +243,6 @@ mod tests {
             found(&fake, "cuda_injection").help.unwrap(),
             "unset CUDA_INJECTION64_PATH"
         );
-    }
-
-    #[test]
-    fn amd_needs_a_profiling_library() {
-        let fake = FakeMachine::new()
-            .file("/dev/kfd", "")
-            .file("/opt/rocm/.info/version", "6.2.0-66\n");
-        let check = found(&fake, "rocm");
-        assert_eq!(
-            (check.state, check.found.starts_with("ROCm 6.2.0-66; ")),
-            (State::Problem, true)
-        );
-        let fake = fake.file("/opt/rocm/lib/librocprofiler-sdk.so.0", "");
-        assert_eq!(found(&fake, "rocm").state, State::Ok);
     }
 
     #[test]

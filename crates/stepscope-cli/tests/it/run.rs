@@ -254,13 +254,13 @@ fn rust_program_is_recorded() {
     );
 }
 
-/// A program of `stepscope-cupti` that the same build has made.
+/// A program of `stepscope-cupti` or `stepscope-rocm` that the same build has made.
 fn built(name: &str) -> String {
     let test = std::env::current_exe().unwrap();
     let path = test.ancestors().nth(2).unwrap().join(name);
     assert!(
         path.exists(),
-        "{}: build it with 'cargo build --package stepscope-cupti --lib --examples'",
+        "{}: build it with 'cargo build --package stepscope-cupti --package stepscope-rocm --lib --examples'",
         path.display()
     );
     path.to_str().unwrap().to_owned()
@@ -327,6 +327,42 @@ fn the_collector_leaves_other_profilers_alone() {
     assert_eq!(set, "/nsight.so auto\n");
     assert!(
         notes.contains("names another profiler, /nsight.so\nhelp: unset CUDA_INJECTION64_PATH"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn programs_with_hip_are_recorded_by_the_collector() {
+    let home = tempfile::tempdir().unwrap();
+    let collected = |variable: &str, value: &str| {
+        let program = built("examples/hip_program");
+        let ended = stepscope(home.path())
+            .env(
+                "STEPSCOPE_ROCPROFILER",
+                built("examples/librocprofiler_stand_in.so"),
+            )
+            .env("STEPSCOPE_PACKAGE", built("deps"))
+            .env(variable, value)
+            .args(["run", "--", &program, "init", "work"])
+            .output()
+            .unwrap();
+        text(&ended.stderr)
+    };
+    let notes = collected("STAND_IN_VERSION", "1.0.0");
+    assert!(
+        notes.contains("stepscope: recorded ") && notes.contains("The device is busy "),
+        "{notes}"
+    );
+    let notes = collected("STAND_IN_LOCKED", "1");
+    assert!(
+        notes.contains("warning: cannot record AMD devices: ROCPROFILER_STATUS_ERROR_"),
+        "{notes}"
+    );
+    let notes = collected("ROCP_TOOL_LIBRARIES", &built("deps/libstepscope_rocm.so"));
+    assert!(
+        notes.contains(
+            "the collector of AMD devices is left out: ROCP_TOOL_LIBRARIES names another"
+        ),
         "{notes}"
     );
 }
