@@ -75,24 +75,25 @@ def _build_viewer() -> None:
         )
 
 
-def _build_collector() -> None:
-    """Build the collector of CUDA devices, a library of its own, into the package."""
-    library = Path("python/src/stepscope/libstepscope_cupti.so")
-    # A source distribution has only what the native module is made of.
-    if not Path("crates/stepscope-cupti/Cargo.toml").is_file():
-        return
+def _build_collectors() -> None:
+    """Build the collectors of CUDA and AMD devices, libraries of their own, into the package."""
     # The profile of the native module.
     words = os.environ.get("MATURIN_PEP517_ARGS", "").split()
     profile = words[words.index("--profile") + 1] if "--profile" in words else "release"
-    cargo = ["cargo", "rustc", "--lib", "--package", "stepscope-cupti", "--profile", profile]
-    build = subprocess.run(
-        [*cargo, "--crate-type", "cdylib", "--", "-C", "strip=symbols"], stdout=sys.stderr, check=False
-    )
-    if build.returncode:
-        sys.exit("cannot build stepscope: its collector of CUDA devices failed to build")
     target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
-    folder = "debug" if profile == "dev" else profile
-    shutil.copyfile(target / folder / library.name, library)
+    for name, devices in (("cupti", "CUDA"), ("rocm", "AMD")):
+        library = Path(f"python/src/stepscope/libstepscope_{name}.so")
+        # A source distribution has only what the native module is made of.
+        if not Path(f"crates/stepscope-{name}/Cargo.toml").is_file():
+            continue
+        cargo = ["cargo", "rustc", "--lib", "--package", f"stepscope-{name}", "--profile", profile]
+        build = subprocess.run(
+            [*cargo, "--crate-type", "cdylib", "--", "-C", "strip=symbols"], stdout=sys.stderr, check=False
+        )
+        if build.returncode:
+            sys.exit(f"cannot build stepscope: its collector of {devices} devices failed to build")
+        folder = "debug" if profile == "dev" else profile
+        shutil.copyfile(target / folder / library.name, library)
 
 
 def build_wheel(
@@ -100,9 +101,9 @@ def build_wheel(
     config_settings: Mapping[str, Any] | None = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Build the viewer and the collector, then the wheel."""
+    """Build the viewer and the collectors, then the wheel."""
     _build_viewer()
-    _build_collector()
+    _build_collectors()
     return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
@@ -111,9 +112,9 @@ def build_editable(
     config_settings: Mapping[str, Any] | None = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Build the viewer and the collector, then the wheel that points here."""
+    """Build the viewer and the collectors, then the wheel that points here."""
     _build_viewer()
-    _build_collector()
+    _build_collectors()
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
 
 

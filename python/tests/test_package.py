@@ -115,6 +115,21 @@ class Package(unittest.TestCase):
         )
         self.assertEqual((ended.stdout, ended.stderr), ("1\n", ""))
 
+    def test_package_carries_the_collector_of_amd_devices(self):
+        library = Path(stepscope.__file__).with_name("libstepscope_rocm.so")
+        # rocprofiler-register calls it so; without a log directory it does nothing.
+        program = (
+            f"import ctypes; library = ctypes.CDLL({str(library)!r}); "
+            "print(library.rocprofiler_set_api_table(b'hip', ctypes.c_uint64(0), ctypes.c_uint64(0), None, "
+            "ctypes.c_uint64(0)))"
+        )
+        environment = {key: value for key, value in os.environ.items() if key != "STEPSCOPE_LOG_DIR"}
+        ended = subprocess.run(
+            [sys.executable, "-S", "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        # No tool takes the tables.
+        self.assertEqual((ended.stdout, ended.stderr), ("1\n", ""))
+
     def test_stub_repeats_the_docstrings_of_the_extension(self):
         stub = Path(_core.__file__).with_name("_core.pyi")
         text = stub.read_text()

@@ -7,8 +7,11 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// File name of the collector of CUDA devices, next to the command.
-pub(crate) const COLLECTOR: &str = "libstepscope_cupti.so";
+/// The collectors of CUDA and AMD devices, next to the command: package and file name.
+pub(crate) const COLLECTORS: [(&str, &str); 2] = [
+    ("stepscope-cupti", "libstepscope_cupti.so"),
+    ("stepscope-rocm", "libstepscope_rocm.so"),
+];
 
 /// How programs are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,15 +38,19 @@ impl Build {
         Ok(self.folder().join("stepscope"))
     }
 
-    /// Builds the collector of CUDA devices and returns the library's path.
-    pub(crate) fn collector(self) -> Result<PathBuf> {
-        shell::run(
-            shell::cargo()
-                .args(["rustc", "--quiet", "--package", "stepscope-cupti", "--lib"])
-                .args(["--profile", self.profile(), "--crate-type", "cdylib"])
-                .args(["--", "-C", "strip=symbols"]),
-        )?;
-        Ok(self.folder().join(COLLECTOR))
+    /// Builds the collectors of devices and returns the paths of their libraries.
+    pub(crate) fn collectors(self) -> Result<Vec<PathBuf>> {
+        let mut built = Vec::new();
+        for (package, library) in COLLECTORS {
+            shell::run(
+                shell::cargo()
+                    .args(["rustc", "--quiet", "--package", package, "--lib"])
+                    .args(["--profile", self.profile(), "--crate-type", "cdylib"])
+                    .args(["--", "-C", "strip=symbols"]),
+            )?;
+            built.push(self.folder().join(library));
+        }
+        Ok(built)
     }
 
     /// Builds an example of a package and returns its path.

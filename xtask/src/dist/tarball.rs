@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{archive, carries_viewer, empty_folder, manifests, source_date};
 use crate::part::Outcome;
-use crate::programs::{Build, COLLECTOR};
+use crate::programs::Build;
 use crate::{shell, sql};
 
 /// Documents of the checkout in the tarball.
@@ -33,7 +33,10 @@ pub(super) fn make(with_sql: bool) -> Result<Outcome> {
     let top = out.join(&name);
     std::fs::create_dir(&top)?;
     copy(&program, &top.join("stepscope"))?;
-    copy(&Build::Release.collector()?, &top.join(COLLECTOR))?;
+    for library in Build::Release.collectors()? {
+        let file = library.file_name().context("a library without a name")?;
+        copy(&library, &top.join(file))?;
+    }
     if with_sql {
         copy(&sql::release_engine()?, &top.join("stepscope-sql"))?;
     }
