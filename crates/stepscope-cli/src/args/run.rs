@@ -108,7 +108,7 @@ pub struct Run {
 /// How CUDA and AMD devices are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Gpu {
-    /// By the profiler of the program's framework if it has one, else by the collector
+    /// By the profiler of the program's framework if it has one, else CUDA by the collector
     Auto,
     /// By the collector, for the whole recording; profilers of frameworks are left out
     Collector,

@@ -72,7 +72,11 @@ mod tests {
         let near = checked(-2_000_000, 500_000);
         assert_eq!(near.state, State::Ok);
         assert!(near.found.starts_with("b:1 is 2"), "{}", near.found);
-        assert!(near.found.contains(" behind (error at most 500"), "{}", near.found);
+        assert!(
+            near.found.contains(" behind (error at most 500"),
+            "{}",
+            near.found
+        );
         // The connection is too slow to say.
         assert_eq!(checked(30_000_000, 25_000_000).state, State::Ok);
         let far = checked(30_000_000, 1_000_000);

@@ -1,6 +1,5 @@
 //! AMD devices, and the library that records what they do.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::Check;
@@ -45,13 +44,11 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
             "sudo apt-get install rocprofiler-sdk",
         )];
     }
-    let mut found = vec![
+    vec![
         Check::ok(ID, TITLE, version),
         library(&sdk),
         collector(gpu::ROCM.find()),
-    ];
-    found.extend(other_tool(machine));
-    found
+    ]
 }
 
 /// Lists the files of a library in ROCm's folders and `LD_LIBRARY_PATH`.
@@ -77,12 +74,12 @@ fn library(found: &[PathBuf]) -> Check {
     const ID: &str = "rocprofiler_sdk";
     const TITLE: &str = "rocprofiler-sdk";
     let Some(first) = found.first() else {
-        return Check::problem(
+        return Check::absent(
             ID,
             TITLE,
-            "librocprofiler-sdk.so was not found: of programs without PyTorch and JAX, no kernels are recorded",
-            "sudo apt-get install rocprofiler-sdk",
-        );
+            "librocprofiler-sdk.so was not found: --gpu collector needs it",
+        )
+        .with_help("sudo apt-get install rocprofiler-sdk");
     };
     let version = found.iter().find_map(|file| version(file));
     match version {
@@ -109,33 +106,18 @@ fn version(file: &Path) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+/// The collector is used with `--gpu collector` only: without it, nothing else is hindered.
 fn collector(library: Option<PathBuf>) -> Check {
     const ID: &str = "rocm_collector";
     const TITLE: &str = "ROCm collector";
     match library {
         Some(library) => Check::ok(ID, TITLE, library.display().to_string()),
-        None => Check::problem(
+        None => Check::absent(
             ID,
             TITLE,
-            format!(
-                "{} is not next to this program: of programs without PyTorch and JAX, no kernels are recorded",
-                gpu::ROCM.library
-            ),
-            "copy it there from the release, or: pip install stepscope",
+            format!("{} is not next to this program", gpu::ROCM.library),
         ),
     }
-}
-
-/// `stepscope run` leaves its collector out where another tool is loaded.
-fn other_tool(machine: &Machine) -> Option<Check> {
-    let variable = |name: &str| machine.variable(name).map(OsStr::to_owned);
-    let (name, library) = gpu::ROCM.other_profiler(variable)?;
-    Some(Check::problem(
-        "rocprofiler_tool",
-        "Other GPU profiler",
-        format!("{name} loads {} into every ROCm program", library.display()),
-        format!("unset {name}"),
-    ))
 }
 
 #[cfg(test)]
@@ -167,7 +149,7 @@ mod tests {
         let check = found(&fake, "rocprofiler_sdk").unwrap();
         assert_eq!(
             (check.state, check.help.as_deref()),
-            (State::Problem, Some("sudo apt-get install rocprofiler-sdk"))
+            (State::Absent, Some("sudo apt-get install rocprofiler-sdk"))
         );
     }
 
@@ -180,14 +162,5 @@ mod tests {
             let check = found(&fake, "rocprofiler_sdk").unwrap();
             assert_eq!(check.state, state, "{}", check.found);
         }
-    }
-
-    #[test]
-    fn another_tool_is_a_problem() {
-        let fake = machine().file("/opt/rocm/lib/librocprofiler-sdk.so.1.0.0", "");
-        assert!(found(&fake, "rocprofiler_tool").is_none());
-        let fake = fake.variable("ROCP_TOOL_LIBRARIES", "/opt/rocm/lib/tool.so");
-        let check = found(&fake, "rocprofiler_tool").unwrap();
-        assert_eq!(check.help.as_deref(), Some("unset ROCP_TOOL_LIBRARIES"));
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Collector {
     pub(crate) variables: &'static [&'static str],
     /// A path that exists on machines with such devices; none if that is not looked at.
     device: Option<&'static str>,
+    /// Whether it is used unless the user says otherwise: if it was tested on a device.
+    by_default: bool,
 }
 
 /// The collector of CUDA devices.
@@ -27,6 +29,7 @@ pub(crate) const CUDA: Collector = Collector {
     library: "libstepscope_cupti.so",
     variables: &["CUDA_INJECTION64_PATH"],
     device: None,
+    by_default: true,
 };
 
 /// The collector of AMD devices.
@@ -35,6 +38,7 @@ pub(crate) const ROCM: Collector = Collector {
     library: "libstepscope_rocm.so",
     variables: &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"],
     device: Some("/dev/kfd"),
+    by_default: false,
 };
 
 /// Variables of the program by name, and lines for the user why a collector cannot be used.
@@ -50,7 +54,8 @@ pub(super) fn prepare(asked: &Run, folder: &Path) -> Prepared {
     if asked.gpu == Gpu::None {
         return prepared;
     }
-    for collector in [CUDA, ROCM] {
+    let is_used = |collector: &Collector| collector.by_default || asked.gpu == Gpu::Collector;
+    for collector in [CUDA, ROCM].into_iter().filter(is_used) {
         match collector.find_unless_used(asked.gpu) {
             Ok(Some(library)) => prepared
                 .variables

@@ -334,7 +334,7 @@ fn the_collector_leaves_other_profilers_alone() {
 #[test]
 fn programs_with_hip_are_recorded_by_the_collector() {
     let home = tempfile::tempdir().unwrap();
-    let collected = |variable: &str, value: &str| {
+    let run = |how: &str, variable: &str, value: &str| {
         let program = built("examples/hip_program");
         let ended = stepscope(home.path())
             .env(
@@ -343,11 +343,14 @@ fn programs_with_hip_are_recorded_by_the_collector() {
             )
             .env("STEPSCOPE_PACKAGE", built("deps"))
             .env(variable, value)
-            .args(["run", "--", &program, "init", "work"])
+            .args(["run", "--gpu", how, "--", &program, "init", "work"])
             .output()
             .unwrap();
         text(&ended.stderr)
     };
+    let collected = |variable: &str, value: &str| run("collector", variable, value);
+    let notes = run("auto", "STAND_IN_VERSION", "1.0.0");
+    assert!(!notes.contains("The device is busy "), "{notes}");
     let notes = collected("STAND_IN_VERSION", "1.0.0");
     assert!(
         notes.contains("stepscope: recorded ") && notes.contains("The device is busy "),
