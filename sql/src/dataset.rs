@@ -18,6 +18,8 @@ use url::Url;
 pub use reads::tables_of;
 /// Names the version of a dataset.
 pub(crate) use stepscope_engine::DATASET_MARK as MARK;
+/// The table whose file says that a run is complete.
+pub(crate) use stepscope_engine::DATASET_RUNS as RUNS;
 pub(crate) use table::register;
 
 /// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.
@@ -34,8 +36,6 @@ pub(crate) const EVENT_TABLES: [&str; 8] = [
     "ops",
     "slices",
 ];
-/// The table whose file says that a run is complete.
-pub(crate) const RUNS: &str = "runs";
 /// Describes this program, not the runs.
 pub(crate) const TABLE_COLUMNS: &str = "table_columns";
 /// The key in the path of each file, and the column that readers take from it.

@@ -31,7 +31,7 @@ pub struct View {
     pub name: &'static str,
     /// Meaning.
     pub meaning: &'static str,
-    query: &'static str,
+    pub(crate) query: &'static str,
 }
 
 impl View {

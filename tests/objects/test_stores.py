@@ -1,10 +1,12 @@
 """
 Tests of URLs as paths, against emulators of the object stores on this machine.
 
-    STEPSCOPE_BIN=… STEPSCOPE_SQL=… STEPSCOPE_SERVE=… [STEPSCOPE_AZURITE=…] python tests/objects/test_stores.py [TEST…]
+    STEPSCOPE_BIN=… STEPSCOPE_SQL=… STEPSCOPE_SERVE=… [STEPSCOPE_AZURITE=…] \\
+        python tests/objects/test_stores.py [TEST…]
 
 S3 is played by moto. Google Cloud Storage speaks nearly the same protocol: a proxy translates between the two.
-`STEPSCOPE_SERVE` is a program that serves captures. `STEPSCOPE_AZURITE` names the program `azurite-blob`, which plays Azure; without it, Azure is not tested.
+`STEPSCOPE_SERVE` is a program that serves captures. `STEPSCOPE_AZURITE` names the program `azurite-blob`, which
+plays Azure; without it, Azure is not tested.
 """
 
 from __future__ import annotations
@@ -145,7 +147,8 @@ class Store:
         return json.loads(self.run_command("query", dataset, sql, "--format", "json"))["rows"]
 
     def test_a_dataset_is_written_asked_and_extended(self: Any) -> None:
-        source, dataset = f"{self.url}/logs", f"{self.url}/dataset"
+        # All emulators of S3 in a process have the same objects.
+        source, dataset = f"{self.url}/logs", f"{self.url}/dataset-{type(self).__name__}"
         here = f"{self.home.name}/dataset-{type(self).__name__}"
         self.run_command("export", source, here)
         self.run_command("export", f"{source}/{SLOW.name}", dataset)
@@ -168,16 +171,18 @@ class Store:
         self.assertIn("it is no dataset", error)
 
     def test_a_capture_and_a_converted_trace_become_objects(self: Any) -> None:
-        with subprocess.Popen([SERVE, "--port", "0"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as served:
+        captures = f"{self.url}/captures-{type(self).__name__}"
+        # It ends when its input does, also if the test fails.
+        with subprocess.Popen(
+            [SERVE, "--port", "0", "--until-eof"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        ) as served:
             assert served.stdout is not None
             port = re.search(r"\d+$", served.stdout.readline().strip())
             assert port is not None
-            captures = f"{self.url}/captures"
-            told = self.run_command(
+            printed = self.run_command(
                 "capture", f"127.0.0.1:{port[0]}", "--logdir", captures, "--duration-ms", "200", "--json"
             )
-            served.kill()
-        path = json.loads(told)["hosts"][0]["path"]
+        path = json.loads(printed)["hosts"][0]["path"]
         self.assertTrue(path.startswith(f"{captures}/plugins/profile/"), path)
         captured = self.info(captures)["runs"]
         self.assertEqual([run["files"][0]["path"] for run in captured], [path])
@@ -286,7 +291,17 @@ class GoogleProxy(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:  # noqa: N802 - the base class names it
         self._pass()
 
+    def do_PUT(self) -> None:  # noqa: N802 - the base class names it
+        self._pass()
+
+    def do_POST(self) -> None:  # noqa: N802 - the base class names it
+        self._pass()
+
+    def do_DELETE(self) -> None:  # noqa: N802 - the base class names it
+        self._pass()
+
     def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.headers["Authorization"] != "Bearer token":
             self.send_response(401)
             self.send_header("Content-Length", "0")
@@ -296,7 +311,7 @@ class GoogleProxy(http.server.BaseHTTPRequestHandler):
         scope = "key/20260101/us-east-1/s3/aws4_request"
         headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=none"
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request(self.command, self.path, headers=headers)
+        connection.request(self.command, self.path, body=body or None, headers=headers)
         answer = connection.getresponse()
         body = answer.read()
         self.send_response(answer.status)

@@ -56,12 +56,13 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     // Runs that are there already are not exported again, and the mark stays.
     let known = fetch_dataset_of(dataset, &[DATASET_RUNS.to_owned()].into())?;
     let known = known.map_or(Ok(Vec::new()), |known| copy(&known, written.folder()))?;
-    export_to(asked, paths, written.folder())?;
+    let exported = export_to(asked, paths, written.folder());
     for file in known {
         std::fs::remove_file(file)?;
     }
+    // Also if some runs failed: the others are whole.
     written.upload(DATASET_RUNS)?;
-    Ok(())
+    exported
 }
 
 /// Copies the files of a dataset that say which runs it has; returns the copies.

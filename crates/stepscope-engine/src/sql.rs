@@ -521,15 +521,14 @@ impl Watchdog {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use stepscope_test_data::write_program;
 
     use super::*;
 
     /// Writes a script that stands in for the program.
     fn script(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join(PROGRAM);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{text}\n"));
         path
     }
 

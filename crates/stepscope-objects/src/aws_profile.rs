@@ -284,12 +284,10 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_profile_that_signs_in_is_asked_of_the_command_line() {
-        use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let program = |name: &str, script: &str| {
             let path = dir.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+            stepscope_test_data::write_program(&path, &format!("#!/bin/sh\n{script}\n"));
             path
         };
         let good = "[ \"$*\" = 'configure export-credentials --profile work --format env-no-export' ] || exit 1\n\

@@ -103,6 +103,31 @@ pub fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Writes a script that tests start as a program.
+///
+/// Another process writes it: a program cannot be started ("text file busy") while a process that a thread of this one
+/// forks just then holds it open for writing.
+///
+/// # Panics
+/// Where it cannot be written.
+#[allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+pub fn write_program(path: &Path, script: &str) {
+    use std::io::Write as _;
+    let mut writer = std::process::Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = writer.stdin.take().unwrap();
+    stdin.write_all(script.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(writer.wait().unwrap().success(), "{}", path.display());
+}
+
 /// Returns the files and folders below `folder` for which `is_wanted` holds, sorted.
 ///
 /// # Panics

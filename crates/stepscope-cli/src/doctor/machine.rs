@@ -120,14 +120,10 @@ pub(super) mod fake {
 
         /// Adds an executable script to the folder of `PATH`.
         pub(in crate::doctor) fn program(self, name: &str, script: &str) -> Self {
-            use std::os::unix::fs::PermissionsExt;
-
-            let path = format!("/bin/{name}");
-            let bin = self.folder.path().join("bin").display().to_string();
-            let made = self.file(&path, script).variable("PATH", &bin);
-            let file = made.machine.path(&path);
-            fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
-            made
+            let bin = self.folder.path().join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            stepscope_test_data::write_program(&bin.join(name), script);
+            self.variable("PATH", &bin.display().to_string())
         }
     }
 }

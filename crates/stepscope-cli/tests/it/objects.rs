@@ -1,11 +1,12 @@
 //! URLs wherever a path is taken, against a server on this machine that speaks S3's protocol and sends files.
 #![cfg(feature = "object-storage")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use stepscope_test_data::bucket::{Bucket, Faults};
+use stepscope_test_data::{below, write_program};
 
 use crate::cli::{Serving, TRACE, refusal, stepscope, text};
 
@@ -213,40 +214,49 @@ fn wrong_urls_and_names_are_one_line_with_advice() {
 }
 
 #[test]
-fn nothing_is_written_to_a_url() {
+fn output_becomes_an_object_or_stays_here() {
     let (home, bucket) = (tempfile::tempdir().unwrap(), bucket());
-    let a = "s3://b/logs/a.pt.trace.json";
-    for command in [
-        &["convert", a, "s3://b/out.json"][..],
-        &["export", a, "gs://b/dataset"],
-        &["recover", "s3://b/logs"],
-        &[
-            "capture",
-            "localhost:1",
-            "--duration-ms",
-            "1",
-            "--logdir",
-            "s3://b/logs",
-        ],
+    let temporary = home.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = command(home.path(), &bucket);
+        command.env("TMPDIR", &temporary).current_dir(home.path());
+        command.args(arguments).output().unwrap()
+    };
+    let left = || below(&temporary, Path::is_file);
+    let here = home.path().join("here.json");
+    let trace = "s3://b/logs/a.pt.trace.json";
+    printed(&run(&["convert", trace, here.to_str().unwrap()]));
+    let told = printed(&run(&["convert", trace, "s3://b/out/there.json"]));
+    assert!(told.starts_with("s3://b/out/there.json: "), "{told}");
+    let whole = std::fs::read(&here).unwrap();
+    assert!(bucket.objects()["out/there.json"] == whole);
+    assert_eq!(left(), [] as [PathBuf; 0]);
+    // What fails before there is output writes nothing.
+    bucket.take_log();
+    for refused in [
+        "recover s3://b/logs",
+        "capture localhost:1 --duration-ms 1 --logdir s3://b/logs",
+        "convert here.json https://host/out.json",
     ] {
-        let output = command_in(home.path(), &bucket, command);
-        let (code, error) = refusal(&output);
-        assert!(code > 0 && error.contains("\nhelp: "), "{error}");
+        let words: Vec<&str> = refused.split(' ').collect();
+        let (code, error) = refusal(&run(&words));
+        assert!(code > 0 && error.starts_with("error: cannot "), "{error}");
     }
-    assert!(
-        bucket
-            .take_log()
-            .iter()
-            .all(|line| !line.starts_with("PUT"))
-    );
-    let entries = std::fs::read_dir(home.path()).unwrap();
-    for entry in entries.map(|entry| entry.unwrap().file_name()) {
-        assert!(
-            !entry.to_string_lossy().contains(':'),
-            "{}",
-            entry.display()
-        );
-    }
+    assert!(!bucket.take_log().iter().any(|line| line.starts_with("PUT")));
+    assert_eq!(left(), [] as [PathBuf; 0]);
+    // What cannot be copied stays.
+    bucket.misbehave(Faults {
+        denied: true,
+        ..Faults::default()
+    });
+    let (code, error) = refusal(&run(&["convert", "here.json", "s3://b/denied.json"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("cannot write s3://b"), "{error}");
+    let [kept] = left().try_into().unwrap();
+    let folder = kept.parent().unwrap().display().to_string();
+    assert!(error.contains(&folder), "{error}");
+    assert!(std::fs::read(kept).unwrap() == whole);
 }
 
 fn command_in(home: &Path, bucket: &Bucket, arguments: &[&str]) -> Output {
@@ -308,7 +318,6 @@ fn view_lists_without_fetching_and_opens_on_demand() {
 #[cfg(unix)]
 #[test]
 fn a_query_reads_fetched_files() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (home, bucket) = (tempfile::tempdir().unwrap(), bucket());
     // A stand-in for the SQL engine that writes down what it is asked.
     let engine = home.path().join("stepscope-sql");
@@ -319,8 +328,7 @@ fn a_query_reads_fetched_files() {
         asked.display(),
         listed.display()
     );
-    std::fs::write(&engine, script).unwrap();
-    std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o700)).unwrap();
+    write_program(&engine, &script);
     let mut export = command(home.path(), &bucket);
     export.env("STEPSCOPE_SQL", &engine);
     printed(

@@ -91,9 +91,8 @@ fn message(kind: u8, content: &[u8]) -> Vec<u8> {
 /// Writes a program that greets and sends messages, whatever it is asked, and then does `last`.
 #[cfg(unix)]
 fn engine(folder: &Path, messages: &[(u8, &[u8])], last: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt as _;
     let greeting = format!(
-        r#"{{"protocol": 3, "version": "x", "readers": "{}"}}"#,
+        r#"{{"protocol": 4, "version": "x", "readers": "{}"}}"#,
         stepscope_engine::readers_version()
     );
     let mut bytes = message(16, greeting.as_bytes());
@@ -106,8 +105,7 @@ fn engine(folder: &Path, messages: &[(u8, &[u8])], last: &str) -> PathBuf {
         "#!/bin/sh\ncat '{}'\n{last}\n",
         folder.join("messages").display()
     );
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    stepscope_test_data::write_program(&path, &script);
     path
 }
 

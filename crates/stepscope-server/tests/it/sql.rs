@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use stepscope_server::Viewer;
+use stepscope_test_data::write_program;
 use tempfile::TempDir;
 
 use crate::support::{Answer, Site, page, recording, request};
@@ -40,7 +40,7 @@ impl StandIn {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let greeting =
-            json!({"protocol": 3, "version": "x", "readers": stepscope_engine::readers_version()});
+            json!({"protocol": 4, "version": "x", "readers": stepscope_engine::readers_version()});
         let mut bytes = message(HELLO, greeting.to_string().as_bytes());
         for (kind, content) in messages {
             bytes.extend(message(*kind, content));
@@ -60,8 +60,7 @@ impl StandIn {
             path("messages").display(),
         );
         let program = path("stepscope-sql");
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &script);
         Self {
             folder,
             program,
@@ -366,7 +365,7 @@ async fn further_queries_are_refused_while_many_wait() {
     let script = std::fs::read_to_string(&engine.program).unwrap();
     // Nobody reads the pipe here.
     let script = script.replace(&engine.starts.display().to_string(), "/dev/null");
-    std::fs::write(&engine.program, script).unwrap();
+    write_program(&engine.program, &script);
     let site = engine.site();
     let mut waiting = Vec::new();
     for _ in 0..18 {

@@ -72,7 +72,7 @@ def sql(
     ----------
     sources
         A `Run`, a path of a trace or log directory, or a list of them. All runs at a path are meant; the
-        column ``run`` of each table tells them apart. Or the folder or URL of one dataset (``stepscope export``).
+        column ``run`` of each table tells them apart. Or one dataset (``stepscope export``) or its URL.
     query
         One statement.
     format
