@@ -259,11 +259,6 @@ fn output_becomes_an_object_or_stays_here() {
     assert!(std::fs::read(kept).unwrap() == whole);
 }
 
-fn command_in(home: &Path, bucket: &Bucket, arguments: &[&str]) -> Output {
-    let mut command = command(home, bucket);
-    command.current_dir(home).args(arguments).output().unwrap()
-}
-
 #[test]
 fn the_cache_is_bounded_and_follows_the_etag() {
     let (home, bucket) = (tempfile::tempdir().unwrap(), bucket());
