@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import tempfile
@@ -32,6 +33,11 @@ def write_session(logs, name, steps):
     (folder / "node-0.trace.json").write_text(json.dumps(content))
 
 
+def contents(folder):
+    """Read the files of a dataset, by name."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 class Fleet(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -59,6 +65,15 @@ class Tasks(Fleet):
         self.assertEqual(receipt["state"], "failed")
         self.assertIn("no such file or directory", receipt["error"])
 
+    def test_failure_without_a_message_has_an_error(self):
+        engine = self.logs.parent / "killed"
+        engine.write_text("#!/bin/sh\nkill -9 $$\n")
+        engine.chmod(0o755)
+        with mock.patch.dict(os.environ, STEPSCOPE_SQL=str(engine)):
+            receipt = fleet.export(fleet.runs(self.logs)[0], self.dataset)
+        self.assertEqual(receipt["state"], "failed")
+        self.assertIn("cannot export", receipt["error"])
+
     def test_folder_that_is_no_dataset_is_an_error(self):
         with self.assertRaisesRegex(stepscope.QueryError, "(?s)it is no dataset.*help: 'stepscope export"):
             fleet.report(self.logs, "hosts")
@@ -73,6 +88,11 @@ class WithEngine(Fleet):
             self.skipTest(f"the SQL engine is of another version: {ENGINE}")
         self.assertEqual([receipt["state"] for receipt in receipts], ["exported"] * 2, receipts)
         self.assertEqual([receipt["slices"] for receipt in receipts], [50, 5])
+        # The bytes do not depend on which tasks write them, nor in which order.
+        backwards = self.dataset.with_name("backwards")
+        for task in reversed(tasks):
+            fleet.export(task, backwards)
+        self.assertEqual(contents(backwards), contents(self.dataset))
         again = fleet.export(tasks[0], self.dataset)
         self.assertEqual(again["state"], "present")
         steps = fleet.report(self.dataset, "steps", since="2026-11-01", until="2026-11-30")
@@ -93,6 +113,20 @@ class WithEngine(Fleet):
                 ask()
         with self.assertRaisesRegex(stepscope.QueryError, "it reads datasets"):
             stepscope.sql(self.logs, "SELECT 1", format="rows", cluster=nowhere)
+
+    def test_truncated_file_is_exported_and_has_an_error(self):
+        session = self.logs / "plugins" / "profile" / "2026_11_02_01_00_00"
+        whole = session / "node-0.trace.json"
+        compressed = gzip.compress(whole.read_bytes())
+        whole.unlink()
+        (session / "node-0.trace.json.gz").write_bytes(compressed[:-20])
+        (task,) = (task for task in fleet.runs(self.logs) if task["run"].endswith("01_00_00"))
+        receipt = fleet.export(task, self.dataset)
+        if "of another version" in receipt["error"]:
+            self.skipTest(f"the SQL engine is of another version: {ENGINE}")
+        self.assertEqual(receipt["state"], "exported", receipt)
+        self.assertGreater(receipt["slices"], 0)
+        self.assertIn("gzip ends early", receipt["error"])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ and give plain dictionaries and texts, so any scheduler can send them.
 
 >>> import ray
 >>> from stepscope import fleet
->>> tasks = fleet.runs("logs")
->>> receipts = ray.data.from_items(tasks).map(lambda task: fleet.export(task, "dataset")).take_all()
->>> [receipt for receipt in receipts if receipt["error"]]
+>>> export = ray.remote(num_cpus=2)(fleet.export)
+>>> receipts = ray.get([export.remote(task, "/shared/dataset") for task in fleet.runs("/shared/logs")])
+>>> [receipt for receipt in receipts if receipt["state"] == "failed"]
 []
->>> fleet.report("dataset", "hosts")["rows"][0]
+>>> fleet.report("/shared/dataset", "hosts")["rows"][0]
 {'name': 'node-7', 'delay_share': 0.042, ...}
 """
 
@@ -66,7 +66,8 @@ class Receipt(TypedDict):
     seconds
         Time that it took.
     error
-        What went wrong, or what of the run could not be read; empty if nothing.
+        Cause if the task failed. Of a run that was exported, the files that were not read whole, such as a
+        truncated gzip file. Empty otherwise. The table ``diagnostics`` has every loss of data.
     """
 
     path: str
@@ -130,6 +131,13 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
     ended = _command(words)
     done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     made: dict[str, Any] = done[0] if done and ended.returncode == 0 else {"state": "failed"}
+    error = ended.stderr.strip()
+    if made["state"] == "failed" and not error:
+        # A process that the system kills prints nothing.
+        error = (
+            f"error: cannot export {task['run']}: the process ended with exit code {ended.returncode}, "
+            "without a message\nhelp: the usual cause is too little memory: give the task more"
+        )
     return {
         "path": task["path"],
         "run": task["run"],
@@ -137,7 +145,7 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
         "slices": made.get("slices", 0),
         "bytes": made.get("bytes", 0),
         "seconds": time.perf_counter() - begin,
-        "error": ended.stderr.strip(),
+        "error": error,
     }
 
 
