@@ -177,8 +177,23 @@ pub fn collectives(
     launches: &Launches,
     cancel: &Cancel,
 ) -> Result<Collectives, Cancelled> {
-    let mut parts = find::on_devices(trace, devices, launches, cancel)?;
-    parts.extend(find::on_hosts(trace, devices, cancel)?);
+    matched(calls(trace, devices, launches, cancel)?, cancel)
+}
+
+/// Finds the calls of collectives, without comparing the participants: for runs whose files are read one by one.
+pub fn calls(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    cancel: &Cancel,
+) -> Result<Vec<CollectiveCall>, Cancelled> {
+    let mut calls = find::on_devices(trace, devices, launches, cancel)?;
+    calls.extend(find::on_hosts(trace, devices, cancel)?);
+    Ok(calls)
+}
+
+/// Matches calls across participants.
+pub fn matched(mut parts: Vec<CollectiveCall>, cancel: &Cancel) -> Result<Collectives, Cancelled> {
     parts.sort_by_key(|call| (call.who, call.start, call.event));
     let mut participants: Vec<Participant> = parts.iter().map(|call| call.who).collect();
     participants.dedup();

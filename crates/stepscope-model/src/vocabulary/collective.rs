@@ -30,6 +30,27 @@ pub enum CollectiveOp {
 }
 
 impl CollectiveOp {
+    /// Every operation.
+    pub const ALL: [Self; 12] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AllToAll,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::Gather,
+        Self::Scatter,
+        Self::Permute,
+        Self::SendRecv,
+        Self::Barrier,
+        Self::Other,
+    ];
+
+    /// Returns the operation of a word used in tables.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.as_str() == word)
+    }
+
     /// Returns the word used in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
