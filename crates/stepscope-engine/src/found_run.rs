@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::files::{FileLocation, ObjectFile, Stamp};
+use crate::hash::{self, Hash};
 use crate::names::NameClass;
 
 /// One trace file of a run.
@@ -69,7 +70,7 @@ impl FoundRun {
                 text.extend_from_slice(&number.to_le_bytes());
             }
         }
-        crate::hash::bytes(&text).to_u64()
+        hash::bytes(&text).to_u64()
     }
 
     /// Returns whether the run is a folder of compiled programs without a timeline.
@@ -106,6 +107,28 @@ impl FoundRun {
             recorded_ns: None,
             kinds: Vec::new(),
         }
+    }
+
+    /// Returns the run of one of its trace files alone.
+    pub(crate) fn of_file(&self, number: usize) -> Option<Self> {
+        Some(Self {
+            files: vec![self.files.get(number)?.clone()],
+            execution_traces: Vec::new(),
+            companions: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    /// Returns a hash of the names and sizes of its trace files. It changes when one is added or grows, and is the
+    /// same for a copy of the run.
+    pub(crate) fn listing_hash(&self) -> Hash {
+        let mut text = Vec::new();
+        for file in &self.files {
+            text.extend_from_slice(file.name.as_bytes());
+            text.push(0);
+            text.extend_from_slice(&file.stamp.bytes.to_le_bytes());
+        }
+        hash::bytes(&text)
     }
 
     /// Returns whether its files can be read without fetching one.

@@ -36,6 +36,7 @@ mod programs;
 mod recover;
 mod rows;
 mod run;
+mod run_files;
 mod scan;
 mod shard;
 mod source;
@@ -56,6 +57,7 @@ pub use open_path::{
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
+pub use run_files::{RunFile, VisitFile, joined_hash, list_files, open_files};
 pub use shard::{RunChoice, Shard};
 pub use sql::{
     SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, find_sql_engine, sql_shell,

@@ -60,17 +60,35 @@ impl FromStr for Shard {
 /// Which of the runs at a path are meant. All by default.
 #[derive(Clone, Debug, Default)]
 pub struct RunChoice {
-    /// Part of the runs.
+    /// Part of the runs; of their files, if they are divided.
     pub shard: Shard,
     /// Names or ids of the runs; all if it is empty.
     pub runs: Vec<String>,
+    /// Numbers of the files within their runs, if these are divided; all if it is empty.
+    pub files: Vec<u32>,
 }
 
 impl RunChoice {
     /// Returns whether a run is meant.
     pub fn has(&self, id: &str, name: &str) -> bool {
+        self.shard.has(id) && self.names(id, name)
+    }
+
+    /// Returns whether all files of each run that is meant are meant.
+    pub fn is_all_files(&self) -> bool {
+        self.files.is_empty() && self.shard == Shard::ALL
+    }
+
+    /// Returns whether a file of a run is meant, if runs are divided.
+    pub(crate) fn has_file(&self, id: &str, name: &str, number: u32) -> bool {
+        let is_chosen = self.files.is_empty() || self.files.contains(&number);
+        is_chosen && self.names(id, name) && self.shard.has(&format!("{id}\n{number}"))
+    }
+
+    /// Returns whether a run is named, in whatever part it is.
+    pub(crate) fn names(&self, id: &str, name: &str) -> bool {
         let is_named = self.runs.iter().any(|run| run == id || run == name);
-        self.shard.has(id) && (self.runs.is_empty() || is_named)
+        self.runs.is_empty() || is_named
     }
 }
 

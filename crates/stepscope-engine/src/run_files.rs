@@ -1,0 +1,120 @@
+//! Runs divided into their files, each opened alone: for tasks that share a run of many hosts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stepscope_model::ReadContext;
+
+use crate::cache::{self, Cache};
+use crate::engine::{EngineOptions, open_found};
+use crate::error::EngineError;
+use crate::found_run::FoundRun;
+use crate::hash;
+use crate::open;
+use crate::open_path::Opened;
+use crate::recover;
+use crate::scan::Sniffed;
+use crate::shard::RunChoice;
+
+/// Takes a file of a run and a function that opens it as a run of its own.
+pub type VisitFile<'a> = dyn FnMut(&RunFile, &dyn Fn() -> Opened) -> Result<(), EngineError> + 'a;
+
+/// A trace file as a part of its run.
+#[derive(Clone, Debug)]
+pub struct RunFile {
+    /// Id of the run.
+    pub run_id: String,
+    /// Name of the run.
+    pub run: String,
+    /// Position among the run's files.
+    pub number: u32,
+    /// Number of the run's files.
+    pub count: u32,
+    /// Path.
+    pub path: String,
+    /// Number of bytes that opening it will process.
+    pub bytes: u64,
+    /// Unix time of the run as its name states it, else the modification time of its first file, nanoseconds.
+    pub recorded_ns: i64,
+    /// Hexadecimal hash of the names and sizes of the run's files.
+    pub listing: String,
+}
+
+impl RunFile {
+    fn all(run: &FoundRun) -> impl Iterator<Item = (Self, FoundRun)> {
+        let count = u32::try_from(run.files.len()).unwrap_or(u32::MAX);
+        let listing = run.listing_hash().hex();
+        (0..count).filter_map(move |number| {
+            // Execution traces belong to a run of one file.
+            let alone = if count == 1 {
+                run.clone()
+            } else {
+                run.of_file(number as usize)?
+            };
+            let file = Self {
+                run_id: run.id.clone(),
+                run: run.name.clone(),
+                number,
+                count,
+                path: alone.files.first()?.path.display().to_string(),
+                bytes: open::expected_bytes(&alone),
+                recorded_ns: run.recorded_ns.unwrap_or(0),
+                listing: listing.clone(),
+            };
+            Some((file, alone))
+        })
+    }
+}
+
+fn scan(path: &Path) -> Result<Vec<FoundRun>, EngineError> {
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    if found.runs.is_empty() {
+        return Err(EngineError::nothing_at(
+            path,
+            &found.problems,
+            &found.not_readable,
+        ));
+    }
+    Ok(found.runs)
+}
+
+/// Lists the chosen files of the runs at a path. Fails if the path has no run, chosen or not.
+pub fn list_files(path: &Path, choice: &RunChoice) -> Result<Vec<RunFile>, EngineError> {
+    let runs = scan(path)?;
+    let files = runs.iter().flat_map(RunFile::all).map(|(file, _)| file);
+    let chosen = files.filter(|file| choice.has_file(&file.run_id, &file.run, file.number));
+    Ok(chosen.collect())
+}
+
+/// Visits the chosen files of the runs at a path, one after another. `visit` gets a function that opens the file as a run
+/// of its own; if it returns `Err`, iteration stops with that error.
+pub fn open_files(
+    path: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+    choice: &RunChoice,
+    visit: &mut VisitFile<'_>,
+) -> Result<(), EngineError> {
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
+    for (file, alone) in scan(path)?.iter().flat_map(RunFile::all) {
+        if choice.has_file(&file.run_id, &file.run, file.number) {
+            let open = || {
+                let opened = open_found(&alone, context, cache.as_ref());
+                opened.map_err(|error| (file.path.clone(), error))
+            };
+            visit(&file, &open)?;
+        }
+    }
+    if let Some(cache) = &cache {
+        cache.wait();
+    }
+    Ok(())
+}
+
+/// Returns the hash of a run whose files were opened alone, from the hashes of these.
+pub fn joined_hash<'a>(files: impl Iterator<Item = &'a str>) -> String {
+    let joined: Vec<u8> = files.flat_map(str::bytes).collect();
+    hash::bytes(&joined).hex()
+}
