@@ -39,7 +39,7 @@ pub(crate) const EVENT_TABLES: [&str; 8] = [
 /// Describes this program, not the runs.
 pub(crate) const TABLE_COLUMNS: &str = "table_columns";
 /// The key in the path of each file, and the column that readers take from it.
-const DATE: &str = "date";
+pub(crate) const DATE: &str = "date";
 /// Scheme of the addresses of datasets within the query engine.
 const URL: &str = "dataset://";
 /// Ending of the names of complete files.
@@ -158,6 +158,16 @@ impl Dataset {
         let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
         let path = String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()?;
         Self::at(Path::new(&path)).ok()?
+    }
+
+    /// Returns whether a complete run is in a folder, of whatever day.
+    pub(crate) fn has_run(folder: &Path, key: &str) -> Result<bool, DatasetError> {
+        let Some(dataset) = Self::at(folder)? else {
+            return Ok(false);
+        };
+        let name = file_name(key, None);
+        let runs = dataset.all_files(RUNS)?;
+        Ok(runs.iter().any(|file| file.name == name))
     }
 
     /// Returns the number of its complete runs; 0 if the folder cannot be read.

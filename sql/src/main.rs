@@ -40,7 +40,7 @@ Usage:
   stepscope-sql --tables [TABLE]                print tables and columns
   stepscope-sql serve [--memory BYTES]          answer queries over stdin and stdout
   stepscope-sql export --dataset FOLDER [--args none|all|KEY,...] [--shard I/N] [--run NAME]
-                       [--cluster df://HOST:PORT] [--json] [--no-cache] RUN...
+                       [--by-file [--file N] | --join] [--cluster df://HOST:PORT] [--json] [--no-cache] RUN...
   stepscope-sql shell [--memory BYTES] [--timeout-ms MS] [--rows N] [--no-cache] [--history FILE]
                       [--cluster df://HOST:PORT] RUN...
 
@@ -105,6 +105,7 @@ struct Options {
     dataset: Option<PathBuf>,
     args: Option<String>,
     choice: RunChoice,
+    unit: export::Unit,
     listed: bool,
     json: bool,
     cluster: Option<Cluster>,
@@ -152,6 +153,9 @@ impl Options {
                 "--work-dir" => options.process.work_dir = Some(value()?.into()),
                 "--trusted-network" => options.process.trusted_network = true,
                 "--log" => options.process.log = true,
+                "--file" => options.choice.files.push(parsed(argument, value()?)?),
+                "--by-file" => options.unit = export::Unit::File,
+                "--join" => options.unit = export::Unit::Join,
                 "--listed" => options.listed = true,
                 "--json" => options.json = true,
                 "--no-cache" => options.no_cache = true,
@@ -203,49 +207,29 @@ fn export(options: &Options) -> Result<(), String> {
         .ok_or("cannot export: no folder is named\nhelp: --dataset FOLDER")?;
     let choice = options.args.as_deref().unwrap_or("none");
     let asked = export::Options {
+        unit: options.unit,
         args: ArgsChoice::parse(choice),
         use_cache: !options.no_cache,
         choice: options.choice.clone(),
     };
-    let (mut exported, mut present, mut problems) = (0_u64, 0_u64, 0_u64);
-    let (mut all_slices, mut all_bytes) = (0, 0);
-    let print = |text: String, line: serde_json::Value| {
-        if options.json {
-            println!("{line}");
-        } else {
-            println!("{text}");
-        }
-    };
-    let mut report = |progress| match progress {
-        Progress::Exported { run, slices, bytes } => {
-            exported += 1;
-            all_slices += slices;
-            all_bytes += bytes;
-            print(
-                format!("{run}: {}", sizes(slices, bytes)),
-                json!({"run": run, "state": "exported", "slices": slices, "bytes": bytes}),
-            );
-        }
-        Progress::Present { run } => {
-            present += 1;
-            print(
-                format!("{run}: present"),
-                json!({"run": run, "state": "present"}),
-            );
-        }
-        Progress::Problem(text) => {
-            problems += 1;
-            eprintln!("Not whole: {text}");
-        }
-    };
+    let mut done = Done::default();
+    let mut report = |progress| done.add(progress, options.json);
     let sources = options.sources()?;
-    let result = match &options.cluster {
+    let on_cluster = options
+        .cluster
+        .as_ref()
+        .filter(|_| asked.unit != export::Unit::Join);
+    let result = match on_cluster {
         None => export::export(&sources, dataset, &asked, &mut report),
         Some(cluster) => {
             let show = std::io::stderr().is_terminal();
+            let what = match asked.unit {
+                export::Unit::File => "files",
+                export::Unit::Run | export::Unit::Join => "runs",
+            };
             let mut waiting = |done: usize, all: usize| {
                 if show {
-                    eprint!("\r{done} of {all} runs");
+                    eprint!("\r{done} of {all} {what}");
                 }
             };
             let threads = runtime().map_err(|error| format!("cannot export: {error}"))?;
@@ -262,20 +246,119 @@ fn export(options: &Options) -> Result<(), String> {
                 // The lines of the runs take the place of the count.
                 eprint!("\r\x1b[K");
             }
-            exported
+            exported.and_then(|()| {
+                if asked.joins() {
+                    export::join(&sources, dataset, &asked, &mut report)?;
+                }
+                Ok(())
+            })
         }
     };
     result.map_err(|error| error.to_string())?;
     if !options.json {
-        println!(
-            "exported: {exported}, present: {present}, {}",
-            sizes(all_slices, all_bytes)
-        );
+        done.print();
     }
-    if exported + present == 0 && problems > 0 {
+    if done.problems > 0 && asked.unit == export::Unit::Join {
+        return Err("cannot join all runs".to_owned());
+    }
+    if done.runs.is_empty() && done.files.is_empty() && done.problems > 0 {
         return Err("cannot export: no run is readable".to_owned());
     }
     Ok(())
+}
+
+/// What an export did.
+#[derive(Default)]
+struct Done {
+    runs: Count,
+    /// Of files of runs that are divided.
+    files: Count,
+    problems: u64,
+}
+
+/// Number and size of runs or files.
+#[derive(Default)]
+struct Count {
+    exported: u64,
+    present: u64,
+    slices: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn is_empty(&self) -> bool {
+        self.exported + self.present == 0
+    }
+
+    fn print(&self, what: &str) {
+        println!(
+            "{what}exported: {}, present: {}, {}",
+            self.exported,
+            self.present,
+            sizes(self.slices, self.bytes)
+        );
+    }
+}
+
+impl Done {
+    fn count(&mut self, file: Option<u32>) -> &mut Count {
+        if file.is_some() {
+            &mut self.files
+        } else {
+            &mut self.runs
+        }
+    }
+
+    /// Counts what was done, and prints a line for it.
+    fn add(&mut self, progress: Progress, as_json: bool) {
+        let (run, file, state, made) = match progress {
+            Progress::Exported {
+                run,
+                file,
+                slices,
+                bytes,
+            } => {
+                let count = self.count(file);
+                count.exported += 1;
+                count.slices += slices;
+                count.bytes += bytes;
+                (run, file, "exported", Some((slices, bytes)))
+            }
+            Progress::Present { run, file } => {
+                self.count(file).present += 1;
+                (run, file, "present", None)
+            }
+            Progress::Problem(text) => {
+                self.problems += 1;
+                eprintln!("Not whole: {text}");
+                return;
+            }
+        };
+        if as_json {
+            let mut line = json!({"run": run, "state": state});
+            if let Some(file) = file {
+                line["file"] = file.into();
+            }
+            if let Some((slices, bytes)) = made {
+                line["slices"] = slices.into();
+                line["bytes"] = bytes.into();
+            }
+            println!("{line}");
+            return;
+        }
+        let file = file.map_or_else(String::new, |file| format!(", file {file}"));
+        let made = made.map_or_else(|| state.to_owned(), |(slices, bytes)| sizes(slices, bytes));
+        println!("{run}{file}: {made}");
+    }
+
+    fn print(&self) {
+        if !self.files.is_empty() {
+            self.files.print("files ");
+        }
+        if !self.runs.is_empty() || self.files.is_empty() {
+            self.runs.print("");
+        }
+    }
 }
 
 fn sizes(slices: u64, bytes: u64) -> String {

@@ -18,6 +18,8 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
+use crate::schema::is_time;
+
 /// Number of rows in a row group: some 2 MB of slices, a unit of work for readers.
 const GROUP_ROWS: usize = 1 << 18;
 /// Level at which zstd still writes as fast as the columns are made.
@@ -85,12 +87,9 @@ impl<W: Write + Send> ParquetFile<W> {
 
 /// Returns whether the values of a column mostly ascend: ids and times of events.
 fn ascends(field: &Field) -> bool {
-    let unit = field.metadata().get("unit").map(String::as_str);
-    let is_time = unit == Some("ps") && {
-        let name = field.name();
-        name.ends_with("start_ps") || name.ends_with("at_ps") || name.ends_with("until_ps")
-    };
-    field.data_type() == &DataType::Int64 && (unit == Some("event") || is_time)
+    let unit = field.metadata().get("unit").map_or("", String::as_str);
+    let ascends = unit == "event" || is_time(field.name(), unit);
+    field.data_type() == &DataType::Int64 && ascends
 }
 
 /// Returns the units of the columns as a JSON object; `None` if no column has one.

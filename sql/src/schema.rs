@@ -90,9 +90,20 @@ impl Column {
         }
     }
 
+    /// Returns whether its values are times on the run's clock.
+    pub fn is_time(&self) -> bool {
+        is_time(self.name, self.unit)
+    }
+
     fn field(&self) -> Field {
         with_unit(Field::new(self.name, self.kind.arrow(), true), self.unit)
     }
+}
+
+/// Returns whether the values of a column are times on the run's clock.
+pub fn is_time(name: &str, unit: &str) -> bool {
+    let endings = ["start_ps", "at_ps", "until_ps"];
+    unit == "ps" && endings.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Adds the unit to a field's metadata, where it survives projection and aliases.

@@ -238,10 +238,10 @@ impl Session {
         Self::new(runs.collect(), cancel, memory)
     }
 
-    /// Wraps one run, with the value of the columns `run`.
-    pub fn of_run(key: String, path: String, run: Run, memory: Memory) -> Self {
+    /// Wraps one run, with its number in the ids of events and the value of the columns `run`.
+    pub fn of_run(number: u32, key: String, path: String, run: Run, memory: Memory) -> Self {
         let cancel = Arc::new(Cancel::default());
-        let run = RunData::new(0, key, path, run, Arc::clone(&cancel));
+        let run = RunData::new(number, key, path, run, Arc::clone(&cancel));
         Self::new(vec![Arc::new(run)], cancel, memory)
     }
 
@@ -366,22 +366,9 @@ impl Session {
         }
     }
 
-    /// Runs a query of one table without limits, one partition after the other: rows keep the order of the table.
-    pub async fn read_in_order(
-        &self,
-        sql: &str,
-        begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
-        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
-    ) -> Result<()> {
-        let plan = self.context.sql(sql).await?.create_physical_plan().await?;
-        begin(&plan.schema())?;
-        for partition in 0..plan.output_partitioning().partition_count() {
-            let mut batches = plan.execute(partition, self.context.task_ctx())?;
-            while let Some(batch) = batches.next().await {
-                each(&batch?)?;
-            }
-        }
-        Ok(())
+    /// Returns the tables, for queries without limits.
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.context
     }
 
     /// Runs a query and returns its batches. For tests and small answers.
@@ -399,6 +386,24 @@ impl Session {
         self.run(sql, limits, &mut |_| Ok(()), each).await?;
         Ok(batches)
     }
+}
+
+/// Runs a query of one table without limits, one partition after the other: rows keep the order of the table.
+pub(crate) async fn read_in_order(
+    context: &SessionContext,
+    sql: &str,
+    begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
+    each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+) -> Result<()> {
+    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    begin(&plan.schema())?;
+    for partition in 0..plan.output_partitioning().partition_count() {
+        let mut batches = plan.execute(partition, context.task_ctx())?;
+        while let Some(batch) = batches.next().await {
+            each(&batch?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the cause of a query that took too long.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -46,6 +47,13 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         return Err(CliError::usage("cannot export: no run is named"));
     };
     check_exist(paths)?;
+    let divides = asked.by_file || asked.join;
+    if let Some(url) = asked.paths.iter().find(|path| divides && is_url(path)) {
+        return Err(CliError::usage(format!(
+            "cannot divide runs by file at {}: tasks share a folder\nhelp: name folders, or leave out --by-file",
+            shown_path(url)
+        )));
+    }
     if !is_url(dataset) {
         return export_to(asked, paths, dataset);
     }
@@ -110,7 +118,15 @@ fn export_to(asked: &args::Export, paths: &[PathBuf], dataset: &Path) -> Result<
     if let Some(cluster) = &asked.cluster {
         command.args(["--cluster", cluster]);
     }
-    for (is_asked, option) in [(asked.json, "--json"), (asked.no_cache, "--no-cache")] {
+    for file in &asked.file {
+        command.args(["--file", &file.to_string()]);
+    }
+    for (is_asked, option) in [
+        (asked.by_file, "--by-file"),
+        (asked.join, "--join"),
+        (asked.json, "--json"),
+        (asked.no_cache, "--no-cache"),
+    ] {
         if is_asked {
             command.arg(option);
         }
@@ -118,12 +134,14 @@ fn export_to(asked: &args::Export, paths: &[PathBuf], dataset: &Path) -> Result<
     let choice = RunChoice {
         shard: asked.shard,
         runs: asked.run.clone(),
+        ..RunChoice::default()
     };
     let mut listed = Vec::new();
     for run in sql_runs(paths, asked.no_cache, &choice, None)? {
         match run {
             SqlRun::Path(path) => {
-                command.arg(path);
+                // The dataset says the same wherever the command was started.
+                command.arg(std::path::absolute(path)?);
             }
             run @ SqlRun::Listed { .. } => listed.push(run),
         }
@@ -309,7 +327,14 @@ fn wait(command: &mut std::process::Command, path: PathBuf) -> Result<(), CliErr
 fn ended(status: std::io::Result<ExitStatus>, path: PathBuf) -> Result<(), CliError> {
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(CliError::Gate { code: 1 }),
+        // It has printed the cause, unless it was killed.
+        Ok(status) => match status.signal() {
+            None => Err(CliError::Gate { code: 1 }),
+            Some(signal) => Err(CliError::failed(format!(
+                "cannot go on: the SQL engine was ended by signal {signal}\n\
+                 help: signal 9 often means that the memory was full: try on a machine with more"
+            ))),
+        },
         Err(error) => Err(failed(SqlError::NotStarted {
             path,
             reason: error.to_string(),

@@ -21,11 +21,11 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
-use stepscope_engine::{RunChoice, SqlRun, list_chosen};
+use stepscope_engine::{RunChoice, SqlRun, list_chosen, list_files};
 
 use super::{Cluster, Tasks};
 use crate::dataset::Dataset;
-use crate::export::{self as one_machine, ArgsChoice, ExportError, Options, Progress};
+use crate::export::{self as one_machine, ArgsChoice, ExportError, Options, Progress, Unit};
 
 /// Most tasks of an export. Of more runs, some share a task, which looks for them in their folder once.
 const MOST_TASKS: usize = 1_000;
@@ -38,24 +38,43 @@ pub(super) struct Job {
     dataset: PathBuf,
     args: ArgsChoice,
     use_cache: bool,
+    unit: Unit,
 }
 
-/// Runs of one task.
+/// Runs of one task, or files of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Task {
     source: SqlRun,
     /// The ids of the runs at a path; none for a listed run.
     runs: Vec<String>,
+    /// The numbers of the run's files; none for whole runs.
+    files: Vec<u32>,
+}
+
+impl Task {
+    /// Returns whether one task does both: whole runs of one path, or files of one run.
+    fn takes(&self, other: &Self) -> bool {
+        self.source == other.source
+            && self.files.is_empty() == other.files.is_empty()
+            && (self.files.is_empty() || self.runs == other.runs)
+    }
+
+    /// Returns the number of runs or files.
+    fn len(&self) -> usize {
+        self.runs.len().max(self.files.len()).max(1)
+    }
 }
 
 impl Job {
     /// Exports the runs of one task. Whatever fails is part of the result: an error would end the other tasks, too.
     fn run(&self, task: &Task) -> Vec<Progress> {
         let options = Options {
+            unit: self.unit,
             args: self.args.clone(),
             use_cache: self.use_cache,
             choice: RunChoice {
                 runs: task.runs.clone(),
+                files: task.files.clone(),
                 ..RunChoice::default()
             },
         };
@@ -181,8 +200,8 @@ fn read<T: for<'de> Deserialize<'de>>(batch: &RecordBatch) -> Result<Vec<T>> {
         .map_err(json_error)
 }
 
-/// Exports runs on a cluster, as [`export`](one_machine::export) does here. `waiting` is called with the number of
-/// runs that are done and of all, about once a second.
+/// Exports runs on a cluster, as [`export`](one_machine::export) does here; divided runs are joined by the caller.
+/// `waiting` is called with the number of runs, or files, that are done and of all, about once a second.
 pub async fn export(
     cluster: &Cluster,
     sources: &[SqlRun],
@@ -194,9 +213,9 @@ pub async fn export(
     let file = |error| ExportError::File(dataset.into(), error);
     let dataset = std::path::absolute(dataset).map_err(file)?;
     one_machine::prepare(&dataset)?;
-    let tasks = tasks(sources, &options.choice)?;
-    let runs: usize = tasks.iter().map(|task| task.runs.len().max(1)).sum();
-    if runs == 0 {
+    let tasks = tasks(sources, options)?;
+    let all: usize = tasks.iter().map(Task::len).sum();
+    if all == 0 {
         let named = options.choice.runs.first();
         return named.map_or(Ok(()), |run| Err(ExportError::NoSuchRun(run.clone())));
     }
@@ -205,9 +224,15 @@ pub async fn export(
         dataset: dataset.clone(),
         args: options.args.clone(),
         use_cache: options.use_cache,
+        unit: options.unit,
     };
     let plan = plan(&tasks, job).map_err(failed)?;
-    let present = || Dataset::at(&dataset).map_or(0, |found| found.map_or(0, |found| found.runs()));
+    let present = || match options.unit {
+        Unit::File => one_machine::files_done(&dataset),
+        Unit::Run | Unit::Join => {
+            Dataset::at(&dataset).map_or(0, |found| found.map_or(0, |found| found.runs()))
+        }
+    };
     let before = present();
     let work = async {
         let mut rows = cluster.run_as(plan, Tasks::ByPartition).await?;
@@ -222,46 +247,56 @@ pub async fn export(
     let done = loop {
         tokio::select! {
             done = &mut work => break done.map_err(failed)?,
-            _ = look.tick() => waiting(present().saturating_sub(before), runs),
+            _ = look.tick() => waiting(present().saturating_sub(before), all),
         }
     };
     done.into_iter().for_each(report);
     Ok(())
 }
 
-/// Divides the chosen runs, the largest first.
-fn tasks(sources: &[SqlRun], choice: &RunChoice) -> std::result::Result<Vec<Task>, ExportError> {
+/// Divides the chosen runs or files, the largest first.
+fn tasks(sources: &[SqlRun], options: &Options) -> std::result::Result<Vec<Task>, ExportError> {
     let mut listed = Vec::new();
-    let mut all = Vec::new();
+    let mut all: Vec<(Task, u64)> = Vec::new();
     for source in sources {
         let SqlRun::Path(path) = source else {
             listed.push(Task {
                 source: source.clone(),
                 runs: Vec::new(),
+                files: Vec::new(),
             });
             continue;
         };
         let open_failed = |error| ExportError::Open(Box::new(error));
         let file = |error| ExportError::File(path.clone(), error);
         let path = std::path::absolute(path).map_err(file)?;
-        let found = list_chosen(&path, choice).map_err(open_failed)?;
-        all.extend(
-            found
-                .into_iter()
-                .map(|(run, bytes)| (path.clone(), run, bytes)),
-        );
+        let task = |run: String, files: Vec<u32>| Task {
+            source: SqlRun::Path(path.clone()),
+            runs: vec![run],
+            files,
+        };
+        if options.unit == Unit::File {
+            let found = list_files(&path, &options.choice).map_err(open_failed)?;
+            let found = found.into_iter();
+            all.extend(found.map(|file| (task(file.run_id, vec![file.number]), file.bytes)));
+        } else {
+            let found = list_chosen(&path, &options.choice).map_err(open_failed)?;
+            let found = found.into_iter();
+            all.extend(found.map(|(run, bytes)| (task(run, Vec::new()), bytes)));
+        }
     }
-    all.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
+    all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let mut tasks: Vec<Task> = Vec::new();
-    for (number, (path, run, _)) in all.into_iter().enumerate() {
-        let source = SqlRun::Path(path);
-        // Large runs and small ones are dealt out in turn.
+    for (number, (next, _)) in all.into_iter().enumerate() {
+        // Large ones and small ones are dealt out in turn.
         match tasks.get_mut(number % MOST_TASKS) {
-            Some(task) if number >= MOST_TASKS && task.source == source => task.runs.push(run),
-            _ => tasks.push(Task {
-                source,
-                runs: vec![run],
-            }),
+            Some(task) if number >= MOST_TASKS && task.takes(&next) => {
+                if next.files.is_empty() {
+                    task.runs.extend(next.runs);
+                }
+                task.files.extend(next.files);
+            }
+            _ => tasks.push(next),
         }
     }
     tasks.extend(listed);

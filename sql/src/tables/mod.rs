@@ -1,15 +1,15 @@
 //! The small tables of a run: computed as a whole on first use and cached.
 
 mod allocations;
-mod collectives;
+pub(crate) mod collectives;
 mod devices;
 mod kernels;
 mod ops;
 mod programs;
 mod provider;
-mod run;
+pub(crate) mod run;
 mod statistics;
-mod steps;
+pub(crate) mod steps;
 mod tracks;
 
 use datafusion::arrow::array::RecordBatch;

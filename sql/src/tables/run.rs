@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
-use stepscope_store::FactValue;
+use stepscope_analysis::steps::StepTimes;
+use stepscope_model::{Dur, Time};
+use stepscope_store::{FactValue, FileFacts, Track};
 
 use super::Table;
 use crate::rows::Rows;
@@ -13,7 +15,7 @@ use crate::schema::{Column, Type, column, common};
 
 const FILE: Column = column("file", Type::Int, "File: `files.file`");
 
-pub(super) const RUNS: Table = Table {
+pub(crate) const RUNS: Table = Table {
     name: "runs",
     row: "a run",
     columns: &[
@@ -67,64 +69,119 @@ pub(super) const RUNS: Table = Table {
     build: runs,
 };
 
-fn runs(data: &RunData) -> Result<RecordBatch> {
-    let run = &data.run;
-    let trace = data.trace();
-    let span = trace.span();
-    let steps = run.steps();
-    let files = trace.files();
-    let start = run.start_unix_ns();
-    let day = start.map(|ns| ns.div_euclid(86_400_000_000_000));
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a step lasts less than 106 days"
-    )]
-    let ps = |ns: Option<f64>| ns.map(|ns| (ns * 1e3).round() as i64);
-    let sum = |count: fn(&stepscope_store::Track) -> u32| -> u64 {
-        trace
-            .tracks()
-            .iter()
-            .map(|track| u64::from(count(track)))
-            .sum()
-    };
-    let mut rows = Rows::new(RUNS.columns);
-    rows.push([
-        (&data.key).into(),
-        data.number.into(),
-        (&run.name).into(),
-        day.into(),
-        (&data.path).into(),
-        run.kinds.join(", ").into(),
-        if run.is_partial() { "partial" } else { "ready" }.into(),
-        start.into(),
-        span.start.into(),
-        span.end.since(span.start).into(),
-        files
-            .iter()
-            .filter(|file| !file.spec.host.is_empty())
-            .count()
-            .into(),
-        files
-            .iter()
-            .filter(|file| file.spec.rank.is_some())
-            .count()
-            .into(),
-        run.devices().len().into(),
-        steps.count().into(),
-        ps(steps.times.p50_ns).into(),
-        ps(steps.times.p90_ns).into(),
-        trace.slice_count().into(),
-        sum(|track| track.instants).into(),
-        sum(|track| track.samples).into(),
-        trace.flow_count().into(),
-        files.iter().map(|file| file.spec.bytes).sum::<u64>().into(),
-        (&run.content_hash).into(),
-        env!("CARGO_PKG_VERSION").into(),
-    ]);
-    rows.finish()
+/// The row of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunRow {
+    pub(crate) key: String,
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) kinds: String,
+    pub(crate) is_partial: bool,
+    pub(crate) start_unix_ns: Option<i64>,
+    pub(crate) start: Time,
+    pub(crate) dur: Dur,
+    pub(crate) hosts: u64,
+    pub(crate) ranks: u64,
+    pub(crate) devices: u64,
+    pub(crate) steps: u64,
+    /// Of all steps.
+    pub(crate) times: StepTimes,
+    pub(crate) slices: u64,
+    pub(crate) instants: u64,
+    pub(crate) samples: u64,
+    pub(crate) flows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) content_hash: String,
 }
 
-pub(super) const FILES: Table = Table {
+impl RunRow {
+    /// Describes an open run.
+    pub(crate) fn new(data: &RunData) -> Self {
+        let run = &data.run;
+        let trace = data.trace();
+        let span = trace.span();
+        let steps = run.steps();
+        let files = trace.files();
+        let count = |is_counted: fn(&FileFacts) -> bool| {
+            files.iter().filter(|file| is_counted(file)).count() as u64
+        };
+        let sum = |count: fn(&Track) -> u32| -> u64 {
+            trace
+                .tracks()
+                .iter()
+                .map(|track| u64::from(count(track)))
+                .sum()
+        };
+        Self {
+            key: data.key.clone(),
+            number: data.number,
+            name: run.name.clone(),
+            path: data.path.clone(),
+            kinds: run.kinds.join(", "),
+            is_partial: run.is_partial(),
+            start_unix_ns: run.start_unix_ns(),
+            start: span.start,
+            dur: span.end.since(span.start),
+            hosts: count(|file| !file.spec.host.is_empty()),
+            ranks: count(|file| file.spec.rank.is_some()),
+            devices: run.devices().len() as u64,
+            steps: steps.count(),
+            times: steps.times,
+            slices: trace.slice_count(),
+            instants: sum(|track| track.instants),
+            samples: sum(|track| track.samples),
+            flows: trace.flow_count(),
+            bytes: files.iter().map(|file| file.spec.bytes).sum(),
+            content_hash: run.content_hash.clone(),
+        }
+    }
+
+    /// Returns it as the only row of the table.
+    pub(crate) fn rows(&self) -> Result<RecordBatch> {
+        let day = self
+            .start_unix_ns
+            .map(|ns| ns.div_euclid(86_400_000_000_000));
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a step lasts less than 106 days"
+        )]
+        let ps = |ns: Option<f64>| ns.map(|ns| (ns * 1e3).round() as i64);
+        let mut rows = Rows::new(RUNS.columns);
+        rows.push([
+            (&self.key).into(),
+            self.number.into(),
+            (&self.name).into(),
+            day.into(),
+            (&self.path).into(),
+            (&self.kinds).into(),
+            if self.is_partial { "partial" } else { "ready" }.into(),
+            self.start_unix_ns.into(),
+            self.start.into(),
+            self.dur.into(),
+            self.hosts.into(),
+            self.ranks.into(),
+            self.devices.into(),
+            self.steps.into(),
+            ps(self.times.p50_ns).into(),
+            ps(self.times.p90_ns).into(),
+            self.slices.into(),
+            self.instants.into(),
+            self.samples.into(),
+            self.flows.into(),
+            self.bytes.into(),
+            (&self.content_hash).into(),
+            env!("CARGO_PKG_VERSION").into(),
+        ]);
+        rows.finish()
+    }
+}
+
+fn runs(data: &RunData) -> Result<RecordBatch> {
+    RunRow::new(data).rows()
+}
+
+pub(crate) const FILES: Table = Table {
     name: "files",
     row: "a file of a run",
     columns: &[
@@ -275,7 +332,7 @@ fn facts(data: &RunData) -> Result<RecordBatch> {
     rows.finish()
 }
 
-pub(super) const DIAGNOSTICS: Table = Table {
+pub(crate) const DIAGNOSTICS: Table = Table {
     name: "diagnostics",
     row: "what to know before trusting the numbers",
     columns: &[

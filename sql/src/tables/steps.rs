@@ -10,7 +10,7 @@ use crate::rows::Rows;
 use crate::run_data::RunData;
 use crate::schema::{Type, column, common};
 
-pub(super) const STEPS: Table = Table {
+pub(crate) const STEPS: Table = Table {
     name: "steps",
     row: "a step of a rank",
     columns: &[

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod dataset;
+mod divided;
 mod every_run;
 mod filters;
 mod hostile;

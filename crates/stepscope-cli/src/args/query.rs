@@ -51,15 +51,23 @@ pub struct Query {
 }
 
 /// `stepscope export`.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         stepscope export LOGDIR dataset\n  \
         stepscope export monday.json.gz tuesday.json.gz dataset --args bytes,stream\n  \
         stepscope export LOGDIR dataset --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT\n  \
-        stepscope export /shared/logs /shared/dataset --cluster df://node-0:50050\n  \
+        stepscope export LOGDIR dataset --by-file --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT\n  \
+        stepscope export LOGDIR dataset --join\n  \
+        stepscope export /shared/logs /shared/dataset --by-file --cluster df://node-0:50050\n  \
         duckdb -c \"SELECT name, count(*) FROM read_parquet('dataset/slices/**/*.parquet', hive_partitioning = true) GROUP BY name\"\n\n\
         The folder gets the tables of 'stepscope query --tables' as Parquet files; further exports add runs. A run that\n\
-        is in the dataset is not written again. The SQL engine, a program of its own, writes them: stepscope-sql.")]
+        is in the dataset is not written again. The SQL engine, a program of its own, writes them: stepscope-sql.\n\n\
+        A run of many hosts divides into its files: with --by-file each is read alone, and --join makes the tables of the\n\
+        run when all are read. Without --shard and --file, --by-file joins them itself.")]
 pub struct Export {
     /// Trace files, session folders or log directories, and last the folder of the dataset
     #[arg(value_name = "PATH... DATASET", num_args = 2.., required = true)]
@@ -73,6 +81,15 @@ pub struct Export {
     /// Export the run with this name or id only; may be repeated
     #[arg(long, value_name = "NAME")]
     pub run: Vec<String>,
+    /// Read the files of a run one by one: for runs of many hosts
+    #[arg(long)]
+    pub by_file: bool,
+    /// Read the file with this number in its run only, from 0; may be repeated
+    #[arg(long, value_name = "N", requires = "by_file")]
+    pub file: Vec<u32>,
+    /// Make the tables of runs whose files are all read: after the last task of --by-file
+    #[arg(long, conflicts_with_all = ["by_file", "shard", "cluster"])]
+    pub join: bool,
     /// Cluster that exports the runs: 'stepscope-sql scheduler' prints its address
     #[arg(long, value_name = "df://HOST:PORT")]
     pub cluster: Option<String>,

@@ -1,0 +1,128 @@
+//! Writes one run that is open as a whole.
+
+use std::path::Path;
+
+use stepscope_engine::Run;
+
+use super::table_files::{Destination, Target, UNFINISHED};
+use super::{ExportError, Options, Progress, Shift, query, tables};
+use crate::dataset::RUNS;
+use crate::locked::Memory;
+use crate::schema::Column;
+use crate::session::Session;
+
+/// Longest part of a run's name in the names of its files, bytes.
+const LONGEST_NAME: usize = 100;
+/// Number of digits of a hash in the names of files.
+const HASH_DIGITS: usize = 8;
+
+/// Returns the name of a run's files: letters, digits, `-`, `_` and `.`, and digits of a hash.
+///
+/// With the hash, no reader takes the name for a number, and the same run has the same name again.
+pub(super) fn key_of(name: &str, hash: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = name.chars().take(LONGEST_NAME);
+    let name: String = name.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let name = name.trim_start_matches('.');
+    let hash = hash.get(..HASH_DIGITS).unwrap_or(hash);
+    format!("{name}-{hash}")
+}
+
+/// A run on its way into a dataset.
+pub(super) struct RunExport<'a> {
+    session: Session,
+    name: String,
+    key: String,
+    slices: u64,
+    date: String,
+    dataset: &'a Path,
+    options: &'a Options,
+}
+
+impl<'a> RunExport<'a> {
+    pub(super) fn new(run: Run, path: &Path, dataset: &'a Path, options: &'a Options) -> Self {
+        let key = key_of(&run.name, &run.content_hash);
+        let path = path.display().to_string();
+        Self {
+            name: run.name.clone(),
+            slices: run.trace.slice_count(),
+            date: date_of(run.start_unix_ns()),
+            session: Session::of_run(0, key.clone(), path, run, Memory::default()),
+            key,
+            dataset,
+            options,
+        }
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination::Run { date: &self.date }
+    }
+
+    pub(super) async fn write(&self) -> Result<Progress, ExportError> {
+        let run = self.name.clone();
+        let last = self.destination().path(self.dataset, RUNS, &self.key, None);
+        if last.exists() {
+            remove_unfinished(self.dataset, &self.key);
+            return Ok(Progress::Present { run, file: None });
+        }
+        let mut bytes = 0;
+        for (table, columns) in tables() {
+            let Some(sql) = query(table, columns, &self.options.args, Shift::default()) else {
+                continue;
+            };
+            bytes += self.write_table(table, columns, &sql).await?;
+        }
+        remove_unfinished(self.dataset, &self.key);
+        Ok(Progress::Exported {
+            run,
+            file: None,
+            slices: self.slices,
+            bytes,
+        })
+    }
+
+    /// Writes a table, and returns the size of its files.
+    async fn write_table(
+        &self,
+        table: &'static str,
+        columns: &[Column],
+        sql: &str,
+    ) -> Result<u64, ExportError> {
+        let target = Target {
+            dataset: self.dataset,
+            key: &self.key,
+            table,
+            columns,
+            to: self.destination(),
+        };
+        let written = target.write(self.session.context(), sql).await?;
+        Ok(written.bytes)
+    }
+}
+
+/// Removes what other tasks began of a run and did not finish, and the folder if nothing else is in it: programs that
+/// take each folder of a dataset for a table see tables only.
+pub(super) fn remove_unfinished(dataset: &Path, key: &str) {
+    let prefix = format!("{key}.");
+    let folder = dataset.join(UNFINISHED);
+    let entries = std::fs::read_dir(&folder);
+    for entry in entries.into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            // Another task may do the same.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    // It stays while files of other runs are in it.
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// Returns the day as `2026-11-23`, UTC; that of Unix time zero for a run without a clock.
+pub(super) fn date_of(start_unix_ns: Option<i64>) -> String {
+    let days = start_unix_ns.unwrap_or(0).div_euclid(86_400_000_000_000);
+    let days = i32::try_from(days).unwrap_or(0);
+    let date = datafusion::arrow::temporal_conversions::date32_to_datetime(days);
+    date.map_or_else(
+        || "1970-01-01".to_owned(),
+        |date| date.format("%Y-%m-%d").to_string(),
+    )
+}
