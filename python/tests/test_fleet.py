@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -65,11 +66,18 @@ class Tasks(Fleet):
         self.assertEqual(receipt["state"], "failed")
         self.assertIn("no such file or directory", receipt["error"])
 
-    def test_failure_without_a_message_has_an_error(self):
+    def test_engine_that_the_system_ends_is_an_error(self):
         engine = self.logs.parent / "killed"
         engine.write_text("#!/bin/sh\nkill -9 $$\n")
         engine.chmod(0o755)
         with mock.patch.dict(os.environ, STEPSCOPE_SQL=str(engine)):
+            receipt = fleet.export(fleet.runs(self.logs)[0], self.dataset)
+        self.assertEqual(receipt["state"], "failed")
+        self.assertIn("signal 9", receipt["error"])
+
+    def test_failure_without_a_message_has_an_error(self):
+        ended = subprocess.CompletedProcess([], -9, "", "")
+        with mock.patch.object(fleet, "_command", return_value=ended):
             receipt = fleet.export(fleet.runs(self.logs)[0], self.dataset)
         self.assertEqual(receipt["state"], "failed")
         self.assertIn("cannot export", receipt["error"])
@@ -113,6 +121,29 @@ class WithEngine(Fleet):
                 ask()
         with self.assertRaisesRegex(stepscope.QueryError, "it reads datasets"):
             stepscope.sql(self.logs, "SELECT 1", format="rows", cluster=nowhere)
+
+    def test_files_of_a_run_are_tasks_and_join_makes_the_run(self):
+        session = self.logs / "plugins" / "profile" / "2026_11_02_01_00_00"
+        first = session / "node-0.trace.json"
+        (session / "node-1.trace.json").write_bytes(first.read_bytes())
+        tasks = fleet.files(self.logs)
+        self.assertEqual(sorted(task["file"] for task in tasks), [0, 0, 1])
+        json.dumps(tasks)
+        with_two = [task for task in tasks if task["run"].endswith("01_00_00")]
+        receipt = fleet.export(with_two[0], self.dataset)
+        if "of another version" in receipt["error"]:
+            self.skipTest(f"the SQL engine is of another version: {ENGINE}")
+        self.assertEqual((receipt["state"], receipt["slices"]), ("exported", 50), receipt)
+        self.assertEqual(receipt["file"], with_two[0]["file"])
+        with self.assertRaisesRegex(stepscope.QueryError, "1 of 2 files are not exported"):
+            fleet.join(self.logs, self.dataset)
+        for task in tasks:
+            fleet.export(task, self.dataset)
+        self.assertEqual(fleet.join(self.logs, self.dataset), ["2026_11_02_01_00_00"])
+        self.assertEqual(fleet.join(self.logs, self.dataset), [])
+        sql = "SELECT name, slices, hosts FROM runs ORDER BY slices"
+        rows = stepscope.sql(self.dataset, sql, format="rows")
+        self.assertEqual([(row["slices"], row["hosts"]) for row in rows], [(5, 1), (100, 2)])
 
     def test_truncated_file_is_exported_and_has_an_error(self):
         session = self.logs / "plugins" / "profile" / "2026_11_02_01_00_00"

@@ -3,7 +3,8 @@ Work on many runs, divided into tasks: for Ray, Spark, Dask or any other schedul
 
 `runs` lists the tasks, `export` does one of them and gives a receipt, `report` reads the dataset. All take
 and give plain dictionaries and texts, so any scheduler can send them.
-``stepscope export LOGDIR DATASET --shard I/N`` does the same without Python.
+``stepscope export LOGDIR DATASET --shard I/N`` does the same without Python. Runs of many hosts divide
+further: `files` lists their files, and `join` makes the tables of the runs when all files are exported.
 
 >>> import ray
 >>> from stepscope import fleet
@@ -23,11 +24,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
+from stepscope import _core
 from stepscope._errors import QueryError
 
-__all__ = ["ExportTask", "Receipt", "export", "report", "runs"]
+__all__ = ["ExportTask", "FileTask", "Receipt", "export", "files", "join", "report", "runs"]
 
 
 class ExportTask(TypedDict):
@@ -49,6 +51,19 @@ class ExportTask(TypedDict):
     bytes: int
 
 
+class FileTask(ExportTask):
+    """
+    One file of a run to export.
+
+    Attributes
+    ----------
+    file
+        Its number in the run, from 0.
+    """
+
+    file: int
+
+
 class Receipt(TypedDict):
     """
     What became of a task.
@@ -57,6 +72,8 @@ class Receipt(TypedDict):
     ----------
     path, run
         Those of the task.
+    file
+        That of the task; ``None`` for a whole run.
     state
         ``exported``, ``present`` (the dataset had it) or ``failed``.
     slices
@@ -72,6 +89,7 @@ class Receipt(TypedDict):
 
     path: str
     run: str
+    file: int | None
     state: Literal["exported", "present", "failed"]
     slices: int
     bytes: int
@@ -98,6 +116,25 @@ def runs(path: str | os.PathLike[str]) -> list[ExportTask]:
     return sorted(tasks, key=lambda task: (-task["bytes"], task["run"]))
 
 
+def files(path: str | os.PathLike[str]) -> list[FileTask]:
+    """
+    List the files of the runs in a folder, the largest first: tasks for runs of many hosts.
+
+    When all are exported, `join` makes the tables of their runs.
+
+    Raises
+    ------
+    TraceNotFoundError
+        There is no trace at the path (also a `FileNotFoundError`).
+    """
+    absolute = str(Path(path).absolute())
+    found = _core.run_files(absolute)
+    tasks: list[FileTask] = [
+        {"path": absolute, "run": run, "file": number, "bytes": size} for run, number, size in found
+    ]
+    return sorted(tasks, key=lambda task: (-task["bytes"], task["run"], task["file"]))
+
+
 def _command(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run the command of this package: what pip installs may not be on the PATH of a worker."""
     return subprocess.run(
@@ -110,9 +147,9 @@ def _command(words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "none") -> Receipt:
+def export(task: ExportTask | FileTask, dataset: str | os.PathLike[str], *, args: str = "none") -> Receipt:
     """
-    Add one run to a dataset, in a process of its own.
+    Add one run, or one file of a run, to a dataset, in a process of its own.
 
     A run that is in the dataset is not written again, so a task may be repeated. A failure is in the
     receipt and is not raised: one broken file does not end the work on all others.
@@ -120,7 +157,7 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
     Parameters
     ----------
     task
-        From `runs`.
+        From `runs` or `files`.
     dataset
         Folder that all tasks reach.
     args
@@ -128,6 +165,9 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
     """
     begin = time.perf_counter()
     words = ["export", task["path"], os.fspath(dataset), "--run", task["run"], "--args", args, "--json"]
+    file = cast("int | None", task.get("file"))
+    if file is not None:
+        words += ["--by-file", "--file", str(file)]
     ended = _command(words)
     done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     made: dict[str, Any] = done[0] if done and ended.returncode == 0 else {"state": "failed"}
@@ -141,12 +181,38 @@ def export(task: ExportTask, dataset: str | os.PathLike[str], *, args: str = "no
     return {
         "path": task["path"],
         "run": task["run"],
+        "file": file,
         "state": made["state"],
         "slices": made.get("slices", 0),
         "bytes": made.get("bytes", 0),
         "seconds": time.perf_counter() - begin,
         "error": error,
     }
+
+
+def join(path: str | os.PathLike[str], dataset: str | os.PathLike[str]) -> list[str]:
+    """
+    Make the tables of the runs whose files are all exported, and list these runs.
+
+    Clocks and collectives are compared between the files here. Runs that are joined already are left out.
+
+    Parameters
+    ----------
+    path
+        The folder that `files` listed.
+    dataset
+        Folder of the dataset.
+
+    Raises
+    ------
+    QueryError
+        Files of a run are not exported, or the program ``stepscope-sql`` is missing. Other runs are joined.
+    """
+    ended = _command(["export", str(Path(path).absolute()), os.fspath(dataset), "--join", "--json"])
+    if ended.returncode != 0:
+        raise QueryError(ended.stderr.strip().removeprefix("error: "))
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    return [line["run"] for line in lines if line["state"] == "exported"]
 
 
 def report(

@@ -32,6 +32,7 @@ pub(crate) use run::RunData;
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
     module.add_function(wrap_pyfunction!(sql::is_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(sql::run_files, module)?)?;
     module.add_function(wrap_pyfunction!(sql::query_sql, module)?)?;
     module.add_class::<log_directory::LogDirectory>()?;
     module.add_class::<RunData>()?;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use stepscope_engine::{
-    DATASET_MARK, EngineError, SqlEngine, SqlError, SqlQuery, SqlRun, fetch_dataset, is_url,
+    DATASET_MARK, EngineError, RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun, fetch_dataset,
+    is_url, list_files,
 };
 use stepscope_model::{Limits, ReadContext};
 
@@ -63,6 +64,16 @@ pub(super) fn is_dataset(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
         Ok(found) => Ok(found.is_some()),
         Err(error) => Err(raised(py, &error)),
     }
+}
+
+/// Lists the files of the runs at a path: id of the run, number of the file in it, and bytes to read.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "Python passes it so")]
+pub(super) fn run_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, u32, u64)>> {
+    let found = py.detach(|| list_files(&path, &RunChoice::default()));
+    let found = found.map_err(|error| raised(py, &error))?.into_iter();
+    let listed = found.map(|file| (file.run_id, file.number, file.bytes));
+    Ok(listed.collect())
 }
 
 /// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset, on a
