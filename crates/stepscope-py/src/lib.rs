@@ -70,6 +70,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<calls::CallStats>()?;
     module.add_function(wrap_pyfunction!(sampling::start_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(sampling::stop_sampling, module)?)?;
+    module.add_function(wrap_pyfunction!(sampling::sampling_counts, module)?)?;
     module.add_function(wrap_pyfunction!(sampling::forget_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(remote::start_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;

@@ -74,6 +74,14 @@ pub(crate) fn stop_sampling(py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
     Ok(Some(shared.counts()))
 }
 
+/// Returns the numbers of samples taken and missed so far; `None` if sampling does not run.
+#[pyfunction]
+pub(crate) fn sampling_counts(py: Python<'_>) -> Option<(u64, u64)> {
+    SAMPLER.with(py, |sampler| {
+        sampler.as_ref().map(|sampler| sampler.shared.counts())
+    })
+}
+
 /// In a fork's child: the sampler is the parent's.
 #[pyfunction]
 pub(crate) fn forget_sampling(py: Python<'_>) -> PyResult<()> {
