@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import faulthandler
-import functools
 import json
 import os
 import signal
@@ -75,30 +74,6 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = WAIT_S
         time.sleep(0.01)
 
 
-class WrongTimeError(AssertionError):
-    """A time is outside the expected range, which happens when the machine was suspended meanwhile."""
-
-
-def in_time(holds: bool, said: object) -> None:
-    if not holds:
-        raise WrongTimeError(said)
-
-
-def mostly(test: Callable[[unittest.TestCase], None]) -> Callable[[unittest.TestCase], None]:
-    """Make up to four attempts where a time is wrong; any other failure is final."""
-
-    @functools.wraps(test)
-    def attempts(self: unittest.TestCase) -> None:
-        for _ in range(3):
-            try:
-                return test(self)
-            except WrongTimeError as error:
-                print(f" (once more: {error}) ", end="", file=sys.stderr)
-        return test(self)
-
-    return attempts
-
-
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="stepscope-capture-") as folder:
@@ -157,6 +132,11 @@ class Program:
         except subprocess.TimeoutExpired:
             message = f"still running after {seconds} s: {self.arguments}: {self.text}"
             raise AssertionError(message) from None
+
+    def close_input(self, seconds: float = WAIT_S) -> int:
+        """End a program that runs until the end of its input; return its exit code."""
+        self.process.stdin.close()
+        return self.wait(seconds)
 
     def terminate(self, seconds: float = WAIT_S) -> int:
         self.process.send_signal(signal.SIGTERM)
