@@ -27,12 +27,14 @@ fn most_tracks(files: u32) -> u32 {
     i32::MAX.unsigned_abs() / files.max(1)
 }
 
-/// Returns whether the tables of a file, or of its run, are in the dataset.
+/// Returns whether the tables of a file, or of its run, are in the dataset. A file that could not be read is tried again.
 pub(super) fn is_done(file: &RunFile, dataset: &Path) -> Result<bool, ExportError> {
     let folder = folder_of(dataset, file);
     let receipt =
         Receipt::read(&folder).map_err(|error| ExportError::File(folder.clone(), error))?;
-    if receipt.is_some_and(|receipt| receipt.recorded_ns == file.recorded_ns) {
+    let is_read =
+        |receipt: &Receipt| receipt.problem.is_none() && receipt.recorded_ns == file.recorded_ns;
+    if receipt.as_ref().is_some_and(is_read) {
         return Ok(true);
     }
     Dataset::has_run(dataset, &key_of_divided(file)).map_err(ExportError::Dataset)
