@@ -77,27 +77,34 @@ fn differs(table: &str, column: &Column) -> bool {
         )
 }
 
-/// Returns the number of values of a column and their sum; of times, from the start of the run.
-fn sum_of(session: &Session, table: &str, column: &Column) -> (u64, f64) {
-    let name = column.name;
-    let value = match column.kind.sql() {
-        "TEXT" => format!("octet_length({name})"),
-        "BOOLEAN" | "DATE" => format!("CAST({name} AS INT)"),
-        _ if column.is_time() || name == "shift_ps" => {
-            format!("({name} - (SELECT start_ps FROM runs))")
-        }
-        _ => name.to_owned(),
-    };
+/// Returns the number of values of each column and their sum; of times, from the start of the run.
+fn sums_of(session: &Session, table: &str, columns: &[&Column]) -> Vec<(u64, f64)> {
+    let sums = columns.iter().zip(0..).map(|(column, number)| {
+        let name = column.name;
+        let value = match column.kind.sql() {
+            "TEXT" => format!("octet_length({name})"),
+            "BOOLEAN" | "DATE" => format!("CAST({name} AS INT)"),
+            _ if column.is_time() || name == "shift_ps" => {
+                format!("({name} - (SELECT start_ps FROM runs))")
+            }
+            _ => name.to_owned(),
+        };
+        format!(
+            "count({name}) AS n{number}, coalesce(sum(CAST({value} AS DOUBLE)), 0.0) AS sum{number}"
+        )
+    });
+    let sums: Vec<String> = sums.collect();
     // A run of several files that is read whole has a group of tracks for each.
     let rows = match table {
         "tracks" => "tracks WHERE kind <> 'group'",
         table => table,
     };
-    let sql = format!(
-        "SELECT count({name}) AS n, coalesce(sum(CAST({value} AS DOUBLE)), 0.0) AS sum FROM {rows}"
-    );
-    let row = one(session, &sql);
-    (row["n"].as_u64().unwrap(), row["sum"].as_f64().unwrap())
+    let row = one(session, &format!("SELECT {} FROM {rows}", sums.join(", ")));
+    let found = (0..columns.len()).map(|number| {
+        let count = row[&format!("n{number}")].as_u64().unwrap();
+        (count, row[&format!("sum{number}")].as_f64().unwrap())
+    });
+    found.collect()
 }
 
 /// Questions whose answers are equal.
@@ -144,11 +151,10 @@ fn a_run_read_by_file_has_the_tables_of_the_run() {
             }
             // Groups are left out, so parents are as well.
             let is_compared = |column: &&Column| column.stored && column.name != "parent_track_id";
-            for column in columns.iter().filter(is_compared) {
-                let (expected, found) = (
-                    sum_of(&whole, table, column),
-                    sum_of(&by_file, table, column),
-                );
+            let columns: Vec<&Column> = columns.iter().filter(is_compared).collect();
+            let expected = sums_of(&whole, table, &columns).into_iter();
+            let found = sums_of(&by_file, table, &columns).into_iter();
+            for ((column, found), expected) in columns.into_iter().zip(found).zip(expected) {
                 let close = (found.1 - expected.1).abs() <= 1e-9 * expected.1.abs();
                 let is_equal = close || differs(table, column);
                 if found.0 != expected.0 || !is_equal {
