@@ -64,7 +64,7 @@ impl ArgsChoice {
 
 /// What a task of an export reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
+pub enum ExportUnit {
     /// Whole runs.
     #[default]
     Run,
@@ -78,7 +78,7 @@ pub enum Unit {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What is read at a time.
-    pub unit: Unit,
+    pub unit: ExportUnit,
     /// Arguments.
     pub args: ArgsChoice,
     /// Whether runs are read from the import cache and added to it.
@@ -90,7 +90,7 @@ pub struct Options {
 impl Options {
     /// Returns whether the runs are joined at the end: no other task reads files of them.
     pub fn joins(&self) -> bool {
-        self.unit == Unit::File && self.choice.is_all_files()
+        self.unit == ExportUnit::File && self.choice.is_all_files()
     }
 }
 
@@ -182,15 +182,15 @@ pub fn export(
 ) -> Result<(), ExportError> {
     prepare(dataset)?;
     let found = match options.unit {
-        Unit::Run => export_runs(sources, dataset, options, report)?,
-        Unit::File => {
+        ExportUnit::Run => export_runs(sources, dataset, options, report)?,
+        ExportUnit::File => {
             let found = export_files(sources, dataset, options, report)?;
             if options.joins() {
                 join(sources, dataset, options, report)?;
             }
             found
         }
-        Unit::Join => join(sources, dataset, options, report)?,
+        ExportUnit::Join => join(sources, dataset, options, report)?,
     };
     match options.choice.runs.first() {
         Some(run) if found == 0 => Err(ExportError::NoSuchRun(run.clone())),
@@ -210,10 +210,8 @@ fn report_problems(run: &Run, report: &mut dyn FnMut(Progress)) {
             let file = lost.file.and_then(|file| run.trace.files().get(file));
             let file = file.map_or(run.name.as_str(), |file| &file.spec.path);
             let title = lost.what.title();
-            report(Progress::Problem(format!(
-                "{file}: {title} ({} times)",
-                lost.count
-            )));
+            let text = format!("{file}: {title} (count: {})", lost.count);
+            report(Progress::Problem(text));
         }
     }
 }

@@ -105,7 +105,7 @@ struct Options {
     dataset: Option<PathBuf>,
     args: Option<String>,
     choice: RunChoice,
-    unit: export::Unit,
+    unit: export::ExportUnit,
     listed: bool,
     json: bool,
     cluster: Option<Cluster>,
@@ -154,8 +154,8 @@ impl Options {
                 "--trusted-network" => options.process.trusted_network = true,
                 "--log" => options.process.log = true,
                 "--file" => options.choice.files.push(parsed(argument, value()?)?),
-                "--by-file" => options.unit = export::Unit::File,
-                "--join" => options.unit = export::Unit::Join,
+                "--by-file" => options.unit = export::ExportUnit::File,
+                "--join" => options.unit = export::ExportUnit::Join,
                 "--listed" => options.listed = true,
                 "--json" => options.json = true,
                 "--no-cache" => options.no_cache = true,
@@ -212,20 +212,20 @@ fn export(options: &Options) -> Result<(), String> {
         use_cache: !options.no_cache,
         choice: options.choice.clone(),
     };
-    let mut done = Done::default();
+    let mut done = ExportTotals::default();
     let mut report = |progress| done.add(progress, options.json);
     let sources = options.sources()?;
     let on_cluster = options
         .cluster
         .as_ref()
-        .filter(|_| asked.unit != export::Unit::Join);
+        .filter(|_| asked.unit != export::ExportUnit::Join);
     let result = match on_cluster {
         None => export::export(&sources, dataset, &asked, &mut report),
         Some(cluster) => {
             let show = std::io::stderr().is_terminal();
             let what = match asked.unit {
-                export::Unit::File => "files",
-                export::Unit::Run | export::Unit::Join => "runs",
+                export::ExportUnit::File => "files",
+                export::ExportUnit::Run | export::ExportUnit::Join => "runs",
             };
             let mut waiting = |done: usize, all: usize| {
                 if show {
@@ -258,7 +258,7 @@ fn export(options: &Options) -> Result<(), String> {
     if !options.json {
         done.print();
     }
-    if done.problems > 0 && asked.unit == export::Unit::Join {
+    if done.problems > 0 && asked.unit == export::ExportUnit::Join {
         return Err("cannot join all runs".to_owned());
     }
     if done.runs.is_empty() && done.files.is_empty() && done.problems > 0 {
@@ -269,23 +269,23 @@ fn export(options: &Options) -> Result<(), String> {
 
 /// What an export did.
 #[derive(Default)]
-struct Done {
-    runs: Count,
+struct ExportTotals {
+    runs: ExportCount,
     /// Of files of runs that are divided.
-    files: Count,
+    files: ExportCount,
     problems: u64,
 }
 
 /// Number and size of runs or files.
 #[derive(Default)]
-struct Count {
+struct ExportCount {
     exported: u64,
     present: u64,
     slices: u64,
     bytes: u64,
 }
 
-impl Count {
+impl ExportCount {
     fn is_empty(&self) -> bool {
         self.exported + self.present == 0
     }
@@ -300,8 +300,8 @@ impl Count {
     }
 }
 
-impl Done {
-    fn count(&mut self, file: Option<u32>) -> &mut Count {
+impl ExportTotals {
+    fn count(&mut self, file: Option<u32>) -> &mut ExportCount {
         if file.is_some() {
             &mut self.files
         } else {

@@ -11,7 +11,7 @@ use crate::error::{EngineError, RunProblem};
 use crate::objects;
 use crate::recover;
 use crate::run::Run;
-use crate::scan::{self, Sniffed};
+use crate::scan::{self, ScanResult, Sniffed};
 use crate::shard::RunChoice;
 
 /// A run, or the id of a run that could not be opened and the reason.
@@ -53,19 +53,22 @@ pub fn expected_bytes(path: &Path) -> u64 {
     })
 }
 
-/// Returns the ids of the chosen runs at `path`, each with the number of bytes that opening it will process. Fails if
-/// the path has no run, chosen or not.
-pub fn list_chosen(path: &Path, choice: &RunChoice) -> Result<Vec<(String, u64)>, EngineError> {
+/// Finds the runs at `path`, also those that killed programs left. Fails if there is none.
+pub(crate) fn scan_runs(path: &Path) -> Result<ScanResult, EngineError> {
     let cache_dir = cache::default_dir();
     let depth = EngineOptions::MAX_DEPTH;
     let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
     if found.runs.is_empty() {
-        return Err(EngineError::nothing_at(
-            path,
-            &found.problems,
-            &found.not_readable,
-        ));
+        let (problems, not_readable) = (&found.problems, &found.not_readable);
+        return Err(EngineError::nothing_at(path, problems, not_readable));
     }
+    Ok(found)
+}
+
+/// Returns the ids of the chosen runs at `path`, each with the number of bytes that opening it will process. Fails if
+/// the path has no run, chosen or not.
+pub fn list_chosen(path: &Path, choice: &RunChoice) -> Result<Vec<(String, u64)>, EngineError> {
+    let found = scan_runs(path)?;
     let chosen = found
         .runs
         .iter()
@@ -96,23 +99,14 @@ pub fn open_chosen(
     choice: &RunChoice,
     visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
 ) -> Result<PathReport, EngineError> {
-    let cache_dir = cache::default_dir();
-    let depth = EngineOptions::MAX_DEPTH;
-    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    let found = scan_runs(path)?;
     let mut report = PathReport {
         runs: found.runs.len(),
         problems: found.problems,
         not_readable: found.not_readable,
         cache: None,
     };
-    if found.runs.is_empty() {
-        return Err(EngineError::nothing_at(
-            path,
-            &report.problems,
-            &report.not_readable,
-        ));
-    }
-    let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     let chosen = found.runs.iter();
     for run in chosen.filter(|run| choice.has(&run.id, &run.name)) {
         let opened = open_found(run, context, cache.as_ref());
@@ -132,15 +126,13 @@ pub fn open_listed(
     context: &Arc<ReadContext>,
     use_cache: bool,
 ) -> Result<Run, EngineError> {
-    let cache_dir = cache::default_dir();
-    let depth = EngineOptions::MAX_DEPTH;
-    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    let found = scan_runs(path)?;
     let run = found
         .runs
         .iter()
         .find(|run| run.files.iter().any(|file| file.path == first_file))
         .ok_or_else(|| EngineError::NoSuchRun(first_file.display().to_string()))?;
-    let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     let opened = open_found(run, context, cache.as_ref());
     if let Some(cache) = &cache {
         cache.wait();

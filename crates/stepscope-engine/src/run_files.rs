@@ -6,14 +6,12 @@ use std::sync::Arc;
 use stepscope_model::ReadContext;
 
 use crate::cache::{self, Cache};
-use crate::engine::{EngineOptions, open_found};
+use crate::engine::open_found;
 use crate::error::EngineError;
 use crate::found_run::FoundRun;
 use crate::hash;
 use crate::open;
-use crate::open_path::Opened;
-use crate::recover;
-use crate::scan::Sniffed;
+use crate::open_path::{Opened, scan_runs};
 use crate::shard::RunChoice;
 
 /// Takes a file of a run and a function that opens it as a run of its own.
@@ -66,24 +64,14 @@ impl RunFile {
     }
 }
 
-fn scan(path: &Path) -> Result<Vec<FoundRun>, EngineError> {
-    let cache_dir = cache::default_dir();
-    let depth = EngineOptions::MAX_DEPTH;
-    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
-    if found.runs.is_empty() {
-        return Err(EngineError::nothing_at(
-            path,
-            &found.problems,
-            &found.not_readable,
-        ));
-    }
-    Ok(found.runs)
-}
-
 /// Lists the chosen files of the runs at a path. Fails if the path has no run, chosen or not.
 pub fn list_files(path: &Path, choice: &RunChoice) -> Result<Vec<RunFile>, EngineError> {
-    let runs = scan(path)?;
-    let files = runs.iter().flat_map(RunFile::all).map(|(file, _)| file);
+    let found = scan_runs(path)?;
+    let files = found
+        .runs
+        .iter()
+        .flat_map(RunFile::all)
+        .map(|(file, _)| file);
     let chosen = files.filter(|file| choice.has_file(&file.run_id, &file.run, file.number));
     Ok(chosen.collect())
 }
@@ -98,7 +86,7 @@ pub fn open_files(
     visit: &mut VisitFile<'_>,
 ) -> Result<(), EngineError> {
     let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
-    for (file, alone) in scan(path)?.iter().flat_map(RunFile::all) {
+    for (file, alone) in scan_runs(path)?.runs.iter().flat_map(RunFile::all) {
         if choice.has_file(&file.run_id, &file.run, file.number) {
             let open = || {
                 let opened = open_found(&alone, context, cache.as_ref());

@@ -86,7 +86,7 @@ impl RunChoice {
     }
 
     /// Returns whether a run is named, in whatever part it is.
-    pub(crate) fn names(&self, id: &str, name: &str) -> bool {
+    fn names(&self, id: &str, name: &str) -> bool {
         let is_named = self.runs.iter().any(|run| run == id || run == name);
         self.runs.is_empty() || is_named
     }

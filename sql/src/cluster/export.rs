@@ -25,7 +25,7 @@ use stepscope_engine::{RunChoice, SqlRun, list_chosen, list_files};
 
 use super::{Cluster, Tasks};
 use crate::dataset::Dataset;
-use crate::export::{self as one_machine, ArgsChoice, ExportError, Options, Progress, Unit};
+use crate::export::{self as one_machine, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 
 /// Most tasks of an export. Of more runs, some share a task, which looks for them in their folder once.
 const MOST_TASKS: usize = 1_000;
@@ -38,7 +38,7 @@ pub(super) struct Job {
     dataset: PathBuf,
     args: ArgsChoice,
     use_cache: bool,
-    unit: Unit,
+    unit: ExportUnit,
 }
 
 /// Runs of one task, or files of a run.
@@ -228,8 +228,8 @@ pub async fn export(
     };
     let plan = plan(&tasks, job).map_err(failed)?;
     let present = || match options.unit {
-        Unit::File => one_machine::files_done(&dataset),
-        Unit::Run | Unit::Join => {
+        ExportUnit::File => one_machine::files_done(&dataset),
+        ExportUnit::Run | ExportUnit::Join => {
             Dataset::at(&dataset).map_or(0, |found| found.map_or(0, |found| found.runs()))
         }
     };
@@ -275,7 +275,7 @@ fn tasks(sources: &[SqlRun], options: &Options) -> std::result::Result<Vec<Task>
             runs: vec![run],
             files,
         };
-        if options.unit == Unit::File {
+        if options.unit == ExportUnit::File {
             let found = list_files(&path, &options.choice).map_err(open_failed)?;
             let found = found.into_iter();
             all.extend(found.map(|file| (task(file.run_id, vec![file.number]), file.bytes)));

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,14 +25,14 @@ use stepscope_model::{Diagnostic, Dur, Time};
 use stepscope_store::EventId;
 
 use super::receipt::{PARTS, Receipt, folder_of, key_of_divided};
-use super::table_files::{Destination, Target};
+use super::table_files::{Destination, TableTarget};
 use super::whole::{date_of, remove_unfinished};
 use super::{ExportError, Progress, tables};
 use crate::dataset::{DATE, Dataset, EVENT_TABLES, RUNS, file_name};
 use crate::rows::Rows;
 use crate::schema::{Column, schema_of};
 use crate::tables::collectives::{CALLS, CLOCKS, COLLECTIVES, Labels, clock_rows, collective_rows};
-use crate::tables::run::{DIAGNOSTICS, FILES, RunRow};
+use crate::tables::run::{DIAGNOSTICS, FILES, RunTableRow};
 use crate::tables::steps::STEPS;
 
 /// Files that are not there yet and named in a message.
@@ -125,7 +124,7 @@ pub(super) async fn join(
         )));
     }
     let joined = Joined {
-        row: RunRow {
+        row: RunTableRow {
             key: key.clone(),
             name: run.clone(),
             path: path.display().to_string(),
@@ -158,7 +157,7 @@ fn remove_parts(dataset: &Path, key: &str) {
 }
 
 /// Returns the row of the run; its key, name and path are the caller's.
-fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunRow, ExportError> {
+fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunTableRow, ExportError> {
     let receipts = || parts.iter().map(|part| &part.receipt);
     let read = || receipts().filter(|receipt| receipt.problem.is_none());
     let sum = |count: fn(&Receipt) -> u64| receipts().map(count).sum();
@@ -172,7 +171,7 @@ fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunRow, Expor
     }
     let lengths = step_lengths(parts).map_err(|error| table_error("steps", error))?;
     let (times, of_each) = StepTimes::from_ranks(&lengths);
-    Ok(RunRow {
+    Ok(RunTableRow {
         kinds: kinds.join(", "),
         is_partial: receipts().any(|receipt| receipt.is_partial || receipt.problem.is_some()),
         start_unix_ns: zero_ns.map(|zero| zero.saturating_add(Time::from_ps(start).floor_ns())),
@@ -189,7 +188,7 @@ fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunRow, Expor
         flows: sum(|receipt| receipt.flows),
         bytes: sum(|receipt| receipt.bytes),
         content_hash: joined_hash(receipts().map(|receipt| receipt.content_hash.as_str())),
-        ..RunRow::default()
+        ..RunTableRow::default()
     })
 }
 
@@ -218,15 +217,14 @@ fn read_part(
     table: &str,
     columns: &[Column],
 ) -> TableResult<impl Iterator<Item = TableResult<RecordBatch>> + use<>> {
-    let reader = match File::open(part.path(table, None)) {
-        Ok(file) => {
-            // With the types of the tables of open runs.
-            let options = ArrowReaderOptions::new().with_schema(stored(columns));
-            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
-            Some(builder.build()?)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
+    let reader = if part.receipt.problem.is_some() {
+        None
+    } else {
+        // With the types of the tables of open runs.
+        let options = ArrowReaderOptions::new().with_schema(stored(columns));
+        let file = File::open(part.path(table, None))?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
+        Some(builder.build()?)
     };
     Ok(reader.into_iter().flatten().map(|batch| Ok(batch?)))
 }
@@ -244,7 +242,7 @@ fn stored(columns: &[Column]) -> SchemaRef {
 /// A run whose files are all read.
 struct Joined<'a> {
     key: String,
-    row: RunRow,
+    row: RunTableRow,
     parts: Vec<ExportedFile>,
     dataset: &'a Path,
 }
@@ -349,8 +347,8 @@ impl Joined<'_> {
         table: &'static str,
         columns: &'b [Column],
         date: &'b str,
-    ) -> Target<'b> {
-        Target {
+    ) -> TableTarget<'b> {
+        TableTarget {
             dataset: self.dataset,
             key: &self.key,
             table,

@@ -5,17 +5,17 @@ use std::path::Path;
 use stepscope_engine::{Opened, Run, RunFile};
 
 use super::receipt::{Receipt, folder_of, key_of_divided};
-use super::table_files::{Destination, Target, Written};
+use super::table_files::{Destination, TableSize, TableTarget};
 use super::{ArgsChoice, ExportError, Progress, Shift, query, tables};
 use crate::dataset::{Dataset, RUNS};
 use crate::locked::Memory;
 use crate::run_data::RunData;
 use crate::session::Session;
 use crate::tables::collectives::{CALLS, CLOCKS, COLLECTIVES};
-use crate::tables::run::RunRow;
+use crate::tables::run::RunTableRow;
 
 /// Tables that compare the files of a run: the join makes them.
-pub(super) const JOINED: [&str; 3] = [COLLECTIVES.name, CLOCKS.name, RUNS];
+const JOINED: [&str; 3] = [COLLECTIVES.name, CLOCKS.name, RUNS];
 
 /// Longest time between the clock of a file and the time that its run states, nanoseconds.
 const NEAR_NS: u64 = 30 * 86_400 * 1_000_000_000;
@@ -106,7 +106,7 @@ pub(super) async fn write(
         let Some(sql) = query(table, columns, args, shift) else {
             continue;
         };
-        let target = Target {
+        let target = TableTarget {
             dataset,
             key: &data.key,
             table,
@@ -132,10 +132,10 @@ async fn write_calls(
     data: &RunData,
     dataset: &Path,
     folder: &Path,
-) -> Result<Written, ExportError> {
+) -> Result<TableSize, ExportError> {
     let calls = (CALLS.build)(data);
     let calls = calls.map_err(|error| ExportError::Table(CALLS.name, Box::new(error)))?;
-    let target = Target {
+    let target = TableTarget {
         dataset,
         key: &data.key,
         table: CALLS.name,
@@ -170,7 +170,7 @@ fn clock_shift(run: &Run, zero_ns: i64) -> i64 {
 
 /// Fills a receipt with what an open file has.
 fn receipt_of(data: &RunData, shift: Shift, empty: Receipt) -> Receipt {
-    let row = RunRow::new(data);
+    let row = RunTableRow::new(data);
     let start_ps = row.start.ps().saturating_add(shift.ps);
     Receipt {
         is_partial: row.is_partial,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use stepscope_engine::RunFile;
 
-use super::table_files::{Written, part_name};
+use super::table_files::{TableSize, part_name};
 use super::whole::key_of;
 
 /// Folder with the tables of files whose run is not joined yet.
@@ -68,7 +68,7 @@ pub(super) struct Receipt {
     pub(super) bytes: u64,
     pub(super) content_hash: String,
     /// Number and size of the files of each table.
-    pub(super) tables: BTreeMap<String, Written>,
+    pub(super) tables: BTreeMap<String, TableSize>,
 }
 
 impl Receipt {

@@ -27,7 +27,7 @@ pub(super) const UNFINISHED: &str = "_unfinished";
 const MAX_TRIES: usize = 100;
 
 /// Where a table is written to.
-pub(super) struct Target<'a> {
+pub(super) struct TableTarget<'a> {
     /// Folder of the dataset.
     pub(super) dataset: &'a Path,
     /// Name of the run's files, and value of the columns `run`.
@@ -76,18 +76,18 @@ impl Destination<'_> {
 
 /// Number and size of the files of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct TableSize {
     pub(super) files: usize,
     pub(super) bytes: u64,
 }
 
-impl Target<'_> {
+impl TableTarget<'_> {
     /// Writes the rows of a query.
     pub(super) async fn write(
         &self,
         context: &SessionContext,
         sql: &str,
-    ) -> Result<Written, ExportError> {
+    ) -> Result<TableSize, ExportError> {
         self.write_with(async |files| {
             let files = Mutex::new(files);
             let locked = || files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Target<'_> {
         &self,
         schema: &SchemaRef,
         batches: impl IntoIterator<Item = datafusion::error::Result<RecordBatch>>,
-    ) -> Result<Written, ExportError> {
+    ) -> Result<TableSize, ExportError> {
         self.write_with(async |files| {
             files.begin(schema)?;
             for batch in batches {
@@ -117,7 +117,7 @@ impl Target<'_> {
     async fn write_with(
         &self,
         fill: impl AsyncFnOnce(&mut TableFiles<'_>) -> datafusion::error::Result<()>,
-    ) -> Result<Written, ExportError> {
+    ) -> Result<TableSize, ExportError> {
         let version = SCHEMA.to_string();
         let facts = [
             ("stepscope.schema", version.as_str()),
@@ -132,7 +132,7 @@ impl Target<'_> {
             is_numbered: EVENT_TABLES.contains(&self.table),
             facts: &facts,
             schema: Arc::new(Schema::empty()),
-            written: Written::default(),
+            written: TableSize::default(),
             open: None,
             failed: None,
         };
@@ -177,13 +177,13 @@ struct OpenFile {
 
 /// The files of one table, one of them open.
 struct TableFiles<'a> {
-    target: &'a Target<'a>,
+    target: &'a TableTarget<'a>,
     /// Folder of files that are not complete.
     unfinished: &'a Path,
     is_numbered: bool,
     facts: &'a [(&'a str, &'a str)],
     schema: SchemaRef,
-    written: Written,
+    written: TableSize,
     open: Option<OpenFile>,
     /// Why a file cannot be written.
     failed: Option<ExportError>,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stepscope_engine::Run;
 
-use super::table_files::{Destination, Target, UNFINISHED};
+use super::table_files::{Destination, TableTarget, UNFINISHED};
 use super::{ExportError, Options, Progress, Shift, query, tables};
 use crate::dataset::RUNS;
 use crate::locked::Memory;
@@ -88,7 +88,7 @@ impl<'a> RunExport<'a> {
         columns: &[Column],
         sql: &str,
     ) -> Result<u64, ExportError> {
-        let target = Target {
+        let target = TableTarget {
             dataset: self.dataset,
             key: &self.key,
             table,

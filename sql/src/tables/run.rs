@@ -71,7 +71,7 @@ pub(crate) const RUNS: Table = Table {
 
 /// The row of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunRow {
+pub(crate) struct RunTableRow {
     pub(crate) key: String,
     pub(crate) number: u32,
     pub(crate) name: String,
@@ -95,7 +95,7 @@ pub(crate) struct RunRow {
     pub(crate) content_hash: String,
 }
 
-impl RunRow {
+impl RunTableRow {
     /// Describes an open run.
     pub(crate) fn new(data: &RunData) -> Self {
         let run = &data.run;
@@ -178,7 +178,7 @@ impl RunRow {
 }
 
 fn runs(data: &RunData) -> Result<RecordBatch> {
-    RunRow::new(data).rows()
+    RunTableRow::new(data).rows()
 }
 
 pub(crate) const FILES: Table = Table {

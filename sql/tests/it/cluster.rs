@@ -9,7 +9,7 @@ use std::time::Duration;
 use stepscope_engine::report::report::Report;
 use stepscope_engine::{FLEET_KINDS, FleetOptions, RunChoice, SqlEngine, SqlRun, fleet_reports};
 use stepscope_sql::cluster::{self, Cluster};
-use stepscope_sql::export::{self, ArgsChoice, ExportError, Options, Progress, Unit};
+use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
@@ -78,7 +78,7 @@ fn executor(cluster: &Cluster) -> Process {
     Process::start(&arguments)
 }
 
-fn options(unit: Unit) -> Options {
+fn options(unit: ExportUnit) -> Options {
     Options {
         unit,
         args: ArgsChoice::All,
@@ -115,7 +115,7 @@ fn fleet(dataset: &Path, cluster: Option<&Cluster>) -> Vec<Report> {
 }
 
 /// Exports on this machine, and returns the names of the runs.
-fn export_here(source: &Path, dataset: &Path, unit: Unit) -> Vec<String> {
+fn export_here(source: &Path, dataset: &Path, unit: ExportUnit) -> Vec<String> {
     let mut seen = Vec::new();
     let sources = [SqlRun::Path(source.to_owned())];
     export::export(&sources, dataset, &options(unit), &mut |one| seen.push(one)).unwrap();
@@ -126,7 +126,7 @@ fn export_there(
     cluster: &Cluster,
     source: &Path,
     dataset: &Path,
-    unit: Unit,
+    unit: ExportUnit,
     waiting: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Progress>, ExportError> {
     let mut seen = Vec::new();
@@ -220,30 +220,43 @@ fn exports_and_queries_equal_those_of_one_machine() {
     for rank in ranks {
         std::fs::copy(&rank, logs.join("ranks").join(rank.file_name().unwrap())).unwrap();
     }
-    let names = export_here(&logs, &here, Unit::Run);
+    let names = export_here(&logs, &here, ExportUnit::Run);
     assert!(names.len() > 8, "{names:?}");
 
     let (_scheduler, cluster) = scheduler();
     let executors = [executor(&cluster), executor(&cluster)];
-    let seen = export_there(&cluster, &logs, &there, Unit::Run, &mut |_, _| {}).unwrap();
+    let seen = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |_, _| {}).unwrap();
     assert_eq!(exported(&seen), names);
     let problems = seen
         .iter()
         .filter(|one| matches!(one, Progress::Problem(text) if text.contains("broken")));
     assert_eq!(problems.count(), 1, "{seen:?}");
     assert_same_files(&there, &here);
-    let again = export_there(&cluster, &logs, &there, Unit::Run, &mut |_, _| {}).unwrap();
+    let again = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |_, _| {}).unwrap();
     assert_eq!(exported(&again), [""; 0]);
 
     // The files of a run are tasks, and the run is joined here.
     let ranks = logs.join("ranks");
     let [here_by_file, there_by_file] =
         ["here_by_file", "there_by_file"].map(|name| folder.path().join(name));
-    export_here(&ranks, &here_by_file, Unit::File);
-    let seen = export_there(&cluster, &ranks, &there_by_file, Unit::File, &mut |_, _| {}).unwrap();
+    export_here(&ranks, &here_by_file, ExportUnit::File);
+    let seen = export_there(
+        &cluster,
+        &ranks,
+        &there_by_file,
+        ExportUnit::File,
+        &mut |_, _| {},
+    )
+    .unwrap();
     assert_eq!(exported(&seen).len(), 2, "{seen:?}");
     let source = [SqlRun::Path(ranks)];
-    export::join(&source, &there_by_file, &options(Unit::File), &mut |_| {}).unwrap();
+    export::join(
+        &source,
+        &there_by_file,
+        &options(ExportUnit::File),
+        &mut |_| {},
+    )
+    .unwrap();
     assert_same_files(&there_by_file, &here_by_file);
 
     let (local, remote) = (session(&here, None), session(&here, Some(&cluster)));
@@ -267,13 +280,13 @@ fn work_of_a_lost_executor_is_done_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let [logs, here, there] = ["logs", "here", "there"].map(|name| folder.path().join(name));
     copies(&logs, 6);
-    let names = export_here(&logs, &here, Unit::Run);
+    let names = export_here(&logs, &here, ExportUnit::Run);
     let (_scheduler, cluster) = scheduler();
     let (mut lost, other) = (executor(&cluster), executor(&cluster));
     // It accepts tasks and does not begin them.
     lost.signal(rustix::process::Signal::STOP);
     let mut is_lost = false;
-    let seen = export_there(&cluster, &logs, &there, Unit::Run, &mut |done, _| {
+    let seen = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |done, _| {
         if done > 0 && !is_lost {
             lost.kill();
             is_lost = true;
@@ -297,7 +310,7 @@ fn end_of_the_scheduler_ends_the_work_with_its_name() {
             let mut looked = |_, _| {
                 let _ = sender.send(());
             };
-            export_there(&cluster, &logs, &there, Unit::Run, &mut looked).unwrap_err()
+            export_there(&cluster, &logs, &there, ExportUnit::Run, &mut looked).unwrap_err()
         });
         // Without executors, the work waits.
         for _ in 0..3 {
@@ -313,7 +326,7 @@ fn end_of_the_scheduler_ends_the_work_with_its_name() {
 fn what_cannot_work_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = folder.path().join("dataset");
-    export_here(&Corpus::committed().path(TRACE), &dataset, Unit::Run);
+    export_here(&Corpus::committed().path(TRACE), &dataset, ExportUnit::Run);
     let nowhere: Cluster = "df://127.0.0.1:1".parse().unwrap();
     let error = try_ask(
         &session(&dataset, Some(&nowhere)),

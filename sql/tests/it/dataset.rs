@@ -8,7 +8,7 @@ use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stepscope_engine::{RunChoice, SqlRun};
-use stepscope_sql::export::{self, ArgsChoice, ExportError, Options, Progress, Unit};
+use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema::Column;
 use stepscope_sql::schema_table;
@@ -21,7 +21,7 @@ const RUN: &str = "torch_cpu";
 
 fn options(args: ArgsChoice) -> Options {
     Options {
-        unit: Unit::Run,
+        unit: ExportUnit::Run,
         args,
         use_cache: false,
         choice: RunChoice::default(),

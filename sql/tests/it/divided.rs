@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stepscope_engine::{RunChoice, SqlRun};
-use stepscope_sql::export::{self, ArgsChoice, Options, Progress, Unit};
+use stepscope_sql::export::{self, ArgsChoice, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema::Column;
 use stepscope_sql::schema_table;
@@ -16,7 +16,7 @@ use crate::support::{ask, one};
 /// Runs of two files each: ranks of one host, and hosts.
 const RUNS: [&str; 2] = ["torch_multirank/cpu_ddp", "jax_cpu/multihost2"];
 
-fn options(unit: Unit, files: Vec<u32>) -> Options {
+fn options(unit: ExportUnit, files: Vec<u32>) -> Options {
     Options {
         unit,
         args: ArgsChoice::All,
@@ -131,8 +131,12 @@ fn a_run_read_by_file_has_the_tables_of_the_run() {
     for run in RUNS {
         let source = Corpus::committed().path(run);
         let (whole, by_file) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        export(&source, whole.path(), &options(Unit::Run, Vec::new()));
-        let seen = export(&source, by_file.path(), &options(Unit::File, Vec::new()));
+        export(&source, whole.path(), &options(ExportUnit::Run, Vec::new()));
+        let seen = export(
+            &source,
+            by_file.path(),
+            &options(ExportUnit::File, Vec::new()),
+        );
         let files = seen
             .iter()
             .filter(|one| matches!(one, Progress::Exported { file: Some(_), .. }));
@@ -191,9 +195,15 @@ fn a_run_counts_when_all_of_its_files_are_read() {
     let source = Corpus::committed().path(RUNS[0]);
     let dataset = tempfile::tempdir().unwrap();
     let runs = || one(&open(dataset.path()), "SELECT count(*) AS n FROM runs")["n"].clone();
-    let join = || export(&source, dataset.path(), &options(Unit::Join, Vec::new()));
+    let join = || {
+        export(
+            &source,
+            dataset.path(),
+            &options(ExportUnit::Join, Vec::new()),
+        )
+    };
 
-    export(&source, dataset.path(), &options(Unit::File, vec![1]));
+    export(&source, dataset.path(), &options(ExportUnit::File, vec![1]));
     assert_eq!(runs(), Value::from(0));
     let seen = join();
     let problems = problems(&seen);
@@ -202,11 +212,11 @@ fn a_run_counts_when_all_of_its_files_are_read() {
     assert!(problems[0].contains("--by-file"), "{problems:?}");
 
     // A task that is repeated does nothing.
-    let again = export(&source, dataset.path(), &options(Unit::File, vec![1]));
+    let again = export(&source, dataset.path(), &options(ExportUnit::File, vec![1]));
     let present = |one: &Progress| matches!(one, Progress::Present { file: Some(1), .. });
     assert!(again.iter().all(present), "{again:?}");
 
-    export(&source, dataset.path(), &options(Unit::File, vec![0]));
+    export(&source, dataset.path(), &options(ExportUnit::File, vec![0]));
     assert_eq!(runs(), Value::from(0));
     let seen = join();
     assert!(
@@ -219,7 +229,7 @@ fn a_run_counts_when_all_of_its_files_are_read() {
         matches!(seen[..], [Progress::Present { file: None, .. }]),
         "{seen:?}"
     );
-    let again = export(&source, dataset.path(), &options(Unit::File, vec![0]));
+    let again = export(&source, dataset.path(), &options(ExportUnit::File, vec![0]));
     assert!(
         again
             .iter()
@@ -232,8 +242,8 @@ fn a_run_counts_when_all_of_its_files_are_read() {
 fn a_join_that_broke_off_goes_on() {
     let source = Corpus::committed().path(RUNS[0]);
     let dataset = tempfile::tempdir().unwrap();
-    export(&source, dataset.path(), &options(Unit::File, vec![0]));
-    export(&source, dataset.path(), &options(Unit::File, vec![1]));
+    export(&source, dataset.path(), &options(ExportUnit::File, vec![0]));
+    export(&source, dataset.path(), &options(ExportUnit::File, vec![1]));
     let parts = std::fs::read_dir(dataset.path().join("_parts")).unwrap();
     let key = parts.last().unwrap().unwrap().file_name();
     // The first file of slices moved, then the machine went away.
@@ -243,7 +253,11 @@ fn a_join_that_broke_off_goes_on() {
         .join(&key)
         .join("000000/slices.0.parquet");
     let complete = tempfile::tempdir().unwrap();
-    export(&source, complete.path(), &options(Unit::File, Vec::new()));
+    export(
+        &source,
+        complete.path(),
+        &options(ExportUnit::File, Vec::new()),
+    );
     let days = std::fs::read_dir(complete.path().join("slices")).unwrap();
     let day = days.last().unwrap().unwrap().file_name();
     let to = dataset.path().join("slices").join(day);
@@ -251,7 +265,11 @@ fn a_join_that_broke_off_goes_on() {
     let name = format!("{}.0.parquet", key.to_string_lossy());
     std::fs::rename(part, to.join(name)).unwrap();
 
-    export(&source, dataset.path(), &options(Unit::Join, Vec::new()));
+    export(
+        &source,
+        dataset.path(),
+        &options(ExportUnit::Join, Vec::new()),
+    );
     let sql =
         "SELECT rank, count(*) AS n, sum(dur_ps) AS ps FROM slices GROUP BY rank ORDER BY rank";
     let (expected, found) = (open(complete.path()), open(dataset.path()));
@@ -270,7 +288,7 @@ fn a_broken_file_is_named_and_the_others_are_read() {
     let seen = export(
         folder.path(),
         dataset.path(),
-        &options(Unit::File, Vec::new()),
+        &options(ExportUnit::File, Vec::new()),
     );
     let name = copies[1].file_name().unwrap().to_str().unwrap();
     assert!(
@@ -290,4 +308,57 @@ fn a_broken_file_is_named_and_the_others_are_read() {
     let row = one(&session, sql);
     assert_eq!(row["file"], 1);
     assert!(row["detail"].as_str().unwrap().len() > 10, "{row:?}");
+}
+
+#[test]
+fn a_table_that_is_gone_is_an_error_and_no_empty_table() {
+    let source = Corpus::committed().path(RUNS[0]);
+    let dataset = tempfile::tempdir().unwrap();
+    for file in [0, 1] {
+        export(
+            &source,
+            dataset.path(),
+            &options(ExportUnit::File, vec![file]),
+        );
+    }
+    // Another join removes the tables while this one reads them.
+    for part in stepscope_test_data::below(dataset.path(), Path::is_file) {
+        if part.ends_with("000001/steps.parquet") {
+            std::fs::remove_file(part).unwrap();
+        }
+    }
+    let sources = [SqlRun::Path(source)];
+    let join = options(ExportUnit::Join, Vec::new());
+    let error = export::export(&sources, dataset.path(), &join, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("table steps"), "{error}");
+    let session = open(dataset.path());
+    assert_eq!(one(&session, "SELECT count(*) AS n FROM runs")["n"], 0);
+}
+
+#[test]
+fn a_file_that_ends_early_is_exported_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.xplane.pb");
+    let run = Corpus::committed().path("jax_cpu/multihost2");
+    let whole = stepscope_test_data::below(&run, |path| path.to_string_lossy().ends_with(".pb"));
+    let bytes = std::fs::read(&whole[0]).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let dataset = tempfile::tempdir().unwrap();
+    let seen = export(
+        folder.path(),
+        dataset.path(),
+        &options(ExportUnit::Run, Vec::new()),
+    );
+    let problems = problems(&seen);
+    assert!(
+        problems
+            .iter()
+            .any(|text| text.contains("cut.xplane.pb: the file ends early")),
+        "{seen:?}"
+    );
+    assert!(
+        seen.iter()
+            .any(|one| matches!(one, Progress::Exported { .. })),
+        "{seen:?}"
+    );
 }
