@@ -10,6 +10,7 @@ use super::{
     archive, carries_viewer, empty_folder, in_temporary_folder, manifests, source_date, tools,
 };
 use crate::part::Outcome;
+use crate::programs::Build;
 use crate::{laws, shell};
 
 /// Limit of our wheel, bytes.
@@ -128,6 +129,11 @@ pub(super) fn make_wheels(manylinux: Option<&str>, with_sql: bool) -> Result<Out
         let readme = home.join("README.md");
         let text = String::from_utf8(shell::read(&readme)?)?;
         std::fs::write(&readme, with_absolute_links(&text))?;
+        // Libraries of their own, whose sources the source distribution lacks.
+        for library in Build::Release.collectors()? {
+            let name = library.file_name().context("a library without a name")?;
+            std::fs::copy(&library, home.join("python/src/stepscope").join(name))?;
+        }
         let mut build = build(&tools, home, manylinux, &out)?;
         // Shares the dependencies with other release builds.
         shell::run(build.env("CARGO_TARGET_DIR", shell::target_dir()))
@@ -221,6 +227,8 @@ fn check_wheel(tools: &Path, wheel: &Path, manylinux: Option<&str>) -> Result<()
     }
     ensure!(name.contains("-cp310-abi3-"), "{name} is no abi3 wheel");
     find("stepscope/py.typed")?;
+    find("stepscope/libstepscope_cupti.so")?;
+    find("stepscope/libstepscope_rocm.so")?;
     carries_viewer(find("_core.abi3.so")?)?;
     let contains = |file: &Path, line: &str| -> Result<()> {
         let text = shell::read(file)?;
@@ -292,7 +300,7 @@ fn try_wheels(tools: &Path, wheels: &[PathBuf], with_sql: bool) -> Result<()> {
             .args(["report", "logs", "steps", "--no-cache"])
             .current_dir(&folder),
     )?;
-    ensure!(read.contains("train"), "unexpected report: {read}");
+    ensure!(read.contains("Steps 1 "), "unexpected report: {read}");
     if with_sql {
         // The environment is not active: its programs are not on PATH.
         let answer = shell::output(
