@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all tests.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
@@ -10,11 +10,15 @@ use crate::{
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    let names = arguments
+    let (options, names): (Vec<_>, Vec<_>) = arguments
         .iter()
-        .filter(|argument| !argument.starts_with("--"));
-    let mut parts = Parts::only(names.cloned().collect());
+        .cloned()
+        .partition(|argument| argument.starts_with('-'));
+    if let Some(other) = options.iter().find(|option| *option != "--quick") {
+        bail!("no option '{other}'; 'cargo xtask help' lists them");
+    }
+    let quick = !options.is_empty();
+    let mut parts = Parts::only(names);
     parts.run("viewer build", || ui::build(false));
     parts.run("rust", || {
         shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast"]))?;

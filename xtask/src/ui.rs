@@ -9,7 +9,11 @@ use crate::shell;
 
 /// `cargo xtask ui [--force]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let force = arguments.iter().any(|argument| argument == "--force");
+    let force = match arguments {
+        [] => false,
+        [force] if force == "--force" => true,
+        _ => bail!("'cargo xtask ui' takes --force or nothing"),
+    };
     match build(force)? {
         Outcome::Ok => Ok(()),
         Outcome::NotRun(why) => bail!(why),
