@@ -26,6 +26,19 @@ fn cargo(command: &str) -> Command {
     cargo
 }
 
+/// Returns a cargo command in the workspace that lints what it builds, and treats warnings as errors.
+fn linting_cargo(command: &str) -> Result<Command> {
+    let mut cargo = cargo(command);
+    if let Some(driver) = clippy_driver()? {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", driver).env(
+            "CLIPPY_ARGS",
+            // As `cargo clippy -- -D warnings` passes it.
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        );
+    }
+    Ok(cargo)
+}
+
 /// Checks formatting and lints, and that nothing of the engine is a dependency of the main workspace.
 pub(crate) fn check() -> Result<Outcome> {
     let lock = String::from_utf8(shell::read(&shell::root().join("Cargo.lock"))?)?;
@@ -43,21 +56,12 @@ pub(crate) fn check() -> Result<Outcome> {
         return crate::laws::report(faults);
     }
     shell::run(cargo("fmt").arg("--check"))?;
-    let Some(driver) = clippy_driver()? else {
+    if clippy_driver()?.is_none() {
         return Ok(Outcome::NotRun(
             "clippy is missing: rustup component add clippy".to_owned(),
         ));
-    };
-    shell::run(
-        cargo("build")
-            .args(["--quiet", "--locked", "--tests"])
-            .env("RUSTC_WORKSPACE_WRAPPER", driver)
-            // As `cargo clippy -- -D warnings` passes it.
-            .env(
-                "CLIPPY_ARGS",
-                "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-            ),
-    )?;
+    }
+    shell::run(linting_cargo("build")?.args(["--quiet", "--locked", "--tests"]))?;
     Ok(Outcome::Ok)
 }
 
@@ -73,7 +77,7 @@ fn clippy_driver() -> Result<Option<PathBuf>> {
 
 /// Builds the program in its development profile and runs its tests, one binary; then asks it through the command.
 pub(crate) fn test() -> Result<Outcome> {
-    shell::run(cargo("test").args(["--quiet", "--locked", "--no-fail-fast"]))?;
+    shell::run(linting_cargo("test")?.args(["--quiet", "--locked", "--no-fail-fast"]))?;
     // The command and the engine together.
     let answer = shell::output(
         shell::program(Build::Dev.command()?)
@@ -114,7 +118,7 @@ pub(crate) fn collected() -> Result<Outcome> {
         )));
     }
     shell::run(
-        cargo("test")
+        linting_cargo("test")?
             .args(["--quiet", "--locked", "--no-fail-fast", "--test", "it"])
             .args(["--", "--ignored"])
             .env("STEPSCOPE_TRACES", folder),
@@ -131,7 +135,7 @@ pub(crate) fn read_by_others() -> Result<Outcome> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
-    shell::run(cargo("build").args(["--quiet", "--locked", "--tests"]))?;
+    shell::run(linting_cargo("build")?.args(["--quiet", "--locked", "--tests"]))?;
     shell::run(
         shell::program(python)
             .arg("tests/peers/read_dataset.py")
