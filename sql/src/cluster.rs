@@ -6,6 +6,7 @@
 //! Ballista has no authentication: each client that reaches their ports may run work. The processes listen on the
 //! loopback interface unless their user says that the network is trusted.
 
+mod clients;
 mod codec;
 mod context;
 pub mod executor;

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use arrow_flight::flight_service_server::FlightServiceServer;
+use ballista_core::flight_proxy_service::BallistaFlightProxyService;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
-use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use ballista_scheduler::scheduler_process::create_scheduler;
 use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
+use super::clients::{ClientJobs, Scheduler};
 use super::codec::Codec;
 use super::context;
 use super::{HEARTBEAT, LONGEST_MESSAGE, LOST_AFTER, Listen, host_of, session_config};
@@ -47,11 +52,32 @@ pub fn serve(listen: &Listen, started: impl FnOnce(String)) -> Result<(), String
         };
         let cluster = BallistaCluster::new_from_config(&config).await;
         let cluster = cluster.map_err(|error| failed(&error))?;
-        let scheduler =
-            create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
+        let scheduler = create_scheduler(cluster, Arc::new(config)).await;
         let scheduler = scheduler.map_err(|error| failed(&error))?;
         started(format!("df://{host}:{port}"));
-        let ended = start_grpc_service_with_listener(listener, scheduler).await;
+        let ended = answer(listener, scheduler).await;
         ended.map_err(|error| failed(&error))
     })
+}
+
+/// Answers clients and executors. Clients get the results of executors here, too.
+async fn answer(
+    listener: TcpListener,
+    scheduler: Scheduler,
+) -> Result<(), tonic::transport::Error> {
+    let longest = LONGEST_MESSAGE as usize;
+    let jobs = SchedulerGrpcServer::new(ClientJobs(scheduler))
+        .max_encoding_message_size(longest)
+        .max_decoding_message_size(longest);
+    let results = BallistaFlightProxyService::new(longest, longest, false, None);
+    let results = FlightServiceServer::new(results)
+        .max_encoding_message_size(longest)
+        .max_decoding_message_size(longest);
+    Server::builder()
+        // Finds clients whose machine has gone without a word.
+        .http2_keepalive_interval(Some(LOST_AFTER))
+        .add_service(jobs)
+        .add_service(results)
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
+        .await
 }

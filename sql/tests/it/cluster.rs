@@ -32,10 +32,14 @@ impl Process {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = child.unwrap();
+        Self::from_child(child.unwrap())
+    }
+
+    /// Waits until a process can be used.
+    fn from_child(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next().map_or(String::new(), Result::unwrap);
-        assert!(!line.is_empty(), "{arguments:?} ended: {:?}", child.wait());
+        assert!(!line.is_empty(), "it ended: {:?}", child.wait());
         Self { child, line }
     }
 
@@ -58,7 +62,11 @@ impl Drop for Process {
 }
 
 fn scheduler() -> (Process, Cluster) {
-    let process = Process::start(&["scheduler", "--bind", "127.0.0.1:0"]);
+    let arguments = ["scheduler", "--bind", "127.0.0.1:0"];
+    started_scheduler(Process::start(&arguments))
+}
+
+fn started_scheduler(process: Process) -> (Process, Cluster) {
     let address = process.line.strip_prefix("scheduler: ").unwrap();
     let cluster = address.parse().unwrap();
     (process, cluster)
@@ -320,6 +328,56 @@ fn end_of_the_scheduler_ends_the_work_with_its_name() {
         work.join().unwrap().to_string()
     });
     assert!(error.contains(&cluster.to_string()), "{error}");
+}
+
+/// Waits for a line that contains a text.
+fn wait_for(lines: &mpsc::Receiver<String>, text: &str) {
+    let mut seen = Vec::new();
+    while !seen.last().is_some_and(|line: &String| line.contains(text)) {
+        let line = lines.recv_timeout(PATIENCE);
+        seen.push(line.unwrap_or_else(|_| panic!("no line with '{text}' in {seen:?}")));
+    }
+}
+
+#[test]
+fn work_of_a_client_that_was_killed_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let [logs, given_up, whole] =
+        ["logs", "given_up", "whole"].map(|name| folder.path().join(name));
+    copies(&logs, 4);
+    let scheduler = Command::new(env!("CARGO_BIN_EXE_stepscope-sql"))
+        .args(["scheduler", "--bind", "127.0.0.1:0", "--log"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let (mut scheduler, cluster) = started_scheduler(Process::from_child(scheduler.unwrap()));
+    let log = BufReader::new(scheduler.child.stderr.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in log.lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    // Without executors, the work waits.
+    let mut client = Command::new(env!("CARGO_BIN_EXE_stepscope-sql"))
+        .args(["export", "--no-cache", "--cluster", &cluster.to_string()])
+        .arg("--dataset")
+        .args([&given_up, &logs])
+        .spawn()
+        .unwrap();
+    wait_for(&lines, "Job submitted");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    wait_for(&lines, "its client has gone");
+    wait_for(&lines, "Job cancelled");
+    let executor = executor(&cluster);
+    export_there(&cluster, &logs, &whole, ExportUnit::Run, &mut |_, _| {}).unwrap();
+    let runs = |dataset: &Path| match std::fs::read_dir(dataset.join("runs")) {
+        Ok(days) => days.count(),
+        Err(_no_table) => 0,
+    };
+    assert_eq!((runs(&whole), runs(&given_up)), (1, 0));
+    drop(executor);
 }
 
 #[test]
