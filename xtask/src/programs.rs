@@ -19,8 +19,10 @@ pub(crate) enum Build {
     /// As `cargo test` compiles them. The tests use these: a release build takes most of ten minutes on two cores,
     /// and misses overflows and debug assertions.
     Dev,
-    /// As users get them.
+    /// As users build them.
     Release,
+    /// As a release uploads them: smaller, and longer to build.
+    Packaged,
 }
 
 impl Build {
@@ -29,6 +31,7 @@ impl Build {
         match self {
             Self::Dev => "dev",
             Self::Release => "release",
+            Self::Packaged => "packaged",
         }
     }
 
@@ -66,7 +69,9 @@ impl Build {
             // The selection of `cargo test`: features of dependencies follow from it, and with others cargo would
             // build half of the workspace again.
             Self::Dev => build.args(["--bins", "--examples", "--tests"]),
-            Self::Release => build.arg("--release").args(selection),
+            Self::Release | Self::Packaged => {
+                build.args(["--profile", self.profile()]).args(selection)
+            }
         };
         shell::run(&mut build)
     }
@@ -74,7 +79,7 @@ impl Build {
     fn folder(self) -> PathBuf {
         shell::target_dir().join(match self {
             Self::Dev => "debug",
-            Self::Release => "release",
+            Self::Release | Self::Packaged => self.profile(),
         })
     }
 

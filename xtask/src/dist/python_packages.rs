@@ -130,17 +130,18 @@ pub(super) fn make_wheels(manylinux: Option<&str>, with_sql: bool) -> Result<Out
         let text = String::from_utf8(shell::read(&readme)?)?;
         std::fs::write(&readme, with_absolute_links(&text))?;
         // Libraries of their own, whose sources the source distribution lacks.
-        for library in Build::Release.collectors()? {
+        for library in Build::Packaged.collectors()? {
             let name = library.file_name().context("a library without a name")?;
             std::fs::copy(&library, home.join("python/src/stepscope").join(name))?;
         }
-        let mut build = build(&tools, home, manylinux, &out)?;
-        // Shares the dependencies with other release builds.
+        let mut build = build(&tools, home, Build::Packaged, manylinux, &out)?;
+        // Shares the dependencies with the tarball's build.
         shell::run(build.env("CARGO_TARGET_DIR", shell::target_dir()))
     })?;
     if with_sql {
         let folder = shell::root().join("sql");
-        shell::run(build(&tools, &folder, manylinux, &out)?.arg("--locked"))?;
+        let mut build = build(&tools, &folder, Build::Release, manylinux, &out)?;
+        shell::run(build.arg("--locked"))?;
     }
     let mut wheels = Vec::new();
     shell::collect(&out, &[], &mut wheels)?;
@@ -184,10 +185,16 @@ fn with_absolute_links(text: &str) -> String {
 }
 
 /// Returns the command that builds the package of a folder.
-fn build(tools: &Path, folder: &Path, manylinux: Option<&str>, out: &Path) -> Result<Command> {
+fn build(
+    tools: &Path,
+    folder: &Path,
+    as_built: Build,
+    manylinux: Option<&str>,
+    out: &Path,
+) -> Result<Command> {
     let mut build = maturin(tools, "build")?;
     build
-        .args(["--release", "--out"])
+        .args(["--profile", as_built.profile(), "--out"])
         .arg(out)
         .current_dir(folder);
     // Without an agreed oldest glibc, maturin names that of this machine in the tag.

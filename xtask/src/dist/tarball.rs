@@ -20,7 +20,7 @@ const SCRIPTS: [(&str, &str); 4] = [
 
 /// Builds the programs and packs them.
 pub(super) fn make(with_sql: bool) -> Result<Outcome> {
-    let program = Build::Release.command()?;
+    let program = Build::Packaged.command()?;
     carries_viewer(&program)?;
     let version = manifests::version()?;
     let printed = shell::output(shell::program(&program).arg("--version"))?;
@@ -33,7 +33,7 @@ pub(super) fn make(with_sql: bool) -> Result<Outcome> {
     let top = out.join(&name);
     std::fs::create_dir(&top)?;
     copy(&program, &top.join("stepscope"))?;
-    for library in Build::Release.collectors()? {
+    for library in Build::Packaged.collectors()? {
         let file = library.file_name().context("a library without a name")?;
         copy(&library, &top.join(file))?;
     }

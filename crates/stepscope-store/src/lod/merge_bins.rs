@@ -105,7 +105,11 @@ impl BinMerger {
     }
 
     /// Adds the next slice of its row.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "a call for each slice takes a third longer, and a build for size makes one"
+    )]
+    #[inline(always)]
     pub(crate) fn slice(&mut self, row: u16, index: usize, start: Time, dur: Dur) {
         let Some(row) = self.rows.get_mut(usize::from(row)) else {
             return;
@@ -125,7 +129,8 @@ impl BinMerger {
     }
 
     /// Adds the next cell of its row, which stands for one slice or several.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "as for `slice`")]
+    #[inline(always)]
     pub(crate) fn cell(&mut self, row: usize, cell: Cell) {
         let Some(row) = self.rows.get_mut(row) else {
             return;
