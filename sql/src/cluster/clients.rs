@@ -2,8 +2,8 @@
 //!
 //! A client submits a plan and reads a stream with the states of its job. Ballista's scheduler goes on with a job whose
 //! stream nobody reads. Here the end of the stream cancels the job, however the client ended: by a time limit, a signal
-//! or a lost connection. Tasks that wait are dropped; executors stop those that run, except an export of a run that has
-//! begun.
+//! or a lost connection. Tasks that wait are dropped; an export of a run that has begun
+//! is finished.
 
 use std::time::Duration;
 
