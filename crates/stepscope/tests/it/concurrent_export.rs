@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use stepscope::{
@@ -22,40 +22,65 @@ fn parse(bytes: Vec<u8>) -> Probe {
     probe
 }
 
-/// Ends the threads, even when a check fails.
-struct Stop<'a>(&'a AtomicBool);
+/// Number of steps that each thread may take.
+///
+/// A limit, since threads that record as fast as they can lose events when the reader of their rings is slower.
+struct Limit(AtomicI64);
 
-impl Drop for Stop<'_> {
+impl Limit {
+    /// Steps by which the limit rises: a part of what a ring holds.
+    const RISE: i64 = 200;
+
+    /// Lets the threads go on, so that they record during what follows.
+    fn rise(&self) {
+        self.0.fetch_add(Self::RISE, Ordering::Relaxed);
+    }
+
+    /// Waits until the limit is at least `number`; false when the threads must end.
+    fn wait(&self, number: i64) -> bool {
+        loop {
+            match self.0.load(Ordering::Relaxed) {
+                i64::MIN..0 => return false,
+                limit if limit >= number => return true,
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// Ends the threads, even when a check fails.
+struct End<'a>(&'a Limit);
+
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.0.store(i64::MIN, Ordering::Relaxed);
     }
 }
 
 /// Runs `f` while threads record steps with a span inside.
-fn during_steps(f: impl FnOnce()) {
-    let stop = AtomicBool::new(false);
+fn during_steps(f: impl FnOnce(&Limit)) {
+    let limit = Limit(AtomicI64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
+                let mut is_on = true;
                 let mut number = 0;
-                while !stop.load(Ordering::Relaxed) {
+                while is_on {
                     number += 1;
                     let _step = stepscope::step(number);
                     let _inner = span!("inner", n = number);
-                    if number % 4 == 0 {
-                        std::thread::sleep(Duration::from_micros(20));
-                    }
+                    is_on = limit.wait(number);
                 }
             });
         }
-        let _stop = Stop(&stop);
-        f();
+        let _end = End(&limit);
+        f(&limit);
     });
 }
 
 /// Checks that every step has its number, that each number occurs once, and that only the last step
-/// may be unfinished.
-fn check(bytes: Vec<u8>) {
+/// may be unfinished; returns the number of steps.
+fn check(bytes: Vec<u8>) -> usize {
     let probe = parse(bytes);
     let mut steps: BTreeMap<&str, Vec<(i64, i64, bool)>> = BTreeMap::new();
     for slice in &probe.slices {
@@ -71,6 +96,7 @@ fn check(bytes: Vec<u8>) {
             steps.push((number, slice.start_ps, unfinished));
         }
     }
+    let count = steps.values().map(Vec::len).sum();
     for mut steps in steps.into_values() {
         steps.sort_unstable();
         for pair in steps.windows(2) {
@@ -78,21 +104,24 @@ fn check(bytes: Vec<u8>) {
             assert!(pair[0].1 <= pair[1].1 && !pair[0].2);
         }
     }
+    count
 }
 
 #[test]
 fn unfinished_steps_have_their_numbers_in_flight_recorder_output() {
     let _exclusive = exclusive();
     start_flight(&FlightOptions::default()).unwrap();
-    during_steps(|| {
+    during_steps(|limit| {
+        let mut steps = 0;
         for _ in 0..60 {
-            std::thread::sleep(Duration::from_millis(1));
+            limit.rise();
             let mut bytes = Vec::new();
             let last = Duration::from_micros(300);
             let report = write_last(last, &mut bytes, &ExportLimits::default()).unwrap();
             assert_eq!(report.dropped, 0);
-            check(bytes);
+            steps += check(bytes);
         }
+        assert!(steps > 0);
     });
     stop_flight().unwrap();
 }
@@ -104,17 +133,20 @@ fn unfinished_steps_have_their_numbers_in_captures() {
         if on_flight_recorder {
             start_flight(&FlightOptions::default()).unwrap();
         }
-        during_steps(|| {
+        during_steps(|limit| {
+            let mut steps = 0;
             for _ in 0..40 {
+                limit.rise();
                 let capture = start_capture(&SessionOptions::default()).unwrap();
-                std::thread::sleep(Duration::from_micros(300));
+                limit.rise();
                 let mut bytes = Vec::new();
                 let report = capture
                     .finish(&mut bytes, &ExportLimits::default())
                     .unwrap();
                 assert_eq!(report.dropped, 0);
-                check(bytes);
+                steps += check(bytes);
             }
+            assert!(steps > 0);
         });
     }
     stop_flight().unwrap();
