@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use stepscope_model::{Cancelled, TrackId};
 
@@ -93,7 +93,7 @@ pub fn scan_items<T: Sync, A: Send>(
     work: impl Fn(&mut A, &T) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
     let next = AtomicUsize::new(0);
-    let run = || {
+    let scan = || {
         let mut accumulator = make();
         while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
             cancel.check()?;
@@ -106,25 +106,40 @@ pub fn scan_items<T: Sync, A: Send>(
     } else {
         processors().min(chunks.len())
     };
-    let mut results = Vec::with_capacity(threads);
+    let results = Mutex::new(Vec::with_capacity(threads));
+    let run = || {
+        let result = scan();
+        locked(&results).push(result);
+    };
+    on_threads(threads.saturating_sub(1), &run, &mut || run());
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().collect()
+}
+
+/// Runs `here` on this thread while up to `helpers` other threads run `there`: fewer where the system refuses more.
+///
+/// Not generic: each copy of what starts threads takes a tenth of a second to compile, and there are 70 callers.
+fn on_threads(helpers: usize, there: &(dyn Fn() + Sync), here: &mut dyn FnMut()) {
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads)
+        let started: Vec<_> = (0..helpers)
             .filter_map(|_| {
                 std::thread::Builder::new()
                     .name("stepscope-scan".to_owned())
-                    .spawn_scoped(scope, run)
-                    .ok() // the other threads take over its share
+                    .spawn_scoped(scope, there)
+                    .ok()
             })
             .collect();
-        results.push(run());
-        for helper in helpers {
-            match helper.join() {
-                Ok(result) => results.push(result),
-                Err(panic) => std::panic::resume_unwind(panic),
+        here();
+        for helper in started {
+            if let Err(panic) = helper.join() {
+                std::panic::resume_unwind(panic);
             }
         }
     });
-    results.into_iter().collect()
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes chunks of a column to `work`, with the index of their first value, as [`scan_items`] does with items; `size`
@@ -145,8 +160,7 @@ pub fn scan_column<T: Send, A: Send>(
         .map(|(number, chunk)| (number * chunk_len, Mutex::new(chunk)))
         .collect();
     scan_items(&jobs, size, cancel, make, |accumulator, (first, chunk)| {
-        let mut chunk = chunk.lock().unwrap_or_else(PoisonError::into_inner);
-        work(accumulator, *first, &mut chunk);
+        work(accumulator, *first, &mut locked(chunk));
     })
 }
 
@@ -158,22 +172,24 @@ pub fn both<A, B: Send>(
     one: impl FnOnce() -> Result<A, Cancelled>,
     other: impl FnOnce() -> Result<B, Cancelled> + Send,
 ) -> Result<(A, B), Cancelled> {
-    let slot = Mutex::new(Some(other));
-    let take = || slot.lock().ok().and_then(|mut slot| slot.take());
-    std::thread::scope(|scope| {
-        let helper = std::thread::Builder::new()
-            .name("stepscope-scan".to_owned())
-            .spawn_scoped(scope, || take().map(|other| other()));
-        let first = one();
-        let second = match helper {
-            Ok(helper) => helper
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // No thread is available: run one after the other.
-            Err(_) => take().map(|other| other()),
-        };
-        Ok((first?, second.ok_or(Cancelled)??))
-    })
+    let other = Mutex::new(Some(other));
+    let second = Mutex::new(None);
+    // Whichever thread is free first.
+    let run_other = || {
+        let other = locked(&other).take();
+        if let Some(other) = other {
+            let result = other();
+            *locked(&second) = Some(result);
+        }
+    };
+    let mut one = Some(one);
+    let mut first = None;
+    on_threads(1, &run_other, &mut || {
+        first = one.take().map(|one| one());
+        run_other();
+    });
+    let second = second.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((first.ok_or(Cancelled)??, second.ok_or(Cancelled)??))
 }
 
 #[cfg(test)]
