@@ -26,7 +26,7 @@ use stepscope_store::EventId;
 
 use super::receipt::{PARTS, Receipt, folder_of, key_of_divided};
 use super::table_files::{Destination, TableTarget};
-use super::whole::{date_of, remove_unfinished};
+use super::whole::{date_of, key_of, remove_unfinished};
 use super::{ExportError, Progress, tables};
 use crate::dataset::{DATE, Dataset, EVENT_TABLES, RUNS, file_name};
 use crate::rows::Rows;
@@ -136,6 +136,7 @@ pub(super) async fn join(
     };
     let bytes = joined.write().await?;
     remove_unfinished(dataset, &joined.key);
+    remove_earlier_parts(dataset, files);
     remove_parts(dataset, &joined.key);
     Ok(Progress::Exported {
         run,
@@ -154,6 +155,38 @@ fn remove_parts(dataset: &Path, key: &str) {
     let _ = fs::remove_dir_all(dataset.join(PARTS).join(key));
     // It stays while files of other runs are in it.
     let _ = fs::remove_dir(dataset.join(PARTS));
+}
+
+/// Removes tables that tasks wrote when the run had other files: no join needs them.
+///
+/// They are of this run if one of its files was read for them, and superseded if all were written before those of the
+/// run as it is now. Runs of other paths may have the same name.
+fn remove_earlier_parts(dataset: &Path, files: &[RunFile]) {
+    let folder = |run: &Path| Receipt::all_in(run).unwrap_or_default();
+    let key = key_of_divided(&files[0]);
+    let now = folder(&dataset.join(PARTS).join(&key));
+    let Some(first) = now.iter().map(|(written, _)| *written).min() else {
+        return;
+    };
+    let prefix = key_of(&files[0].run, "");
+    for other in fs::read_dir(dataset.join(PARTS))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = other.file_name();
+        if name == *key || !name.to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        let receipts = folder(&other.path());
+        let is_of_run = receipts
+            .iter()
+            .any(|(_, receipt)| files.iter().any(|file| file.path == receipt.path));
+        if is_of_run && receipts.iter().all(|(written, _)| *written <= first) {
+            // Another task may do the same.
+            let _ = fs::remove_dir_all(other.path());
+        }
+    }
 }
 
 /// Returns the row of the run; its key, name and path are the caller's.

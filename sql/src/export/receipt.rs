@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use stepscope_engine::RunFile;
@@ -93,5 +94,17 @@ impl Receipt {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads the receipts in the folder of a run, each with the time at which it was written.
+    pub(super) fn all_in(run: &Path) -> io::Result<Vec<(SystemTime, Self)>> {
+        let mut found = Vec::new();
+        for file in fs::read_dir(run)? {
+            let folder = file?.path();
+            if let Some(receipt) = Self::read(&folder)? {
+                found.push((fs::metadata(folder.join(RECEIPT))?.modified()?, receipt));
+            }
+        }
+        Ok(found)
     }
 }

@@ -278,6 +278,51 @@ fn a_join_that_broke_off_goes_on() {
 }
 
 #[test]
+fn tables_of_a_run_before_it_had_more_files_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let copies = copy(RUNS[0], folder.path());
+    let dataset = tempfile::tempdir().unwrap();
+    export(
+        folder.path(),
+        dataset.path(),
+        &options(ExportUnit::File, vec![0]),
+    );
+    let parts = || std::fs::read_dir(dataset.path().join("_parts")).map_or(0, Iterator::count);
+    assert_eq!(parts(), 1);
+
+    // A run of the same name elsewhere is not joined yet: its tables stay.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let namesake = elsewhere.path().join(folder.path().file_name().unwrap());
+    std::fs::create_dir(&namesake).unwrap();
+    for file in copy(RUNS[0], &namesake) {
+        // Another size, hence another name in the dataset.
+        let text = std::fs::read(&file).unwrap();
+        std::fs::write(&file, [text.as_slice(), b"\n"].concat()).unwrap();
+    }
+    export(
+        &namesake,
+        dataset.path(),
+        &options(ExportUnit::File, vec![0]),
+    );
+    assert_eq!(parts(), 2);
+
+    // A rank writes its file late.
+    let name = copies[1].file_name().unwrap().to_str().unwrap();
+    let late = folder.path().join(name.replacen('1', "2", 1));
+    assert!(!late.exists());
+    std::fs::copy(&copies[1], &late).unwrap();
+    let seen = export(
+        folder.path(),
+        dataset.path(),
+        &options(ExportUnit::File, Vec::new()),
+    );
+    assert_eq!(problems(&seen), Vec::<&str>::new());
+    assert_eq!(parts(), 1, "{seen:?}");
+    let runs = one(&open(dataset.path()), "SELECT count(*) AS n FROM runs");
+    assert_eq!(runs["n"], 1);
+}
+
+#[test]
 fn a_broken_file_is_named_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let copies = copy(RUNS[0], folder.path());
