@@ -26,8 +26,8 @@ use datafusion::error::DataFusionError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepscope_engine::{
-    EngineError, Opened, Run, RunChoice, RunFile, SqlRun, list_files, open_chosen, open_files,
-    open_listed,
+    CopiedFile, EngineError, Opened, Run, RunChoice, RunFile, SqlRun, list_files, open_chosen,
+    open_files, open_listed,
 };
 use stepscope_model::{ReadContext, Severity};
 
@@ -85,6 +85,8 @@ pub struct Options {
     pub use_cache: bool,
     /// Which of the runs at paths are exported.
     pub choice: RunChoice,
+    /// Files of runs in object stores, if runs are divided.
+    pub copied: Vec<CopiedFile>,
 }
 
 impl Options {
@@ -272,7 +274,8 @@ fn open_failed(error: EngineError) -> ExportError {
     ExportError::Open(Box::new(error))
 }
 
-/// Returns the paths among the sources. Runs in object stores are not divided: the main program refuses them.
+/// Returns the paths among the sources. Runs in object stores are divided by the main program
+/// ([`Options::copied`]).
 fn paths(sources: &[SqlRun]) -> impl Iterator<Item = &Path> {
     sources.iter().filter_map(|source| match source {
         SqlRun::Path(path) => Some(path.as_path()),
@@ -304,6 +307,23 @@ fn export_files(
         };
         open_files(path, &context, options.use_cache, &options.choice, visit)
             .map_err(open_failed)?;
+    }
+    for copied in &options.copied {
+        found += 1;
+        if failed.is_some() {
+            continue;
+        }
+        if let Err(reason) = &copied.copy {
+            // The next attempt may fetch it.
+            report(Progress::Problem(reason.clone()));
+            continue;
+        }
+        let open = || copied.open(&context, options.use_cache);
+        let path = Path::new(&copied.url);
+        match export_file(&copied.file, &open, path, dataset, options, report) {
+            Ok(done) => report(done),
+            Err(error) => failed = Some(error),
+        }
     }
     failed.map_or(Ok(found), Err)
 }
@@ -349,14 +369,22 @@ pub fn join(
         ..RunChoice::default()
     };
     let mut found = 0;
-    for path in paths(sources) {
-        let files = list_files(path, &choice).map_err(open_failed)?;
+    let mut join_all = |files: &[RunFile], path: &Path| {
         for run in files.chunk_by(|a, b| a.run_id == b.run_id) {
             found += 1;
             if run.len() > 1 {
                 report(threads.block_on(join::join(run, path, dataset))?);
             }
         }
+        Ok(())
+    };
+    for path in paths(sources) {
+        let files = list_files(path, &choice).map_err(open_failed)?;
+        join_all(&files, path)?;
+    }
+    for copied in options.copied.chunk_by(|a, b| a.url == b.url) {
+        let files: Vec<RunFile> = copied.iter().map(|copied| copied.file.clone()).collect();
+        join_all(&files, Path::new(&copied[0].url))?;
     }
     Ok(found)
 }

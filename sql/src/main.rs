@@ -12,10 +12,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use stepscope_engine::report::report::Unit;
 use stepscope_engine::report::report::number_format::with_unit;
-use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_engine::{CopiedFile, RunChoice, SqlRun};
 use stepscope_sql::cluster::executor::Offer;
 use stepscope_sql::cluster::{self, Cluster, Listen};
 use stepscope_sql::export::{self, ArgsChoice, Progress};
@@ -168,12 +169,27 @@ impl Options {
     /// Returns the runs of the paths, and those that the input lists.
     fn sources(&self) -> Result<Vec<SqlRun>, String> {
         let mut sources: Vec<SqlRun> = self.paths.iter().cloned().map(SqlRun::Path).collect();
-        if self.listed {
-            let listed: Vec<SqlRun> = serde_json::from_reader(std::io::stdin().lock())
-                .map_err(|error| format!("cannot read the list of runs: {error}"))?;
-            sources.extend(listed);
+        if self.unit == export::ExportUnit::Run {
+            sources.extend(self.list("runs")?);
         }
         Ok(sources)
+    }
+
+    /// Returns the files of divided runs that the input lists.
+    fn copied(&self) -> Result<Vec<CopiedFile>, String> {
+        match self.unit {
+            export::ExportUnit::Run => Ok(Vec::new()),
+            export::ExportUnit::File | export::ExportUnit::Join => self.list("files"),
+        }
+    }
+
+    /// Reads the list on the input, if there is one.
+    fn list<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>, String> {
+        if !self.listed {
+            return Ok(Vec::new());
+        }
+        serde_json::from_reader(std::io::stdin().lock())
+            .map_err(|error| format!("cannot read the list of {what}: {error}"))
     }
 
     /// Returns where a process of a cluster listens.
@@ -211,6 +227,7 @@ fn export(options: &Options) -> Result<(), String> {
         args: ArgsChoice::parse(choice),
         use_cache: !options.no_cache,
         choice: options.choice.clone(),
+        copied: options.copied()?,
     };
     let mut done = ExportTotals::default();
     let mut report = |progress| done.add(progress, options.json);

@@ -9,8 +9,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use stepscope_engine::{
-    DATASET_MARK, DATASET_RUNS, Engine, EngineError, EngineOptions, RunChoice, SqlEngine, SqlError,
-    SqlQuery, SqlRun, fetch_dataset, find_sql_engine, is_url, shown_path, sql_shell,
+    CopiedFile, DATASET_MARK, DATASET_PARTS, DATASET_RUNS, Engine, EngineError, EngineOptions,
+    RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun, copied_files, fetch_dataset, find_sql_engine,
+    is_url, shown_path, sql_shell,
 };
 use stepscope_model::{Limits, ReadContext};
 
@@ -47,18 +48,19 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
         return Err(CliError::usage("cannot export: no run is named"));
     };
     check_exist(paths)?;
-    let divides = asked.by_file || asked.join;
-    if let Some(url) = asked.paths.iter().find(|path| divides && is_url(path)) {
-        return Err(CliError::usage(format!(
-            "cannot divide runs by file at {}: tasks share a folder\nhelp: name folders, or leave out --by-file",
-            shown_path(url)
-        )));
+    if let (Some(_), Some(url)) = (&asked.cluster, asked.paths.iter().find(|path| is_url(path))) {
+        let verb = if url == dataset { "write" } else { "read" };
+        return Err(no_bucket_on_a_cluster(verb, url));
     }
     if !is_url(dataset) {
         return export_to(asked, paths, dataset);
     }
-    if asked.cluster.is_some() {
-        return Err(no_bucket_on_a_cluster("write", dataset));
+    if asked.join || asked.by_file && !choice(asked).is_all_files() {
+        return Err(CliError::usage(format!(
+            "cannot write files of divided runs to {}: tasks share a folder\n\
+             help: name a folder that all tasks see, or leave out --shard, --file and --join",
+            shown_path(dataset)
+        )));
     }
     let mut written = Staged::new(dataset)?;
     // Runs that are there already are not exported again, and the mark stays.
@@ -67,6 +69,11 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     let exported = export_to(asked, paths, written.folder());
     for file in known {
         std::fs::remove_file(file)?;
+    }
+    // Of runs with files that could not be fetched: the next export reads them again.
+    match std::fs::remove_dir_all(written.folder().join(DATASET_PARTS)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
     // Also if some runs failed: the others are whole.
     written.upload(DATASET_RUNS)?;
@@ -100,7 +107,7 @@ fn copy(dataset: &Path, to: &Path) -> Result<Vec<PathBuf>, CliError> {
 /// Returns the error of a cluster that is asked about a bucket.
 pub fn no_bucket_on_a_cluster(verb: &str, url: &Path) -> CliError {
     CliError::usage(format!(
-        "cannot {verb} {} on a cluster: its machines share a folder\nhelp: name a dataset in a folder that all of them see, or leave out --cluster",
+        "cannot {verb} {} on a cluster: its machines share a folder\nhelp: name a folder that all of them see, or leave out --cluster",
         shown_path(url)
     ))
 }
@@ -131,33 +138,63 @@ fn export_to(asked: &args::Export, paths: &[PathBuf], dataset: &Path) -> Result<
             command.arg(option);
         }
     }
-    let choice = RunChoice {
-        shard: asked.shard,
-        runs: asked.run.clone(),
-        ..RunChoice::default()
-    };
-    let mut listed = Vec::new();
-    for run in sql_runs(paths, asked.no_cache, &choice, None)? {
-        match run {
-            SqlRun::Path(path) => {
-                // The dataset says the same wherever the command was started.
-                command.arg(std::path::absolute(path)?);
-            }
-            run @ SqlRun::Listed { .. } => listed.push(run),
-        }
+    let (urls, folders): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| is_url(path));
+    for folder in folders {
+        // The dataset says the same wherever the command was started.
+        command.arg(std::path::absolute(folder)?);
     }
-    if listed.is_empty() {
+    if urls.is_empty() {
         return ended(command.status(), path);
     }
+    let listed = if asked.by_file || asked.join {
+        serde_json::to_vec(&files_at(&urls, asked)?)
+    } else {
+        serde_json::to_vec(&sql_runs(&urls, asked.no_cache, &choice(asked), None)?)
+    };
+    let listed = listed.map_err(std::io::Error::from)?;
     let child = command.arg("--listed").stdin(Stdio::piped()).spawn();
     let ended_child = child.and_then(|mut child| {
         if let Some(mut stdin) = child.stdin.take() {
             // A program that ends early says why.
-            let _ = serde_json::to_writer(&mut stdin, &listed);
+            let _ = stdin.write_all(&listed);
         }
         child.wait()
     });
     ended(ended_child, path)
+}
+
+/// Returns which runs are exported.
+fn choice(asked: &args::Export) -> RunChoice {
+    RunChoice {
+        shard: asked.shard,
+        runs: asked.run.clone(),
+        files: asked.file.clone(),
+    }
+}
+
+/// Returns the chosen files of the runs at URLs; fetches them unless they are only joined.
+fn files_at(urls: &[PathBuf], asked: &args::Export) -> Result<Vec<CopiedFile>, CliError> {
+    let mut files = Vec::new();
+    for url in urls {
+        let engine = engine_at(url, asked.no_cache)?;
+        files.extend(with_engine_progress(&engine, || {
+            copied_files(&engine, &choice(asked), asked.by_file)
+        }));
+    }
+    Ok(files)
+}
+
+/// Opens a URL. Fails if it has no runs.
+fn engine_at(url: &Path, no_cache: bool) -> Result<Arc<Engine>, CliError> {
+    let engine = Engine::new(EngineOptions {
+        use_cache: !no_cache,
+        watch: false,
+        ..EngineOptions::new(vec![url.to_owned()])
+    })?;
+    if engine.runs().is_empty() {
+        return Err(EngineError::NoTraces(shown_path(url)).into());
+    }
+    Ok(engine)
 }
 
 /// Fetches tables of a dataset at a URL; returns its folder, `None` if no dataset is there.
@@ -191,16 +228,12 @@ fn sql_runs(
                 continue;
             }
         }
-        let engine = Engine::new(EngineOptions {
-            use_cache: !no_cache,
-            watch: false,
-            ..EngineOptions::new(vec![path.clone()])
-        })?;
-        let listed = engine.runs();
-        if listed.is_empty() {
-            return Err(EngineError::NoTraces(shown_path(path)).into());
-        }
-        for run in listed.iter().filter(|run| choice.has(&run.id, &run.name)) {
+        let engine = engine_at(path, no_cache)?;
+        for run in engine
+            .runs()
+            .iter()
+            .filter(|run| choice.has(&run.id, &run.name))
+        {
             let fetched = with_engine_progress(&engine, || engine.sql_run(&run.id, &run.name));
             runs.push(fetched?);
         }

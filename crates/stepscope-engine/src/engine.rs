@@ -255,6 +255,11 @@ impl Engine {
         })
     }
 
+    /// Returns the files of a run.
+    pub(crate) fn found_run(&self, id: &str) -> Option<Arc<FoundRun>> {
+        self.use_run(id).map(|(_, found)| found)
+    }
+
     /// Returns problems of the last scan: folders without permission, links out of the directory,
     /// ...
     pub fn problems(&self) -> Vec<RunProblem> {

@@ -50,14 +50,16 @@ pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
 pub use fleet::{FLEET_KINDS, FLEET_TABLES, FleetError, FleetKind, FleetOptions, fleet_reports};
 pub use names::DATASET_MARK;
-pub use objects::{DATASET_RUNS, fetch_dataset, is_url, shown_path, upload};
+pub use objects::{DATASET_PARTS, DATASET_RUNS, fetch_dataset, is_url, shown_path, upload};
 pub use open_path::{
     Opened, PathReport, expected_bytes, list_chosen, open_chosen, open_each, open_listed, open_path,
 };
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
-pub use run_files::{RunFile, VisitFile, joined_hash, list_files, open_files};
+pub use run_files::{
+    CopiedFile, RunFile, VisitFile, copied_files, joined_hash, list_files, open_files,
+};
 pub use shard::{RunChoice, Shard};
 pub use sql::{
     SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, find_sql_engine, sql_shell,

@@ -24,7 +24,7 @@ mod store;
 
 mod dataset;
 
-pub use dataset::{DATASET_RUNS, fetch_dataset};
+pub use dataset::{DATASET_PARTS, DATASET_RUNS, fetch_dataset};
 pub(crate) use store::{list, list_now, poll};
 
 /// Schemes of URLs.
@@ -116,15 +116,27 @@ fn collect(
     Ok(())
 }
 
-/// Fetches a run for the SQL engine, which reads files of this machine only.
-pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<SqlRun, EngineError> {
+/// Fetches the files of a run, and returns the path of the first on this machine.
+fn fetch_run(found: &FoundRun, limits: Limits) -> Result<PathBuf, EngineError> {
     let context = Arc::new(ReadContext::new(limits));
     fetch(&found.files, &context)?;
     fetch(&found.programs, &context)?;
     fetch(&found.execution_traces, &context)?;
-    let gone = || EngineError::NoSuchRun(found.id.clone());
     let first_file = found.files.first().and_then(FoundFile::object);
-    let first_file = first_file.and_then(ObjectFile::local).ok_or_else(gone)?;
+    first_file
+        .and_then(ObjectFile::local)
+        .ok_or_else(|| EngineError::NoSuchRun(found.id.clone()))
+}
+
+/// Fetches a file of a run, and returns its path on this machine; the error is one sentence.
+pub(crate) fn fetch_file(alone: &FoundRun, limits: Limits) -> Result<PathBuf, String> {
+    fetch_run(alone, limits).map_err(|error| error.to_string())
+}
+
+/// Fetches a run for the SQL engine, which reads files of this machine only.
+pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<SqlRun, EngineError> {
+    let first_file = fetch_run(found, limits)?;
+    let gone = || EngineError::NoSuchRun(found.id.clone());
     Ok(SqlRun::Listed {
         // The folder has the files of the run, under their names.
         path: first_file.parent().ok_or_else(gone)?.to_owned(),

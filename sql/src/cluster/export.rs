@@ -77,6 +77,7 @@ impl Job {
                 files: task.files.clone(),
                 ..RunChoice::default()
             },
+            copied: Vec::new(),
         };
         let mut done = Vec::new();
         let sources = std::slice::from_ref(&task.source);

@@ -20,11 +20,11 @@ use stepscope_analysis::collectives::{
 };
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::steps::StepTimes;
-use stepscope_engine::{RunFile, joined_hash};
+use stepscope_engine::{DATASET_PARTS, RunFile, joined_hash};
 use stepscope_model::{Diagnostic, Dur, Time};
 use stepscope_store::EventId;
 
-use super::receipt::{PARTS, Receipt, folder_of, key_of_divided};
+use super::receipt::{Receipt, folder_of, key_of_divided};
 use super::table_files::{Destination, TableTarget};
 use super::whole::{date_of, key_of, remove_unfinished};
 use super::{ExportError, Progress, tables};
@@ -111,7 +111,7 @@ pub(super) async fn join(
         return Ok(Progress::Problem(format!(
             "{run}: its files were exported with different beginnings of the run, because it changed meanwhile\n\
              help: remove {} and export its files again",
-            dataset.join(PARTS).join(&key).display()
+            dataset.join(DATASET_PARTS).join(&key).display()
         )));
     }
     if read().next().is_none() {
@@ -152,9 +152,9 @@ fn table_error(table: &'static str, error: DataFusionError) -> ExportError {
 
 fn remove_parts(dataset: &Path, key: &str) {
     // Another task may do the same.
-    let _ = fs::remove_dir_all(dataset.join(PARTS).join(key));
+    let _ = fs::remove_dir_all(dataset.join(DATASET_PARTS).join(key));
     // It stays while files of other runs are in it.
-    let _ = fs::remove_dir(dataset.join(PARTS));
+    let _ = fs::remove_dir(dataset.join(DATASET_PARTS));
 }
 
 /// Removes tables that tasks wrote when the run had other files: no join needs them.
@@ -164,12 +164,12 @@ fn remove_parts(dataset: &Path, key: &str) {
 fn remove_earlier_parts(dataset: &Path, files: &[RunFile]) {
     let folder = |run: &Path| Receipt::all_in(run).unwrap_or_default();
     let key = key_of_divided(&files[0]);
-    let now = folder(&dataset.join(PARTS).join(&key));
+    let now = folder(&dataset.join(DATASET_PARTS).join(&key));
     let Some(first) = now.iter().map(|(written, _)| *written).min() else {
         return;
     };
     let prefix = key_of(&files[0].run, "");
-    for other in fs::read_dir(dataset.join(PARTS))
+    for other in fs::read_dir(dataset.join(DATASET_PARTS))
         .into_iter()
         .flatten()
         .flatten()

@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use stepscope_engine::RunFile;
+use stepscope_engine::{DATASET_PARTS, RunFile};
 
 use super::table_files::{TableSize, part_name};
 use super::whole::key_of;
 
-/// Folder with the tables of files whose run is not joined yet.
-pub(super) const PARTS: &str = "_parts";
 /// Name of a receipt. It is written last.
 const RECEIPT: &str = "receipt.json";
 
@@ -25,14 +23,14 @@ pub(super) fn key_of_divided(file: &RunFile) -> String {
 
 /// Returns the folder of a file's tables.
 pub(super) fn folder_of(dataset: &Path, file: &RunFile) -> PathBuf {
-    let run = dataset.join(PARTS).join(key_of_divided(file));
+    let run = dataset.join(DATASET_PARTS).join(key_of_divided(file));
     run.join(format!("{:06}", file.number))
 }
 
 /// Returns how many files of runs that are not joined yet have a receipt; 0 if the folder cannot be read.
 pub(crate) fn files_done(dataset: &Path) -> usize {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    let runs = entries(&dataset.join(PARTS));
+    let runs = entries(&dataset.join(DATASET_PARTS));
     let files = runs.flat_map(|run| entries(&run.path()));
     files
         .filter(|file| file.path().join(RECEIPT).exists())

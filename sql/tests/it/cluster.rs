@@ -92,6 +92,7 @@ fn options(unit: ExportUnit) -> Options {
         args: ArgsChoice::All,
         use_cache: false,
         choice: RunChoice::default(),
+        copied: Vec::new(),
     }
 }
 

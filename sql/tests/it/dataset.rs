@@ -25,6 +25,7 @@ fn options(args: ArgsChoice) -> Options {
         args,
         use_cache: false,
         choice: RunChoice::default(),
+        copied: Vec::new(),
     }
 }
 

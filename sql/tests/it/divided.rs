@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_engine::{CopiedFile, RunChoice, RunFile, SqlRun, list_files};
 use stepscope_sql::export::{self, ArgsChoice, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema::Column;
@@ -25,6 +25,7 @@ fn options(unit: ExportUnit, files: Vec<u32>) -> Options {
             files,
             ..RunChoice::default()
         },
+        copied: Vec::new(),
     }
 }
 
@@ -320,6 +321,56 @@ fn tables_of_a_run_before_it_had_more_files_are_removed() {
     assert_eq!(parts(), 1, "{seen:?}");
     let runs = one(&open(dataset.path()), "SELECT count(*) AS n FROM runs");
     assert_eq!(runs["n"], 1);
+}
+
+#[test]
+fn a_file_that_was_not_fetched_is_missing_until_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = copy(RUNS[0], folder.path());
+    let dataset = tempfile::tempdir().unwrap();
+    let files = list_files(folder.path(), &RunChoice::default()).unwrap();
+    let export = |copies: [Result<PathBuf, String>; 2]| {
+        let copied_files = files.iter().zip(copies).map(|(file, copy)| CopiedFile {
+            url: "s3://bucket/logs".to_owned(),
+            file: RunFile {
+                path: format!("s3://bucket/logs/{}", file.number),
+                ..file.clone()
+            },
+            copy,
+        });
+        let options = Options {
+            copied: copied_files.collect(),
+            ..options(ExportUnit::File, Vec::new())
+        };
+        let mut seen = Vec::new();
+        export::export(&[], dataset.path(), &options, &mut |one| seen.push(one)).unwrap();
+        seen
+    };
+    let seen = export([Ok(here[0].clone()), Err("the bucket is busy".to_owned())]);
+    let problems = problems(&seen);
+    assert_eq!(problems[0], "the bucket is busy");
+    assert!(problems[1].contains("1 of 2 files"), "{problems:?}");
+
+    let seen = export([Ok(here[0].clone()), Ok(here[1].clone())]);
+    assert!(
+        matches!(
+            seen[..],
+            [
+                Progress::Present { file: Some(0), .. },
+                Progress::Exported { file: Some(1), .. },
+                Progress::Exported { file: None, .. }
+            ]
+        ),
+        "{seen:?}"
+    );
+    let session = open(dataset.path());
+    assert_eq!(
+        one(&session, "SELECT path FROM runs")["path"],
+        "s3://bucket/logs"
+    );
+    let of_files = ask(&session, "SELECT slices FROM files ORDER BY file");
+    assert_eq!(of_files.len(), 2);
+    assert_ne!(of_files[0]["slices"], 0);
 }
 
 #[test]

@@ -346,3 +346,74 @@ fn a_query_reads_fetched_files() {
         assert!(Path::new(file).is_file(), "{file}");
     }
 }
+
+mod sql {
+    use stepscope_test_data::Corpus;
+
+    use super::{Bucket, Value, below, command, fetched, printed, refusal};
+
+    /// A run of two files.
+    const RUN: &str = "torch_multirank/cpu_ddp";
+
+    #[test]
+    #[ignore = "needs the SQL engine: STEPSCOPE_SQL"]
+    fn tasks_fetch_their_files_of_a_run() {
+        let (home, bucket) = (tempfile::tempdir().unwrap(), Bucket::serve());
+        let folder = Corpus::committed().path(RUN);
+        let mut files = below(&folder, |path| {
+            path.parent() == Some(&folder) && path.is_file()
+        });
+        files.sort();
+        assert_eq!(files.len(), 2);
+        for file in &files {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let key = format!("logs/{name}");
+            bucket.put(&key, &std::fs::read(file).unwrap(), &format!("\"{name}\""));
+        }
+        let run = |arguments: &[&str]| {
+            let mut asked = command(home.path(), &bucket);
+            asked.current_dir(home.path()).args(arguments);
+            asked.output().unwrap()
+        };
+        let rows = |dataset: &str| {
+            let sql = "SELECT count(*) AS slices, sum(dur_ps) AS ps, count(DISTINCT file) AS files \
+                       FROM slices JOIN tracks USING (run, track_id)";
+            let answer = printed(&run(&["query", dataset, sql, "--format", "json"]));
+            serde_json::from_str::<Value>(&answer).unwrap()["rows"].clone()
+        };
+
+        for file in ["0", "1"] {
+            let export = ["export", "s3://b/logs", "dataset", "--by-file", "--file"];
+            bucket.take_log();
+            printed(&run(&[&export[..], &[file]].concat()));
+            assert_eq!(fetched(&bucket), 1, "its own file only");
+        }
+        printed(&run(&["export", "s3://b/logs", "dataset", "--join"]));
+        assert_eq!(fetched(&bucket), 0);
+        let found = rows("dataset");
+        assert_eq!(found[0]["files"], 2);
+
+        let folder = folder.to_str().unwrap();
+        printed(&run(&["export", folder, "local", "--by-file"]));
+        assert_eq!(found, rows("local"));
+
+        // One task may write into a bucket.
+        let whole = run(&["export", "s3://b/logs", "s3://b/dataset", "--by-file"]);
+        printed(&whole);
+        assert_eq!(found, rows("s3://b/dataset"));
+        let objects = bucket.objects();
+        assert!(!objects.keys().any(|key| key.contains("_parts")));
+
+        for more in [
+            &["--by-file", "--file", "0"][..],
+            &["--by-file", "--shard", "0/2"],
+            &["--join"],
+        ] {
+            let (code, error) = refusal(&run(
+                &[&["export", "s3://b/logs", "s3://b/parts"], more].concat()
+            ));
+            assert_eq!(code, 2);
+            assert!(error.contains("tasks share a folder"), "{error}");
+        }
+    }
+}

@@ -14,6 +14,9 @@ use crate::error::EngineError;
 /// The table of a dataset whose files say which runs are complete.
 pub const DATASET_RUNS: &str = "runs";
 
+/// Folder of a dataset with the tables of files whose run is not joined yet.
+pub const DATASET_PARTS: &str = "_parts";
+
 /// Fetches tables of the dataset at a URL, and returns its folder on this machine; `None` if no dataset is there.
 /// Queries see the files that the bucket has now: those of the cache that it has no longer are removed.
 pub fn fetch_dataset(
