@@ -42,19 +42,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     parts.run("fuzz targets", || {
-        // A workspace of its own, whose libFuzzer is C++.
-        if !shell::exists("c++") {
-            return Ok(Outcome::NotRun(
-                "a C++ compiler (c++) is missing".to_owned(),
-            ));
-        }
-        shell::run(shell::cargo().args([
-            "check",
-            "--quiet",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-            "--all-targets",
-        ]))?;
+        // Nothing is linked: libFuzzer, a library in C++, is not compiled.
+        shell::run(
+            shell::cargo()
+                .args(["check", "--quiet", "--all-targets"])
+                .args(["--manifest-path", "fuzz/Cargo.toml"])
+                .env("CUSTOM_LIBFUZZER_PATH", "/not/linked/libfuzzer.a"),
+        )?;
         Ok(Outcome::Ok)
     });
     parts.run("SQL engine", sql::check);
