@@ -80,8 +80,18 @@ fn what_cannot_be_written_says_why() {
     };
     let error = send(&bucket, "s3://b", vec![absent], home.path()).unwrap_err();
     assert!(error.reason.contains("absent cannot be read"), "{error}");
+}
+
+#[test]
+fn a_cancelled_upload_creates_no_object() {
+    let (bucket, home) = (Bucket::serve(), tempfile::tempdir().unwrap());
     let environment = environment(&bucket, home.path(), true);
     let long = vec![file(home.path(), "long", &pattern(20 * MIB))];
+    // The copy cannot end before it is cancelled.
+    bucket.misbehave(Faults {
+        holds: true,
+        ..Faults::default()
+    });
     let error = upload(Path::new("s3://b"), long, &environment, &|_| false).unwrap_err();
     assert_eq!(error.kind, ObjectErrorKind::Cancelled);
     assert!(bucket.objects().is_empty());
