@@ -258,12 +258,16 @@ impl PathGraph {
         &self.segments.graph
     }
 
-    /// Returns whether collectives of several participants run on host threads (gloo), of which the trace does not show
-    /// who waits for them.
-    pub fn has_host_collectives(&self) -> bool {
+    /// Returns whether collectives of several participants run on host threads (gloo), and what waits for most of them
+    /// was not found.
+    pub fn has_unawaited_collectives(&self) -> bool {
         let graph = &self.blocks.graph;
-        let mut members = graph.groups.iter().flatten();
-        members.any(|member| !graph.on_device(*member as usize))
+        let awaited: FxHashSet<u32> = graph.syncs.list.iter().map(|edge| edge.from).collect();
+        let members = graph.groups.iter().flatten();
+        let on_hosts = members.filter(|member| !graph.on_device(**member as usize));
+        let (known, unknown): (Vec<u32>, Vec<u32>) =
+            on_hosts.partition(|member| awaited.contains(*member));
+        unknown.len() > known.len()
     }
 
     /// Returns the length of the window, picoseconds.
@@ -349,6 +353,7 @@ impl PathGraph {
         on_hosts.handovers(trace, &self.segments, &last_operation, cancel)?;
         on_hosts.awaits(trace, &self.segments, &kinds);
         on_hosts.backward(trace, &self.segments);
+        on_hosts.collectives(trace, &self.segments, matched);
         let contradictions = on_devices
             .contradictions
             .saturating_add(on_hosts.contradictions);
@@ -374,24 +379,28 @@ impl PathGraph {
             let mut members = Vec::new();
             for part in &collective.parts {
                 let call = &matched.parts[*part];
-                let queue = trace
-                    .track_of(call.event)
-                    .and_then(|track| self.segments.queue_of(track));
-                let Some(segment) =
-                    queue.and_then(|queue| self.segments.ending_at(queue, call.end))
+                let Some(range) = self
+                    .segments
+                    .of_slice(trace, call.event, call.start..call.end)
                 else {
                     continue;
                 };
-                // A collective that something interrupts is more than one segment.
-                let is_whole = self.segments.event(trace, segment as usize) == Some(call.event)
-                    && self
-                        .segments
-                        .starting_at(queue.unwrap_or(0), call.start, &mut 0)
-                        == Some(segment);
-                self.segments.graph.kind[segment as usize] = SegmentKind::Communication;
-                if is_whole {
-                    members.push(segment);
+                let is_own = |segment: &u32| {
+                    self.segments.event(trace, *segment as usize) == Some(call.event)
+                };
+                let own: Vec<u32> = range.filter(is_own).collect();
+                let graph = &mut self.segments.graph;
+                for segment in &own {
+                    graph.kind[*segment as usize] = SegmentKind::Communication;
                 }
+                // Short slices at the start and end of a call on a host (views, copies) leave its transfer whole.
+                let longest = own
+                    .into_iter()
+                    .max_by_key(|segment| graph.length(*segment as usize));
+                members.extend(
+                    longest
+                        .filter(|segment| graph.length(*segment as usize) >= call.dur().ps() / 2),
+                );
             }
             if members.len() < 2
                 || members.len() < collective.parts.len()

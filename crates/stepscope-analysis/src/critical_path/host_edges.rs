@@ -1,5 +1,5 @@
-//! Edges between threads: hand-overs that the file records, waits for compiled programs, and the thread of torch's
-//! autograd.
+//! Edges between threads: hand-overs that the file records, waits for compiled programs, the thread of torch's
+//! autograd, and collectives on host threads (gloo).
 
 #![allow(
     clippy::similar_names,
@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use stepscope_model::vocabulary::collective::is_process_group_call;
 use stepscope_model::vocabulary::kineto::{Category, is_python_function};
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
@@ -16,6 +17,7 @@ use super::calls::{CallKind, CallKinds};
 use super::device_edges::longest_return;
 use super::graph::{Confidence, Dependency, LagKind, index};
 use super::segments::Segments;
+use crate::collectives::Collectives;
 use crate::names::by_text;
 use crate::parallel::{self, Cancel, TrackChunk};
 
@@ -93,11 +95,7 @@ impl HostEdges {
         if waits.is_empty() {
             return;
         }
-        let process = |queue: usize| {
-            let queue = &segments.queues[queue];
-            let track = trace.tracks().get(queue.track.index());
-            (queue.file, track.and_then(|track| track.pid))
-        };
+        let process = |queue: usize| process(trace, segments, queue);
         let mut reports: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
         for segment in &self.completions {
             let of_process = reports
@@ -220,6 +218,93 @@ impl HostEdges {
             }
         }
     }
+
+    /// Adds the edges between the thread that marks the steps and the collectives that other threads of its process
+    /// run: it hands over a collective that begins while it works, and it waits inside a segment for the collectives
+    /// that end there, if the last of them ends shortly before the segment.
+    pub(super) fn collectives(
+        &mut self,
+        trace: &Trace,
+        segments: &Segments,
+        matched: &Collectives,
+    ) {
+        let graph = &segments.graph;
+        let mut callers = BTreeMap::new();
+        for (number, queue) in segments.queues.iter().enumerate() {
+            if queue.marks_steps {
+                callers
+                    .entry(process(trace, segments, number))
+                    .or_insert(number);
+            }
+        }
+        let mut ends: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for call in &matched.parts {
+            let queue = trace.track_of(call.event);
+            let Some(queue) = queue.and_then(|track| segments.queue_of(track)) else {
+                continue;
+            };
+            let Some(caller) = callers.get(&process(trace, segments, queue)).copied() else {
+                continue;
+            };
+            let name = trace
+                .event(call.event)
+                .map_or("", |event| trace.name(event.name));
+            if queue == caller
+                || segments.queues[queue].device.is_some()
+                || !is_process_group_call(name)
+            {
+                continue;
+            }
+            let Some(range) = segments.of_slice(trace, call.event, call.start..call.end) else {
+                continue;
+            };
+            let (first, last) = (range.start, range.end - 1);
+            let begin = graph.begin[first as usize];
+            if let Some((from, anchor)) = graph.locate(caller, begin) {
+                let before = graph.previous(first as usize);
+                // A thread that takes one collective after the other while the caller waits needs no further call.
+                let is_next =
+                    before.is_some_and(|before| graph.end[before] > graph.begin[from as usize]);
+                if !is_next || !may_wait(trace, segments, from) {
+                    self.dependencies.push(Dependency {
+                        to: first,
+                        kind: LagKind::Handover,
+                        from,
+                        anchor,
+                        confidence: Confidence::Inferred,
+                    });
+                }
+            }
+            let end = graph.end[last as usize];
+            if let Some((around, at)) = graph.locate(caller, end)
+                && at == end
+                && may_wait(trace, segments, around)
+            {
+                ends.entry(around).or_default().push(last);
+            }
+        }
+        for (around, ends) in ends {
+            let (begin, end) = (graph.begin[around as usize], graph.end[around as usize]);
+            let latest = ends.iter().map(|last| graph.end[*last as usize]).max();
+            if latest.is_none_or(|latest| end.saturating_sub(latest) > longest_return(begin, end)) {
+                continue;
+            }
+            self.syncs.extend(ends.into_iter().map(|last| Dependency {
+                to: around,
+                kind: LagKind::SyncReturn,
+                from: last,
+                anchor: graph.end[last as usize],
+                confidence: Confidence::Inferred,
+            }));
+        }
+    }
+}
+
+/// Returns the file and the number of the process of a thread.
+fn process(trace: &Trace, segments: &Segments, queue: usize) -> (usize, Option<i64>) {
+    let queue = &segments.queues[queue];
+    let track = trace.tracks().get(queue.track.index());
+    (queue.file, track.and_then(|track| track.pid))
 }
 
 /// Reads the links that arrive at slices of host threads.

@@ -427,6 +427,20 @@ impl Segments {
         (anchor == end && self.graph.end[segment as usize] == end).then_some(segment)
     }
 
+    /// Returns the segments of a slice, and of the slices inside, given its times on its file's clock. `None` if other
+    /// slices cover its start or end.
+    pub(super) fn of_slice(
+        &self,
+        trace: &Trace,
+        slice: EventId,
+        times: Range<Time>,
+    ) -> Option<Range<u32>> {
+        let queue = self.queue_of(trace.track_of(slice)?)?;
+        let first = self.starting_at(queue, times.start, &mut 0)?;
+        let last = self.ending_at(queue, times.end)?;
+        Some(first..last + 1)
+    }
+
     /// Returns the slice of a segment.
     pub fn event(&self, trace: &Trace, segment: usize) -> Option<EventId> {
         let (track, slice) = self.slice_of(segment)?;

@@ -255,16 +255,22 @@ fn sentence_of(
     operations: &[PathGroup],
 ) -> crate::report::Sentence {
     let of = |kind: PathKind| ns(totals.by_kind[kind as usize]);
-    let device = of(PathKind::Device) + of(PathKind::Communication);
+    let (device, transfers) = (of(PathKind::Device), of(PathKind::Communication));
+    let is_on_devices = device > 0.0 || transfers == 0.0;
     let window = duration(ns(path.length())).link(Link::scalar("window_ns"));
     let longest = operations
         .iter()
         .find(|row| row.kind.is_some_and(PathKind::is_segment));
     if let Some(row) = longest {
         sentence!(
-            "Of {}, {} on the critical path are on devices and {} on the host; the largest part is {} ({}).",
+            "Of {}, {} on the critical path are {} and {} on the host; the largest part is {} ({}).",
             window,
-            duration(device),
+            duration(device + transfers),
+            if is_on_devices {
+                "on devices"
+            } else {
+                "in collectives"
+            },
             duration(of(PathKind::Host)).link(Link::scalar("host_ns")),
             SentencePart::text(in_sentence(&key_text(path, row))).link(row.event.map(Link::Event)),
             duration(ns(row.path_ps))
@@ -541,10 +547,10 @@ fn what_if(
             share(replay_error.abs()).link(Link::scalar("replay_error_share"))
         ));
     }
-    if path.has_host_collectives() {
+    if path.has_unawaited_collectives() {
         report.note(
-            "Collectives run on threads of the host, and the trace does not show which threads wait for them: what ranks \
-             do while they wait counts as their own work, so predictions over ranks (rank:N, ranks) are no guide here.",
+            "Collectives run on threads of the host, and no thread that marks steps is seen to wait for most of them: what \
+             ranks do while they wait counts as their own work, so predictions over ranks (rank:N, ranks) are no guide here.",
         );
     }
     report.note(

@@ -16,7 +16,7 @@ use stepscope_analysis::critical_path::WindowEnd;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_report::reports::{self, Options};
 use stepscope_store::Trace;
-use stepscope_test_data::{Corpus, runs};
+use stepscope_test_data::runs;
 
 use kineto::Kineto;
 
@@ -453,15 +453,85 @@ fn notes(report: &Value) -> String {
     notes.map(|note| runs::plain(note) + "\n").collect()
 }
 
+/// Writes the files of two ranks that compute for so long, and whose second thread runs a collective until 400 us.
+fn ranks_with_gloo(folder: &Path, marks_steps: bool) {
+    for (rank, compute) in [(0, 100), (1, 300)] {
+        let mut file = Kineto::new(Some((rank, 2)));
+        if marks_steps {
+            file.step(0, (0, 500));
+        }
+        file.op("aten::mm", (0, compute), 1);
+        file.op("c10d::allreduce_", (compute, compute + 10), 1);
+        let own = json!({});
+        file.slice(
+            "user_annotation",
+            "gloo:all_reduce",
+            (compute + 5, 400),
+            50,
+            2,
+            own,
+        );
+        file.op("aten::add", (420, 500), 1);
+        file.write(folder, &format!("rank{rank}.pt.trace.json"));
+    }
+}
+
 #[test]
-fn predictions_over_ranks_with_collectives_of_the_host_are_called_no_guide() {
-    let run = open(&Corpus::committed().path("torch_multirank/cpu_ddp"));
+fn the_thread_of_the_steps_waits_for_collectives_of_another_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks_with_gloo(folder.path(), true);
+    let run = open(folder.path());
+    let changes = ["rank:1=median", "communication=0", "host:aten::mm@rank:0=0"];
+    let found = report(&run.trace, "segment", &changes);
+    let kinds: Vec<(String, f64)> = rows(&found).into_iter().map(|row| (row.0, row.2)).collect();
+    let expected = [
+        ("host", 300.0),
+        ("host", 5.0),
+        ("communication", 95.0),
+        ("sync_return", 20.0),
+        ("host", 80.0),
+    ];
+    assert_eq!(kinds, expected.map(|(kind, us)| (kind.to_owned(), us)));
+    assert_eq!(found["summary"]["ranks_crossed"], 1);
+    assert_eq!(predictions(&found), [300.0, 405.0, 500.0]);
+    assert!(!notes(&found).contains("threads of the host"));
+    let sentence = runs::plain(&found["sentence"]);
+    assert!(sentence.contains("are in collectives"), "{sentence}");
+}
+
+#[test]
+fn predictions_over_collectives_of_the_host_without_known_waits_are_called_no_guide() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks_with_gloo(folder.path(), false);
+    let run = open(folder.path());
     let found = report(&run.trace, "op", &["rank:1=median"]);
     let notes = notes(&found);
     assert!(
         notes.contains("Collectives run on threads of the host"),
         "{notes}"
     );
+}
+
+#[test]
+fn a_thread_that_works_on_after_a_collective_has_ended_did_not_wait_for_it() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 500));
+    file.op("aten::mm", (0, 100), 1);
+    file.slice(
+        "user_annotation",
+        "gloo:all_reduce",
+        (50, 200),
+        50,
+        2,
+        json!({}),
+    );
+    file.op("aten::add", (400, 500), 1);
+    let (_folder, run) = run_of(&file);
+    let found = report(&run.trace, "segment", &["communication=0"]);
+    let kinds: Vec<(String, f64)> = rows(&found).into_iter().map(|row| (row.0, row.2)).collect();
+    let expected = [100.0, 300.0, 100.0].map(|us| ("host".to_owned(), us));
+    assert_eq!(kinds, expected);
+    assert_eq!(predictions(&found), [500.0]);
 }
 
 #[test]
