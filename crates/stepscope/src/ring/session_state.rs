@@ -25,8 +25,14 @@ pub(crate) static STEP_STATE: AtomicU32 = AtomicU32::new(0);
 pub(crate) const WATCHED: u32 = 1 << 31;
 
 /// Sets the session in [`STATE`] and in [`STEP_STATE`].
+///
+/// Steps begin by [`STEP_STATE`] and end by [`STATE`]. So recording ends in [`STEP_STATE`] first: else a thread could
+/// lose the end of one step and begin the next one in between.
 pub(crate) fn set_state(state: u32) {
-    for (word, mask) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
+    let is_off = state & LEVEL_MASK == 0;
+    let both = [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)];
+    let [first, second] = if is_off { [both[1], both[0]] } else { both };
+    for (word, mask) in [first, second] {
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
             Some(old & mask | state)
         });

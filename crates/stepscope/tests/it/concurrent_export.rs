@@ -25,21 +25,31 @@ fn parse(bytes: Vec<u8>) -> Probe {
 /// Number of steps that each thread may take.
 ///
 /// A limit, since threads that record as fast as they can lose events when the reader of their rings is slower.
-struct Limit(AtomicI64);
+#[derive(Default)]
+struct Limit {
+    steps: AtomicI64,
+    /// Number of steps that the threads have begun.
+    begun: AtomicI64,
+}
 
 impl Limit {
     /// Steps by which the limit rises: a part of what a ring holds.
     const RISE: i64 = 200;
 
-    /// Lets the threads go on, so that they record during what follows.
+    /// Lets the threads go on, so that they record during what follows; waits until one of them does.
     fn rise(&self) {
-        self.0.fetch_add(Self::RISE, Ordering::Relaxed);
+        let begun = self.begun.load(Ordering::Relaxed);
+        self.steps.fetch_add(Self::RISE, Ordering::Relaxed);
+        while self.begun.load(Ordering::Relaxed) == begun {
+            std::thread::yield_now();
+        }
     }
 
-    /// Waits until the limit is at least `number`; false when the threads must end.
+    /// Waits until the limit is at least `number`, a step that has begun; false when the threads must end.
     fn wait(&self, number: i64) -> bool {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         loop {
-            match self.0.load(Ordering::Relaxed) {
+            match self.steps.load(Ordering::Relaxed) {
                 i64::MIN..0 => return false,
                 limit if limit >= number => return true,
                 _ => std::thread::yield_now(),
@@ -53,13 +63,13 @@ struct End<'a>(&'a Limit);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.0.0.store(i64::MIN, Ordering::Relaxed);
+        self.0.steps.store(i64::MIN, Ordering::Relaxed);
     }
 }
 
 /// Runs `f` while threads record steps with a span inside.
 fn during_steps(f: impl FnOnce(&Limit)) {
-    let limit = Limit(AtomicI64::new(0));
+    let limit = Limit::default();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -101,7 +111,10 @@ fn check(bytes: Vec<u8>) -> usize {
         steps.sort_unstable();
         for pair in steps.windows(2) {
             assert_eq!(pair[0].0 + 1, pair[1].0, "a step is missing or there twice");
-            assert!(pair[0].1 <= pair[1].1 && !pair[0].2);
+            assert!(
+                pair[0].1 <= pair[1].1 && !pair[0].2,
+                "number, start, unfinished: {pair:?}"
+            );
         }
     }
     count
