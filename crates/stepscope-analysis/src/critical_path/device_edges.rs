@@ -148,9 +148,7 @@ impl<'a> DeviceEdges<'a> {
             known.next().copied()
         });
         self.range.start = first.fold(self.range.start, i64::min);
-        let mut calls = self.calls(cancel, |kind| {
-            !matches!(kind, CallKind::Other | CallKind::Await) && !kind.is_bare_launch()
-        })?;
+        let mut calls = self.calls(cancel)?;
         let records = sync_records(self.trace, cancel, |track| {
             let mut queues = self.segments.queues.iter();
             let of_file = queues.find(|queue| queue.file == track.file);
@@ -162,8 +160,7 @@ impl<'a> DeviceEdges<'a> {
         if unknown_waits.is_empty() && !self.kinds.any(CallKind::GraphLaunch) {
             return Ok(());
         }
-        let launches = self.calls(cancel, CallKind::is_launch)?;
-        self.infer_event_waits(&launches, &unknown_waits, cancel)
+        self.infer_event_waits(&unknown_waits, cancel)
     }
 
     fn shift(&self, queue: usize) -> i64 {
@@ -308,12 +305,8 @@ impl<'a> DeviceEdges<'a> {
         }
     }
 
-    /// Lists the calls of all threads of some kinds, in order of threads and time.
-    fn calls(
-        &self,
-        cancel: &Cancel,
-        is_kind: impl Fn(CallKind) -> bool + Sync,
-    ) -> Result<Vec<Call>, Cancelled> {
+    /// Lists the calls of all threads that may wait or mark events, in order of threads and time.
+    fn calls(&self, cancel: &Cancel) -> Result<Vec<Call>, Cancelled> {
         let queues = &self.segments.queues;
         let threads = queues.iter().filter(|queue| queue.device.is_none());
         let chunks = parallel::track_chunks(
@@ -326,7 +319,7 @@ impl<'a> DeviceEdges<'a> {
             let slices = self.trace.slices(chunk.track);
             for slice in chunk.indexes.clone() {
                 let kind = self.kinds.get(slices.name[slice]);
-                if is_kind(kind) {
+                if !matches!(kind, CallKind::Other | CallKind::Await) && !kind.is_bare_launch() {
                     out.push(Call {
                         kind,
                         queue,

@@ -239,20 +239,21 @@ impl HostEdges {
         }
         let mut ends: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for call in &matched.parts {
-            let queue = trace.track_of(call.event);
-            let Some(queue) = queue.and_then(|track| segments.queue_of(track)) else {
+            let Some((track, slice)) = trace.place_of_slice(call.event) else {
                 continue;
             };
-            let Some(caller) = callers.get(&process(trace, segments, queue)).copied() else {
+            let Some(queue) = segments.queue_of(track) else {
                 continue;
             };
-            let name = trace
-                .event(call.event)
-                .map_or("", |event| trace.name(event.name));
-            if queue == caller
-                || segments.queues[queue].device.is_some()
-                || !is_process_group_call(name)
-            {
+            if segments.queues[queue].device.is_some() {
+                continue;
+            }
+            let name = trace.slices(track).name[slice];
+            let caller = callers.get(&process(trace, segments, queue)).copied();
+            let Some(caller) = caller.filter(|caller| *caller != queue) else {
+                continue;
+            };
+            if !is_process_group_call(trace.name(name)) {
                 continue;
             }
             let Some(range) = segments.of_slice(trace, call.event, call.start..call.end) else {

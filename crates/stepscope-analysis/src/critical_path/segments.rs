@@ -246,17 +246,14 @@ pub(super) fn flatten(
 fn jobs(trace: &Trace, queues: &[PathQueue], window: &Range<i64>) -> Vec<Job> {
     let mut found = Vec::new();
     for (number, queue) in queues.iter().enumerate() {
-        let slices = trace.slices(queue.track);
         let on_file = |ps: i64| Time::from_ps(ps.saturating_sub(queue.shift));
         let all = trace.candidates(queue.track, on_file(window.start)..on_file(window.end));
-        let track = trace.tracks().get(queue.track.index());
-        let nests = track.is_some_and(|track| track.overflow_rows == 0);
         let mut start = all.start;
         while start < all.end {
             let mut end = (start + JOB_SLICES).min(all.end);
-            // Slices that overlap without nesting have no outermost level; those in flight need none.
-            while end < all.end && !queue.in_flight && !(nests && slices.depth[end] == 0) {
-                end = if nests { end + 1 } else { all.end };
+            // Slices in flight may end in other jobs.
+            if end < all.end && !queue.in_flight {
+                end = gap_after(trace, queue.track, end, all.end);
             }
             found.push(Job {
                 queue: number,
@@ -266,6 +263,29 @@ fn jobs(trace: &Trace, queues: &[PathQueue], window: &Range<i64>) -> Vec<Job> {
         }
     }
     found
+}
+
+/// Maximum number of steps of a search for a gap.
+const MAX_SEARCH: usize = 1 << 12;
+
+/// Returns the first slice from `slice` on, and below `end`, at whose start no earlier slice is open; `end` if the
+/// search finds none.
+fn gap_after(trace: &Trace, track: TrackId, mut slice: usize, end: usize) -> usize {
+    let slices = trace.slices(track);
+    for _ in 0..MAX_SEARCH {
+        let Some(start) = slices.start[..end].get(slice).copied() else {
+            return end;
+        };
+        let open = trace.candidates(track, start..start).start;
+        if open >= slice {
+            return slice;
+        }
+        // No gap begins before the open slice ends.
+        let until = slices.end(open);
+        let passed = slices.start[slice..end].partition_point(|start| *start < until);
+        slice += passed.max(1);
+    }
+    end
 }
 
 /// Consecutive segments: those of a job, or time without a slice.
@@ -452,5 +472,56 @@ impl Segments {
         let slice = *self.slice.get(segment)?;
         let queue = self.queues.get(*self.graph.queue.get(segment)? as usize)?;
         (slice != NONE).then_some((queue.track, slice as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stepscope_model::{Dur, EventSink as _, SliceIn, Time, TrackKind, TrackPatch};
+    use stepscope_store::{FileSpec, Trace, TraceBuilder};
+
+    use super::gap_after;
+
+    /// Builds a thread of slices that may overlap; start and length of each.
+    fn thread_of(slices: &[(i64, i64)]) -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        let track = sink.track("thread");
+        let patch = TrackPatch {
+            kind: Some(TrackKind::Thread),
+            ..TrackPatch::default()
+        };
+        sink.describe(track, patch);
+        let name = sink.name("work");
+        for (start, length) in slices {
+            let slice = SliceIn {
+                start: Time::from_ps(*start),
+                dur: Dur::from_ps(*length),
+                name,
+                ..SliceIn::default()
+            };
+            sink.slice(track, slice);
+        }
+        builder.add(sink);
+        builder.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn no_slice_is_open_where_a_job_ends(slices in prop::collection::vec((0..400_i64, 1..30_i64), 1..60)) {
+            let trace = thread_of(&slices);
+            let track = trace.tracks()[0].id;
+            let slices = trace.slices(track);
+            let is_gap = |slice: usize| {
+                let mut earlier = 0..slice;
+                earlier.all(|earlier| slices.end(earlier) <= slices.start[slice])
+            };
+            for first in 0..slices.len() {
+                let expected = (first..slices.len()).find(|slice| is_gap(*slice));
+                let found = gap_after(&trace, track, first, slices.len());
+                prop_assert_eq!(found, expected.unwrap_or(slices.len()));
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::Cancelled;
 
 use super::super::calls::{CallKind, SyncRecord, SyncRecords};
-use super::super::graph::{Confidence, Dependency, LagKind, index};
+use super::super::graph::{Confidence, Dependency, LagKind, NONE, index};
 use super::{Call, DeviceEdges, longest_return};
 use crate::launch::correlation;
 use crate::parallel::{self, Cancel};
@@ -29,20 +29,20 @@ fn is_end_of(call: &Call, end: i64) -> bool {
 pub(super) struct FoundWaits {
     dependencies: Vec<Dependency>,
     syncs: Vec<Dependency>,
-    /// Thread and start of the calls that let a queue wait for something unknown.
-    unknown: Vec<(usize, i64)>,
+    /// Thread and slice of the calls that let a queue wait for something unknown.
+    unknown: Vec<(usize, u32)>,
     contradictions: u64,
 }
 
 impl DeviceEdges<'_> {
-    /// Adds the edges of the calls that wait; returns thread and start of those that let a queue wait for something
+    /// Adds the edges of the calls that wait; returns thread and slice of those that let a queue wait for something
     /// unknown, in the order of the calls.
     pub(super) fn waits(
         &mut self,
         calls: &[Call],
         records: &SyncRecords,
         cancel: &Cancel,
-    ) -> Result<Vec<(usize, i64)>, Cancelled> {
+    ) -> Result<Vec<(usize, u32)>, Cancelled> {
         let recorded = self.event_records(calls);
         let chunks: Vec<_> = calls.chunks(CHUNK).enumerate().collect();
         // A wait takes as long as many slices.
@@ -138,7 +138,7 @@ impl DeviceEdges<'_> {
                 let known = record()
                     .is_some_and(|record| self.queue_wait(call, file, &record, recorded, found));
                 if !known {
-                    found.unknown.push((call.queue, call.begin));
+                    found.unknown.push((call.queue, call.slice));
                 }
             }
             _ => {}
@@ -331,29 +331,10 @@ impl DeviceEdges<'_> {
     /// the work of one graph.
     pub(super) fn infer_event_waits(
         &mut self,
-        calls: &[Call],
-        unknown_waits: &[(usize, i64)],
+        unknown_waits: &[(usize, u32)],
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        let mut after_wait: FxHashSet<(usize, u32)> = FxHashSet::default();
-        let mut last: Option<(usize, bool)> = None;
-        let mut waits = unknown_waits.iter().peekable();
-        for call in calls {
-            let (thread, mut waited) = last.unwrap_or((call.queue, false));
-            waited &= thread == call.queue;
-            while let Some((queue, begin)) = waits.peek().copied().copied() {
-                if (queue, begin) > (call.queue, call.begin) {
-                    break;
-                }
-                waited |= queue == call.queue;
-                waits.next();
-            }
-            if waited {
-                after_wait.insert((call.queue, call.slice));
-                waited = false;
-            }
-            last = Some((call.queue, waited));
-        }
+        let after_wait = self.launches_after(unknown_waits);
         let mut ends: BTreeMap<usize, Vec<(i64, u32)>> = BTreeMap::new();
         let graph = &self.segments.graph;
         for (number, queue) in self.segments.queues.iter().enumerate() {
@@ -402,6 +383,23 @@ impl DeviceEdges<'_> {
         }
         self.take(edges);
         Ok(())
+    }
+
+    /// Returns thread and slice of the launch that follows each call; the calls are in order of threads and time.
+    fn launches_after(&self, calls: &[(usize, u32)]) -> FxHashSet<(usize, u32)> {
+        let mut found = FxHashSet::default();
+        let mut last = None;
+        for (thread, call) in calls.iter().copied() {
+            if last.is_some_and(|(other, launch)| other == thread && launch > call) {
+                continue;
+            }
+            let names = self.trace.slices(self.segments.queues[thread].track).name;
+            let mut after = (call..index(names.len())).skip(1);
+            let launch = after.find(|slice| self.kinds.get(names[*slice as usize]).is_launch());
+            found.extend(launch.map(|launch| (thread, launch)));
+            last = Some((thread, launch.unwrap_or(NONE)));
+        }
+        found
     }
 
     fn is_graph(&self, thread: usize, slice: usize) -> bool {
