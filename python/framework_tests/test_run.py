@@ -207,6 +207,9 @@ class Run(unittest.TestCase):
         self.assertEqual(len(files), 2, files)
         self.assertTrue(files[0].endswith("_rank0.xplane.pb"), files)
         self.assertEqual(len({path.parent for path in self.logs.rglob("*.xplane.pb")}), 1)
+        (run,) = stepscope.open(self.logs)
+        linear = [track for track in run.tracks for slice in track.slices if slice.name == "aten::linear"]
+        self.assertEqual(len({track.file.path for track in linear}), 2, "operators of both ranks")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,21 @@ class Programs(ProgramTest):
         # The recording of a killed program is recovered.
         self.assertEqual(len(self.files()), 4)
 
+    def test_frameworks_of_a_program_that_another_one_starts_are_recorded(self):
+        self.write(
+            {
+                **TORCH,
+                "program.py": """\
+                import subprocess, sys
+                subprocess.run([sys.executable, "inner.py"], check=True)
+                """,
+                # The profiler of torch starts with the first call of a module.
+                "inner.py": "import torch\nprint(len(torch.nn.modules.module.hooks))\n",
+            }
+        )
+        done = self.run_program(sys.executable, "program.py", PYTHONPATH=str(self.folder))
+        self.assertEqual(done.stdout, "1\n", done.stderr)
+
     def test_signals_reach_the_program(self):
         self.write(
             {

@@ -165,6 +165,20 @@ class Steps(ProgramTest):
         self.assertEqual(bodies, ["body 5", "body 6", "body 7"])
         self.assertEqual(self.steps()[0], [5, 6, 7])
 
+    def test_recording_ends_with_its_last_step(self):
+        done = self.run_torch(
+            """\
+            import stepscope
+            from transformers.trainer import Trainer
+            Trainer(max_steps=6).train(lambda trainer: None)
+            with stepscope.Trace("after training"):
+                pass
+            """,
+            *("--steps", "3-6"),
+        )
+        self.assertEqual(self.steps()[0], [3, 4, 5, 6], done.stderr)
+        self.assertNotIn("after training", self.names())
+
     def test_first_steps_are_skipped(self):
         done = self.run_torch(BODIES, "--skip-first", "16")
         self.assertEqual(self.steps()[0], [17, 18, 19, 20], done.stderr)

@@ -52,6 +52,8 @@ class DerivedSteps:
         """Where the steps come from, once there are some."""
         self.listener: Callable[[int, int], None] | None = None
         """Called before each step: its number, and the length of the one before it in ns, 0 after a gap."""
+        self.end_listener: Callable[[int], None] | None = None
+        """Called after a step that no other one follows at once: its number."""
         self._owner: weakref.ref[Any] | None = None
         self._open: Any = None
         self._began_ns = 0
@@ -112,6 +114,8 @@ class DerivedSteps:
         ended, self._open = self._open, None
         if ended is not None:
             ended.__exit__(None, None, None)
+            if self.end_listener is not None:
+                self.end_listener(self.number)
         if release:
             self._owner = None
 
@@ -120,7 +124,7 @@ class DerivedSteps:
         self._open = None
         self._owner = None
         self.source = None
-        self.listener = None
+        self.listener = self.end_listener = None
 
 
 steps = DerivedSteps()

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 from stepscope import _core
 from stepscope._environment import Settings, settings
 from stepscope._errors import SessionError, StepscopeError
-from stepscope._import_hook import import_after
+from stepscope._import_hook import expect, import_after
 from stepscope.recording import _step_sources
 from stepscope.recording._derived_steps import StepSource, steps
 from stepscope.recording._memory import MemoryRecording
+from stepscope.recording._ranks import find
 from stepscope.recording._recorder import State, recorder
 from stepscope.recording._signal import SignalHandler
 from stepscope.recording._sources import checked, imported
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from stepscope._options import ProfileOptions
 
 _FRAMEWORKS = ("jax", "torch", "torch_xla")
+_JAX_PROFILER = "jax._src.profiler"
 # Programs that start others and do not compute.
 _LAUNCHERS = frozenset({"accelerate", "deepspeed", "jupyter", "papermill", "ray", "torchrun"})
 _LAUNCHER_MODULES = (
@@ -89,6 +91,8 @@ class ProgramRecording:
         self._recordings = 0
         """Recordings that have begun."""
         self._is_ours = False
+        self._is_left_out = False
+        """Only other ranks are recorded."""
         self._ended = False
         self._memory = MemoryRecording() if found.memory else None
         self._signal: SignalHandler | None = None
@@ -109,6 +113,8 @@ class ProgramRecording:
         """Begin now, or once the program imports a framework."""
         _step_sources.register()
         recorder.fork_callbacks.append(self._forget)
+        # A recording may begin while the program imports one of them.
+        expect(*_FRAMEWORKS, _JAX_PROFILER)
         if at_once:
             self._arm()
             return
@@ -127,6 +133,7 @@ class ProgramRecording:
             self._signal = SignalHandler(asked.signal, self._toggle)
         elif asked.steps is not None:
             steps.listener = self._before_step
+            steps.end_listener = self._after_step
         elif asked.wait_s > 0:
             self._after(asked.wait_s, self._start)
         else:
@@ -153,6 +160,11 @@ class ProgramRecording:
                 self._use_torch()
             self._count(number, previous_ns)
         elif number == last + 1:
+            self.finish()
+
+    def _after_step(self, number: int) -> None:
+        """End with the last step, if the program does something else after it."""
+        if self._recordings and self._settings.steps is not None and number == self._settings.steps[1]:
             self.finish()
 
     def _count(self, number: int, previous_ns: int) -> None:
@@ -223,7 +235,7 @@ class ProgramRecording:
         if math.isfinite(asked.duration_s):
             self._after_this(asked.duration_s, self.finish)
         if self._recordings == 1:
-            import_after("jax._src.profiler", self._make_room_for_jax)
+            import_after(_JAX_PROFILER, self._make_room_for_jax)
         if asked.steps is not None and asked.steps[1] is not None:
             return
         steps.listener = self._before_step
@@ -248,9 +260,13 @@ class ProgramRecording:
         from stepscope.recording._flight import SlowStep, start_flight
 
         asked = self._settings
+        self._is_left_out = bool(asked.ranks) and (find().rank or 0) not in asked.ranks
+        if self._is_left_out:
+            return
         start_flight(
             asked.log_dir,
             keep_last_s=asked.keep_last_s,
+            max_bytes=asked.kept_bytes,
             python_tracer_level=asked.options.python_tracer_level,
             python_sampling_hz=asked.options.python_sampling_hz,
             slow_step=SlowStep(asked.slow_step) if asked.slow_step else None,
@@ -324,7 +340,7 @@ class ProgramRecording:
 
     def _make_room_for_jax(self) -> None:
         """Have the program's `jax.profiler` find XLA's only recorder free."""
-        profiler: Any = sys.modules["jax._src.profiler"]
+        profiler: Any = sys.modules[_JAX_PROFILER]
         start: Any = profiler.start_trace
 
         @wraps(start)
@@ -332,7 +348,7 @@ class ProgramRecording:
             self._guarded(self._stop_sources)
             return start(*arguments, **keywords)
 
-        for name in ("jax._src.profiler", "jax.profiler"):
+        for name in (_JAX_PROFILER, "jax.profiler"):
             if getattr(sys.modules.get(name), "start_trace", None) is start:
                 sys.modules[name].start_trace = start_trace  # type: ignore[attr-defined]
 
@@ -346,7 +362,7 @@ class ProgramRecording:
     def _why_nothing(self) -> str:
         """Explain why no recording has begun."""
         asked = self._settings
-        if recorder.state is State.SKIPPED:
+        if self._is_left_out or recorder.state is State.SKIPPED:
             return "only other ranks are recorded"
         if self._signal is not None:
             if not self._signal.is_installed():
@@ -380,7 +396,7 @@ class ProgramRecording:
         if self._memory is not None:
             self._memory.stop()
         recorder.automatic = None
-        steps.listener = None
+        steps.listener = steps.end_listener = None
         if not ours:
             return
         fields = self._stop_flight() if self._settings.keep_last_s > 0 else recorder.stop()

@@ -26,7 +26,8 @@ _MOST_FUNCTIONS = 4_096
 
 def register() -> None:
     """Derive steps from whatever framework the program imports."""
-    import_after("torch.optim.optimizer", _watch_optimizers)
+    # Not after its optimizers: it has its compiler by then.
+    import_after("torch", _watch_optimizers)
     import_after("torch.utils.data.dataloader", _watch_data_loaders)
     import_after("transformers.trainer", _watch_transformers)
     for package in _LIGHTNING:
@@ -38,7 +39,7 @@ def register() -> None:
 
 
 def _watch_optimizers() -> None:
-    optimizers: Any = sys.modules["torch.optim.optimizer"]
+    optimizers: Any = sys.modules.get("torch.optim.optimizer")
     # Torch has it from 2.0 on.
     hook = getattr(optimizers, "register_optimizer_step_post_hook", None)
     if hook is None:
