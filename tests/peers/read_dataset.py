@@ -37,7 +37,7 @@ def main() -> None:
         same(table, "stepscope", read_by_stepscope(stepscope, run, table, by_pyarrow), by_pyarrow)
         rows += max(count for count, _ in by_pyarrow.values())
     assert rows > 10_000, rows
-    grouped(folder)
+    compare_groups(folder)
     print(f"pyarrow {pyarrow.__version__}, DuckDB {duckdb.__version__} and Polars {polars.__version__} read {rows} rows")
 
 
@@ -109,7 +109,7 @@ def query(stepscope: str, run: str, sql: str) -> list[dict[str, object]]:
     return rows
 
 
-def grouped(folder: str) -> None:
+def compare_groups(folder: str) -> None:
     """The same groups in all three: texts are texts, no dictionaries."""
     files = f"read_parquet('{folder}/slices/**/*.parquet', hive_partitioning = true)"
     ours = duckdb.sql(f"SELECT name, count(*), sum(dur_ps)::BIGINT FROM {files} GROUP BY name ORDER BY name").fetchall()

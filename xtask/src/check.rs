@@ -62,10 +62,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("typos", package::typos);
     parts.run("python", package::check);
     parts.run("ui", || {
-        if !shell::exists("npm") {
-            return Ok(Outcome::NotRun(
-                "npm is missing: install Node.js 20 or newer".to_owned(),
-            ));
+        if let Some(missing) = ui::missing_npm() {
+            return Ok(missing);
         }
         ui::install()?;
         shell::run(ui::npm().args(["run", "check"]))?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::part::Outcome;
 use crate::programs::Build;
-use crate::shell;
+use crate::{shell, ui};
 
 /// The suite, on npm.
 const SUITE: &str = "@modelcontextprotocol/conformance@0.1.16";
@@ -84,10 +84,8 @@ const LEFT_OUT: [(&str, &[&str]); 5] = [
 
 /// Runs the scenarios.
 pub(crate) fn test() -> Result<Outcome> {
-    if !shell::exists("npm") {
-        return Ok(Outcome::NotRun(
-            "npm is missing: install Node.js 20 or newer".to_owned(),
-        ));
+    if let Some(missing) = ui::missing_npm() {
+        return Ok(missing);
     }
     let suite = match Suite::install() {
         Ok(suite) => suite,

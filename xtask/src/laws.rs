@@ -211,7 +211,11 @@ pub(crate) fn pages() -> Result<Vec<std::path::PathBuf>> {
         "sanitize",
         "examples",
         "benches",
-        "tests",
+        "tests/assistants",
+        "tests/objects",
+        "tests/peers",
+        "tests/remote",
+        "tests/support",
     ] {
         shell::collect(
             &root.join(place),
@@ -324,7 +328,22 @@ pub(crate) fn sources() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
     let mut files = Vec::new();
     for place in [
-        "crates", "sql", "xtask", "examples", "fuzz", "sanitize", "ui/src", "benches", "python",
+        "crates",
+        "sql",
+        "xtask",
+        "examples",
+        "fuzz",
+        "sanitize",
+        "ui/src",
+        "ui/scripts",
+        "ui/tests-browser",
+        "benches",
+        "python",
+        "tests/assistants",
+        "tests/objects",
+        "tests/peers",
+        "tests/remote",
+        "tests/support",
     ] {
         shell::collect(
             &root.join(place),

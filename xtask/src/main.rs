@@ -63,7 +63,8 @@ stepscope's developer commands
       recorder, captures, server and browser for an hour with faults
       injected; memory, handles, threads and losses as a table
   cargo xtask gen [--check]
-      the committed Rust generated from proto/; --check compares only
+      the committed code that is generated: Rust from proto/, TypeScript and Python from Rust;
+      --check compares only
   cargo xtask ui [--force]
       builds the viewer (npm ci, vite) when its sources have changed
   cargo xtask dist [--check] [--sql] [--manylinux 2_28] [--tag v1.2.3] [crates|source|wheel|tarball]...

@@ -26,10 +26,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     });
     parts.run("rust, collected traces", on_collected_traces);
     parts.run("viewer unit tests", || {
-        if !shell::exists("npm") {
-            return Ok(Outcome::NotRun(
-                "npm is missing: install Node.js 20 or newer".to_owned(),
-            ));
+        if let Some(missing) = ui::missing_npm() {
+            return Ok(missing);
         }
         ui::install()?;
         shell::run(ui::npm().args(["test"]))?;
@@ -111,10 +109,8 @@ fn on_collected_traces() -> Result<Outcome> {
 
 /// Runs the viewer's browser tests, in Chromium with the command that `cargo test` builds.
 fn in_a_browser() -> Result<Outcome> {
-    if !shell::exists("npm") {
-        return Ok(Outcome::NotRun(
-            "npm is missing: install Node.js 20 or newer".to_owned(),
-        ));
+    if let Some(missing) = ui::missing_npm() {
+        return Ok(missing);
     }
     let chromium = match browser::chromium() {
         Ok(path) => path,

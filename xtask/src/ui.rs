@@ -22,10 +22,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// Builds `ui/dist` when the sources have changed since it was built.
 pub(crate) fn build(force: bool) -> Result<Outcome> {
-    if !shell::exists("npm") {
-        return Ok(Outcome::NotRun(
-            "npm is missing: install Node.js 20 or newer".to_owned(),
-        ));
+    if let Some(missing) = missing_npm() {
+        return Ok(missing);
     }
     let stamp = folder().join("dist/.source-hash");
     let hash = source_hash()?;
@@ -50,6 +48,12 @@ pub(crate) fn install() -> Result<()> {
     shell::run(npm().args(["ci", "--no-audit", "--no-fund"]))?;
     std::fs::write(&stamp, hash).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(())
+}
+
+/// Returns why a part is not run, if npm is missing.
+pub(crate) fn missing_npm() -> Option<Outcome> {
+    let why = "npm is missing: install Node.js 20.19 or newer";
+    (!shell::exists("npm")).then(|| Outcome::NotRun(why.to_owned()))
 }
 
 /// Creates an npm command in the viewer's folder.
