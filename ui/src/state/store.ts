@@ -2,7 +2,6 @@
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import type { Area } from '../model/area.ts';
 import { homeTool } from '../model/tools.ts';
-import type { TimeRange } from '../model/viewport.ts';
 import { type Address, EMPTY_VIEW, PAGE_KEYS, type Route, type View } from './address.ts';
 import { openedRun } from './lists.ts';
 
@@ -199,14 +198,4 @@ export function isFolded(folds: readonly string[], key: string, byDefault: boole
   if (folds.includes(key)) return true;
   if (folds.includes(`-${key}`)) return false;
   return byDefault;
-}
-
-/** Sets the window; `undefined` if it is the whole run. */
-export function setRange(store: Store, range: TimeRange | undefined): void {
-  const before = store.view.range.peek();
-  if (range === undefined || before === undefined) {
-    store.view.range.value = range;
-    return;
-  }
-  if (before.startNs !== range.startNs || before.endNs !== range.endNs) store.view.range.value = range;
 }

@@ -8,7 +8,6 @@ import type { Colouring } from '../state/address.ts';
 
 /** Bits of the `flags` column. */
 export const FLAG_INSTANT = 1;
-export const FLAG_UNFINISHED = 2;
 export const FLAG_STRIP = 8;
 
 /** Drawing states of names: normal, dimmed by a search, or highlighted under the pointer. */
