@@ -47,6 +47,7 @@ pub mod what_if;
 mod window;
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
@@ -71,7 +72,7 @@ use path::{PathSegment, walk};
 use segments::Segments;
 use totals::PathTotals;
 pub use window::{MAX_SLICES, PathLeftOut, PathStep, WindowEnd};
-use window::{PathWindow, step_threads};
+use window::{PathWindow, StepStart, step_starts, step_threads};
 
 /// The critical path of a window of a trace.
 pub struct CriticalPath<'a> {
@@ -101,6 +102,8 @@ pub struct PathGraph {
     path: Vec<PathSegment>,
     /// Finished steps in the window, on its thread; empty if the window is a recording.
     pub steps: Vec<PathStep>,
+    /// Steps of each file.
+    step_starts: BTreeMap<usize, Vec<StepStart>>,
     /// What the path does not cover, because the window had too many slices.
     pub left_out: PathLeftOut,
     /// Largest error of the clocks of the files that the path visits; `None` where nothing bounds it.
@@ -197,6 +200,7 @@ impl PathGraph {
             window: window.range,
             file: window.file,
             steps: window.steps,
+            step_starts: step_starts(&steps, &shift),
             left_out: window.left_out,
             unmatched: matched.unmatched.clone(),
             ..Self::default()

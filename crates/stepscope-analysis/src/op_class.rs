@@ -107,14 +107,48 @@ impl OpClass {
     }
 
     /// Returns the class that a name of an operator, an HLO operation or a kernel suggests.
+    ///
+    /// In a path of scopes, such as `jit(f)/transpose(jvp(Encoder))/mul`, the operation at its end decides, except
+    /// inside of [composite functions](Self::is_composite); scopes decide where the operation is unknown.
     fn from_name_of_work(name: &str) -> Self {
-        let name = name.to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        CONTAINED
-            .iter()
-            .find(|(_, words)| has(words))
-            .map_or_else(|| from_last_word(&name), |(class, _)| *class)
+        // In JAX, `transpose(jvp(f))` is the backward pass of `f`, not a change of layout.
+        let name = name.to_ascii_lowercase().replace("transpose(jvp(", "((");
+        let operation = name.rsplit('/').next().unwrap_or(&name);
+        let known = from_last_word(operation, operation.len() < name.len());
+        let is_named = |class: Self, words: &[&str]| {
+            if class.is_composite() {
+                contains_any(&name, words)
+            } else {
+                known == Self::Other && contains_any(operation, words)
+            }
+        };
+        let first = |is_named: &dyn Fn(Self, &[&str]) -> bool| {
+            let mut classes = CONTAINED.iter();
+            let found = classes.find(|(class, words)| is_named(*class, words));
+            found.map(|(class, _)| *class)
+        };
+        first(&is_named)
+            .or((known != Self::Other).then_some(known))
+            .or_else(|| first(&|_, words| contains_any(&name, words)))
+            .unwrap_or_default()
     }
+
+    /// Returns whether functions of this class consist of operations of other classes, which only a scope around
+    /// them shows: `jit(f)/softmax/exp`.
+    const fn is_composite(self) -> bool {
+        matches!(
+            self,
+            Self::Attention | Self::Optimizer | Self::Softmax | Self::Normalisation
+        )
+    }
+}
+
+/// Returns whether a name contains one of the words. `convert` does not contain `conv`: it changes a type.
+fn contains_any(name: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| {
+        let mut found = name.match_indices(word);
+        found.any(|(at, _)| *word != "conv" || !name[at..].starts_with("convert"))
+    })
 }
 
 /// Parts of names, the first match counts. Longer words of a class come before shorter ones of another.
@@ -299,6 +333,7 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
             "elementwise",
             "triton_poi",
             "loop_fusion",
+            "convert",
             "relu",
             "gelu",
             "silu",
@@ -308,9 +343,10 @@ const CONTAINED: &[(OpClass, &[&str])] = &[
     ),
 ];
 
-/// Returns the class that the last word of an operation suggests, such as `aten::add_` or `jit(f)/mul`.
-fn from_last_word(name: &str) -> OpClass {
-    let last = name.rsplit(['/', ':']).next().unwrap_or(name);
+/// Returns the class of the last word of an operation, such as `aten::add_` or `mul`. `in_scopes`: the operation ends
+/// a path of JAX, where `max` and `min` compare two values.
+fn from_last_word(operation: &str, in_scopes: bool) -> OpClass {
+    let last = operation.rsplit(':').next().unwrap_or(operation);
     let last = last
         .split(['.', '(', '<'])
         .next()
@@ -319,11 +355,13 @@ fn from_last_word(name: &str) -> OpClass {
     match last {
         "mm" | "dot" | "mv" | "outer" | "addmv" => OpClass::Matmul,
         "norm" | "native_layer_norm" => OpClass::Normalisation,
+        "max" | "min" if in_scopes => OpClass::Elementwise,
         "sum" | "mean" | "max" | "min" | "amax" | "amin" | "any" | "all" | "prod" | "var"
         | "std" => OpClass::Reduction,
         "copy" | "clone" | "pad" | "slice" | "cat" | "to" | "contiguous" | "concat" => {
             OpClass::Copy
         }
+        "sort" | "topk" | "top_k" => OpClass::SortRandom,
         "add"
         | "sub"
         | "mul"
@@ -394,6 +432,11 @@ mod tests {
             ),
             ("", "implicit_convolve_sgemm", OpClass::Convolution),
             ("", "void softmax_warp_forward", OpClass::Softmax),
+            ("aten::topk", "", OpClass::SortRandom),
+            ("aten::to", "", OpClass::Copy),
+            ("aten::max", "", OpClass::Reduction),
+            ("", "wrapped_convert", OpClass::Elementwise),
+            ("", "convert_convolution_fusion", OpClass::Convolution),
             ("train_step", "", OpClass::Other),
             ("train_step", "k1", OpClass::Other),
         ] {
@@ -402,6 +445,32 @@ mod tests {
                 expected,
                 "{operation} {kernel}"
             );
+        }
+    }
+
+    #[test]
+    fn operation_at_the_end_of_a_path_decides() {
+        for (path, expected) in [
+            ("jit(f)/jvp(g)/mul", OpClass::Elementwise),
+            ("jit(f)/transpose(jvp(g))/mul", OpClass::Elementwise),
+            ("jit(f)/transpose(jvp(g))/reduce_sum", OpClass::Reduction),
+            ("jit(f)/transpose(jvp(g))/dot_general", OpClass::Matmul),
+            ("jit(f)/transpose(jvp(g))/transpose", OpClass::Copy),
+            ("jit(f)/convert_element_type", OpClass::Elementwise),
+            ("jit(f)/jit(relu)/max", OpClass::Elementwise),
+            ("jit(f)/top_k", OpClass::SortRandom),
+            ("jit(f)/conv_block/add", OpClass::Elementwise),
+            ("jit(f)/conv_block/custom_call", OpClass::Convolution),
+            ("jit(f)/transpose(jvp(g))/custom_call", OpClass::Other),
+            ("jit(f)/jit(softmax)/exp", OpClass::Softmax),
+            (
+                "jit(f)/transpose(jvp(layernorm_0))/sub",
+                OpClass::Normalisation,
+            ),
+            ("jit(f)/attention/dot_general", OpClass::Attention),
+            ("jit(f)/attention/psum", OpClass::Communication),
+        ] {
+            assert_eq!(OpClass::from_names(path, ""), expected, "{path}");
         }
     }
 

@@ -34,6 +34,7 @@ export const REPORT_KEYS = [
   'arrival_error_ns',
   'at_ns',
   'at_peak_bytes',
+  'below_error',
   'best_rate_bytes_per_second',
   'block',
   'blocks',

@@ -56,7 +56,8 @@ pub enum LagKind {
     ThreadGap,
     /// From the end of a segment to the start of the next one on the same device queue.
     KernelGap,
-    /// The same, where the gap is too long for a queue with work: the file does not show what the device waits for.
+    /// The same, or the launch latency of a queue's first work, where it is too long for a queue with work: the file
+    /// does not show what the device waits for.
     Idle,
     /// From the end of the work that an event marks to the start of the work that waits for the event.
     EventWait,
@@ -254,6 +255,21 @@ impl Graph {
             LagKind::Idle
         } else {
             LagKind::KernelGap
+        }
+    }
+
+    /// Returns the kind of the lag of the dependency that binds a segment's start.
+    #[inline]
+    pub(super) fn lag_kind(&self, segment: usize, bound: &Dependency) -> LagKind {
+        let lag = self.begin[segment].saturating_sub(bound.anchor);
+        if bound.kind == LagKind::LaunchLatency
+            && lag > LONGEST_GAP
+            && self.previous(segment).is_none()
+        {
+            // The queue had work before, which is not recorded, or waits for something else.
+            LagKind::Idle
+        } else {
+            bound.kind
         }
     }
 

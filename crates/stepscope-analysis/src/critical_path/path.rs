@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::graph::{Confidence, Graph, LONGEST_GAP, LagKind, SegmentKind, index};
+use super::graph::{Confidence, Graph, LagKind, SegmentKind, index};
 
 /// What a range of the path is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,16 +146,7 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
             break;
         };
         walk.edge = bound.confidence;
-        let lag = graph.begin[segment].saturating_sub(bound.anchor);
-        let kind = if bound.kind == LagKind::LaunchLatency
-            && lag > LONGEST_GAP
-            && graph.previous(segment).is_none()
-        {
-            // The queue had work before, which is not recorded, or waits for something else.
-            PathKind::Unknown
-        } else {
-            PathKind::of_lag(bound.kind)
-        };
+        let kind = PathKind::of_lag(graph.lag_kind(segment, &bound));
         walk.charge(kind, segment, bound.anchor);
         segment = bound.from as usize;
     }

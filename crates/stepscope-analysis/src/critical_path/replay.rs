@@ -207,12 +207,12 @@ impl<C: Changes> Replay<'_, C> {
             }
             let lag = measured.saturating_sub(edge.anchor);
             let binds = binding == index(number);
-            let lag = if binds {
-                lag
+            let (kind, lag) = if binds {
+                (graph.lag_kind(segment, edge), lag)
             } else {
-                lag.min(graph.floor_of(segment, edge.kind))
+                (edge.kind, lag.min(graph.floor_of(segment, edge.kind)))
             };
-            let lag = self.changes.lag(segment, edge.kind, lag, binds);
+            let lag = self.changes.lag(segment, kind, lag, binds);
             latest = latest.max(at.saturating_add(lag));
         }
         if latest == OPEN { measured } else { latest }

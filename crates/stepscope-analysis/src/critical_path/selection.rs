@@ -71,11 +71,12 @@ impl CriticalPath<'_> {
                     retain(mask, &|segment| streams[graph.queue[segment] as usize])?;
                 }
                 Scope::Step(number) => {
-                    let range = self.steps.iter().find(|step| step.number == *number);
+                    // Programs number the steps of each epoch anew.
+                    let steps = self.steps.iter().filter(|step| step.number == *number);
+                    let ranges: Vec<_> = steps.map(|step| step.begin..step.end).collect();
                     retain(mask, &|segment| {
-                        range.is_some_and(|step| {
-                            (step.begin..step.end).contains(&graph.begin[segment])
-                        })
+                        let mut ranges = ranges.iter();
+                        ranges.any(|range| range.contains(&graph.begin[segment]))
                     })?;
                 }
                 Scope::Phase(phase) => {

@@ -65,7 +65,7 @@ pub enum Selector {
 pub enum Scope {
     /// Segments of this rank.
     Rank(u32),
-    /// Segments that begin in the step of this number.
+    /// Segments that begin in the steps of this number.
     Step(i64),
     /// Segments on this stream of a device.
     Stream(i64),
@@ -456,19 +456,21 @@ mod tests {
 
     #[test]
     fn presets_are_scenarios() {
-        for name in [
-            "free-communication",
-            "no-stragglers",
-            "as-rank:3",
-            "host-free",
-            "no-syncs",
+        for (name, text) in [
+            ("free-communication", "communication=0"),
+            ("no-stragglers", "ranks=mean"),
+            ("as-rank:3", "rank:3=median"),
+            ("host-free", "host=0,launch=0,launch_latency=0"),
+            ("no-syncs", "sync=0"),
+            ("input-free", "input=0"),
+            ("no-launch-gaps", "launch_latency=0,kernel_gap=0"),
+            ("device:x0.5", "device=x0.5"),
+            ("host:x2", "host=x2"),
         ] {
-            assert!(preset(name).unwrap().is_some(), "{name}");
+            let found = preset(name).unwrap().unwrap();
+            assert_eq!(found.text, name);
+            assert_eq!(found.specs, parse(text).unwrap().specs, "{name}");
         }
-        assert_eq!(
-            preset("device:x0.5").unwrap().unwrap().specs[0].change,
-            Change::Factor(0.5)
-        );
         assert_eq!(preset("faster-ops"), Ok(None));
         assert!(preset("faster").is_err() && preset("as-rank:two").is_err());
     }

@@ -371,6 +371,27 @@ proptest! {
     }
 
     #[test]
+    fn lengths_and_lags_times_a_factor_scale_the_window(
+        queues in random_queues(),
+        factor in 0..5_i64,
+    ) {
+        let mut queues = queues;
+        for queue in &mut queues {
+            // Work without a cause keeps its measured start, and a wait has no length of its own.
+            queue[0].0 = 0;
+            for segment in queue {
+                segment.2 = false;
+            }
+        }
+        let graph = build(&queues, &[]);
+        let factors = Factors { lengths: vec![factor; graph.len()], lags: factor };
+        let times = replay(&graph, &factors);
+        for segment in 0..graph.len() {
+            prop_assert_eq!(times.end[segment], factor * graph.end[segment], "end of {}", segment);
+        }
+    }
+
+    #[test]
     fn longer_segments_never_shorten_the_window(
         queues in random_queues(),
         groups in random_groups(),

@@ -115,6 +115,9 @@ impl Changes for Structural<'_> {
         }
         match kind {
             LagKind::ThreadGap => measured,
+            LagKind::Idle if self.graph.previous(block).is_none() => {
+                self.graph.floor_of(block, LagKind::LaunchLatency)
+            }
             // What the device waits for is unknown: it may be gone.
             LagKind::KernelGap | LagKind::Idle => self.gaps[self.graph.queue[block] as usize],
             LagKind::LaunchLatency => self.graph.floor_of(block, kind),
@@ -129,6 +132,11 @@ impl Changes for Structural<'_> {
 
 /// Lags of each kind, picoseconds, in the order of [`LagKind::ALL`].
 type Lags = [Vec<i64>; LagKind::ALL.len()];
+
+/// Number of a step, and how many steps of the rank had this number before; `None` before the first step.
+type StepKey = Option<(i64, usize)>;
+/// Segments that are the same one in all ranks: their kind, name, step, and number within the step.
+type Partner = (SegmentKind, NameId, StepKey, u32);
 
 /// A change of the lengths of segments.
 enum LengthChange {
@@ -299,7 +307,13 @@ impl CriticalPath<'_> {
             self.limit(&mut mask, &spec.scopes, cancel)?;
             if spec.selector == Selector::Sync {
                 self.keep_last_wait(&mut mask);
-                changed.removed = mask;
+                if changed.removed.is_empty() {
+                    changed.removed = mask;
+                } else {
+                    for (removed, selected) in changed.removed.iter_mut().zip(mask) {
+                        *removed |= selected;
+                    }
+                }
                 continue;
             }
             lengths.push(match spec.change {
@@ -450,9 +464,9 @@ impl CriticalPath<'_> {
         let graph = self.graph();
         let of_ranks = matches!(spec.selector, Selector::Rank(_) | Selector::Ranks);
         let waits = self.waits();
-        // The n-th segment of a name in each rank is the same one.
-        let mut counts: BTreeMap<(u32, SegmentKind, NameId), u32> = BTreeMap::new();
-        let mut groups: BTreeMap<(SegmentKind, NameId, u32), Vec<(u32, u32)>> = BTreeMap::new();
+        // The n-th segment of a name in a step of each rank is the same one.
+        let mut counts: BTreeMap<(u32, SegmentKind, NameId, StepKey), u32> = BTreeMap::new();
+        let mut groups: BTreeMap<Partner, Vec<(u32, u32)>> = BTreeMap::new();
         for segment in self.by_time() {
             let at = segment as usize;
             let Some(name) = self.name(at) else {
@@ -463,15 +477,16 @@ impl CriticalPath<'_> {
             }
             let rank = self.segment_rank(at);
             let kind = graph.kind[at];
-            let occurrence = if of_ranks {
-                let count = counts.entry((rank, kind, name)).or_default();
+            let (step, occurrence) = if of_ranks {
+                let step = self.step_of(at);
+                let count = counts.entry((rank, kind, name, step)).or_default();
                 *count += 1;
-                *count
+                (step, *count)
             } else {
-                0
+                (None, 0)
             };
             groups
-                .entry((kind, name, occurrence))
+                .entry((kind, name, step, occurrence))
                 .or_default()
                 .push((rank, segment));
         }
@@ -497,6 +512,22 @@ impl CriticalPath<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the step of the rank in which a segment begins; of device work, in which it was launched.
+    fn step_of(&self, segment: usize) -> StepKey {
+        let queue = &self.segments.queues[self.graph().queue[segment] as usize];
+        let launch_start = || {
+            let (track, slice) = self.segments.slice_of(segment)?;
+            let call = self.launches.get(track, slice)?;
+            let (thread, call) = self.trace.place_of_slice(call)?;
+            let start = self.trace.slices(thread).start.get(call)?.ps();
+            Some(start.saturating_add(queue.shift))
+        };
+        let begin = launch_start().unwrap_or(self.graph().begin[segment]);
+        let steps = self.step_starts.get(&queue.file)?;
+        let begun = steps.partition_point(|step| step.begin <= begin);
+        Some(steps.get(begun.checked_sub(1)?)?.key)
     }
 
     /// Returns the segments in order of their start.

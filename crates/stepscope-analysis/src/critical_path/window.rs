@@ -1,5 +1,6 @@
 //! The window of a path, its steps, and the limit on its slices.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use stepscope_model::{Time, TrackId, TrackKind};
@@ -8,8 +9,8 @@ use stepscope_store::{EventId, Trace};
 use super::segments::PathQueue;
 use crate::launch::Launches;
 use crate::run_profile::{AnalysisScope, whole_file_windows};
-use crate::steps::StepReport;
 use crate::steps::breakdown::AnalysisWindow;
+use crate::steps::{StepRank, StepReport};
 
 /// Maximum number of slices that begin in the window of a path.
 pub const MAX_SLICES: usize = 1 << 25;
@@ -208,6 +209,37 @@ impl PathWindow {
         };
         self.range.start = from;
     }
+}
+
+/// Start of a step, and what identifies the step in every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepStart {
+    /// Start on the clock of the first file, picoseconds.
+    pub(super) begin: i64,
+    /// Number given by the program, and how many steps of the rank had this number before.
+    pub(super) key: (i64, usize),
+}
+
+/// Lists the steps of each file in order of their start; of a file with several ranks, those of the first.
+pub(super) fn step_starts(
+    steps: &StepReport,
+    shift: &impl Fn(usize) -> i64,
+) -> BTreeMap<usize, Vec<StepStart>> {
+    let mut by_rank: BTreeMap<StepRank, Vec<StepStart>> = BTreeMap::new();
+    let mut counts: BTreeMap<(StepRank, i64), usize> = BTreeMap::new();
+    for step in &steps.steps {
+        let count = counts.entry((step.rank(), step.number)).or_default();
+        by_rank.entry(step.rank()).or_default().push(StepStart {
+            begin: step.start.ps().saturating_add(shift(step.file)),
+            key: (step.number, *count),
+        });
+        *count += 1;
+    }
+    let mut found = BTreeMap::new();
+    for (rank, steps) in by_rank {
+        found.entry(rank.file).or_insert(steps);
+    }
+    found
 }
 
 /// Lists the threads whose time without a slice is host time: those that mark the steps, one for each rank.

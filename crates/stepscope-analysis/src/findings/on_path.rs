@@ -122,3 +122,74 @@ pub(super) fn limit(findings: &mut Vec<Finding>, path: &PathShares) {
     }
     findings.retain(|finding| finding.path_share.is_none_or(|share| share >= LISTED));
 }
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "halves are exact")]
+mod tests {
+    use super::super::Confidence;
+    use super::*;
+
+    /// A path of a busy device: an eighth of it on the host, the rest computation.
+    const MOSTLY_COMPUTE: PathShares = PathShares {
+        host: 0.125,
+        compute: 0.875,
+        copy: 0.0,
+        communication: 0.0,
+        event_wait: 0.0,
+        unknown: 0.0,
+    };
+
+    /// Returns the findings of these causes, each with half of the steps and 800 ns, after the limit of a path.
+    fn limited(causes: &[Cause], path: &PathShares) -> Vec<Finding> {
+        let findings = causes.iter().map(|cause| Finding {
+            share: 0.5,
+            saving_ns: Some(800.0),
+            ..Finding::new(*cause, Confidence::High)
+        });
+        let mut findings = findings.collect();
+        limit(&mut findings, path);
+        findings
+    }
+
+    #[test]
+    fn findings_take_no_more_than_the_path_has_of_their_cause() {
+        let causes = [Cause::HostBound, Cause::DeviceBound];
+        let found = limited(&causes, &MOSTLY_COMPUTE);
+        let figures: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.share, finding.saving_ns, finding.path_share))
+            .collect();
+        assert_eq!(
+            figures,
+            [
+                (0.125, Some(200.0), Some(0.125)),
+                (0.5, Some(800.0), Some(0.875))
+            ]
+        );
+    }
+
+    #[test]
+    fn causes_off_the_path_are_no_findings() {
+        let causes = [Cause::ExposedCommunication, Cause::DeviceBound];
+        let found = limited(&causes, &MOSTLY_COMPUTE);
+        let causes: Vec<Cause> = found.iter().map(|finding| finding.cause).collect();
+        assert_eq!(causes, [Cause::DeviceBound]);
+    }
+
+    #[test]
+    fn unknown_time_of_the_path_may_belong_to_any_cause() {
+        let path = PathShares {
+            compute: 0.25,
+            unknown: 0.625,
+            ..MOSTLY_COMPUTE
+        };
+        let found = limited(&[Cause::ExposedCommunication], &path);
+        assert_eq!(found[0].path_share, Some(0.625));
+    }
+
+    #[test]
+    fn path_does_not_limit_causes_of_other_ranks() {
+        let found = limited(&[Cause::Straggler], &MOSTLY_COMPUTE);
+        assert_eq!((found[0].share, found[0].path_share), (0.5, None));
+    }
+}

@@ -33,7 +33,7 @@ const SAVINGS: usize = 10;
 /// Maximum number of segments of a graph for which the savings of operations are computed without a request, and the
 /// unchanged replay is checked.
 const MAX_SAVINGS_SEGMENTS: usize = 1_000_000;
-/// Error of the structural replay above which predictions need `force`.
+/// Error of the structural replay above which predictions, and the savings of rows, need `force`.
 const MAX_ERROR: f64 = 0.15;
 /// Error of the structural replay above which predictions are rough.
 const ROUGH_ERROR: f64 = 0.05;
@@ -135,11 +135,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let sums = || Ok((path.totals(), path.groups(PathGrouping::Op)));
     let (replay_error, (totals, operations)) = parallel::both(|| Ok(error_share(&path)), sums)?;
     cancel.check()?;
+    let shows_predictions = replay_error.abs() <= MAX_ERROR || options.force;
     summary(&mut report, &path, replay_error);
     report.sentence = sentence_of(&path, totals, operations);
     let title_rows = match grouping(options.by.as_deref()) {
         None => segments(&path, options.top),
-        Some(by) => groups(&path, by, path.groups(by), cancel)?,
+        Some(by) => groups(&path, by, path.groups(by), shows_predictions, cancel)?,
     };
     report.table = title_rows;
     report.table.cut(options.top);
@@ -155,7 +156,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             &path,
             &scenarios,
             faster,
-            (options.force, replay_error),
+            (shows_predictions, replay_error),
             cancel,
         )?;
     }
@@ -163,8 +164,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     // Predictions have a note of their own.
     if replay_error.abs() > MAX_ERROR && !predicts {
         report.note(sentence!(
-            "With the smallest lags of its devices, the window would differ by {}: lags decide much of it.",
-            share(replay_error.abs()).link(Link::scalar("replay_error_share"))
+            "With the smallest lags of its devices, the window would differ by {}: lags decide much of it.{}",
+            share(replay_error.abs()).link(Link::scalar("replay_error_share")),
+            if shows_predictions {
+                ""
+            } else {
+                " The savings of rows are not shown. Option --force shows them."
+            }
         ));
     }
     Ok(report)
@@ -337,6 +343,7 @@ fn groups(
     path: &CriticalPath<'_>,
     by: PathGrouping,
     rows: &[PathGroup],
+    shows_predictions: bool,
     cancel: &Cancel,
 ) -> Result<Table, Cancelled> {
     let mut table = Table::new(vec![
@@ -356,7 +363,7 @@ fn groups(
     let length = path.length();
     let steps = path.steps.len().max(1) as f64;
     let by_kind = by == PathGrouping::Kind;
-    let with_savings = path.graph().len() <= MAX_SAVINGS_SEGMENTS;
+    let with_savings = shows_predictions && path.graph().len() <= MAX_SAVINGS_SEGMENTS;
     let mut savings_left = if with_savings { SAVINGS } else { 0 };
     for row in rows {
         let kind = row.kind.filter(|kind| kind.is_segment());
@@ -475,7 +482,7 @@ fn what_if(
     path: &CriticalPath<'_>,
     scenarios: &[Scenario],
     faster: Option<&[PathGroup]>,
-    (force, replay_error): (bool, f64),
+    (is_known, replay_error): (bool, f64),
     cancel: &Cancel,
 ) -> Result<(), Cancelled> {
     let mut table = Table::new(vec![
@@ -486,12 +493,15 @@ fn what_if(
         Column::new("on_path_ns", "Selected on the path", Unit::Ns),
         Column::new("selected", "Selected segments", Unit::Count),
         Column::new("replay_error_share", "Replay error", Unit::Share),
+        Column::new("below_error", "Below the error", Unit::Flag),
     ]);
-    let is_known = replay_error.abs() <= MAX_ERROR || force;
     let length = path.length();
+    let error_ps = replay_error.abs() * length as f64;
+    let mut below_error = 0;
     let mut push = |text: &str, window: i64, on_path: Option<i64>, selected: Option<u64>| {
         let saved = length.saturating_sub(window);
         let shown = |value: f64| -> Cell { is_known.then_some(value).into() };
+        let is_below_error = saved != 0 && (saved.saturating_abs() as f64) < error_ps;
         table.push([
             text.into(),
             shown(ns(window)),
@@ -504,7 +514,9 @@ fn what_if(
             on_path.map(ns).into(),
             selected.into(),
             replay_error.into(),
+            is_known.then_some(is_below_error).into(),
         ]);
+        below_error += usize::from(is_known && is_below_error);
     };
     for scenario in scenarios {
         let found = path.what_if(scenario, cancel)?;
@@ -545,6 +557,13 @@ fn what_if(
         report.note(sentence!(
             "The predictions are rough: the replay error is {}.",
             share(replay_error.abs()).link(Link::scalar("replay_error_share"))
+        ));
+    }
+    if below_error > 0 {
+        report.note(sentence!(
+            "Predictions within the replay error of {}, which show neither gain nor loss: {}.",
+            duration(error_ps / 1_000.0),
+            count(below_error)
         ));
     }
     if path.has_unawaited_collectives() {

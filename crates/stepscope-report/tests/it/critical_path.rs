@@ -23,11 +23,18 @@ use kineto::Kineto;
 const KIND: &str = "critical-path";
 
 fn report(trace: &Trace, by: &str, what_if: &[&str]) -> Value {
-    let options = Options {
+    report_with(trace, options(by, what_if))
+}
+
+fn options(by: &str, what_if: &[&str]) -> Options {
+    Options {
         by: Some(by.to_owned()),
         what_if: what_if.iter().map(|text| (*text).to_owned()).collect(),
         ..Options::default()
-    };
+    }
+}
+
+fn report_with(trace: &Trace, options: Options) -> Value {
     let report = reports::make(trace, KIND, &options, &Cancel::default()).unwrap();
     serde_json::to_value(&report).unwrap()
 }
@@ -58,14 +65,16 @@ fn rows(report: &Value) -> Vec<(String, String, f64)> {
     .collect()
 }
 
+/// The rows of the scenarios.
+fn scenarios(report: &Value) -> &[Value] {
+    let mut sections = report["sections"].as_array().unwrap().iter();
+    let section = sections.find(|section| section["name"] == "what_if");
+    section.unwrap()["rows"].as_array().unwrap()
+}
+
 /// Windows after each scenario, microseconds.
 fn predictions(report: &Value) -> Vec<f64> {
-    let sections = report["sections"].as_array().unwrap();
-    let section = sections
-        .iter()
-        .find(|section| section["name"] == "what_if")
-        .unwrap();
-    let rows = section["rows"].as_array().unwrap().iter();
+    let rows = scenarios(report).iter();
     rows.map(|row| row["step_ns"].as_f64().unwrap_or(f64::NAN) / 1e3)
         .collect()
 }
@@ -106,8 +115,8 @@ fn host_time_without_operations_is_on_the_path() {
     assert_eq!(found["summary"]["replay_error_share"], 0.0);
 }
 
-#[test]
-fn waits_lead_to_the_device() {
+/// A step that waits for two kernels.
+fn two_kernels() -> Kineto {
     let mut file = Kineto::new(None);
     file.step(0, (0, 800));
     let first = file.call("cudaLaunchKernel", (0, 20));
@@ -116,7 +125,12 @@ fn waits_lead_to_the_device() {
     file.kernel("k2", (338, 738), 7, second);
     let wait = file.call("cudaStreamSynchronize", (70, 750));
     file.sync("Stream Sync", (70, 750), wait, 7, None);
-    let (_folder, run) = run_of(&file);
+    file
+}
+
+#[test]
+fn waits_lead_to_the_device() {
+    let (_folder, run) = run_of(&two_kernels());
     assert_path(
         &run.trace,
         &[
@@ -140,6 +154,246 @@ fn waits_lead_to_the_device() {
     // Without kernels, the second launch decides: 60 + 15, and the wait, which begins at 70, ends at 87.
     let expected = [650.0, 137.0, 730.0, 773.0, 800.0, 500.0];
     assert_eq!(predictions(&report(&run.trace, "op", &scenarios)), expected);
+}
+
+#[test]
+fn presets_predict_the_window() {
+    let (_folder, run) = run_of(&two_kernels());
+    let expected = [
+        ("host-free", 715.0),
+        ("no-syncs", 800.0),
+        ("no-launch-gaps", 782.0),
+        ("device:x0.5", 450.0),
+        ("host:x0.5", 765.0),
+        ("input-free", 800.0),
+        ("free-communication", 800.0),
+    ];
+    let options = Options {
+        presets: expected
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
+        ..Options::default()
+    };
+    let found = report_with(&run.trace, options);
+    assert_eq!(predictions(&found), expected.map(|(_, us)| us));
+}
+
+#[test]
+fn order_of_the_changes_has_no_effect() {
+    let (_folder, run) = run_of(&two_kernels());
+    let mut changes = [
+        "kernel:k1=x0.5",
+        "device=x0.9",
+        "kernel:k2=150us",
+        "host=x0.5",
+        "launch_latency=0",
+        "host:cudaLaunchKernel=median",
+        "kernel_gap=x2",
+    ];
+    let mut orders = Vec::new();
+    for _ in 0..changes.len() {
+        changes.rotate_left(1);
+        orders.push(changes.join(","));
+        changes.reverse();
+        orders.push(changes.join(","));
+        changes.reverse();
+    }
+    let orders: Vec<&str> = orders.iter().map(String::as_str).collect();
+    let found = predictions(&report(&run.trace, "op", &orders));
+    // Launch 10, k1 135, gap 6, k2 135, return 12, host 25.
+    assert_eq!(found, vec![323.0; orders.len()]);
+}
+
+#[test]
+fn launch_latency_of_unknown_cause_stays_in_scenarios() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 600));
+    let call = file.call("cudaLaunchKernel", (0, 20));
+    file.kernel("k", (220, 420), 7, call);
+    let wait = file.call("cudaStreamSynchronize", (30, 430));
+    file.sync("Stream Sync", (30, 430), wait, 7, None);
+    let (_folder, run) = run_of(&file);
+    let scenarios_of = ["launch_latency=0", "launch_latency=0,kernel:k=x0.5"];
+    let found = report(&run.trace, "segment", &scenarios_of);
+    assert_eq!(
+        rows(&found)[1],
+        ("unknown".to_owned(), "k".to_owned(), 200.0)
+    );
+    assert_eq!(predictions(&found), [600.0, 500.0]);
+    for row in scenarios(&found) {
+        assert!(
+            row["saved_ns"].as_f64() <= row["on_path_ns"].as_f64(),
+            "{row}"
+        );
+    }
+}
+
+/// A step whose only kernel waits `gap` microseconds longer than another one for its launch.
+fn late_kernel(gap: i64) -> Kineto {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_000));
+    let first = file.call("cudaLaunchKernel", (0, 20));
+    file.kernel("k1", (25, 35), 7, first);
+    let second = file.call("cudaLaunchKernel", (40, 60));
+    file.kernel("k2", (65 + gap, 865), 7, second);
+    let wait = file.call("cudaStreamSynchronize", (70, 870));
+    file.sync("Stream Sync", (70, 870), wait, 7, None);
+    file
+}
+
+#[test]
+fn savings_of_rows_need_a_small_replay_error() {
+    for (gap, force, is_shown) in [(100, false, true), (200, false, false), (200, true, true)] {
+        let (_folder, run) = run_of(&late_kernel(gap));
+        let options = Options {
+            force,
+            ..options("op", &[])
+        };
+        let found = report_with(&run.trace, options);
+        let error = found["summary"]["replay_error_share"].as_f64().unwrap();
+        assert_eq!(error.abs() > 0.15, gap > 150, "{error}");
+        let k2 = found["rows"].as_array().unwrap().iter();
+        let k2: Vec<&Value> = k2
+            .filter(|row| row["name"] == "k2" && row["kind"] == "device")
+            .collect();
+        assert_eq!(k2[0]["saving_2x_ns"].is_number(), is_shown, "{gap} {force}");
+        assert_eq!(
+            k2[0]["saving_all_ns"].is_number(),
+            is_shown,
+            "{gap} {force}"
+        );
+        let says = notes(&found).contains("savings of rows are not shown");
+        assert_eq!(says, !is_shown, "{gap} {force}");
+    }
+}
+
+#[test]
+fn changes_below_the_replay_error_are_marked() {
+    let (_folder, run) = run_of(&late_kernel(100));
+    let found = report(
+        &run.trace,
+        "op",
+        &["kernel:k2=x0.95", "kernel:k2=x0.5", "kernel:k2=x1"],
+    );
+    let marks: Vec<&Value> = scenarios(&found)
+        .iter()
+        .map(|row| &row["below_error"])
+        .collect();
+    assert_eq!(marks, [&json!(true), &json!(false), &json!(false)]);
+    let notes = notes(&found);
+    assert!(
+        notes.contains("which show neither gain nor loss: 1."),
+        "{notes}"
+    );
+}
+
+#[test]
+fn statistics_of_a_name_replace_its_lengths() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 200));
+    for range in [(0, 10), (20, 40), (50, 110)] {
+        file.op("aten::a", range, 1);
+    }
+    let (_folder, run) = run_of(&file);
+    let changes = ["median", "mean", "fastest"].map(|change| format!("host:aten::a={change}"));
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    let found = report(&run.trace, "op", &changes);
+    // The lengths are 10, 20 and 60.
+    assert_eq!(predictions(&found), [170.0, 200.0, 140.0]);
+}
+
+#[test]
+fn steps_of_one_number_are_all_in_its_scope() {
+    let mut file = Kineto::new(None);
+    for (at, number) in [(0, 3), (100, 4), (200, 3)] {
+        file.step(number, (at, at + 100));
+        file.op("aten::a", (at + 10, at + 50), 1);
+    }
+    let (_folder, run) = run_of(&file);
+    let changes = [3, 4, 5].map(|number| format!("host:aten::a@step:{number}=0"));
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    let found = report(&run.trace, "op", &changes);
+    assert_eq!(found["summary"]["steps"], 3);
+    assert_eq!(predictions(&found), [220.0, 260.0, 300.0]);
+}
+
+#[test]
+fn scopes_limit_to_phases() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_000));
+    file.op("aten::mm", (0, 10), 1);
+    file.op(
+        "autograd::engine::evaluate_function: MmBackward0",
+        (200, 220),
+        1,
+    );
+    file.op("aten::mm", (205, 215), 1);
+    let annotations = [
+        ("Optimizer.step#SGD.step", (400, 440)),
+        (
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            (600, 680),
+        ),
+    ];
+    for (name, range) in annotations {
+        file.slice("user_annotation", name, range, 50, 1, json!({}));
+    }
+    file.op("aten::add", (410, 430), 1);
+    let (_folder, run) = run_of(&file);
+    let phases = ["forward", "backward", "optimizer", "input", "other"];
+    let changes = phases.map(|phase| format!("host@phase:{phase}=0"));
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    let found = report(&run.trace, "op", &changes);
+    assert_eq!(predictions(&found), [990.0, 980.0, 960.0, 920.0, 150.0]);
+}
+
+#[test]
+fn partners_in_other_ranks_are_of_the_same_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = json!({
+        "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 2,
+        "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
+    });
+    // Rank 1 calls the operator once more in the first step, and takes longer in the second.
+    for (rank, [first, second], calls, launch, kernel) in [
+        (
+            0,
+            [(0, 90), (100, 155)],
+            [(0, 50), (100, 110)].as_slice(),
+            120,
+            130,
+        ),
+        (
+            1,
+            [(0, 100), (100, 195)],
+            &[(0, 50), (50, 60), (100, 150)],
+            160,
+            170,
+        ),
+    ] {
+        let mut file = Kineto::new(Some((rank, 2)));
+        file.step(0, first);
+        file.step(1, second);
+        for range in calls {
+            file.op("aten::a", *range, 1);
+        }
+        let call = file.call("cudaLaunchKernelExC", (launch, launch + 5));
+        file.work(
+            "kernel",
+            "ncclDevKernel_AllReduce",
+            (kernel, 175),
+            7,
+            call,
+            args.clone(),
+        );
+        file.write(folder.path(), &format!("rank{rank}.pt.trace.json"));
+    }
+    let run = open(folder.path());
+    let found = report(&run.trace, "op", &["rank:1=median"]);
+    assert_eq!(found["summary"]["window_ns"], 195_000.0);
+    // The operator of the second step takes 10 in place of 50.
+    assert_eq!(predictions(&found), [155.0]);
 }
 
 #[test]
@@ -169,9 +423,15 @@ fn events_order_two_streams() {
         ],
     );
     // q begins after its launch at the earliest: 30 + 10.
+    let changes = [
+        "kernel:p=0",
+        "kernel:q=0",
+        "device@stream:7=0",
+        "device@stream:20=0",
+    ];
     assert_eq!(
-        predictions(&report(&run.trace, "op", &["kernel:p=0", "kernel:q=0"])),
-        [316.0, 250.0]
+        predictions(&report(&run.trace, "op", &changes)),
+        [316.0, 250.0, 316.0, 250.0]
     );
 }
 
@@ -596,9 +856,7 @@ fn selectors_of_rows_select_the_time_of_the_row() {
             };
             with_selector += 1;
             let found = report(&run.trace, by, &[&format!("{selector}=x1")]);
-            let mut sections = found["sections"].as_array().unwrap().iter();
-            let what_if = sections.find(|section| section["name"] == "what_if");
-            let scenario = &what_if.unwrap()["rows"][0];
+            let scenario = &scenarios(&found)[0];
             let window = &found["summary"]["window_ns"];
             assert_eq!(&scenario["step_ns"], window, "{selector}");
             if ["op", "kind", "kernel"].contains(&by) {

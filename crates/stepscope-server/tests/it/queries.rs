@@ -481,3 +481,26 @@ async fn reports_have_addresses_of_their_own() {
     let wrong = site.get("/runs/demo.json/ops?by=colour").await;
     assert_eq!(wrong.status, 400);
 }
+
+#[tokio::test]
+async fn mistakes_in_scenarios_answer_their_position() {
+    let site = demo().await;
+    let path = "/runs/demo.json/reports/critical-path";
+    site.ok(&format!("{path}?what_if=host%3Dx0.5")).await;
+    for (query, expected) in [
+        (
+            "what_if=host%3D0&what_if=host%3D0,kernels%3D0",
+            "cannot read what-if 'host=0,kernels=0' at position 7: the selector is unknown",
+        ),
+        (
+            "what_if=host%40rank:x%3D0",
+            "cannot read what-if 'host@rank:x=0' at position 5: the number cannot be read",
+        ),
+        ("preset=fast", "cannot apply preset 'fast': it is unknown"),
+    ] {
+        let answer = site.get(&format!("{path}?{query}")).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{query}: {text}");
+        assert!(text.contains(expected), "{query}: {text}");
+    }
+}

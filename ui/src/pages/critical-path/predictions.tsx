@@ -262,7 +262,7 @@ function Prediction({
         <span class="ss-quiet">No prediction: {errorText}</span>
       </li>
     );
-  const isSmall = savedNs !== 0 && Math.abs(savedNs) < Math.abs(error) * beforeNs;
+  const isSmall = row['below_error'] === true;
   const perStep = steps > 1 ? `, ${formatDuration(afterNs / steps)} per step` : '';
   return (
     <li data-what-if={text} data-state={isSmall ? 'below-error' : 'predicted'}>
@@ -274,7 +274,7 @@ function Prediction({
       <span class="ss-tabular">
         <strong data-field="step_ns">{formatDuration(afterNs)}</strong>
         {perStep} · {savedText(savedNs, share)}
-        {isSmall ? ' · below the error of the model, not shown as a gain' : ''}
+        {isSmall ? ' · below the replay error: neither gain nor loss' : ''}
       </span>
       <span class="ss-quiet">{errorText}</span>
     </li>

@@ -3,14 +3,28 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stepscope_report::reports::Options;
 use stepscope_store::Trace;
 use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
 
-use super::{open, predictions, report, rows};
+use super::{open, options, predictions, report, report_with, rows, scenarios};
 
 corpus_tests!(path_covers_the_window);
 
-/// The path of every run is a partition of its window, and the unchanged replay is exact.
+/// Scenarios of every run: the first changes nothing, the others save no more than they select on the path.
+const SCENARIOS: [&str; 8] = [
+    "host=x1,device=x1,communication=x1",
+    "host=x0.5",
+    "device=0,communication=0",
+    "launch_latency=0",
+    "kernel_gap=0",
+    "event_wait=0",
+    "sync_return=0",
+    "handover=0",
+];
+
+/// The path of every run is a partition of its window, the replay without changes is exact, and no scenario saves more
+/// than it selects on the path.
 fn path_covers_the_window(corpus: &Corpus) {
     let mut with_steps = 0;
     for file in files(corpus.folder()) {
@@ -25,7 +39,11 @@ fn path_covers_the_window(corpus: &Corpus) {
 }
 
 fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
-    let found = report(trace, "segment", &["host=x1,device=x1,communication=x1"]);
+    let options = Options {
+        force: true,
+        ..options("segment", &SCENARIOS)
+    };
+    let found = report_with(trace, options);
     if !found["missing"].is_null() {
         return;
     }
@@ -67,11 +85,15 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
         (sum - window).abs() <= 1e-6 * window.max(1.0),
         "{context}: {sum} {window}"
     );
-    for note in found["notes"].as_array().unwrap() {
-        let note = runs::plain(note);
+    let predicted = scenarios(&found);
+    assert_eq!(predicted.len(), SCENARIOS.len(), "{context}");
+    assert_eq!(number(&predicted[0]["step_ns"]), window, "{context}");
+    for row in predicted {
+        let [saved, on_path] = ["saved_ns", "on_path_ns"].map(|key| number(&row[key]));
+        // Each changed length is rounded to a picosecond.
         assert!(
-            !note.starts_with("The unchanged replay"),
-            "{context}: {note}"
+            saved <= on_path + 1e-6 * window.max(1.0),
+            "{context}: {row}"
         );
     }
     for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
