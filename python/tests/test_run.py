@@ -224,6 +224,12 @@ class Programs(ProgramTest):
         done = self.run_program(sys.executable, "program.py", options=["--keep-last", "60s", "--sample", "0"])
         self.assertIn("kept", self.names(), done.stderr)
 
+    def test_last_seconds_of_other_ranks_are_not_kept(self):
+        options = ["--keep-last", "60s", "--ranks", "0"]
+        done = self.run_program(sys.executable, "-c", "", options=options, RANK="1", WORLD_SIZE="2")
+        self.assertIn("nothing was recorded: only other ranks are recorded", done.stderr)
+        self.assertEqual(self.files(), [])
+
 
 class Rules(unittest.TestCase):
     def test_launchers_are_told_from_programs(self):

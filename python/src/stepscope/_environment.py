@@ -18,7 +18,6 @@ LOG_DIR = "STEPSCOPE_LOG_DIR"
 
 _PREFIX = "STEPSCOPE_"
 _SOURCE_TIME_S = 10.0
-_KEPT_BYTES = 64 << 20
 # Signals that nothing but programs use.
 _SIGNALS = {"USR1": int(signal.SIGUSR1), "USR2": int(signal.SIGUSR2)}
 
@@ -43,7 +42,7 @@ class Settings(NamedTuple):
     keep_last_s: float
     """Time that the flight recorder keeps, in seconds; 0: an ordinary recording."""
     kept_bytes: int
-    """Limit on the events that it keeps, in bytes."""
+    """Limit on the events that it keeps, in bytes; 0: its default."""
     slow_step: float
     """A step that takes so many times the median is saved by the flight recorder; 0: none."""
     signal: int
@@ -85,7 +84,7 @@ def settings(environment: Mapping[str, str]) -> Settings | None:
         wait_s=_number(environment, "WAIT_S", 0),
         duration_s=_number(environment, "DURATION_S", math.inf),
         keep_last_s=_number(environment, "KEEP_LAST_S", 0),
-        kept_bytes=int(max_bytes) or _KEPT_BYTES,
+        kept_bytes=int(max_bytes),
         slow_step=_number(environment, "SLOW_STEP", 0),
         signal=_signal(environment),
         memory=_number(environment, "MEMORY", 0, most=1) == 1,

@@ -28,10 +28,11 @@ def import_after(module: str, ours: str | Callable[[], object]) -> None:
     before the first call for it, or for ``expect``, ``ours`` never runs.
     """
     expect(module)
-    _awaited.setdefault(module, deque()).append(ours)
+    waiting = _awaited.setdefault(module, deque())
+    waiting.append(ours)
     # Looked at after the append: an import that ends in between finds ours, or we find the import.
     if _is_imported(module):
-        _run_awaited(module)
+        _run_awaited(module, waiting)
 
 
 def expect(*modules: str) -> None:
@@ -50,8 +51,7 @@ def _is_imported(module: str) -> bool:
     return module in _executed or not getattr(loaded.__spec__, "_initializing", False)
 
 
-def _run_awaited(module: str) -> None:
-    waiting = _awaited.get(module, deque())
+def _run_awaited(module: str, waiting: deque[str | Callable[[], object]]) -> None:
     while waiting:
         try:
             ours = waiting.popleft()
@@ -119,7 +119,7 @@ class _Loader:
             module.__spec__.loader = self._theirs
         self._theirs.exec_module(module)
         _executed.add(module.__name__)
-        _run_awaited(module.__name__)
+        _run_awaited(module.__name__, _awaited.get(module.__name__, deque()))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._theirs, name)

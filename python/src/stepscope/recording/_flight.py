@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
 _LEAST_BYTES = 1 << 20
+DEFAULT_BYTES = 64 << 20
+"""Limit on the kept events unless the caller sets one."""
 # What the flight recorder that runs keeps, in seconds.
 _keeps_s = 0.0
 
@@ -85,7 +87,7 @@ def start_flight(
     log_dir: StrPath | None = None,
     *,
     keep_last_s: float = 30.0,
-    max_bytes: int = 64 << 20,
+    max_bytes: int = DEFAULT_BYTES,
     host_tracer_level: int = 2,
     python_tracer_level: int = 0,
     python_sampling_hz: int = 0,

@@ -257,7 +257,7 @@ class ProgramRecording:
             self._memory.start()
 
     def _started_flight(self) -> None:
-        from stepscope.recording._flight import SlowStep, start_flight
+        from stepscope.recording._flight import DEFAULT_BYTES, SlowStep, start_flight
 
         asked = self._settings
         self._is_left_out = bool(asked.ranks) and (find().rank or 0) not in asked.ranks
@@ -266,7 +266,7 @@ class ProgramRecording:
         start_flight(
             asked.log_dir,
             keep_last_s=asked.keep_last_s,
-            max_bytes=asked.kept_bytes,
+            max_bytes=asked.kept_bytes or DEFAULT_BYTES,
             python_tracer_level=asked.options.python_tracer_level,
             python_sampling_hz=asked.options.python_sampling_hz,
             slow_step=SlowStep(asked.slow_step) if asked.slow_step else None,
