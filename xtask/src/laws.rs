@@ -211,11 +211,7 @@ pub(crate) fn pages() -> Result<Vec<std::path::PathBuf>> {
         "sanitize",
         "examples",
         "benches",
-        "tests/assistants",
-        "tests/objects",
-        "tests/peers",
-        "tests/remote",
-        "tests/support",
+        "tests",
     ] {
         shell::collect(
             &root.join(place),
