@@ -469,13 +469,9 @@ export function buildFixtures(root) {
   mkdirSync(join(root, 'empty'), { recursive: true });
   const torch = torchTrace();
   put('main/torch.pt.trace.json', torch.text);
-  const real = {
-    x: join(TRACES, 'torch_xla_cpu/mnist_nested/plugins'),
-    n: join(TRACES, 'neuron_like/two_cores/plugins'),
-  };
-  const have = { x: existsSync(real.x), n: existsSync(real.n) };
-  if (have.x) cpSync(real.x, join(root, 'main/mnist_xla/plugins'), { recursive: true });
-  if (have.n) cpSync(real.n, join(root, 'main/neuron/plugins'), { recursive: true });
+  const copy = (from, to) => cpSync(join(COMMITTED, from), join(root, to), { recursive: true });
+  copy('torch_xla_cpu/mnist_nested/plugins', 'main/mnist_xla/plugins');
+  copy('neuron_like/two_cores/plugins', 'main/neuron/plugins');
   for (let rank = 0; rank < RANKS; rank += 1) put(`pages/job/step_rank${rank}.pt.trace.json`, rankTrace(rank));
   put('pages/torch.pt.trace.json', torch.text);
   for (const rank of [0, 1]) put(`pages/thousand/step_rank${rank}.pt.trace.json`, longTrace(rank));
@@ -498,16 +494,16 @@ export function buildFixtures(root) {
   put('pages/pattern.pt.trace.json', patternTrace());
   put('pages/short.pt.trace.json', shortTrace());
   put('pages/compiled.trace.json', hloTrace());
-  cpSync(join(COMMITTED, 'hlo/mlp_train/plugins'), join(root, 'pages/mlp_train/plugins'), { recursive: true });
+  copy('hlo/mlp_train/plugins', 'pages/mlp_train/plugins');
+  copy('jax_cpu/sharded4/plugins', 'pages/jax/plugins');
+  copy('lightning/fit_simple/fit-report.txt', 'pages/fit-report.txt');
+  copy('lightning/fit_advanced/fit-report.txt', 'pages/advanced/fit-perf_logs.txt');
   put('pages/engines.pt.trace.json', engineTrace());
   put('pages/nested.pt.trace.json', callTrace());
   put('pages/waits.pt.trace.json', pathTrace());
   put('pages/lagging.pt.trace.json', laggingTrace());
   put('pages/script.prof', cprofileDump());
   const more = {
-    j: join(TRACES, 'jax_cpu/sharded4/plugins'),
-    l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),
-    advanced: join(TRACES, 'lightning/fit_advanced/fit-report.txt'),
     tpu: join(TRACES, 'xplane_real/tpu_v6e_inference/plugins'),
     slices: join(TRACES, 'perfetto/nested_tracks.perfetto-trace'),
   };
@@ -521,23 +517,16 @@ export function buildFixtures(root) {
   }
   const pages = {
     large,
-    j: existsSync(more.j),
-    l: existsSync(more.l),
     tpu: existsSync(more.tpu),
     slices: existsSync(more.slices),
   };
-  if (pages.j) cpSync(more.j, join(root, 'pages/jax/plugins'), { recursive: true });
   if (pages.tpu) cpSync(more.tpu, join(root, 'pages/tpu/plugins'), { recursive: true });
   if (pages.slices) put('pages/slices.perfetto-trace', readFileSync(more.slices));
-  if (pages.l) put('pages/fit-report.txt', readFileSync(more.l));
-  if (pages.l) put('pages/advanced/fit-perf_logs.txt', readFileSync(more.advanced));
   // Z: a compressed trace of which only the first bytes arrived, beside a good one.
   put('faulty/good.pt.trace.json', torch.text);
   put('faulty/cut.pt.trace.json.gz', gzipSync(torch.text).subarray(0, 24));
   put('faulty/half.pt.trace.json', torch.text.slice(0, Math.floor(torch.text.length * 0.6)));
-  const truth = have.x
-    ? JSON.parse(readFileSync(join(TRACES, 'torch_xla_cpu/mnist_nested.truth/profile_data.json'), 'utf8'))
-    : undefined;
+  const truth = JSON.parse(readFileSync(join(COMMITTED, 'torch_xla_cpu/mnist_nested.truth/profile_data.json'), 'utf8'));
   return {
     root,
     main: join(root, 'main'),
@@ -546,7 +535,6 @@ export function buildFixtures(root) {
     compare: join(root, 'compare'),
     pages: { dir: join(root, 'pages'), have: pages },
     torch,
-    have,
     truth,
   };
 }

@@ -21,9 +21,9 @@ const FLAGS = [
 export const PATIENCE_MS = 60_000;
 
 export function findChromium() {
-  if (process.env.CHROMIUM) return process.env.CHROMIUM;
+  if (process.env.STEPSCOPE_CHROMIUM) return process.env.STEPSCOPE_CHROMIUM;
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
-    for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
+    for (const name of ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']) {
       const path = join(folder, name);
       try {
         accessSync(path, constants.X_OK);

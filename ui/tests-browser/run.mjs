@@ -29,8 +29,8 @@ const PROBE_MS = 300_000;
 const words = process.argv.slice(2).map((word) => word.toLowerCase());
 const executable = findChromium();
 if (executable === undefined) {
-  console.log('not run: no chromium');
-  process.exit(0);
+  console.error('no chromium: install it, or name one in STEPSCOPE_CHROMIUM');
+  process.exit(1);
 }
 const binary = resolve(process.env.STEPSCOPE_BIN ?? join(import.meta.dirname, '../../target/debug/stepscope'));
 const root = mkdtempSync(join(tmpdir(), 'stepscope-probes-'));
@@ -53,7 +53,6 @@ const context = {
   fixtures,
   browser,
   serve,
-  shots: process.env.STEPSCOPE_SHOTS,
   main: async () => {
     mainServer ??= serve(fixtures.main);
     return mainServer;

@@ -70,17 +70,15 @@ export const navigation = [
         (before) => Number(document.querySelector('[data-testid="search-count"]').dataset.index) === before,
         first,
       );
-      if (context.fixtures.have.x) {
-        const { origin } = await context.main();
-        const id = (
-          await page.evaluate(async () => (await (await fetch('/api/v1/runs')).json()).runs.map((run) => run.id))
-        ).find((run) => run.includes('mnist_xla'));
-        await openTimeline(page, origin, id);
-        const names = JSON.stringify(context.fixtures.truth);
-        for (const label of ['train_step_data_prep_and_forward', 'train_step_loss_and_backward']) {
-          if (names.includes(label)) assert.ok((await search(page, label)) > 0, `${label} is not found`);
-          await page.keyboard.press('Escape');
-        }
+      const { origin } = await context.main();
+      const id = (
+        await page.evaluate(async () => (await (await fetch('/api/v1/runs')).json()).runs.map((run) => run.id))
+      ).find((run) => run.includes('mnist_xla'));
+      await openTimeline(page, origin, id);
+      const names = JSON.stringify(context.fixtures.truth);
+      for (const label of ['train_step_data_prep_and_forward', 'train_step_loss_and_backward']) {
+        if (names.includes(label)) assert.ok((await search(page, label)) > 0, `${label} is not found`);
+        await page.keyboard.press('Escape');
       }
     },
   },

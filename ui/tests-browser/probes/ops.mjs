@@ -94,7 +94,6 @@ export const ops = [
   {
     name: '20g Ops: an operation that several events make lights all of them',
     async run(context) {
-      if (!context.fixtures.pages.have.j) context.notRun('no traces folder');
       const { page, faults, id, to } = await visit(context, 'jax', '/ops?by=framework');
       const { rows } = await asked(page, id, 'ops', '?by=framework');
       const row = rows.find((item) => Array.isArray(item.event_names) && item.event_names.length > 1) ?? rows[0];
@@ -113,7 +112,6 @@ export const ops = [
   {
     name: '19b Lightning: the columns of its report; a simple one has no call tree and says so, an advanced one opens',
     async run(context) {
-      if (!context.fixtures.pages.have.l) context.notRun('no traces folder');
       const { page, faults, origin } = await visit(context, 'fit-report', '/ops');
       const table = page.getByTestId('ops-table');
       for (const title of ['Action', 'Mean duration', 'Total time', 'Calls'])

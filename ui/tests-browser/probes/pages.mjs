@@ -7,15 +7,14 @@ import { openPage, openTimeline, PATIENCE_MS, runIds, settled, stateOf, timeline
 export const pages = [
   {
     name: '1 the run list has named rows, newest first, and asks nobody else',
-    async run({ main, browser, fixtures }) {
+    async run({ main, browser }) {
       const { origin } = await main();
       const { page, faults, traffic } = await openPage(browser, origin);
       await page.goto(origin);
       const table = page.getByRole('table', { name: 'Runs' });
       await table.waitFor();
       const rows = await page.getByTestId('run-row').count();
-      const expected = 1 + Number(fixtures.have.x) + Number(fixtures.have.n);
-      assert.ok(rows >= expected, `${rows} rows, expected at least ${expected}`);
+      assert.ok(rows >= 3, `${rows} rows, expected one for each trace`);
       for (const row of await page.getByTestId('run-row').all())
         assert.ok((await row.getAttribute('aria-label'))?.length > 0, 'a row has no name');
       const listed = await page.evaluate(async () =>
@@ -145,8 +144,7 @@ export const pages = [
   },
   {
     name: '6 the timeline is drawn, in at least three colours',
-    async run({ main, browser, fixtures, notRun }) {
-      if (!fixtures.have.x) notRun('no traces folder');
+    async run({ main, browser }) {
       const { origin } = await main();
       const { page, faults } = await openPage(browser, origin);
       await page.goto(origin);

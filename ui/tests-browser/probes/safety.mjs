@@ -1,7 +1,5 @@
 // safety.mjs: access, hostile names, broken files, a server that goes away (probe 25).
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { HOSTILE } from '../fixtures.mjs';
 import {
   axe,
@@ -20,21 +18,18 @@ import { torchRun } from './navigation.mjs';
 export const safety = [
   {
     name: '25a axe finds nothing serious on any page, in both themes',
-    async run({ main, serve, fixtures, browser, shots }) {
+    async run({ main, serve, fixtures, browser }) {
       const { origin } = await main();
       const empty = await serve(fixtures.empty);
-      if (shots) mkdirSync(shots, { recursive: true });
       for (const scheme of ['light', 'dark']) {
         const { page, traffic } = await openPage(browser, origin, { colorScheme: scheme });
         const id = await torchRun(page, origin);
         assert.equal(await page.locator('html').getAttribute('data-theme'), scheme);
         await axe(page, `Runs, ${scheme}`);
-        if (shots) await page.screenshot({ path: join(shots, `runs-${scheme}.png`) });
         await openTimeline(page, origin, id);
         await axe(page, `Timeline, ${scheme}`);
         await selectBySearch(page, 'aten::mm');
         await axe(page, `Timeline with details, ${scheme}`);
-        if (shots) await page.screenshot({ path: join(shots, `timeline-${scheme}.png`) });
         await page.keyboard.press('r');
         await page.getByRole('table', { name: 'Selection statistics' }).waitFor();
         await axe(page, `Timeline with statistics, ${scheme}`);

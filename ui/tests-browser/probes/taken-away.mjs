@@ -116,16 +116,14 @@ export const takenAway = [
   },
   {
     name: 'What was not recorded is called so on every page, with the line that records it and a way on',
-    async run({ pages, fixtures, browser }) {
+    async run({ pages, browser }) {
       const { origin } = await pages();
       const { page, faults } = await openPage(browser, origin);
       const cases = [
         ['torch', ['memory', 'ranks']],
         ['memory', ['kernels', 'ranks']],
-        ...(fixtures.pages.have.j ? [['jax', ['kernels', 'memory']]] : []),
-        ...(fixtures.pages.have.l
-          ? [['fit-report', ['overview', 'timeline', 'kernels', 'memory', 'input', 'ranks']]]
-          : []),
+        ['jax', ['kernels', 'memory']],
+        ['fit-report', ['overview', 'timeline', 'kernels', 'memory', 'input', 'ranks']],
       ];
       for (const [word, tools] of cases) {
         const id = await runOf(page, origin, word);
@@ -139,19 +137,16 @@ export const takenAway = [
           assert.match(line, /[\w.]+\(.*\)|=/, `${word} ${tool}: no line of code: ${line}`);
         }
       }
-      if (fixtures.pages.have.l) {
-        const id = await runOf(page, origin, 'fit-report');
-        await page.goto(address(origin, id));
-        await page.getByTestId('empty-state').getByRole('button', { name: 'Open Ops' }).click();
-        await page.getByTestId('ops-table').waitFor();
-      }
+      const id = await runOf(page, origin, 'fit-report');
+      await page.goto(address(origin, id));
+      await page.getByTestId('empty-state').getByRole('button', { name: 'Open Ops' }).click();
+      await page.getByTestId('ops-table').waitFor();
       assert.deepEqual(faults, []);
     },
   },
   {
     name: 'Ranks of one process: its devices communicate, and who of them is late is told',
     async run(probe) {
-      if (!probe.fixtures.pages.have.j) probe.notRun('no traces folder');
       const { page, faults, id, origin } = await visit(probe, 'jax', '/ranks');
       const report = await asked(page, id, 'collectives');
       await page.getByTestId('collectives-table').waitFor();
