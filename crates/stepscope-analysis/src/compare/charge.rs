@@ -170,7 +170,8 @@ impl Charging {
             changes.push((piece.start, true, index));
             changes.push((piece.end, false, index));
         }
-        changes.sort_unstable();
+        // Each queue is a sorted run: a stable sort merges them.
+        changes.sort();
         self.shares.clear();
         self.shares.resize(self.owners.len(), 0);
         let mut begun = vec![0_u128; pieces.len()];

@@ -189,10 +189,12 @@ pub(super) fn flatten(
         ..Segments::default()
     };
     let ranges = place(&queues, &jobs, &extents, window);
+    let mut counts = vec![0; queues.len()];
+    for range in &ranges {
+        counts[range.queue] += range.count;
+    }
     let mut first = 0;
-    for (number, queue) in queues.iter().enumerate() {
-        let of_queue = ranges.iter().filter(|range| range.queue == number);
-        let count: usize = of_queue.map(|range| range.count).sum();
+    for ((number, queue), count) in queues.iter().enumerate().zip(counts) {
         found.graph.queues.push(QueueSegments {
             first: index(first),
             end: index(first + count),
