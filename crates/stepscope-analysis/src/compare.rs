@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`run`] (one run as samples and sums), [`statistics`] (ratio, interval, test), [`result`] (two sides,
 //! each of one or several runs), and below them `charge` (who owns each moment of a step), [`owner`] (names, phases),
-//! `align` (which rows belong together), `attribution` (what each row makes of the difference), `comparability`
-//! (what qualifies it), [`prediction`] (earlier predictions, and what happened), [`history`] (a series of runs).
+//! `align` (which rows belong together), `attribution` (what each row makes of the difference), [`sampling`] (whether
+//! steps or runs are the samples), `comparability` (what qualifies the figures), [`prediction`] (earlier predictions,
+//! and what happened), [`history`] (a series of runs).
 //!
 //! With `n` compared steps of a side, the mean step of that side is the sum over the owners of its moments:
 //!
@@ -26,4 +27,5 @@ pub mod owner;
 pub mod prediction;
 pub mod result;
 pub mod run;
+pub mod sampling;
 pub mod statistics;

@@ -38,7 +38,6 @@ pub use report::{Format, PathEnd, Report};
 pub use run::{Gpu, Run, ToggleSignal};
 pub use skill::Skill;
 
-pub(crate) use values::step_numbers;
 use values::{capture_host, host, interval_ms, option, time};
 
 /// One profiler for machine-learning programs: record, read, view.

@@ -1,6 +1,7 @@
 //! `stepscope compare`: compares runs, judges them by a gate. `stepscope baseline`: keeps accepted runs.
 
 pub mod baseline;
+mod document;
 mod history;
 mod predictions;
 mod sides;
@@ -12,16 +13,12 @@ use std::path::{Path, PathBuf};
 use stepscope_engine::analysis::compare::owner::Bucket;
 use stepscope_engine::analysis::compare::result::{CompareOptions, Comparison};
 use stepscope_engine::report::compare::ComparisonView;
-use stepscope_engine::report::compare::gate::Gate;
-use stepscope_engine::report::report::html::{Head, HtmlReport, page};
-use stepscope_engine::report::reports::Options;
+use stepscope_engine::report::compare::gate::{Gate, GateOutcome, GateResult};
 
 use crate::args;
 use crate::error::CliError;
+use document::Document;
 use sides::{Side, StepsChoice};
-
-/// Rows of a table, if no number is given.
-const ROWS: usize = 25;
 
 /// Output format of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +72,7 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
         .unwrap_or(options.confidence);
     let gate_steps = gate.as_ref().and_then(|gate| gate.steps.as_deref());
     let steps = match asked.steps.as_deref().or(gate_steps) {
-        Some(text) => StepsChoice::read(text).map_err(CliError::usage)?,
+        Some(text) => StepsChoice::read(text)?,
         None => StepsChoice::default(),
     };
     if let Some(folder) = &asked.history {
@@ -88,7 +85,8 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
             ));
         };
         let side = Side::open(std::slice::from_ref(path), &steps, asked)?;
-        return summary::write(&side.runs[0], file);
+        let text = summary::text(&side.runs[0], &steps)?;
+        return write_file(file, &text);
     }
     let today = jiff::Zoned::now().date().to_string();
     if let Some(gate) = gate
@@ -99,10 +97,12 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
     }
     let pairs = sides::open(asked, &steps, gate.as_ref())?;
     let predictions = predictions::read(&asked.check_what_if, &pairs, asked)?;
-    let several = pairs.len() > 1;
-    let mut worst = 0;
-    let mut json = Vec::new();
-    for (position, pair) in pairs.iter().enumerate() {
+    let mut results = Vec::new();
+    let mut documents: Vec<Document> = outputs
+        .iter()
+        .map(|output| Document::new(output.format))
+        .collect();
+    for pair in &pairs {
         let (base, new) = (&pair.base, &pair.new);
         let mut comparison = Comparison::new(&base.runs, &new.runs, &options);
         comparison.check_predictions(&predictions, options.tolerance);
@@ -113,9 +113,7 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
             continue;
         }
         let outcome = gate.map(|gate| gate.evaluate(&comparison, &today));
-        if let Some(outcome) = &outcome {
-            worst = worst.max(outcome.result().exit_code());
-        }
+        results.extend(outcome.as_ref().map(GateOutcome::result));
         let view = ComparisonView {
             comparison: &comparison,
             labels: [base.label.clone(), new.label.clone()],
@@ -124,28 +122,30 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
             top: asked.top,
             gate: outcome.as_ref(),
         };
-        for output in &outputs {
-            if output.format == CompareFormat::Json && several {
-                json.push(serde_json::to_value(&view)?);
-                if position + 1 < pairs.len() {
-                    continue;
-                }
-            }
-            let text = if output.format == CompareFormat::Json && several {
-                serde_json::to_string_pretty(&json)? + "\n"
-            } else {
-                text_of(&view, output.format)?
-            };
+        for document in &mut documents {
+            document.add(&view)?;
+        }
+    }
+    if !asked.explain {
+        for (output, document) in outputs.iter().zip(documents) {
+            let text = document.finish()?;
             match &output.file {
                 None => out.write_all(text.as_bytes())?,
-                Some(file) => write_file(file, &text, several && position > 0)?,
+                Some(file) => write_file(file, &text)?,
             }
         }
     }
-    match worst {
-        0 => Ok(()),
-        code => Err(CliError::Gate { code }),
+    match GateResult::of_all(results) {
+        Some(result) if result.exit_code() != 0 => Err(CliError::Gate {
+            code: result.exit_code(),
+        }),
+        _ => Ok(()),
     }
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(file, text)
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
 }
 
 /// Reads `FORMAT` and `FORMAT=FILE`.
@@ -177,64 +177,6 @@ fn read_gate(file: &Path) -> Result<Gate, CliError> {
     Gate::read(&text).map_err(|cause| {
         CliError::usage(format!("cannot use the gate {}: {cause}", file.display()))
     })
-}
-
-/// Returns the comparison in a format.
-fn text_of(view: &ComparisonView<'_>, format: CompareFormat) -> Result<String, CliError> {
-    let report = |top: Option<usize>| {
-        let view = ComparisonView {
-            top,
-            ..view.clone()
-        };
-        view.report()
-    };
-    let printed = |format: args::Format, top: Option<usize>| {
-        let options = Options {
-            by: Some(view.options.by.as_str().to_owned()),
-            top: top.unwrap_or(usize::MAX),
-            ..Options::default()
-        };
-        let name = format!("{} and {}", view.labels[0], view.labels[1]);
-        let mut out = Vec::new();
-        crate::report::write(&name, &report(top), &options, format, &mut out)?;
-        Ok::<String, CliError>(String::from_utf8_lossy(&out).into_owned())
-    };
-    match format {
-        CompareFormat::Table => printed(args::Format::Table, view.top.or(Some(ROWS))),
-        CompareFormat::Csv => printed(args::Format::Csv, view.top),
-        CompareFormat::Markdown => Ok(view.comment()),
-        CompareFormat::Json => Ok(serde_json::to_string_pretty(view)? + "\n"),
-        CompareFormat::Html => {
-            let facts = [("base", 0), ("new", 1)];
-            let facts = facts.map(|(word, side)| (word.to_owned(), view.runs[side].join(", ")));
-            let head = Head {
-                run: &format!("{} and {}", view.labels[0], view.labels[1]),
-                facts: facts.into(),
-            };
-            let report = report(view.top);
-            let part = HtmlReport {
-                title: "Compare",
-                question: "Which is faster, by how much, and what makes the difference?",
-                report: &report,
-            };
-            Ok(page(&head, &[part]))
-        }
-        CompareFormat::Junit => Ok(view.junit()),
-        CompareFormat::Github => Ok(view.github()),
-    }
-}
-
-fn write_file(file: &Path, text: &str, appends: bool) -> Result<(), CliError> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .create(true)
-        .write(true)
-        .append(appends)
-        .truncate(!appends);
-    let written = options
-        .open(file)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
 }
 
 /// Returns the names of the buckets, for summaries.

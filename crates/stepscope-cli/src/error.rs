@@ -28,6 +28,11 @@ pub enum CliError {
         /// 3: a rule failed; 4: the gate cannot decide.
         code: u8,
     },
+    /// A gate has nothing to decide by (exit code 4).
+    Undecided {
+        /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
+        text: String,
+    },
     /// The program of `stepscope run` could not be started.
     NotStarted {
         /// `cannot run PROGRAM: CAUSE`, and after a line break `help: WHAT TO DO`.
@@ -65,7 +70,10 @@ impl CliError {
 
     /// Prints the error and its help, one line each. Ignores write errors.
     pub fn print(&self, to: &mut dyn Write) {
-        let (Self::Failed { text } | Self::Usage { text } | Self::NotStarted { text, .. }) = self
+        let (Self::Failed { text }
+        | Self::Usage { text }
+        | Self::Undecided { text }
+        | Self::NotStarted { text, .. }) = self
         else {
             return;
         };
@@ -85,6 +93,7 @@ impl CliError {
         match self {
             Self::Failed { .. } => 1,
             Self::Usage { .. } => 2,
+            Self::Undecided { .. } => 4,
             Self::Gate { code } | Self::NotStarted { code, .. } | Self::ProgramEnded { code } => {
                 *code
             }

@@ -7,6 +7,7 @@ mod print;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::path::Path;
 
 use stepscope_engine::analysis::critical_path::WindowEnd;
 use stepscope_engine::analysis::parallel::Cancel;
@@ -28,9 +29,20 @@ use crate::text::duration;
 /// Name of the page with every report.
 const ALL: &str = "all";
 
+/// Rows of a table, if no number is given.
+const ROWS: usize = 25;
+
+/// Returns the number of rows of a format, if none is given: programs get all.
+pub(crate) const fn most_rows(format: Format) -> usize {
+    match format {
+        Format::Json | Format::Csv => usize::MAX,
+        Format::Table | Format::Md | Format::Html => ROWS,
+    }
+}
+
 /// Runs the command.
 pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
-    let listed = std::path::Path::new("list");
+    let listed = Path::new("list");
     if asked.kind == "list" || (asked.path == listed && !listed.exists()) {
         return list(out);
     }
@@ -47,7 +59,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     };
     let mut options = Options {
         by: asked.by.clone(),
-        top: asked.top,
+        top: asked.top.unwrap_or_else(|| most_rows(asked.format)),
         range: None,
         marked_only: asked.marked_only,
         module: asked.module.clone(),
@@ -102,7 +114,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     engine.keep_at_once = true;
     // Never dropped: the process ends after the report, and the system frees the memory at once.
     let engine = ManuallyDrop::new(Engine::new(engine)?);
-    let (chosen, mut notes) = choose(&engine, asked)?;
+    let (chosen, mut notes) = choose(&engine, &asked.path, asked.run.as_deref())?;
     let opened = crate::progress::with_engine_progress(&engine, || engine.open(&chosen.id))?;
     let opened = ManuallyDrop::new(opened);
     options.range = range(&opened, asked)?;
@@ -204,17 +216,21 @@ fn usage(error: &ReportError) -> CliError {
 }
 
 /// Returns the requested run, or the newest.
-fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<String>), CliError> {
+pub(crate) fn choose(
+    engine: &Engine,
+    path: &Path,
+    name: Option<&str>,
+) -> Result<(RunSummary, Vec<String>), CliError> {
     let mut runs = engine.runs();
-    if let Some(name) = &asked.run {
+    if let Some(name) = name {
         let found = runs
             .iter()
-            .position(|run| run.id == *name || run.name == *name);
+            .position(|run| run.id == name || run.name == name);
         let Some(at) = found else {
             let names: Vec<_> = runs.iter().take(5).map(|run| run.name.as_str()).collect();
             return Err(CliError::failed(format!(
                 "cannot open run '{name}' in {}: no such run\nhelp: the runs are {}",
-                asked.path.display(),
+                path.display(),
                 names.join(", ")
             )));
         };
@@ -226,14 +242,14 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
             Some(problem) => {
                 CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
             }
-            None => EngineError::NoTraces(asked.path.display().to_string()).into(),
+            None => EngineError::NoTraces(path.display().to_string()).into(),
         });
     };
     let mut notes = Vec::new();
     if count > 1 {
         notes.push(format!(
             "The newest of {count} runs; --run names another, 'stepscope info {}' lists them",
-            asked.path.display()
+            path.display()
         ));
     }
     Ok((newest, notes))

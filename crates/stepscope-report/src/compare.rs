@@ -11,7 +11,9 @@ mod rows;
 mod toml_subset;
 mod wire;
 
-use stepscope_analysis::compare::result::{CompareOptions, Comparison, Measure, MeasureUnit};
+use stepscope_analysis::compare::result::{
+    AttributionRow, CompareOptions, Comparison, Measure, MeasureUnit,
+};
 use stepscope_analysis::compare::statistics::Verdict;
 
 use crate::compare::gate::GateOutcome;
@@ -19,6 +21,8 @@ use crate::report::{
     Cell, Column, Report, Sentence, SentencePart, Table, Unit, duration, sentence, share,
 };
 
+/// A row is named in the sentence from this part of the whole difference on: one tenth.
+const NAMED: u64 = 10;
 /// Name of the report.
 const KIND: &str = "compare";
 
@@ -186,7 +190,7 @@ impl<'a> ComparisonView<'a> {
                 self.label(1)
             );
         };
-        let [base, new] = step.values.map(duration);
+        let [base, new] = step.values.map(|ns| duration(ns.unwrap_or_default()));
         let change = change_words(estimate.ratio);
         let interval = estimate.interval.map(|(low, high)| {
             sentence!(
@@ -198,14 +202,15 @@ impl<'a> ComparisonView<'a> {
         });
         match step.verdict {
             Some(verdict @ (Verdict::Regressed | Verdict::Improved)) => sentence!(
-                "{}: steps of {} take {}, those of {} {}: {}{}.",
+                "{}: steps of {} take {}, those of {} {}: {}{}{}.",
                 capitalised(verdict.as_str()),
                 self.label(1),
                 new,
                 self.label(0),
                 base,
                 change,
-                interval
+                interval,
+                self.causes()
             ),
             Some(Verdict::Same) => sentence!(
                 "Same: steps of {} take {}, those of {} {}, equal within {}{}.",
@@ -236,6 +241,29 @@ impl<'a> ComparisonView<'a> {
         }
     }
 
+    /// Names the rows that make most of the difference.
+    fn causes(&self) -> Option<Sentence> {
+        let found = self.comparison;
+        let least = found.difference_ps().unsigned_abs() / NAMED;
+        let row = |row: &AttributionRow| {
+            let ns = row.difference_ps as f64 / 1_000.0;
+            let word = if ns < 0.0 { "less" } else { "more" };
+            sentence!(
+                "{} {} {}",
+                rows::label(row, self.options.by),
+                duration(ns.abs()),
+                word
+            )
+        };
+        let large = |row: &&AttributionRow| row.difference_ps.unsigned_abs() > least;
+        let mut causes = found.rows.iter().take(2).filter(large).map(row);
+        let first = causes.next()?;
+        Some(match causes.next() {
+            Some(second) => sentence!("; {}, {}", first, second),
+            None => sentence!("; {}", first),
+        })
+    }
+
     /// One row for each measure.
     fn measures(&self) -> Table {
         let mut table = Table::new(vec![
@@ -259,7 +287,7 @@ impl<'a> ComparisonView<'a> {
                 estimate.map(|estimate| estimate.ratio).into(),
                 interval.map(|(low, _)| low).into(),
                 interval.map(|(_, high)| high).into(),
-                estimate.and_then(|estimate| estimate.p).into(),
+                measure.p().into(),
                 estimate
                     .and_then(|estimate| estimate.detectable_share)
                     .into(),
@@ -331,9 +359,10 @@ impl<'a> ComparisonView<'a> {
     }
 }
 
-/// Formats a value of a measure.
+/// Formats a value of a measure; empty on a side without it.
 fn with_unit(measure: &Measure, side: usize) -> String {
-    format_value(measure.values[side], measure.unit)
+    let text = |value| format_value(value, measure.unit);
+    measure.values[side].map(text).unwrap_or_default()
 }
 
 fn format_value(value: f64, unit: MeasureUnit) -> String {

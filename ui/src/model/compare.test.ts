@@ -96,6 +96,20 @@ describe('comparison', () => {
     }
   });
 
+  it('keeps what a side does not have, and differences of times that may be zero', () => {
+    const input = { key: 'input_ns', base: 0, new: 5, exact: false, shift: 5, shift_low: 4, shift_high: 6 };
+    const memory = { key: 'peak_memory_bytes', base: null, new: 7, exact: true };
+    const [first, second] = made({ measures: [input, memory] }).measures;
+    expect([first?.base, first?.ratio, first?.shift, first?.shiftLow, first?.shiftHigh]).toEqual([
+      0,
+      undefined,
+      5,
+      4,
+      6,
+    ]);
+    expect([second?.base, second?.other, second?.shift]).toEqual([undefined, 7, undefined]);
+  });
+
   it('gives the reason of a missing verdict', () => {
     const without = (more: object) => whyNoVerdict(made({ verdict: 'no verdict', ...more }));
     expect(whyNoVerdict(made())).toBeUndefined();

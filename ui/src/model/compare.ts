@@ -42,11 +42,16 @@ export interface ComparedSide {
 /** A figure of both sides; keys end in their unit. */
 export interface Measure {
   readonly key: string;
-  readonly base: number;
-  readonly other: number;
+  /** `undefined`: this side does not have it. */
+  readonly base: number | undefined;
+  readonly other: number | undefined;
   readonly ratio: number | undefined;
   readonly low: number | undefined;
   readonly high: number | undefined;
+  /** Difference in the unit of the key, with its interval, where a zero leaves no ratio. */
+  readonly shift: number | undefined;
+  readonly shiftLow: number | undefined;
+  readonly shiftHigh: number | undefined;
   readonly familyP: number | undefined;
   readonly detectableShare: number | undefined;
   readonly verdict: Verdict;
@@ -188,11 +193,14 @@ export function comparisonOf(body: Json): Comparison {
     mismatches: objects('mismatches').flatMap((item) => asText(item['text']) ?? []),
     measures: objects('measures').map((item) => ({
       key: asText(item['key']) ?? '',
-      base: asNumber(item['base']) ?? 0,
-      other: asNumber(item['new']) ?? 0,
+      base: asNumber(item['base']),
+      other: asNumber(item['new']),
       ratio: asNumber(item['ratio']),
       low: asFlag(item['exact']) ? undefined : asNumber(item['low']),
       high: asFlag(item['exact']) ? undefined : asNumber(item['high']),
+      shift: asNumber(item['shift']),
+      shiftLow: asNumber(item['shift_low']),
+      shiftHigh: asNumber(item['shift_high']),
       familyP: asNumber(item['family_p']),
       detectableShare: asFlag(item['exact']) ? undefined : asNumber(item['detectable_share']),
       verdict: verdictOf(item['verdict']),

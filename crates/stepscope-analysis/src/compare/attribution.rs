@@ -1,11 +1,13 @@
 //! Rows of the attribution: what the owners of both sides make of the difference of the mean steps.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::compare::align::{AlignedRow, MatchLevel, RowKey, RowSide};
 use crate::compare::owner::{Bucket, Owner, OwnerTime, Phase};
 use crate::compare::run::ComparedRun;
-use crate::compare::statistics::{FEWEST_STEPS, false_discovery_rates, mann_whitney, widening};
+use crate::compare::sampling::Sampling;
+use crate::compare::statistics::false_discovery_rates;
 use crate::op_class::OpClass;
 
 /// One row of the attribution.
@@ -61,26 +63,25 @@ pub(super) fn attribute(row: AlignedRow) -> AttributionRow {
 }
 
 /// Tests each row that has times by step on both sides, and corrects for their number.
-pub(super) fn add_rates(rows: &mut [AttributionRow], steps: [usize; 2]) {
-    if steps.iter().any(|count| *count < FEWEST_STEPS) {
-        return;
-    }
+pub(super) fn add_rates(rows: &mut [AttributionRow], sampling: &Sampling) {
+    let steps = sampling.step_counts();
     let mut tested = Vec::new();
     let mut ps = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let sides = [&row.base, &row.new];
-        let series: Vec<Vec<f64>> = sides
+        let series: Vec<Cow<'_, [f64]>> = sides
             .into_iter()
             .zip(steps)
             .filter_map(|(side, count)| match side.by_step_ns.len() {
-                0 if side.mean_ps == 0 => Some(vec![0.0; count]),
+                0 if side.mean_ps == 0 => Some(vec![0.0; count].into()),
                 0 => None,
-                _ => Some(side.by_step_ns.clone()),
+                _ => Some(Cow::Borrowed(&side.by_step_ns[..])),
             })
             .collect();
-        if let [base, new] = &series[..]
-            && let Some(p) = mann_whitney(base, new, widening(base, new))
-        {
+        let [base, new] = &series[..] else {
+            continue;
+        };
+        if let Some(p) = sampling.test([base, new]) {
             tested.push(index);
             ps.push(p);
         }
@@ -98,44 +99,62 @@ pub(super) fn merge(runs: &[ComparedRun]) -> (Vec<OwnerTime>, i64) {
     let count = i128::try_from(runs.len().max(1)).unwrap_or(1);
     let all: i128 = runs.iter().map(|run| i128::from(run.mean_ps)).sum();
     let narrow = |ps: i128| i64::try_from(ps).unwrap_or(i64::MAX);
-    let mut sums: BTreeMap<&Owner, (OwnerTime, i128)> = BTreeMap::new();
+    // Each owner with its time over all runs, and whether some run has times by step of it and of its device work.
+    let mut sums: BTreeMap<&Owner, (OwnerTime, i128, [bool; 2])> = BTreeMap::new();
+    for time in runs.iter().flat_map(|run| &run.owners) {
+        let (sum, own, listed) = sums.entry(&time.owner).or_insert_with(|| {
+            let mut empty = time.clone();
+            (empty.calls, empty.executions, empty.device_ns) = (0.0, 0.0, 0.0);
+            empty.by_step_ns.clear();
+            empty.device_by_step_ns.clear();
+            (empty, 0, [false; 2])
+        });
+        let share = |value: f64| value / count as f64;
+        sum.calls += share(time.calls);
+        sum.executions += share(time.executions);
+        sum.device_ns += share(time.device_ns);
+        *own += i128::from(time.mean_ps);
+        listed[0] |= !time.by_step_ns.is_empty();
+        listed[1] |= !time.device_by_step_ns.is_empty();
+    }
+    let samples: Vec<usize> = runs.iter().map(|run| run.samples().count()).collect();
+    let all_samples: usize = samples.iter().sum();
     let mut before = 0;
-    for run in runs {
-        let samples = run.samples().count();
+    for (run, samples) in runs.iter().zip(samples) {
         for time in &run.owners {
-            let (sum, own) = sums.entry(&time.owner).or_insert_with(|| {
-                let mut empty = time.clone();
-                (empty.calls, empty.executions, empty.device_ns) = (0.0, 0.0, 0.0);
-                empty.by_step_ns.clear();
-                empty.device_by_step_ns.clear();
-                (empty, 0)
-            });
-            let share = |value: f64| value / count as f64;
-            sum.calls += share(time.calls);
-            sum.executions += share(time.executions);
-            sum.device_ns += share(time.device_ns);
-            *own += i128::from(time.mean_ps);
-            for (all, series) in [
-                (&mut sum.by_step_ns, &time.by_step_ns),
-                (&mut sum.device_by_step_ns, &time.device_by_step_ns),
-            ] {
-                // A run in which the owner is small or absent counts with its mean.
-                all.resize(before, 0.0);
-                all.extend(series);
+            let Some((sum, _, listed)) = sums.get_mut(&time.owner) else {
+                continue;
+            };
+            let mean_ns = time.mean_ps as f64 / 1_000.0;
+            let series = [
+                (&mut sum.by_step_ns, &time.by_step_ns, mean_ns),
+                (
+                    &mut sum.device_by_step_ns,
+                    &time.device_by_step_ns,
+                    time.device_ns,
+                ),
+            ];
+            for ((all, series, mean_ns), _) in series
+                .into_iter()
+                .zip(listed)
+                .filter(|(_, listed)| **listed)
+            {
+                // A run without the owner counts with zeros, one in which it is small with its mean.
+                all.resize(all_samples, 0.0);
+                let of_run = all.iter_mut().skip(before).take(samples);
+                let own = series.iter().copied();
+                of_run
+                    .zip(own.chain(std::iter::repeat(mean_ns)))
+                    .for_each(|(ns, own)| *ns = own);
             }
         }
         before += samples;
     }
     let (mut so_far, mut given) = (0_i128, 0_i128);
-    let owners = sums.into_values().map(|(mut time, own)| {
+    let owners = sums.into_values().map(|(mut time, own, _)| {
         so_far += own;
         time.mean_ps = narrow(so_far / count - given);
         given = so_far / count;
-        for series in [&mut time.by_step_ns, &mut time.device_by_step_ns] {
-            if !series.is_empty() {
-                series.resize(before, 0.0);
-            }
-        }
         time
     });
     (owners.collect(), narrow(all / count))

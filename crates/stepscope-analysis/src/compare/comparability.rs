@@ -101,7 +101,7 @@ impl Comparability {
 /// A fact that qualifies the figures. `side` is 0 for the base.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CompareNote {
-    /// Fewer than three runs on a side: the variation between runs is unknown.
+    /// Fewer than three runs on both sides: the variation between runs is unknown.
     RunsUnknown([usize; 2]),
     /// Too few steps for a verdict.
     FewSteps {
@@ -289,7 +289,7 @@ pub(super) fn notes(
     let mut found = Vec::new();
     let counts = sides.map(<[ComparedRun]>::len);
     let have_steps = samples.iter().all(|count| *count > 0);
-    if have_steps && counts.iter().any(|count| *count < FEWEST_RUNS) {
+    if have_steps && counts.iter().all(|count| *count < FEWEST_RUNS) {
         found.push(CompareNote::RunsUnknown(counts));
     }
     for (side, runs) in sides.into_iter().enumerate() {

@@ -11,9 +11,10 @@ use crate::compare::comparability::{environment, findings, mismatches, notes};
 use crate::compare::owner::{Bucket, OwnerTime};
 use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
 use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
+use crate::compare::sampling::{Sampling, SeriesEstimate};
 pub use crate::compare::statistics::{FEWEST_RUNS, FEWEST_STEPS};
 use crate::compare::statistics::{
-    RatioEstimate, Verdict, compare_quantiles, compare_runs, compare_samples, family_wise, median,
+    RatioEstimate, ShiftEstimate, Verdict, compare_quantiles, family_wise, median,
 };
 
 /// Fewest steps of a side for quantiles above the median.
@@ -73,10 +74,12 @@ pub struct Measure {
     pub key: String,
     /// Unit of both values.
     pub unit: MeasureUnit,
-    /// Value of each side: the median of the samples, or the figure itself.
-    pub values: [f64; 2],
-    /// Ratio with its interval; `None` where a side has no positive value.
+    /// Value of each side: the median of the samples, or the figure itself; `None` on a side without it.
+    pub values: [Option<f64>; 2],
+    /// Ratio with its interval; `None` where a sample of either side is zero.
     pub estimate: Option<RatioEstimate>,
+    /// Difference with its interval, in the unit of the values, where there is no ratio.
+    pub shift: Option<ShiftEstimate>,
     /// Whether the values are exact, without a distribution.
     pub is_exact: bool,
     /// p after Holm's correction over the measures with a test.
@@ -110,8 +113,8 @@ pub struct Comparison {
     pub findings: Vec<FindingDifference>,
     /// Whether the rows are totals of functions, not times per step.
     pub are_totals: bool,
-    /// Whether the run is the sample, not the step.
-    pub runs_are_samples: bool,
+    /// What the samples are.
+    pub sampling: Sampling,
     /// All owners of each side, for rules about some of them.
     pub owners: [Vec<OwnerTime>; 2],
     /// Earlier predictions with what happened; empty until [`check_predictions`](Self::check_predictions).
@@ -123,7 +126,7 @@ impl Comparison {
     pub fn step(&self) -> Option<&Measure> {
         self.measures
             .iter()
-            .find(|measure| measure.key == "step_ns")
+            .find(|measure| measure.key == "step_ns" && measure.values.iter().all(Option::is_some))
     }
 
     /// Returns how far the sides can be compared.
@@ -184,12 +187,12 @@ impl Comparison {
             .filter(|row| row.base.mean_ps != 0 || row.new.mean_ps != 0)
             .map(attribute)
             .collect();
-        add_rates(&mut rows, samples.each_ref().map(Vec::len));
+        let sampling = Sampling::new(sides);
+        add_rates(&mut rows, &sampling);
         rows.sort_by(|a, b| {
             let size = |row: &AttributionRow| row.difference_ps.unsigned_abs();
             (size(b), b.base.mean_ps, &a.key).cmp(&(size(a), a.base.mean_ps, &b.key))
         });
-        let runs_are_samples = sides.iter().all(|runs| runs.len() >= FEWEST_RUNS);
         let steps = [0, 1].map(|side: usize| {
             let all = sides[side].iter().map(|run| run.steps.len()).sum();
             let outliers = samples[side].iter().filter(|step| step.is_outlier).count();
@@ -211,7 +214,7 @@ impl Comparison {
             environment,
             findings: findings(sides),
             are_totals,
-            runs_are_samples,
+            sampling,
             owners,
             predictions: Vec::new(),
         };
@@ -238,80 +241,73 @@ impl Comparison {
         samples: &[Vec<&ComparedStep>; 2],
         options: &CompareOptions,
     ) {
+        let lengths =
+            |steps: &[&ComparedStep]| steps.iter().map(|step| step.length_ns).collect::<Vec<_>>();
+        let all = samples.each_ref().map(|steps| lengths(steps));
         if samples.iter().all(|samples| !samples.is_empty()) {
-            let lengths = |steps: &[&ComparedStep]| {
-                steps.iter().map(|step| step.length_ns).collect::<Vec<_>>()
-            };
-            let all = samples.each_ref().map(|steps| lengths(steps));
             let without = samples.each_ref().map(|steps| {
-                let steady: Vec<_> = steps
-                    .iter()
-                    .copied()
-                    .filter(|step| !step.is_outlier)
-                    .collect();
-                lengths(&steady)
+                let steps = steps.iter().copied();
+                lengths(&steps.filter(|step| !step.is_outlier).collect::<Vec<_>>())
             });
             let difference = |sides: &[Vec<f64>; 2]| mean(&sides[1]) - mean(&sides[0]);
             self.outliers_ns = difference(&all) - difference(&without);
-            self.add_sampled("step_ns", sides, samples, options, |step| step.length_ns);
-            let has_tail = samples.iter().all(|steps| steps.len() >= FEWEST_FOR_TAIL);
-            if has_tail {
-                for (key, quantile) in [("step_p90_ns", 0.9), ("step_p99_ns", 0.99)] {
-                    let estimate =
-                        compare_quantiles(&all[0], &all[1], quantile, options.confidence);
-                    let values = all.each_ref().map(|side| quantile_of(side, quantile));
-                    self.add_measure(
-                        key,
-                        values,
-                        estimate,
-                        samples.each_ref().map(Vec::len),
-                        options,
-                    );
-                }
-            }
-            for (position, bucket) in Bucket::ALL.into_iter().enumerate() {
-                let key = format!("{}_ns", bucket.as_str());
-                self.add_sampled(&key, sides, samples, options, |step| {
-                    step.buckets_ns[position]
-                });
-            }
         }
+        self.add_sampled("step_ns", samples, options, |step| step.length_ns);
+        for (key, quantile) in [("step_p90_ns", 0.9), ("step_p99_ns", 0.99)] {
+            let values = all
+                .each_ref()
+                .map(|side| (side.len() >= FEWEST_FOR_TAIL).then(|| quantile_of(side, quantile)));
+            let estimate = (values.iter().all(Option::is_some))
+                .then(|| compare_quantiles(&all[0], &all[1], quantile, options.confidence));
+            let found = SeriesEstimate {
+                ratio: estimate.flatten(),
+                shift: None,
+                samples: samples.each_ref().map(Vec::len),
+            };
+            self.add_measure(key, values, found, options);
+        }
+        for (position, bucket) in Bucket::ALL.into_iter().enumerate() {
+            let key = format!("{}_ns", bucket.as_str());
+            self.add_sampled(&key, samples, options, |step| step.buckets_ns[position]);
+        }
+        let executions = |owners: &Vec<OwnerTime>| {
+            let executions = owners.iter().filter(|time| !time.owner.kernel.is_empty());
+            let sum: f64 = executions.map(|time| time.executions).sum();
+            (sum > 0.0).then_some(sum)
+        };
         let exact = [
             ("peak_memory_bytes", MeasureUnit::Bytes, sides.map(peak)),
             (
                 "device_executions_per_step",
                 MeasureUnit::Count,
-                [0, 1].map(|side: usize| {
-                    let sum: f64 = self.owners[side]
-                        .iter()
-                        .filter(|time| !time.owner.kernel.is_empty())
-                        .map(|time| time.executions)
-                        .sum();
-                    (sum > 0.0).then_some(sum)
-                }),
+                self.owners.each_ref().map(executions),
             ),
         ];
         for (key, unit, values) in exact {
-            let [Some(base), Some(new)] = values else {
+            if values == [None, None] {
                 continue;
+            }
+            let ratio = match values {
+                [Some(base), Some(new)] if base > 0.0 && new > 0.0 => Some(new / base),
+                _ => None,
             };
-            let ratio = new / base;
             self.measures.push(Measure {
                 key: key.to_owned(),
                 unit,
-                values: [base, new],
-                estimate: (base > 0.0 && new > 0.0).then_some(RatioEstimate {
+                values,
+                estimate: ratio.map(|ratio| RatioEstimate {
                     ratio,
                     interval: Some((ratio, ratio)),
                     level: 1.0,
                     p: None,
                     detectable_share: Some(0.0),
                 }),
+                shift: None,
                 is_exact: true,
                 family_p: None,
-                verdict: (base > 0.0 && new > 0.0)
-                    .then(|| Verdict::from_interval((ratio, ratio), options.tolerance)),
-                samples: [1, 1],
+                verdict: ratio
+                    .map(|ratio| Verdict::from_interval((ratio, ratio), options.tolerance)),
+                samples: values.map(|value| usize::from(value.is_some())),
             });
         }
         let tested: Vec<usize> = (0..self.measures.len())
@@ -329,7 +325,6 @@ impl Comparison {
     fn add_sampled(
         &mut self,
         key: &str,
-        sides: [&[ComparedRun]; 2],
         samples: &[Vec<&ComparedStep>; 2],
         options: &CompareOptions,
         value: impl Fn(&ComparedStep) -> f64,
@@ -340,68 +335,49 @@ impl Comparison {
         if steps.iter().all(|side| side.iter().all(|ns| *ns == 0.0)) {
             return;
         }
-        let values = steps
-            .each_ref()
-            .map(|side| median(side).unwrap_or_default());
-        if self.runs_are_samples {
-            let runs = sides.map(|runs| {
-                let of_run =
-                    |run: &ComparedRun| median(&run.samples().map(&value).collect::<Vec<f64>>());
-                runs.iter().filter_map(of_run).collect::<Vec<f64>>()
-            });
-            let estimate = compare_runs(&runs[0], &runs[1], options.confidence);
-            self.add_measure(
-                key,
-                values,
-                estimate,
-                runs.each_ref().map(Vec::len),
-                options,
-            );
-            return;
-        }
-        let estimate = compare_samples(&steps[0], &steps[1], options.confidence);
-        self.add_measure(
-            key,
-            values,
-            estimate,
-            steps.each_ref().map(Vec::len),
-            options,
-        );
+        let values = steps.each_ref().map(|side| median(side));
+        let series = steps.each_ref().map(Vec::as_slice);
+        let found = self.sampling.compare(series, options.confidence);
+        self.add_measure(key, values, found, options);
     }
 
     fn add_measure(
         &mut self,
         key: &str,
-        values: [f64; 2],
-        estimate: Option<RatioEstimate>,
-        samples: [usize; 2],
+        values: [Option<f64>; 2],
+        found: SeriesEstimate,
         options: &CompareOptions,
     ) {
-        let fewest = if self.runs_are_samples {
-            FEWEST_RUNS
-        } else {
-            FEWEST_STEPS
-        };
-        let is_enough = samples.iter().all(|count| *count >= fewest);
-        let interval = estimate.and_then(|estimate| estimate.interval);
+        if values == [None, None] {
+            return;
+        }
+        // A time that may be zero has no ratio to itself: the step is the scale.
+        let step_ns = self.step().and_then(|step| step.values[0]);
+        let most = options.tolerance * step_ns.unwrap_or_default();
+        let by_ratio = found.ratio.and_then(|ratio| ratio.interval);
+        let by_shift = found.shift.and_then(|shift| shift.interval);
+        let verdict = by_ratio
+            .map(|interval| Verdict::from_interval(interval, options.tolerance))
+            .or_else(|| by_shift.map(|interval| Verdict::from_shift(interval, most)));
         self.measures.push(Measure {
             key: key.to_owned(),
             unit: MeasureUnit::Ns,
             values,
-            estimate,
+            estimate: found.ratio,
+            shift: found.shift,
             is_exact: false,
             family_p: None,
-            verdict: interval
-                .filter(|_| is_enough)
-                .map(|interval| Verdict::from_interval(interval, options.tolerance)),
-            samples,
+            verdict: verdict.filter(|_| self.sampling.decides(found.samples, FEWEST_STEPS)),
+            samples: found.samples,
         });
     }
 }
 
 impl Measure {
-    fn p(&self) -> Option<f64> {
-        self.estimate?.p
+    /// Returns the two-sided p of the test for equality; `None` where it has none.
+    pub fn p(&self) -> Option<f64> {
+        let of_shift = || self.shift?.p;
+        self.estimate.map_or_else(of_shift, |estimate| estimate.p)
     }
 }
 

@@ -14,6 +14,8 @@
 //! effective number of samples is `n (1 - r) / (1 + r)`, at least 4. The interval is widened around the ratio by the
 //! square root of the growth of the variance that follows, and the test statistic is divided by it.
 //!
+//! Samples of which some are zero have no ratio: their difference is estimated in the same way, without logarithms.
+//!
 //! Cost: `n log n`. Pairs are never listed: a rank among their differences is found by bisection, and the pairs below
 //! a limit are counted in one pass over both sorted sides.
 
@@ -90,70 +92,149 @@ impl Verdict {
             Self::NoDifferenceShown
         }
     }
+
+    /// Judges an interval of a difference by the largest change that counts as none, in the same unit.
+    pub fn from_shift((low, high): (f64, f64), most: f64) -> Self {
+        if low > most {
+            Self::Regressed
+        } else if high < -most {
+            Self::Improved
+        } else if low >= -most && high <= most {
+            Self::Same
+        } else {
+            Self::NoDifferenceShown
+        }
+    }
+}
+
+/// Difference of two samples, new minus base, in their own unit: for samples that may be zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShiftEstimate {
+    /// The estimate.
+    pub shift: f64,
+    /// Lower and upper end of the interval; `None` where too few samples exist for the confidence.
+    pub interval: Option<(f64, f64)>,
+    /// Coverage of the interval, 0 to 1; 0 without one.
+    pub level: f64,
+    /// Two-sided p of the test for equality.
+    pub p: Option<f64>,
+}
+
+impl ShiftEstimate {
+    /// Returns the ratio of which this is the difference of logarithms. `shown` is the difference of logarithms that
+    /// the samples would show.
+    fn into_ratio(self, shown: Option<f64>) -> RatioEstimate {
+        RatioEstimate {
+            ratio: self.shift.exp(),
+            interval: self.interval.map(|(low, high)| (low.exp(), high.exp())),
+            level: self.level,
+            p: self.p,
+            detectable_share: shown.map(f64::exp_m1),
+        }
+    }
 }
 
 /// Compares two samples; `None` when a side is empty or has a value that is not positive and finite. The samples are
 /// in the order of time.
 pub fn compare_samples(base: &[f64], new: &[f64], confidence: f64) -> Option<RatioEstimate> {
-    let pairs = PairDifferences::new(base, new)?;
-    let ratio = pairs.median();
+    let widening = widening(base, new);
+    let found = hodges_lehmann(logarithms(base)?, logarithms(new)?, confidence, widening);
+    let shown = found.interval;
+    let shown = shown.map(|interval| detectable_difference(interval, found.level, confidence));
+    // Ranks are the same with and without logarithms.
+    let p = mann_whitney(base, new, widening);
+    Some(ShiftEstimate { p, ..found }.into_ratio(shown))
+}
+
+/// Returns the difference of two samples of which some may be zero: the median over all pairs of `b_j - a_i`. `None`
+/// when a side is empty or has a value that is not finite.
+pub fn shift_of_samples(base: &[f64], new: &[f64], confidence: f64) -> Option<ShiftEstimate> {
+    let is_good = |side: &[f64]| !side.is_empty() && side.iter().all(|value| value.is_finite());
+    if !is_good(base) || !is_good(new) {
+        return None;
+    }
+    let widening = growth(base, new, |_mean, variance| variance);
+    let found = hodges_lehmann(base.to_vec(), new.to_vec(), confidence, widening);
+    let p = mann_whitney(base, new, widening);
+    Some(ShiftEstimate { p, ..found })
+}
+
+/// Estimates the difference of two samples, without a test.
+fn hodges_lehmann(base: Vec<f64>, new: Vec<f64>, confidence: f64, widening: f64) -> ShiftEstimate {
     let alpha = 1.0 - confidence.clamp(0.5, 0.9999);
     let (rank, level) = interval_rank(base.len(), new.len(), alpha);
-    let widening = widening(base, new);
+    let pairs = PairDifferences::new(base, new);
+    let shift = pairs.median();
     let interval = (rank > 0).then(|| {
         let low = pairs.kth(rank);
         let high = pairs.kth(pairs.count().saturating_sub(rank).saturating_add(1));
         (
-            (ratio - (ratio - low) * widening).exp(),
-            (ratio + (high - ratio) * widening).exp(),
+            shift - (shift - low) * widening,
+            shift + (high - shift) * widening,
         )
     });
-    Some(RatioEstimate {
-        ratio: ratio.exp(),
+    ShiftEstimate {
+        shift,
         interval,
         level: if interval.is_some() { level } else { 0.0 },
-        p: mann_whitney(base, new, widening),
-        detectable_share: interval.map(|interval| detectable(interval, level, confidence)),
-    })
+        p: None,
+    }
 }
 
-/// Compares the medians of several runs on each side: Welch's t interval of the logarithms. A run is one sample,
-/// whatever its number of steps. `None` below two runs a side, or with a value that is not positive.
+/// Compares the medians of several runs on each side by a t interval of their logarithms. A run is one sample,
+/// whatever its number of steps. `None` where [`shift_of_runs`] has none, or with a value that is not positive.
 pub fn compare_runs(base: &[f64], new: &[f64], confidence: f64) -> Option<RatioEstimate> {
-    let (base, new) = (logarithms(base)?, logarithms(new)?);
-    if base.len() < 2 || new.len() < 2 {
+    let (found, shown) = t_interval(&logarithms(base)?, &logarithms(new)?, confidence)?;
+    Some(found.into_ratio(Some(shown)))
+}
+
+/// Returns the difference of the medians of several runs on each side, of which some may be zero.
+///
+/// Welch's t interval. A side of a single run has no variance of its own: it is taken to have that of the other side,
+/// which then needs [`FEWEST_RUNS`]. `None` with fewer runs.
+pub fn shift_of_runs(base: &[f64], new: &[f64], confidence: f64) -> Option<ShiftEstimate> {
+    Some(t_interval(base, new, confidence)?.0)
+}
+
+/// Returns the difference of two means, and the difference that these samples would show.
+fn t_interval(base: &[f64], new: &[f64], confidence: f64) -> Option<(ShiftEstimate, f64)> {
+    let counts = [base.len(), new.len()].map(|count| count as f64);
+    let (fewer, more) = (base.len().min(new.len()), base.len().max(new.len()));
+    if fewer == 0 || (fewer == 1 && more < FEWEST_RUNS) {
         return None;
     }
-    let [(mean_base, base_part), (mean_new, new_part)] = [&base, &new].map(|side| {
-        let (mean, variance) = moments(side);
-        (mean, variance / side.len() as f64)
-    });
-    let difference = mean_new - mean_base;
-    let error = (base_part + new_part).sqrt();
-    let freedom = if error > 0.0 {
-        let side = |part: f64, count: usize| part.powi(2) / (count as f64 - 1.0);
-        (base_part + new_part).powi(2) / (side(base_part, base.len()) + side(new_part, new.len()))
+    let [(mean_base, variance_base), (mean_new, variance_new)] = [base, new].map(moments);
+    let shift = mean_new - mean_base;
+    let parts = if fewer == 1 {
+        // A side of one run has no squares, so that the sum is the other side's.
+        let pooled = variance_base + variance_new;
+        counts.map(|count| pooled / count)
     } else {
-        (base.len() + new.len()) as f64 - 2.0
+        [variance_base / counts[0], variance_new / counts[1]]
+    };
+    let error = (parts[0] + parts[1]).sqrt();
+    let freedom = if error > 0.0 && fewer > 1 {
+        let side = |part: f64, count: f64| part.powi(2) / (count - 1.0);
+        (parts[0] + parts[1]).powi(2) / (side(parts[0], counts[0]) + side(parts[1], counts[1]))
+    } else {
+        counts[0] + counts[1] - 2.0
     };
     let confidence = confidence.clamp(0.5, 0.9999);
-    let half = student_quantile(f64::midpoint(1.0, confidence), freedom) * error;
-    let shown = student_quantile(f64::midpoint(1.0, confidence), freedom)
-        + student_quantile(POWER, freedom);
+    let quantile = student_quantile(f64::midpoint(1.0, confidence), freedom);
     let p = if error > 0.0 {
-        student_two_sided(difference / error, freedom)
-    } else if difference == 0.0 {
+        student_two_sided(shift / error, freedom)
+    } else if shift == 0.0 {
         1.0
     } else {
         0.0
     };
-    Some(RatioEstimate {
-        ratio: difference.exp(),
-        interval: Some(((difference - half).exp(), (difference + half).exp())),
+    let found = ShiftEstimate {
+        shift,
+        interval: Some((shift - quantile * error, shift + quantile * error)),
         level: confidence,
         p: Some(p),
-        detectable_share: Some((shown * error).exp_m1()),
-    })
+    };
+    Some((found, (quantile + student_quantile(POWER, freedom)) * error))
 }
 
 /// Compares a quantile (0 to 1) of two samples: percentile interval of a moving-block bootstrap, with a generator that
@@ -193,7 +274,10 @@ pub fn compare_quantiles(
         interval: Some(interval),
         level: 1.0 - alpha,
         p: None,
-        detectable_share: Some(detectable(interval, 1.0 - alpha, confidence)),
+        detectable_share: Some(
+            detectable_difference((interval.0.ln(), interval.1.ln()), 1.0 - alpha, confidence)
+                .exp_m1(),
+        ),
     })
 }
 
@@ -273,15 +357,25 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// Returns the factor by which correlation widens an interval of the ratio, at least 1.
 pub fn widening(base: &[f64], new: &[f64]) -> f64 {
-    let sides = [base, new].map(|side| {
-        let (mean, variance) = moments(side);
-        let count = side.len() as f64;
-        let relative = if mean > 0.0 {
+    growth(base, new, |mean, variance| {
+        if mean > 0.0 {
             variance / mean.powi(2)
         } else {
             variance
-        };
-        (relative / count.max(1.0), count / effective_count(side))
+        }
+    })
+}
+
+/// Returns the square root of the growth of the variance of a difference by correlation, at least 1. `scaled` gives
+/// the variance that counts, from the mean and the variance of a side.
+fn growth(base: &[f64], new: &[f64], scaled: impl Fn(f64, f64) -> f64) -> f64 {
+    let sides = [base, new].map(|side| {
+        let (mean, variance) = moments(side);
+        let count = side.len() as f64;
+        (
+            scaled(mean, variance) / count.max(1.0),
+            count / effective_count(side),
+        )
     });
     let plain: f64 = sides.iter().map(|(variance, _)| variance).sum();
     let grown: f64 = sides
@@ -340,13 +434,13 @@ fn logarithms(samples: &[f64]) -> Option<Vec<f64>> {
     is_good.then(|| samples.iter().map(|value| value.ln()).collect())
 }
 
-/// Returns the smallest relative change that an interval of this width would show.
-fn detectable((low, high): (f64, f64), level: f64, confidence: f64) -> f64 {
+/// Returns the smallest difference that an interval of this width would show.
+fn detectable_difference((low, high): (f64, f64), level: f64, confidence: f64) -> f64 {
     let z = normal_quantile(f64::midpoint(1.0, level.clamp(0.5, 0.999_999)));
-    let error = (high / low).ln() / (2.0 * z);
+    let error = (high - low) / (2.0 * z);
     let shown =
         normal_quantile(f64::midpoint(1.0, confidence.clamp(0.5, 0.9999))) + normal_quantile(POWER);
-    (shown * error).exp_m1()
+    shown * error
 }
 
 /// Returns the largest `k` with `2 P(U < k) <= alpha`, and the coverage `1 - 2 P(U < k)` that follows.
@@ -377,18 +471,17 @@ fn interval_rank(n: usize, m: usize, alpha: f64) -> (u64, f64) {
     (rank as u64, 1.0 - 2.0 * below)
 }
 
-/// All differences `ln(new_j) - ln(base_i)`, without a list of them.
+/// All differences `new_j - base_i`, without a list of them. Neither side is empty.
 struct PairDifferences {
     base: Vec<f64>,
     new: Vec<f64>,
 }
 
 impl PairDifferences {
-    fn new(base: &[f64], new: &[f64]) -> Option<Self> {
-        let (mut base, mut new) = (logarithms(base)?, logarithms(new)?);
+    fn new(mut base: Vec<f64>, mut new: Vec<f64>) -> Self {
         base.sort_unstable_by(f64::total_cmp);
         new.sort_unstable_by(f64::total_cmp);
-        Some(Self { base, new })
+        Self { base, new }
     }
 
     fn count(&self) -> u64 {

@@ -21,6 +21,9 @@ impl fmt::Display for NoSuchSteps {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.requested.start(), self.requested.end()) {
             (from, last) if from == last => write!(to, "no step {from} in this run")?,
+            (from, last) if *last == i64::MAX => {
+                write!(to, "no step from {from} on in this run")?;
+            }
             (from, last) => write!(to, "none of the steps {from}-{last} in this run")?,
         }
         match self.available {
@@ -36,8 +39,8 @@ impl fmt::Display for NoSuchSteps {
 
 impl std::error::Error for NoSuchSteps {}
 
-/// Reads step numbers as users write them, `13` or `13-21`; `None` for anything else, and for a first number after the
-/// last. Numbers may be negative: `-3--1`.
+/// Reads step numbers as users write them: `13`, `13-21`, or `13-` for all from 13 on. `None` for anything else, and for
+/// a first number after the last. Numbers may be negative: `-3--1`.
 pub fn parse_numbers(text: &str) -> Option<RangeInclusive<i64>> {
     let number = |text: &str| text.trim().parse::<i64>().ok();
     // A minus in front belongs to the number.
@@ -46,6 +49,7 @@ pub fn parse_numbers(text: &str) -> Option<RangeInclusive<i64>> {
         .skip(1)
         .find(|(_, letter)| *letter == '-');
     let steps = match dash {
+        Some((at, _)) if text[at + 1..].trim().is_empty() => number(&text[..at])?..=i64::MAX,
         Some((at, _)) => number(&text[..at])?..=number(&text[at + 1..])?,
         None => number(text).map(|one| one..=one)?,
     };
@@ -81,11 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_one_or_from_to() {
+    fn steps_are_one_or_a_range() {
         assert_eq!(parse_numbers("13"), Some(13..=13));
         assert_eq!(parse_numbers("13-21"), Some(13..=21));
         assert_eq!(parse_numbers("-3--1"), Some(-3..=-1));
-        for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
+        assert_eq!(parse_numbers("13-"), Some(13..=i64::MAX));
+        for wrong in ["", "-", "a", "a-", "21-13", "1-2-3", "1.5"] {
             assert_eq!(parse_numbers(wrong), None, "{wrong}");
         }
     }

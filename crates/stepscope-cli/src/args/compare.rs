@@ -17,7 +17,7 @@ use super::values::{confidence, match_by, rows_by, tolerance};
         stepscope compare --baseline accepted logs/new --gate stepscope-gate.toml --format junit=gate.xml\n  \
         stepscope compare --history accepted\n  \
         stepscope compare gs://BUCKET/main gs://BUCKET/pull\n\n\
-        Of a directory with several runs, the newest is used. Exit codes: 0 success, 1 failure, 2 usage;\n\
+        Of a directory with several runs, the newest is used; DIR#RUN names one by its name or id. Exit codes: 0 success, 1 failure, 2 usage;\n\
         with --gate also 3 a rule failed, 4 the gate cannot decide."
 )]
 pub struct Compare {
@@ -105,6 +105,9 @@ pub struct BaselineAccept {
     /// Folder of accepted runs
     #[arg(long, value_name = "DIR")]
     pub into: PathBuf,
+    /// Steps to keep, by the program's step numbers: skip-warmup, N, N-M or N- [default: skip-warmup]
+    #[arg(long, value_name = "STEPS")]
+    pub steps: Option<String>,
     /// Maximum number of runs in the folder; the oldest are removed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: Option<u32>,

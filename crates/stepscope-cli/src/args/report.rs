@@ -32,9 +32,9 @@ pub struct Report {
     /// Grouping of the rows; 'list' lists the groupings of each kind
     #[arg(long, value_name = "GROUPING")]
     pub by: Option<String>,
-    /// Maximum number of rows
-    #[arg(long, value_name = "N", default_value_t = 25)]
-    pub top: usize,
+    /// Maximum number of rows [default: all in JSON and CSV, else 25]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

@@ -14,11 +14,9 @@ pub fn run(asked: &args::Baseline, out: &mut dyn Write) -> Result<(), CliError> 
         reading: asked.reading,
         ..args::Compare::default()
     };
-    let side = Side::open(
-        std::slice::from_ref(&asked.run),
-        &StepsChoice::default(),
-        &compare,
-    )?;
+    let steps = asked.steps.as_deref().map(StepsChoice::read);
+    let steps = steps.transpose()?.unwrap_or_default();
+    let side = Side::open(std::slice::from_ref(&asked.run), &steps, &compare)?;
     let failed = |error: std::io::Error| {
         CliError::failed(format!(
             "cannot write into {}: {error}",
@@ -26,21 +24,20 @@ pub fn run(asked: &args::Baseline, out: &mut dyn Write) -> Result<(), CliError> 
         ))
     };
     std::fs::create_dir_all(&asked.into).map_err(failed)?;
-    let time = jiff::Timestamp::now()
-        .strftime("%Y%m%dT%H%M%SZ")
-        .to_string();
-    // Nothing is written over: runs of the same second are numbered.
-    let mut names = (1_u32..).map(|number| match number {
-        1 => format!("{time}.json"),
-        _ => format!("{time}-{number:04}.json"),
-    });
-    let file = names
-        .find_map(|name| {
-            let file = asked.into.join(name);
-            (!file.exists()).then_some(file)
-        })
-        .unwrap_or_else(|| asked.into.join(format!("{time}.json")));
-    summary::write(&side.runs[0], &file)?;
+    let text = summary::text(&side.runs[0], &steps)?;
+    // Names are in the order of time, and nothing is written over.
+    let file = loop {
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S.%6fZ");
+        let file = asked.into.join(format!("{time}.json"));
+        match std::fs::File::create_new(&file) {
+            Ok(mut created) => {
+                created.write_all(text.as_bytes()).map_err(failed)?;
+                break file;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    };
     writeln!(out, "Accepted {} as {}", side.names[0], file.display())?;
     if let Some(keep) = asked.keep {
         let files = summary::summaries(&asked.into)?;

@@ -9,7 +9,7 @@ use stepscope_engine::analysis::compare::statistics::median;
 use stepscope_engine::report::report::{Column, Report, Table, Unit, duration, share};
 use stepscope_engine::report::reports::Options;
 
-use super::summary;
+use super::summary::{self, Summary};
 use crate::args;
 use crate::error::CliError;
 
@@ -23,7 +23,7 @@ pub(super) fn run(
     let mut names = Vec::new();
     let mut medians = Vec::new();
     for path in summary::summaries(folder)? {
-        let Some(run) = summary::read_if_summary(&path)? else {
+        let Some(Summary { run, .. }) = summary::read_if_summary(&path)? else {
             continue;
         };
         let lengths = |run: &ComparedRun| {
@@ -32,12 +32,7 @@ pub(super) fn run(
                 .collect::<Vec<f64>>()
         };
         if let Some(length) = median(&lengths(&run)) {
-            names.push(
-                path.file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
-            );
+            names.push(summary::name_of(&path));
             medians.push(length);
         }
     }

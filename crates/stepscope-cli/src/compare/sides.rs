@@ -7,13 +7,16 @@ use stepscope_engine::analysis::compare::result::CompareOptions;
 use stepscope_engine::analysis::compare::run::ComparedRun;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
-use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::analysis::steps::{parse_numbers, range_of};
 use stepscope_engine::report::compare::gate::Gate;
-use stepscope_engine::{Engine, EngineError, EngineOptions, Run};
+use stepscope_engine::{Engine, EngineOptions, Run};
 
-use super::summary;
+use super::summary::{self, Summary};
 use crate::args;
 use crate::error::CliError;
+
+/// All steps but those of warm-up.
+const SKIP_WARMUP: &str = "skip-warmup";
 
 /// Steps that are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,17 +24,25 @@ pub(super) struct StepsChoice(Option<std::ops::RangeInclusive<i64>>);
 
 impl StepsChoice {
     /// Reads `skip-warmup`, `N`, `N-M` or `N-`.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        if text == "skip-warmup" {
+    pub(super) fn read(text: &str) -> Result<Self, CliError> {
+        if text == SKIP_WARMUP {
             return Ok(Self(None));
         }
-        let range = match text.strip_suffix('-') {
-            Some(first) => first.parse().ok().map(|first| first..=i64::MAX),
-            None => args::step_numbers(text).ok(),
-        };
+        let range = parse_numbers(text);
         range.map(|range| Self(Some(range))).ok_or_else(|| {
-            format!("cannot compare the steps '{text}': not a range\nhelp: give skip-warmup, 13, 13-21 or 13-")
+            CliError::usage(format!(
+                "cannot compare the steps '{text}': not a range\nhelp: give skip-warmup, 13, 13-21 or 13-"
+            ))
         })
+    }
+
+    /// Returns the text that [`read`](Self::read) takes.
+    pub(super) fn text(&self) -> String {
+        match &self.0 {
+            None => SKIP_WARMUP.to_owned(),
+            Some(steps) if *steps.end() == i64::MAX => format!("{}-", steps.start()),
+            Some(steps) => format!("{}-{}", steps.start(), steps.end()),
+        }
     }
 }
 
@@ -120,7 +131,7 @@ pub(super) fn open(
         new_sides.push(Side::open(paths, steps, asked)?);
     }
     let mut base = match baseline {
-        Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0])?,
+        Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0], steps, asked)?,
         None => Side::open(&base_paths, steps, asked)?,
     };
     // Files of equal names are told apart by their folders.
@@ -155,9 +166,11 @@ fn open_baselines(
     let mut pairs = Vec::new();
     for baseline in &gate.baselines {
         let path = folder.unwrap_or_else(|| Path::new("")).join(&baseline.path);
-        let holds_summaries = path.is_dir() && !summary::summaries(&path)?.is_empty();
-        let mut base = if holds_summaries {
-            open_baseline(&path, baseline.last, &new.runs[0])?
+        // A folder that is not there yet has no accepted runs. Other folders hold traces.
+        let is_accepted =
+            !path.exists() || (path.is_dir() && !summary::summaries(&path)?.is_empty());
+        let mut base = if is_accepted {
+            open_baseline(&path, baseline.last, &new.runs[0], steps, asked)?
         } else {
             Side::open(&[path], steps, asked)?
         };
@@ -211,13 +224,16 @@ fn open_run(
     steps: &StepsChoice,
     asked: &args::Compare,
 ) -> Result<(String, ComparedRun), CliError> {
-    if let Some(run) = summary::read_if_summary(path)? {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        return Ok((name, run));
+    if let Some(Summary { run, steps: kept }) = summary::read_if_summary(path)? {
+        if kept != *steps {
+            return Err(CliError::failed(format!(
+                "cannot compare the steps {} of {}: the summary has the steps {}\nhelp: give the trace, or save its summary with --steps {0}",
+                steps.text(),
+                path.display(),
+                kept.text()
+            )));
+        }
+        return Ok((summary::name_of(path), run));
     }
     let (engine, opened) = open_trace(path, asked)?;
     let range = match &steps.0 {
@@ -249,61 +265,70 @@ fn open_run(
     Ok((opened.name.clone(), run))
 }
 
-/// Opens the newest run at a path, with the engine that reads it.
+/// Opens the run at a path, with the engine that reads it: the newest of a directory, or that of `DIR#RUN`.
 pub(super) fn open_trace(
     path: &Path,
     asked: &args::Compare,
 ) -> Result<(Arc<Engine>, Arc<Run>), CliError> {
+    let text = path.to_string_lossy();
+    let (path, name) = match text.rsplit_once('#') {
+        Some((folder, name)) if !path.exists() => (Path::new(folder), Some(name)),
+        _ => (path, None),
+    };
     let mut options = EngineOptions::new(vec![path.to_owned()]);
     options.use_cache = !asked.reading.no_cache;
     options.limits = asked.reading.limits();
     options.watch = false;
     options.keep_at_once = true;
     let engine = Engine::new(options)?;
-    let Some(newest) = engine.runs().into_iter().next() else {
-        return Err(match engine.problems().into_iter().next() {
-            Some(problem) => {
-                CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
-            }
-            None => EngineError::NoTraces(path.display().to_string()).into(),
-        });
-    };
-    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&newest.id))?;
+    let (chosen, _) = crate::report::choose(&engine, path, name)?;
+    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&chosen.id))?;
     Ok((engine, opened))
 }
 
-/// Opens the newest runs of a folder whose devices, ranks and recording options are those of `new`.
-fn open_baseline(folder: &Path, last: usize, new: &ComparedRun) -> Result<Side, CliError> {
+/// Opens the newest runs of a folder whose devices, ranks, recording options and steps are those of `new`. None of them
+/// is an error; of a gate, one that it cannot decide.
+fn open_baseline(
+    folder: &Path,
+    last: usize,
+    new: &ComparedRun,
+    steps: &StepsChoice,
+    asked: &args::Compare,
+) -> Result<Side, CliError> {
     let mut side = Side {
         label: folder.display().to_string(),
         names: Vec::new(),
         paths: Vec::new(),
         runs: Vec::new(),
     };
-    for path in summary::summaries(folder)?.iter().rev() {
+    let files = if folder.exists() {
+        summary::summaries(folder)?
+    } else {
+        Vec::new()
+    };
+    for path in files.iter().rev() {
         if side.runs.len() >= last.max(1) {
             break;
         }
-        let Some(run) = summary::read_if_summary(path)? else {
+        let Some(Summary { run, steps: kept }) = summary::read_if_summary(path)? else {
             continue;
         };
         let key = |run: &ComparedRun| (run.devices.clone(), run.ranks, run.recording);
-        if key(&run) == key(new) {
-            side.names.push(
-                path.file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
-            );
+        if key(&run) == key(new) && kept == *steps {
+            side.names.push(summary::name_of(path));
             side.runs.push(run);
         }
     }
     if side.runs.is_empty() {
-        return Err(CliError::failed(format!(
-            "cannot compare with {}: no accepted run has the devices, ranks and recording options of the new one\nhelp: accept one with 'stepscope baseline accept RUN --into {}'",
-            folder.display(),
+        let text = format!(
+            "cannot compare with {0}: no accepted run has the devices, ranks, recording options and steps of the new one\nhelp: accept one with 'stepscope baseline accept RUN --into {0}'",
             folder.display()
-        )));
+        );
+        return Err(if asked.gate.is_some() {
+            CliError::Undecided { text }
+        } else {
+            CliError::failed(text)
+        });
     }
     side.names.reverse();
     side.runs.reverse();
@@ -332,12 +357,14 @@ mod tests {
 
     #[test]
     fn steps_are_a_range_or_all_but_warm_up() {
-        assert_eq!(StepsChoice::read("skip-warmup"), Ok(StepsChoice(None)));
-        assert_eq!(StepsChoice::read("13-21"), Ok(StepsChoice(Some(13..=21))));
-        assert_eq!(
-            StepsChoice::read("13-"),
-            Ok(StepsChoice(Some(13..=i64::MAX)))
-        );
+        for (text, expected) in [
+            ("skip-warmup", StepsChoice(None)),
+            ("13-21", StepsChoice(Some(13..=21))),
+            ("13-", StepsChoice(Some(13..=i64::MAX))),
+        ] {
+            let found = StepsChoice::read(text).unwrap();
+            assert_eq!((&found, found.text().as_str()), (&expected, text));
+        }
         assert!(StepsChoice::read("all").is_err());
     }
 }

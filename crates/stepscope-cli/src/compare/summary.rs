@@ -1,5 +1,6 @@
 //! Summaries of runs: everything that a comparison needs, without the trace.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -11,6 +12,7 @@ use stepscope_engine::analysis::op_class::OpClass;
 use stepscope_model::Diagnostic;
 
 use super::bucket_names;
+use super::sides::StepsChoice;
 use crate::error::CliError;
 
 /// Schema of the file.
@@ -24,48 +26,74 @@ const LEFT_OUT: [(&str, LeftOut); 3] = [
     ("after_gap", LeftOut::AfterGap),
 ];
 
-/// Writes the summary of a run.
-pub fn write(run: &ComparedRun, file: &Path) -> Result<(), CliError> {
-    let text = serde_json::to_string(&to_json(run))?;
-    // The schema comes first: a file is known by its head.
-    let rest = text.strip_prefix('{').unwrap_or(&text);
-    let text = format!("{{\"schema\":\"{SCHEMA}\",{rest}\n");
-    std::fs::write(file, text)
-        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
+/// A summary.
+#[derive(Debug, PartialEq)]
+pub(super) struct Summary {
+    pub(super) run: ComparedRun,
+    /// The steps of the trace that were kept.
+    pub(super) steps: StepsChoice,
 }
 
-/// Reads a file that is a summary; `None` for any other file or folder.
-pub(super) fn read_if_summary(path: &Path) -> Result<Option<ComparedRun>, CliError> {
+/// Returns the file of a summary.
+pub(super) fn text(run: &ComparedRun, steps: &StepsChoice) -> Result<String, CliError> {
+    let mut value = to_json(run);
+    value["compared_steps"] = steps.text().into();
+    let text = serde_json::to_string(&value)?;
+    // The schema comes first: a file is known by its head.
+    let rest = text.strip_prefix('{').unwrap_or(&text);
+    Ok(format!("{{\"schema\":\"{SCHEMA}\",{rest}\n"))
+}
+
+/// Returns the name of the run of a summary.
+pub(super) fn name_of(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// Returns whether a file is a summary, by its head.
+fn is_summary(path: &Path) -> Result<bool, CliError> {
     let is_json = path
         .extension()
         .is_some_and(|extension| extension == "json");
     let is_small =
         std::fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.len() < LARGEST);
     if !is_json || !is_small {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(4_096).read_to_end(&mut head))
+        .map_err(|error| unreadable(path, &error))?;
+    let mut windows = head.windows(SCHEMA.len());
+    Ok(windows.any(|window| window == SCHEMA.as_bytes()))
+}
+
+fn unreadable(path: &Path, cause: &dyn std::fmt::Display) -> CliError {
+    CliError::failed(format!("cannot read {}: {cause}", path.display()))
+}
+
+/// Reads a file that is a summary; `None` for any other file or folder.
+pub(super) fn read_if_summary(path: &Path) -> Result<Option<Summary>, CliError> {
+    if !is_summary(path)? {
         return Ok(None);
     }
-    let failed = |error: &dyn std::fmt::Display| {
-        CliError::failed(format!("cannot read {}: {error}", path.display()))
-    };
     #[allow(
         clippy::disallowed_methods,
         reason = "a summary is small, and its size was checked"
     )]
-    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
-    let head = &bytes[..bytes.len().min(4_096)];
-    if !head
-        .windows(SCHEMA.len())
-        .any(|window| window == SCHEMA.as_bytes())
-    {
-        return Ok(None);
-    }
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| failed(&error))?;
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(path, &error))?;
     if value["schema"] != SCHEMA {
         return Ok(None);
     }
-    from_json(&value)
-        .map(Some)
-        .ok_or_else(|| failed(&"the summary lacks a field or has one of another type"))
+    // Summaries of earlier versions lack the steps.
+    let steps = value["compared_steps"].as_str().map(StepsChoice::read);
+    let steps = steps.transpose()?.unwrap_or_default();
+    let run = from_json(&value).ok_or_else(|| {
+        let cause = "the summary lacks a field or has one of another type";
+        unreadable(path, &cause)
+    })?;
+    Ok(Some(Summary { run, steps }))
 }
 
 fn to_json(run: &ComparedRun) -> Value {
@@ -234,16 +262,11 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
 
 /// Lists the summaries of a folder, the oldest first.
 pub(super) fn summaries(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let failed = |error: std::io::Error| {
-        CliError::failed(format!("cannot read {}: {error}", folder.display()))
-    };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+    let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(folder, &error))?.path();
+        if is_summary(&path)? {
             found.push(path);
         }
     }

@@ -314,6 +314,20 @@ fn accepted_runs_are_a_baseline_and_a_history() {
         assert_eq!(command(&words, &[&base]).0, 0);
     }
     assert_eq!(std::fs::read_dir(&accepted).unwrap().count(), 3);
+    // Other files of the folder are neither counted nor removed.
+    std::fs::write(accepted.join("0-notes.json"), "{}").unwrap();
+    let words = ["baseline", "accept", "--no-cache", "--keep", "3", "--into"];
+    let words = [&words[..], &[accepted.to_str().unwrap()]].concat();
+    let (code, text) = command(&words, &[&base]);
+    let accepted_as = text
+        .split_once(" as ")
+        .unwrap()
+        .1
+        .split_once('\n')
+        .unwrap()
+        .0;
+    assert!(code == 0 && Path::new(accepted_as).exists(), "{text}");
+    assert_eq!(std::fs::read_dir(&accepted).unwrap().count(), 4);
     let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
     let found = json(
         &["--baseline", accepted.to_str().unwrap(), "--last", "2"],
@@ -391,8 +405,7 @@ fn a_gate_has_several_baselines() {
     };
     let (code, text) = judged(&[&slower]);
     assert_eq!(code, 3, "slower than the release: {text}");
-    let (json, _) = text.split_once("\n]\n").unwrap();
-    let found: Value = serde_json::from_str(&format!("{json}\n]")).unwrap();
+    let found: Value = serde_json::from_str(&text).unwrap();
     let outcomes: Vec<_> = found
         .as_array()
         .unwrap()
@@ -543,59 +556,184 @@ fn runs_without_steps_have_no_verdict() {
 }
 
 #[test]
-fn the_workflow_of_the_guide_uses_options_that_exist() {
+fn several_comparisons_are_one_document() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let slower = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let same = write_run(&folder, "c.json", &BASE, &JITTER);
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let outputs = [
+        ("json", "all.json"),
+        ("junit", "all.xml"),
+        ("html", "all.html"),
+    ];
+    let outputs = outputs.map(|(format, name)| format!("{format}={}", file(name)));
+    let mut words = vec!["compare", "--no-cache"];
+    for output in &outputs {
+        words.extend(["--format", output]);
+    }
+    // What is there already is replaced.
+    for _ in 0..2 {
+        let (code, text) = command(&words, &[&base, &slower, &same]);
+        assert_eq!(code, 0, "{text}");
+    }
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let found: Value = serde_json::from_str(&read("all.json")).unwrap();
+    let verdicts: Vec<_> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["verdict"])
+        .collect();
+    assert_eq!(verdicts, ["regressed", "same"]);
+    let suites = read("all.xml");
+    for (part, count) in [
+        ("<?xml", 1),
+        ("<testsuites>", 1),
+        ("<testsuite ", 2),
+        ("<failure ", 1),
+    ] {
+        assert_eq!(suites.matches(part).count(), count, "{part}: {suites}");
+    }
+    let page = read("all.html");
+    for (part, count) in [
+        ("<!doctype", 1),
+        ("id=\"compare\"", 1),
+        ("id=\"compare-2\"", 1),
+    ] {
+        assert_eq!(page.matches(part).count(), count, "{part}");
+    }
+}
+
+#[test]
+fn a_failure_outweighs_what_cannot_be_decided() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let slower = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let short = write_run(&folder, "c.json", &BASE, &JITTER[..2]);
+    let gate = folder.path().join("gate.toml");
+    let rules =
+        "[defaults]\nmin_steps = 5\n[[rule]]\nmeasure = \"step_ns\"\nmax_increase = \"3%\"\n";
+    std::fs::write(&gate, rules).unwrap();
+    let words = ["compare", "--no-cache", "--gate", gate.to_str().unwrap()];
+    assert_eq!(command(&words, &[&base, &short]).0, 4);
+    assert_eq!(command(&words, &[&base, &slower]).0, 3);
+    assert_eq!(command(&words, &[&base, &slower, &short]).0, 3);
+}
+
+#[test]
+fn a_summary_stands_for_the_steps_that_it_has() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let saved = folder.path().join("a-summary.json");
+    let save = |steps: &str| {
+        let file = saved.to_str().unwrap();
+        let words = [
+            "compare",
+            "--no-cache",
+            "--steps",
+            steps,
+            "--save-summary",
+            file,
+        ];
+        assert_eq!(command(&words, &[&base]).0, 0);
+    };
+    let compared = |steps: &str| {
+        let words = [
+            "compare",
+            "--no-cache",
+            "--steps",
+            steps,
+            "--format",
+            "json",
+        ];
+        command(&words, &[&saved, &base])
+    };
+    save("2-");
+    let (code, text) = compared("2-");
+    assert_eq!(code, 0, "{text}");
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["base"]["mean_ns"], found["new"]["mean_ns"]);
+    assert_eq!(found["base"]["steps"], found["new"]["steps"]);
+    let (code, text) = compared("skip-warmup");
+    assert!(
+        code == 1 && text.contains("the summary has the steps 2-") && text.contains("--steps"),
+        "{code} {text}"
+    );
+}
+
+#[test]
+fn a_run_of_a_directory_is_named() {
+    let folder = TempDir::new().unwrap();
+    write_run(&folder, "a.json", &BASE, &JITTER);
+    write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let named = |name: &str| PathBuf::from(format!("{}#{name}", folder.path().display()));
+    let found = json(&[], &[&named("a.json"), &named("b.json")]);
+    assert_eq!(found["verdict"], "regressed");
+    let missing = named("c.json");
+    let (code, text) = command(&["compare", "--no-cache"], &[&missing, &missing]);
+    assert!(code == 1 && text.contains("no such run"), "{code} {text}");
+}
+
+/// The blocks of shell of the guide's workflow, which a folder without accepted runs starts with.
+#[test]
+fn the_workflow_of_the_guide_runs() {
     let guide = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/guide/compare.md"
     ))
     .unwrap();
-    let (_, gate) = guide.split_once("```toml\n").unwrap();
-    let (gate, _) = gate.split_once("```").unwrap();
+    let block = |start: &str| {
+        let (_, rest) = guide.split_once(start).unwrap();
+        rest.split_once("```").unwrap().0.to_owned()
+    };
     let folder = TempDir::new().unwrap();
-    let base = write_run(&folder, "base.json", &BASE, &JITTER);
-    let new = write_run(&folder, "new.json", &BASE, &JITTER);
-    let file = folder.path().join("stepscope-gate.toml");
-    std::fs::write(&file, gate).unwrap();
-    let accepted = folder.path().join("accepted");
-    let (_, workflow) = guide.split_once("```yaml\n").unwrap();
-    let (workflow, _) = workflow.split_once("```").unwrap();
-    let lines: Vec<&str> = workflow
+    let inside = |name: &str| folder.path().join(name);
+    std::fs::write(inside("stepscope-gate.toml"), block("```toml\n")).unwrap();
+    std::fs::create_dir(inside("logs")).unwrap();
+    let workflow = block("```yaml\n");
+    let script: String = workflow
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("stepscope "))
-        .collect();
-    assert_eq!(lines.len(), 2, "{workflow}");
-    let words = [
-        "baseline",
-        "accept",
-        "--no-cache",
-        "--into",
-        accepted.to_str().unwrap(),
-    ];
-    assert_eq!(command(&words, &[&base]).0, 0);
-    for line in lines {
-        let words: Vec<String> = line
-            .split_whitespace()
-            .map(|word| {
-                let word = word.replace("logs/", new.to_str().unwrap());
-                let word = if word == "accepted" {
-                    accepted.display().to_string()
-                } else {
-                    word
-                };
-                let word = word.replace("stepscope-gate.toml", file.to_str().unwrap());
-                match word.split_once('=') {
-                    Some((format, name)) => {
-                        format!("{format}={}", folder.path().join(name).display())
-                    }
-                    None => word,
-                }
-            })
-            .collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (code, text) = command(&words, &[]);
-        assert_eq!(code, 0, "{line}: {text}");
-    }
-    assert!(folder.path().join("gate.xml").exists() && folder.path().join("comment.md").exists());
+        .map(str::trim)
+        .filter(|line| line.starts_with("stepscope "))
+        .fold(String::new(), |script, line| script + line + "\n");
+    assert_eq!(script.lines().count(), 2, "{workflow}");
+    let program = Path::new(env!("CARGO_BIN_EXE_stepscope")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", program.display());
+    let run = |kernels: &[(&str, u32)]| {
+        let steps: Vec<i32> = (0..12).map(|step| step % 5).collect();
+        let traces = write_run(&folder, "run.json", kernels, &steps);
+        std::fs::rename(traces, inside("logs/run.json")).unwrap();
+        let done = std::process::Command::new("sh")
+            .args(["-ec", &script])
+            .current_dir(folder.path())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        (
+            done.status.code(),
+            text + &String::from_utf8_lossy(&done.stderr),
+        )
+    };
+    // Nothing was accepted yet, so that the gate cannot decide; this run becomes the first accepted one.
+    let (code, text) = run(&BASE);
+    assert!(
+        code == Some(0) && text.contains("no accepted run"),
+        "{code:?} {text}"
+    );
+    assert_eq!(std::fs::read_dir(inside("accepted")).unwrap().count(), 1);
+    let (code, text) = run(&BASE);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(inside("gate.xml").exists() && inside("comment.md").exists());
+    assert_eq!(std::fs::read_dir(inside("accepted")).unwrap().count(), 2);
+    let (code, text) = run(&SLOWER);
+    assert!(
+        code == Some(3) && text.contains("::error"),
+        "{code:?} {text}"
+    );
+    assert_eq!(std::fs::read_dir(inside("accepted")).unwrap().count(), 2);
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub(super) const TICK: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "stepscope._core")]
 pub(crate) struct LogDirectory {
     pub(super) engine: Arc<Engine>,
+    /// Where the runs were searched.
+    #[pyo3(get)]
+    path: PathBuf,
 }
 
 #[allow(
@@ -43,7 +46,7 @@ impl LogDirectory {
                 Ok(engine)
             })
             .map_err(|error| raised(py, &error))?;
-        Ok(Self { engine })
+        Ok(Self { engine, path })
     }
 
     /// Of each run: id, name, kinds, files, size in bytes.

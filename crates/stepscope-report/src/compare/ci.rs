@@ -17,23 +17,35 @@ const MOST_ROWS: usize = 50;
 /// Largest comment, bytes; GitHub takes 65,536 characters.
 const MOST_COMMENT_BYTES: usize = 60_000;
 
+/// Returns a document of `JUnit` XML with these suites.
+pub fn junit(suites: &[String]) -> String {
+    let suites = suites.concat();
+    let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+    format!("{head}\n<testsuites>\n{suites}</testsuites>\n")
+}
+
 impl ComparisonView<'_> {
-    /// Returns the rules as `JUnit` XML. Without a gate, the verdict on the step is the only test case.
-    pub fn junit(&self) -> String {
+    /// Returns the rules as a suite of `JUnit` XML, for [`junit`]. Without a gate, the verdict on the step is the only
+    /// test case.
+    pub fn junit_suite(&self) -> String {
         let outcome = self.outcome();
         let rules = &outcome.rules;
         let count = |result| rules.iter().filter(|rule| rule.result == result).count();
         let failures = count(GateResult::Fail);
         let skipped = count(GateResult::CannotDecide);
         let errors = outcome.reasons.len();
+        let suite = format!("stepscope: {} and {}", self.labels[0], self.labels[1]);
         let mut out = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <testsuite name=\"stepscope\" tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"{errors}\">\n",
+            "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"{errors}\">\n",
+            xml(&suite),
             rules.len() + errors
         );
         out.push_str("  <properties>\n");
         for measure in &self.comparison.measures {
             for (side, value) in ["base", "new"].into_iter().zip(measure.values) {
+                let Some(value) = value else {
+                    continue;
+                };
                 let _ = writeln!(
                     out,
                     "    <property name=\"{side}.{}\" value=\"{value}\"/>",
@@ -206,7 +218,7 @@ impl ComparisonView<'_> {
                 measure: "step_ns".to_owned(),
                 result,
                 text: self.sentence().to_string(),
-                values: step.map_or([None, None], |step| step.values.map(Some)),
+                values: step.map_or([None, None], |step| step.values),
             }],
         }
     }

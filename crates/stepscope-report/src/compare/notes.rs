@@ -76,7 +76,7 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
         if let Some(detectable) = step.estimate.and_then(|estimate| estimate.detectable_share) {
             let samples = step.samples[0].max(step.samples[1]);
             let more = count(samples.saturating_mul(4));
-            let noun = if found.runs_are_samples {
+            let noun = if found.sampling.by_run {
                 "runs"
             } else {
                 "steps"
@@ -196,7 +196,7 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             "1 run on each side: run-to-run variation unknown".into()
         }
         CompareNote::RunsUnknown([base, new]) => sentence!(
-            "{} and {} runs: from 3 runs on each side, the variation between runs is known",
+            "{} and {} runs: from 3 runs on a side, the variation between runs is known",
             count(*base),
             count(*new)
         ),

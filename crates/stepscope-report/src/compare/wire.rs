@@ -34,14 +34,7 @@ impl Serialize for ComparisonView<'_> {
         map.serialize_entry("confidence", &self.options.confidence)?;
         map.serialize_entry("by", self.options.by.as_str())?;
         map.serialize_entry("match", self.options.match_by.as_str())?;
-        map.serialize_entry(
-            "sample",
-            if found.runs_are_samples {
-                "run"
-            } else {
-                "step"
-            },
-        )?;
+        map.serialize_entry("sample", if found.sampling.by_run { "run" } else { "step" })?;
         map.serialize_entry("base", &Side(self, 0))?;
         map.serialize_entry("new", &Side(self, 1))?;
         map.serialize_entry("comparable", &found.mismatches.is_empty())?;
@@ -80,7 +73,7 @@ impl Serialize for Side<'_> {
         map.serialize_entry("compared_steps", &compared)?;
         map.serialize_entry("outlier_steps", &outliers)?;
         map.serialize_entry("mean_ns", &(found.mean_ps[side] as f64 / 1_000.0))?;
-        let median = found.step().map(|step| step.values[side]);
+        let median = found.step().and_then(|step| step.values[side]);
         map.serialize_entry("median_ns", &median)?;
         map.end()
     }
@@ -113,7 +106,12 @@ impl Serialize for MeasureValues<'_> {
         map.serialize_entry("low", &interval.map(|(low, _)| low))?;
         map.serialize_entry("high", &interval.map(|(_, high)| high))?;
         map.serialize_entry("level", &interval.and(estimate).map(|found| found.level))?;
-        map.serialize_entry("p", &estimate.and_then(|found| found.p))?;
+        let shift = measure.shift;
+        let ends = shift.and_then(|shift| shift.interval);
+        map.serialize_entry("shift", &shift.map(|found| found.shift))?;
+        map.serialize_entry("shift_low", &ends.map(|(low, _)| low))?;
+        map.serialize_entry("shift_high", &ends.map(|(_, high)| high))?;
+        map.serialize_entry("p", &measure.p())?;
         map.serialize_entry("family_p", &measure.family_p)?;
         let detectable = estimate.and_then(|found| found.detectable_share);
         map.serialize_entry("detectable_share", &detectable)?;

@@ -64,17 +64,18 @@ pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
         }
         out.push_str("</dl>\n");
     }
+    let ids: Vec<String> = (0..made.len()).map(|at| id_of(&made, at)).collect();
     if parts.len() > 1 {
         out.push_str("<nav aria-label=\"Reports\"><ul>");
-        for part in &made {
-            let (kind, title) = (part.report.kind, escape(part.title));
-            let _ = write!(out, "<li><a href=\"#{kind}\">{title}</a></li>");
+        for (part, id) in made.iter().zip(&ids) {
+            let title = escape(part.title);
+            let _ = write!(out, "<li><a href=\"#{id}\">{title}</a></li>");
         }
         out.push_str("</ul></nav>\n");
     }
     out.push_str("</header>\n<main>\n");
-    for (at, part) in made.iter().enumerate() {
-        section(&mut out, part, at == 0);
+    for (at, (part, id)) in made.iter().zip(&ids).enumerate() {
+        section(&mut out, part, id, at == 0);
     }
     if !missing.is_empty() {
         out.push_str("<section id=\"not-recorded\">\n<h2>Not recorded</h2>\n<dl class=\"facts\">");
@@ -102,11 +103,21 @@ pub fn page(head: &Head<'_>, parts: &[HtmlReport<'_>]) -> String {
 }
 
 /// Appends a report's section; `told`: the page already shows its sentence.
-fn section(out: &mut String, part: &HtmlReport<'_>, told: bool) {
+/// Returns the identifier of a report: its kind, numbered from the second of a kind on.
+fn id_of(parts: &[&HtmlReport<'_>], at: usize) -> String {
+    let kind = parts[at].report.kind;
+    let before = parts[..at].iter().filter(|part| part.report.kind == kind);
+    match before.count() {
+        0 => kind.to_owned(),
+        count => format!("{kind}-{}", count + 1),
+    }
+}
+
+fn section(out: &mut String, part: &HtmlReport<'_>, id: &str, told: bool) {
     let report = part.report;
     let _ = writeln!(
         out,
-        "<section id=\"{}\" data-report=\"{0}\">\n<h2>{}</h2>\n<p class=\"question\">{}</p>",
+        "<section id=\"{id}\" data-report=\"{}\">\n<h2>{}</h2>\n<p class=\"question\">{}</p>",
         report.kind,
         escape(part.title),
         escape(part.question)

@@ -151,7 +151,7 @@ fn runs_of_one_program_show_no_difference() {
                 runs.collect::<Vec<_>>()
             });
             let found = Comparison::new(&base, &new, &options);
-            assert!(found.runs_are_samples);
+            assert!(found.sampling.by_run);
             all += 1;
             claims += u32::from(claims_a_difference(&found));
         }

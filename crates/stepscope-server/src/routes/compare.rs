@@ -93,7 +93,7 @@ fn compute(
     Ok(Json(view).uncached(StatusCode::OK))
 }
 
-/// Returns the time range of the steps `N` or `N-M`.
+/// Returns the time range of the steps `N`, `N-M` or `N-`; `None` for `skip-warmup`.
 fn steps(
     run: &Run,
     params: &Params,
@@ -101,7 +101,7 @@ fn steps(
     let Some(text) = params.text("steps").filter(|text| *text != "skip-warmup") else {
         return Ok(None);
     };
-    let wrong = || Problem::bad_request("steps", "steps is N or N-M".to_owned());
+    let wrong = || Problem::bad_request("steps", "steps is skip-warmup, N, N-M or N-".to_owned());
     let range = parse_numbers(text).ok_or_else(wrong)?;
     range_of(&run.trace, &range, false)
         .map(Some)

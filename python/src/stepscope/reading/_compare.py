@@ -56,7 +56,8 @@ class Comparison:
     difference_ns
         Difference of the mean steps: the sum of ``difference_ns`` over `rows`.
     measures
-        Of each measure: ``key``, ``base``, ``new``, ``ratio``, ``low``, ``high``, ``p``, ``verdict``.
+        Of each measure: ``key``, ``base``, ``new`` (None on a side without it), ``ratio``, ``low``, ``high``,
+        ``p``, ``verdict``.
     attribution
         The rows, a `Table`, the largest difference first.
     notes
@@ -111,9 +112,9 @@ def compare(
     *,
     by: str = "op",
     match: str = "auto",
-    steps: int | tuple[int, int] | None = None,
-    tolerance: float = 0.01,
-    confidence: float = 0.95,
+    steps: int | tuple[int, int | None] | None = None,
+    tolerance: float | None = None,
+    confidence: float | None = None,
 ) -> Comparison:
     """
     Compare two runs: which is faster, how sure is that, and what makes the difference.
@@ -123,18 +124,19 @@ def compare(
     Parameters
     ----------
     base, new
-        A path of a trace, log directory or summary, a `Run`, or a list of them. With three or more on each
-        side, the run is the sample, not the step.
+        A path of a trace, log directory or summary, a `Run`, or a list of them. With three or more on a side,
+        the run is the sample, not the step.
     by
         Rows of the attribution: ``op``, ``kernel``, ``module``, ``class``, ``bucket`` or ``tree``.
     match
         What operations are matched by: ``auto``, ``name``, ``shape``, ``stack`` or ``class``.
     steps
-        Only this step, or those from the first to the last of two. Default: all but warm-up.
+        Only this step, or those from the first to the last of two; a last one of None is the end of the run.
+        Default: all but warm-up.
     tolerance
-        Relative change below which the sides are the same.
+        Relative change below which the sides are the same. Default: that of the gate, else 0.01.
     confidence
-        Coverage of intervals.
+        Coverage of intervals. Default: that of the gate, else 0.95.
 
     Raises
     ------
@@ -151,19 +153,15 @@ def compare(
     """
     arguments = [f"--base={path}" for path in _paths(base)]
     arguments += [f"--new={path}" for path in _paths(new)]
-    arguments += [
-        "--by",
-        by,
-        "--match",
-        match,
-        "--tolerance",
-        str(tolerance),
-        "--confidence",
-        str(confidence),
-    ]
+    arguments += ["--by", by, "--match", match]
+    # What is not given comes from the file of a gate.
+    if tolerance is not None:
+        arguments.append(f"--tolerance={tolerance}")
+    if confidence is not None:
+        arguments.append(f"--confidence={confidence}")
     if steps is not None:
         first, last = steps if isinstance(steps, tuple) else (steps, steps)
-        arguments.append(f"--steps={first}-{last}")
+        arguments.append(f"--steps={first}-{'' if last is None else last}")
     return Comparison(arguments, _run(arguments))
 
 
@@ -174,18 +172,18 @@ def _paths(side: Side) -> list[str]:
 
 
 def _path(run: Any) -> str:
-    """Give the path of a run: its file, or the folder of its files."""
+    """Give the path of a run: its file, or that of a run of several files in its directory."""
     paths = getattr(run, "paths", None)
     if paths is None:
         return str(os.fspath(run))
-    return str(paths[0] if len(paths) == 1 else paths[0].parent)
+    return str(paths[0]) if len(paths) == 1 else f"{run._found.path}#{run.id}"
 
 
 def _run(arguments: list[str]) -> dict[str, Any]:
     """Run the command, and give its answer."""
     command = [sys.executable, "-m", "stepscope", "compare", *arguments, "--format", "json"]
     done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode in {0, _RULE_FAILED, _CANNOT_DECIDE}:
+    if done.returncode in {0, _RULE_FAILED, _CANNOT_DECIDE} and done.stdout:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
     message = done.stderr.decode(errors="replace").strip().removeprefix("error: ")

@@ -5,7 +5,7 @@ import type { EnvironmentFact, FindingChange, Measure } from '../../model/compar
 import { EmptyState } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
 import { PageLink } from '../shared/links.tsx';
-import { ratioText, signedShare, VerdictMark } from './head.tsx';
+import { ratioText, signedShare, signedTime, VerdictMark } from './head.tsx';
 import type { Compared } from './props.ts';
 
 /** Names of the measures whose key does not say it. */
@@ -87,6 +87,14 @@ export function Measures({ comparison, base, other }: Compared): JSX.Element {
     number('change', 'Change', ({ ratio }) => (ratio === undefined ? undefined : ratio - 1), signedShare, 92),
     number('low', 'Interval from', ({ low }) => low, ratioText, 116),
     number('high', 'to', ({ high }) => high, ratioText, 84),
+    // A time that is zero in some steps has a difference, no ratio.
+    ...(measures.some(({ shift }) => shift !== undefined)
+      ? [
+          number('shift', 'Difference', ({ shift }) => shift, signedTime, 104),
+          number('shift_low', 'from', ({ shiftLow }) => shiftLow, signedTime, 92),
+          number('shift_high', 'to', ({ shiftHigh }) => shiftHigh, signedTime, 92),
+        ]
+      : []),
     number('p', 'p', ({ familyP }) => familyP, significant, 104),
     number('detectable_share', 'Detectable', ({ detectableShare }) => detectableShare, formatShare, 104),
     {
@@ -101,7 +109,8 @@ export function Measures({ comparison, base, other }: Compared): JSX.Element {
     <div class="ss-compare-tab">
       <p class="ss-quiet">
         Medians over the compared steps; the interval is that of the ratio, new to base; p counts how many measures are
-        tested (Holm). Memory and numbers of kernels are exact.
+        tested (Holm). A time that is zero in some steps has a difference in place of the ratio. Memory and numbers of
+        kernels are exact.
       </p>
       <Table
         caption="Measures"

@@ -61,6 +61,48 @@ fn too_few_samples_have_no_interval() {
 }
 
 #[test]
+fn samples_with_zeros_have_a_difference() {
+    let base = [0.0, 5.0, 0.0, 3.0, 0.0, 4.0];
+    assert_eq!(compare_samples(&base, &BASE, 0.95), None);
+    let found = shift_of_samples(&base, &base.map(|ns| ns + 20.0), 0.95).unwrap();
+    is_near(found.shift, 20.0);
+    let (low, high) = found.interval.unwrap();
+    assert!(low > 14.0 && high < 26.0, "{low} {high}");
+    is_near(found.level, 0.958_874_458_874_458_9);
+    assert!(found.p.unwrap() < 0.01);
+    assert_eq!(Verdict::from_shift((low, high), 10.0), Verdict::Regressed);
+    assert_eq!(Verdict::from_shift((-high, -low), 10.0), Verdict::Improved);
+    assert_eq!(Verdict::from_shift((low, high), 30.0), Verdict::Same);
+    let unclear = Verdict::from_shift((low, high), 20.0);
+    assert_eq!(unclear, Verdict::NoDifferenceShown);
+    let nothing = shift_of_samples(&[0.0; 6], &[0.0; 6], 0.95).unwrap();
+    assert_eq!((nothing.shift, nothing.interval), (0.0, Some((0.0, 0.0))));
+    assert_eq!(shift_of_samples(&[], &[1.0], 0.95), None);
+    assert_eq!(shift_of_samples(&[f64::NAN], &[1.0], 0.95), None);
+}
+
+#[test]
+fn one_run_is_held_against_several_by_their_variation() {
+    let base = [100.0, 102.0, 98.0, 101.0, 99.0];
+    for (new, expected) in [
+        (103.0, Verdict::NoDifferenceShown),
+        (120.0, Verdict::Regressed),
+        (80.0, Verdict::Improved),
+    ] {
+        let found = compare_runs(&base, &[new], 0.95).unwrap();
+        let verdict = Verdict::from_interval(found.interval.unwrap(), 0.01);
+        assert_eq!(verdict, expected, "{new}: {found:?}");
+    }
+    // Half the width is t(0.975, 4) s sqrt(1 + 1/5), with s² = 2.5.
+    let found = shift_of_runs(&base, &[103.0], 0.95).unwrap();
+    let (low, high) = found.interval.unwrap();
+    assert!(((high - low) / 2.0 - 2.776_445 * 3.0_f64.sqrt()).abs() < 1e-4);
+    is_near(found.shift, 3.0);
+    assert_eq!(shift_of_runs(&base[..2], &[103.0], 0.95), None);
+    assert_eq!(shift_of_runs(&base, &[], 0.95), None);
+}
+
+#[test]
 fn equal_samples_are_the_same() {
     for count in [5, 30] {
         let found = compare_samples(&vec![7.0; count], &vec![7.0; count], 0.95).unwrap();
@@ -209,11 +251,11 @@ proptest! {
         new in prop::collection::vec(1_u32..50, 1..12),
     ) {
         let [base, new] = [base, new].map(|side| side.into_iter().map(f64::from).collect::<Vec<_>>());
-        let pairs = PairDifferences::new(&base, &new).unwrap();
         let mut list: Vec<f64> = new
             .iter()
-            .flat_map(|new| base.iter().map(move |base| new.ln() - base.ln()))
+            .flat_map(|new| base.iter().map(move |base| new - base))
             .collect();
+        let pairs = PairDifferences::new(base, new);
         list.sort_unstable_by(f64::total_cmp);
         for (k, expected) in (1..).zip(&list) {
             prop_assert_eq!(pairs.kth(k), *expected);

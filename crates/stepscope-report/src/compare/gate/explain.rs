@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use stepscope_analysis::compare::result::{Comparison, MeasureUnit};
+use stepscope_analysis::compare::result::{Comparison, FEWEST_RUNS};
 
+use super::file::unit_of;
 use super::{Figure, Gate, GateRule, UnclearPolicy};
+use crate::compare::format_value;
 use crate::report::number_format;
 
 impl Gate {
@@ -100,39 +102,38 @@ impl Gate {
     }
 
     fn shown(&self, rule: &GateRule, comparison: &Comparison) -> String {
-        let Some(figure) = Figure::find(rule, comparison, self.confidence) else {
+        let figure = Figure::find(rule, comparison, self.confidence);
+        let figure = figure.filter(|figure| figure.values.iter().all(Option::is_some));
+        let Some(figure) = figure else {
             return format!("{} is not known of both sides.", rule.measure);
         };
         if figure.is_exact {
             return "The figure is exact: any change shows.".to_owned();
         }
-        let [base, new] = figure.samples;
-        let fewest = figure.fewest(self.min_steps);
-        if base.min(new) < fewest {
-            return format!("{base} and {new} samples do not decide: {fewest} are needed.");
+        let samples = figure.found.samples;
+        let [base, new] = samples;
+        if !comparison.sampling.decides(samples, self.min_steps) {
+            let needed = if comparison.sampling.by_run {
+                format!("{FEWEST_RUNS} on a side")
+            } else {
+                self.min_steps.to_string()
+            };
+            return format!("{base} and {new} samples do not decide: {needed} are needed.");
         }
-        let detectable = figure
-            .estimate
-            .and_then(|estimate| estimate.detectable_share);
-        match detectable {
-            Some(share) => format!(
+        let ratio = figure.found.ratio;
+        match (
+            ratio.and_then(|ratio| ratio.detectable_share),
+            figure.increase(),
+        ) {
+            (Some(share), _) => format!(
                 "These runs show a change of {} or more ({base} and {new} samples).",
                 number_format::share(share)
             ),
-            None => "These runs have no interval: the samples are too few.".to_owned(),
+            (None, Some((low, high))) => format!(
+                "These runs show the change with an interval of {} ({base} and {new} samples).",
+                format_value(high - low, figure.unit)
+            ),
+            (None, None) => "These runs have no interval: the samples are too few.".to_owned(),
         }
-    }
-}
-
-/// Returns the unit of a measure, by its key.
-fn unit_of(measure: &str) -> MeasureUnit {
-    if measure.ends_with("_ns") {
-        MeasureUnit::Ns
-    } else if measure.ends_with("_bytes") {
-        MeasureUnit::Bytes
-    } else if measure.ends_with("_share") {
-        MeasureUnit::Share
-    } else {
-        MeasureUnit::Count
     }
 }

@@ -1,6 +1,7 @@
 //! The file of a gate: `stepscope-gate.toml`.
 
 use stepscope_analysis::compare::owner::{Owner, Phase};
+use stepscope_analysis::compare::result::MeasureUnit;
 use stepscope_analysis::op_class::OpClass;
 use stepscope_model::spelling::nearest;
 
@@ -191,6 +192,12 @@ impl Gate {
         }
         let names: Vec<&str> = gate.rules.iter().map(|rule| rule.name.as_str()).collect();
         let of_baselines = gate.baselines.iter().flat_map(|baseline| &baseline.rules);
+        for allowance in &gate.allowances {
+            if let Some(rule) = gate.rules.iter().find(|rule| rule.name == allowance.rule) {
+                check_unit(&rule.measure, "max_increase", allowance.max_increase)
+                    .map_err(|cause| format!("the allowance of '{}': {cause}", rule.name))?;
+            }
+        }
         let of_allowances = gate.allowances.iter().map(|allowance| &allowance.rule);
         for rule in of_allowances.chain(of_baselines) {
             if !names.contains(&rule.as_str()) {
@@ -237,7 +244,7 @@ impl Gate {
             match &**key {
                 "tolerance" => match limit(value, *line)? {
                     Limit::Share(share) => self.tolerance = share,
-                    Limit::Quantity(_) => {
+                    Limit::Quantity { .. } => {
                         return Err(format!("line {line}: tolerance is per cent, such as 1%"));
                     }
                 },
@@ -342,10 +349,52 @@ fn read_rule(table: &TomlTable) -> Result<GateRule, String> {
         let cause = "the rule has no max_increase, max_decrease or limit".to_owned();
         return Err(at(first, cause));
     }
+    for (key, limit) in [
+        ("max_increase", rule.max_increase),
+        ("max_decrease", rule.max_decrease),
+        ("limit", rule.limit),
+    ] {
+        if let Some(limit) = limit {
+            check_unit(&rule.measure, key, limit).map_err(|cause| at(first, cause))?;
+        }
+    }
     if rule.name.is_empty() {
         rule.name.clone_from(&rule.measure);
     }
     Ok(rule)
+}
+
+/// Returns the unit of a measure, by its key.
+pub(super) fn unit_of(measure: &str) -> MeasureUnit {
+    if measure.ends_with("_ns") {
+        MeasureUnit::Ns
+    } else if measure.ends_with("_bytes") {
+        MeasureUnit::Bytes
+    } else if measure.ends_with("_share") {
+        MeasureUnit::Share
+    } else {
+        MeasureUnit::Count
+    }
+}
+
+/// Refuses a limit whose unit is not that of the measure.
+fn check_unit(measure: &str, key: &str, limit: Limit) -> Result<(), String> {
+    let unit = unit_of(measure);
+    if limit.fits(unit, key != "limit") {
+        return Ok(());
+    }
+    let example = match unit {
+        MeasureUnit::Ns => "a time such as 120ms",
+        MeasureUnit::Bytes => "a number of bytes such as 72GiB",
+        MeasureUnit::Share => "a share such as 5%",
+        MeasureUnit::Count => "a number",
+    };
+    let or_share = if key == "limit" {
+        ""
+    } else {
+        ", or per cent of the base"
+    };
+    Err(format!("{key} of {measure} is {example}{or_share}"))
 }
 
 fn read_where(value: &TomlValue, line: usize) -> Result<WhereClause, String> {
@@ -494,7 +543,10 @@ fn number(value: &TomlValue, line: usize) -> Result<f64, String> {
 fn limit(value: &TomlValue, line: usize) -> Result<Limit, String> {
     match value {
         TomlValue::Text(text) => Limit::read(text).map_err(|cause| at(line, cause)),
-        TomlValue::Number(number) if *number >= 0.0 => Ok(Limit::Quantity(*number)),
+        TomlValue::Number(number) if *number >= 0.0 => Ok(Limit::Quantity {
+            value: *number,
+            unit: None,
+        }),
         _ => Err(format!("line {line}: expected a limit such as \"3%\"")),
     }
 }
@@ -540,6 +592,18 @@ mod tests {
             ),
             ("schema = 2", "line 1: schema must be 1"),
             (
+                "[[rule]]\nmeasure = \"step_ns\"\nlimit = \"72GiB\"",
+                "line 2: limit of step_ns is a time such as 120ms",
+            ),
+            (
+                "[[rule]]\nmeasure = \"peak_memory_bytes\"\nlimit = \"3%\"",
+                "line 2: limit of peak_memory_bytes is a number of bytes such as 72GiB",
+            ),
+            (
+                "[[rule]]\nmeasure = \"input_share\"\nmax_increase = \"3ms\"",
+                "line 2: max_increase of input_share is a share such as 5%, or per cent of the base",
+            ),
+            (
                 "[[rule]]\nmeasure = \"step_ns\"\nmax_increase = \"x\"",
                 "line 3: 'x' is no limit: give 3%, 2ms, 72GiB or a number",
             ),
@@ -550,6 +614,11 @@ mod tests {
         assert_eq!(
             Gate::read(&allow).unwrap_err(),
             "unknown rule 'step', did you mean 'step_ns'?"
+        );
+        let allow = format!("{rule}[[allow]]\nrule = \"step_ns\"\nmax_increase = \"8GB\"");
+        assert_eq!(
+            Gate::read(&allow).unwrap_err(),
+            "the allowance of 'step_ns': max_increase of step_ns is a time such as 120ms, or per cent of the base"
         );
     }
 

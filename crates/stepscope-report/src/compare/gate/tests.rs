@@ -1,5 +1,6 @@
 //! Outcomes of rules over made-up measures.
 
+use stepscope_analysis::compare::owner::Bucket;
 use stepscope_analysis::compare::result::{CompareOptions, Mismatch};
 use stepscope_analysis::compare::run::{ComparedRun, ComparedStep};
 use stepscope_model::Diagnostic;
@@ -134,6 +135,89 @@ fn exact_measures_need_no_samples() {
             gate,
         );
         assert_eq!(found.result(), expected, "{base:?} {new:?}");
+    }
+}
+
+#[test]
+fn times_that_were_zero_can_fail() {
+    let with_input = |input: &[f64]| {
+        let mut run = run(&steps(1_000.0), None);
+        for (step, us) in run.steps.iter_mut().zip(input.iter().cycle()) {
+            step.buckets_ns[3] = us * 1e3;
+        }
+        run
+    };
+    let gate = "[[rule]]\nmeasure = \"input_ns\"\nmax_increase = \"50us\"\n";
+    assert_eq!(Bucket::ALL[3], Bucket::Input);
+    for (base, new, expected) in [
+        (&[0.0][..], &[200.0][..], GateResult::Fail),
+        (&[0.0], &[20.0], GateResult::Pass),
+        (&[0.0, 3.0], &[200.0, 203.0], GateResult::Fail),
+        (&[0.0, 3.0], &[2.0, 0.0], GateResult::Pass),
+        (&[200.0], &[0.0], GateResult::Pass),
+        (&[0.0], &[0.0], GateResult::Pass),
+    ] {
+        let found = outcome(&with_input(base), &with_input(new), gate);
+        assert_eq!(found.result(), expected, "{base:?} {new:?} {found:?}");
+    }
+    let decrease = "[[rule]]\nmeasure = \"input_ns\"\nmax_decrease = \"10%\"\n";
+    let found = outcome(&with_input(&[200.0, 210.0]), &with_input(&[0.0]), decrease);
+    assert_eq!(found.result(), GateResult::Fail, "{found:?}");
+}
+
+#[test]
+fn limits_need_the_new_side_only() {
+    let limit = "[[rule]]\nmeasure = \"peak_memory_bytes\"\nlimit = \"1KiB\"\n";
+    for (new, expected) in [
+        (Some(900.0), GateResult::Pass),
+        (Some(1_100.0), GateResult::Fail),
+        (None, GateResult::CannotDecide),
+    ] {
+        let found = outcome(
+            &run(&steps(1_000.0), None),
+            &run(&steps(1_000.0), new),
+            limit,
+        );
+        assert_eq!(found.result(), expected, "{new:?} {found:?}");
+    }
+    let share = "[[rule]]\nmeasure = \"step_ns\"\nlimit = \"1ms\"\n";
+    let found = outcome(&ComparedRun::default(), &run(&steps(1_000.0), None), share);
+    assert_eq!(found.result(), GateResult::Fail, "{found:?}");
+    assert_eq!(found.rules[0].values[0], None);
+}
+
+#[test]
+fn an_accepted_series_is_judged_by_its_variation() {
+    let runs = [1_000.0, 1_040.0, 960.0, 1_020.0, 980.0].map(|us| run(&steps(us), None));
+    let judged = |new: f64| {
+        let new = run(&steps(new), None);
+        let comparison = Comparison::new(
+            &runs,
+            std::slice::from_ref(&new),
+            &CompareOptions::default(),
+        );
+        assert!(comparison.sampling.by_run);
+        Gate::read(STEP)
+            .unwrap()
+            .evaluate(&comparison, "2026-12-01")
+            .result()
+    };
+    // The steps of one run differ little, its level as the accepted ones do.
+    assert_eq!(judged(1_050.0), GateResult::Warn);
+    assert_eq!(judged(1_300.0), GateResult::Fail);
+    assert_eq!(judged(1_000.0), GateResult::Warn, "3 % more are possible");
+}
+
+#[test]
+fn a_failure_outweighs_what_cannot_be_decided() {
+    use GateResult::{CannotDecide, Fail, Pass, Warn};
+    for (results, expected) in [
+        (&[Pass, CannotDecide, Fail][..], Some(Fail)),
+        (&[CannotDecide, Warn], Some(CannotDecide)),
+        (&[Pass, Warn], Some(Warn)),
+        (&[], None),
+    ] {
+        assert_eq!(GateResult::of_all(results.iter().copied()), expected);
     }
 }
 
