@@ -62,6 +62,35 @@ class Comparing(unittest.TestCase):
             found = stepscope.compare(self.base, self.new).gate(gate)
             self.assertEqual((found.result, bool(found)), (result, result == "pass"))
 
+    def test_a_gate_keeps_its_own_tolerance(self) -> None:
+        """What the call does not give comes from the file."""
+        gate = self.folder / "gate.toml"
+        gate.write_text(
+            '[defaults]\ntolerance = "20%"\n[[rule]]\nmeasure = "step_ns"\nmax_increase = "3%"\n'
+        )
+        found = stepscope.compare(self.base, self.new).gate(gate)
+        self.assertEqual(found.result, "warn")
+        found = stepscope.compare(self.base, self.new, tolerance=0.01).gate(gate)
+        self.assertEqual(found.result, "fail")
+
+    def test_steps_from_one_on(self) -> None:
+        """A last step of None is the end of the run."""
+        found = stepscope.compare(self.base, self.new, steps=(4, None)).to_dict()
+        self.assertEqual(found["base"]["steps"], 8)
+
+    def test_runs_of_several_files_in_one_directory(self) -> None:
+        """Each is the run that was given, not the newest of the directory."""
+        logs = self.folder / "logs"
+        for session, extra_us in (("base", 0), ("new", 50)):
+            (logs / session).mkdir(parents=True)
+            for rank in range(2):
+                write_run(logs / session, f"t.rank{rank}.pt.trace.json", extra_us)
+        base, new = sorted(stepscope.open(logs), key=lambda run: run.name)
+        self.assertEqual((len(base.paths), len(new.paths)), (2, 2))
+        self.assertEqual(stepscope.compare(base, new).verdict, "regressed")
+        self.assertEqual(stepscope.compare(base, base).verdict, "same")
+        self.assertEqual(stepscope.compare(new, base).verdict, "improved")
+
     def test_errors_have_a_class(self) -> None:
         """Unknown options and missing runs are different errors."""
         with self.assertRaises(stepscope.QueryError):

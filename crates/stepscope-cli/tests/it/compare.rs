@@ -730,7 +730,7 @@ fn the_workflow_of_the_guide_runs() {
     assert_eq!(std::fs::read_dir(inside("accepted")).unwrap().count(), 2);
     let (code, text) = run(&SLOWER);
     assert!(
-        code == Some(3) && text.contains("::error"),
+        code == Some(1) && text.contains("::error"),
         "{code:?} {text}"
     );
     assert_eq!(std::fs::read_dir(inside("accepted")).unwrap().count(), 2);

@@ -53,6 +53,35 @@ fn reports_give_mean_percentiles_and_shares() {
 }
 
 #[test]
+fn json_and_csv_have_all_rows() {
+    let steps = (0..40).map(|step| {
+        let name = format!("ProfilerStep#{step}");
+        slice("user_annotation", &name, 1, 100 * step, 90)
+    });
+    let steps: Vec<_> = steps.collect();
+    let trace = serde_json::json!({ "traceEvents": steps }).to_string();
+    let dir = folder_with(&[("t.pt.trace.json", &trace)]);
+    let path = dir.path().join("t.pt.trace.json");
+    let report = |more: &[&str]| {
+        let arguments = ["report", path.to_str().unwrap(), "steps", "--by", "step"];
+        let output = run(dir.path(), &[&arguments[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let rows = |text: &str| {
+        let found: serde_json::Value = serde_json::from_str(text).unwrap();
+        let rows = found["rows"].as_array().unwrap().len();
+        (rows, found["left_out"].as_u64().unwrap_or_default())
+    };
+    assert_eq!(rows(&report(&["--format", "json"])), (40, 0));
+    assert_eq!(rows(&report(&["--format", "json", "--top", "3"])), (3, 37));
+    assert_eq!(report(&["--format", "csv"]).lines().count(), 41);
+    let table = report(&["--format", "md"]);
+    let lines = table.lines().filter(|line| line.starts_with("| ")).count();
+    assert!((25..40).contains(&lines), "{lines} {table}");
+}
+
+#[test]
 fn a_report_can_be_of_some_steps_or_of_a_range() {
     let dir = folder_with(&[("t.pt.trace.json", &uneven())]);
     let path = dir.path().join("t.pt.trace.json");
