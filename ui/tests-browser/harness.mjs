@@ -45,15 +45,15 @@ export async function startServer(binary, dir, home, port = 0) {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, XDG_CACHE_HOME: join(home, 'cache'), XDG_DATA_HOME: join(home, 'data'), HOME: home },
   });
-  let said = '';
+  let output = '';
   const address = await new Promise((resolve, reject) => {
     const timer = setTimeout(
-      () => reject(new Error(`the server said nothing of an address within ${PATIENCE_MS / 1000} s: ${said}`)),
+      () => reject(new Error(`the server printed no address within ${PATIENCE_MS / 1000} s: ${output}`)),
       PATIENCE_MS,
     );
     const hear = (chunk) => {
-      said += chunk;
-      const found = /http:\/\/[^\s/]+:(\d+)\//.exec(said);
+      output += chunk;
+      const found = /http:\/\/[^\s/]+:(\d+)\//.exec(output);
       if (found) {
         clearTimeout(timer);
         resolve({ origin: `http://localhost:${found[1]}`, port: Number(found[1]) });
@@ -61,7 +61,7 @@ export async function startServer(binary, dir, home, port = 0) {
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
+    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${output}`)));
   });
   const stop = () =>
     new Promise((resolve) => {
@@ -180,20 +180,19 @@ export async function stateOf(page) {
   };
 }
 
+/** Waits until the timeline has all it shows, and draws no frame though the browser offers two. */
 export async function settled(page) {
   await page.waitForFunction(
-    () => document.querySelector('[data-testid="timeline"]')?.getAttribute('data-loading') === 'false',
+    async () => {
+      const look = () => ({ ...document.querySelector('[data-testid="timeline"]')?.dataset });
+      const before = look();
+      for (let offered = 0; offered < 2; offered += 1) await new Promise(requestAnimationFrame);
+      const { frame, loading } = look();
+      return loading === 'false' && frame === before.frame;
+    },
     undefined,
     { timeout: PATIENCE_MS },
   );
-  let before = -1;
-  for (let tries = 0; tries * 120 < PATIENCE_MS; tries += 1) {
-    const { frame, loading } = await stateOf(page);
-    if (frame === before && !loading) return;
-    before = frame;
-    await page.waitForTimeout(120);
-  }
-  throw new Error('the timeline did not come to rest');
 }
 
 export async function openTimeline(page, origin, run, query = '') {

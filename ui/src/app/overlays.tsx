@@ -3,9 +3,10 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../api/server.ts';
 import { plural } from '../base/format.ts';
+import { below } from '../base/place.ts';
 import { TOOLS, VIEW_TOOLS } from '../model/generated.ts';
 import { type RunDetail, type RunWarning, SEVERITIES } from '../model/run.ts';
-import { formatViewFile } from '../state/address.ts';
+import { formatAddress, formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
 import { helpLines } from '../state/keys.ts';
 import { runList } from '../state/lists.ts';
@@ -224,10 +225,12 @@ export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
   );
 }
 
-export const copyLink = async (): Promise<void> => {
-  // The address bar is updated after a pause; waits for it, so that the link shows the current screen.
-  await new Promise((resolve) => setTimeout(resolve, 320));
-  announce((await copyText(location.href)) ? 'Link copied' : `Copy this link: ${location.href}`);
+/** The link to the current screen, which the address bar has only after a pause. */
+const linkTo = (store: Store): string => location.origin + below(formatAddress(store.address.value));
+
+export const copyLink = async (store: Store): Promise<void> => {
+  const link = linkTo(store);
+  announce((await copyText(link)) ? 'Link copied' : `Copy this link: ${link}`);
 };
 
 export function Share({ store, run }: { readonly store: Store; readonly run: RunDetail | undefined }): JSX.Element {
@@ -241,7 +244,7 @@ export function Share({ store, run }: { readonly store: Store; readonly run: Run
           class="ss-filter ss-grow"
           aria-label="Link to this view"
           readOnly
-          value={location.href}
+          value={linkTo(store)}
           onFocus={(event) => event.currentTarget.select()}
         />
         <button
@@ -249,7 +252,7 @@ export function Share({ store, run }: { readonly store: Store; readonly run: Run
           class="ss-button ss-primary"
           onClick={() => {
             close();
-            void copyLink();
+            void copyLink(store);
           }}
         >
           Copy link

@@ -58,7 +58,7 @@ function shellCommands(store: Store) {
       railOpen.value = !railOpen.peek();
     }),
     on('theme', 'Change the theme', () => nextTheme(store)),
-    on('copy-link', 'Copy the link to this view', () => void copyLink()),
+    on('copy-link', 'Copy the link to this view', () => void copyLink(store)),
     on('capture', 'Capture profile', () => {
       overlay.value = 'capture';
     }),
