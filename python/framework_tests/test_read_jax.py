@@ -1,4 +1,4 @@
-"""Columns as numpy, pyarrow and pandas see them, and `ProfileData` beside JAX's, event by event."""
+"""Columns as numpy, pyarrow and pandas see them, and `ProfileData` compared with JAX's, event by event."""
 
 import gc
 import os
@@ -171,7 +171,7 @@ class BesideJax(unittest.TestCase):
 
     def test_other_files_read_as_in_jax(self):
         if not TRACES.is_dir():
-            self.skipTest(f"no traces at {TRACES}")
+            self.skipTest("no collected traces: STEPSCOPE_TRACES")
         files = sorted(TRACES.glob("*/**/*.xplane.pb"))
         files = [file for file in files if "broken" not in file.parts]
         self.assertGreater(len(files), 20)

@@ -1,4 +1,4 @@
-"""Tables of traces from GPUs, beside torch's own classes fed with the events of the same files."""
+"""Tables of traces from GPUs, compared with torch's own classes fed with the events of the same files."""
 
 import bisect
 import gzip
@@ -120,7 +120,7 @@ def events_of(path):
     return whole
 
 
-@unittest.skipUnless(TRACES.is_dir(), "not run: the traces folder is absent (STEPSCOPE_TRACES)")
+@unittest.skipUnless(TRACES.is_dir(), "no collected traces: STEPSCOPE_TRACES")
 class Files(unittest.TestCase):
     def test_tables_of_gpu_traces_equal_those_of_torch(self):
         for name in FILES:

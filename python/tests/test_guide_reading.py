@@ -28,7 +28,11 @@ class Guide(unittest.TestCase):
             self.addCleanup(os.chdir, before)
             for block in BLOCK.finditer(GUIDE.read_text()):
                 needs = (block["needs"] or "").replace(",", " ").split()
-                if all(importlib.util.find_spec(package) for package in needs):
+                missing = [package for package in needs if not importlib.util.find_spec(package)]
+                if missing:
+                    with self.subTest(code=block["code"]):
+                        self.skipTest(f"{', '.join(missing)} is not installed")
+                else:
                     exec(compile(block["code"], str(GUIDE), "exec"), names)
                     run += 1
             os.chdir(before)

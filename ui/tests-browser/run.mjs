@@ -1,5 +1,6 @@
-// run.mjs: runs the probes and prints one line for each.
-import { mkdtempSync, rmSync } from 'node:fs';
+// run.mjs: runs the probes and prints one line for each. Writes the reasons of those that were not run to the file
+// that STEPSCOPE_SKIPPED names.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buildFixtures, buildLarge } from './fixtures.mjs';
@@ -73,6 +74,8 @@ context.notRun = (why) => {
   throw new NotRun(why);
 };
 
+/** For each reason, the number of probes that were not run. */
+const skipped = {};
 let failed = 0;
 let passed = 0;
 const started = performance.now();
@@ -114,6 +117,7 @@ try {
     } catch (error) {
       if (error instanceof NotRun) {
         console.log(`not run: ${probe.name}: ${error.message}`);
+        skipped[error.message] = (skipped[error.message] ?? 0) + 1;
         continue;
       }
       failed += 1;
@@ -133,6 +137,8 @@ try {
   for (const server of servers) await server.stop();
   rmSync(root, { recursive: true, force: true });
 }
+const report = process.env.STEPSCOPE_SKIPPED;
+if (report !== undefined) writeFileSync(report, JSON.stringify(skipped));
 console.log(
   `browser  ${failed === 0 ? 'ok' : 'FAIL'}: ${passed} passed, ${failed} failed, ${Math.round((performance.now() - started) / 1000)} s`,
 );

@@ -30,6 +30,7 @@ mod python;
 mod sanitize;
 mod shell;
 mod site;
+mod skipped;
 mod soak;
 mod sql;
 mod test;

@@ -9,11 +9,17 @@ use anyhow::{Context as _, Result};
 use crate::part::Outcome;
 use crate::programs::Build;
 use crate::python::{self, Environment, Interpreter};
-use crate::{peers, shell};
+use crate::{peers, shell, skipped, ui};
 
 /// The environment into which the package is installed.
-const PACKAGE: Environment =
-    Environment::from_requirements("package", &["pyarrow==26.0.1", "typing-extensions==4.16.0"]);
+const PACKAGE: Environment = Environment::from_requirements(
+    "package",
+    &[
+        "numpy==2.2.6",
+        "pyarrow==26.0.1",
+        "typing-extensions==4.16.0",
+    ],
+);
 /// Linters for the package's sources, and the spelling checker for all files.
 const LINTERS: Environment = Environment::from_requirements(
     "lint",
@@ -135,16 +141,19 @@ pub(crate) fn test() -> Result<Outcome> {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
-    let mut tests = shell::program(&python);
-    tests
-        .args(["-B", "-m", "unittest", "discover", "--start-directory"])
-        .arg("python/tests");
+    let mut tests = skipped::unit_tests(&python, "python package", &PACKAGE_TESTS)?;
     if let Some(peers) = peers::python()? {
         tests.env("STEPSCOPE_PEERS_PYTHON", peers);
     }
     shell::run(&mut tests)?;
-    Ok(Outcome::Ok)
+    skipped::outcome(&["python package"], &MAY_LACK)
 }
+
+const PACKAGE_TESTS: [&str; 3] = ["discover", "--start-directory", "python/tests"];
+/// What the package's tests may lack: other versions of Python, and the engine that the part *SQL engine* builds.
+const MAY_LACK: [&str; 3] = ["sys.monitoring", "TaskGroup", "the SQL engine is "];
+/// What tests lack with only an interpreter and the wheel.
+const BARE_MAY_LACK: [&str; 2] = [" is not installed", "STEPSCOPE_PEERS_PYTHON"];
 
 /// Tests the same wheel in the oldest and in the newest interpreter of this machine.
 pub(crate) fn test_other_versions() -> Result<Outcome> {
@@ -162,6 +171,8 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
             tested.minor()
         )));
     }
+    let names: Vec<String> = others.iter().map(|one| one.minor()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let wheel = wheel(&builder, Build::Dev)?;
     // The tests mostly wait: running both concurrently takes little longer than one.
     let failed: Vec<String> = std::thread::scope(|scope| {
@@ -181,7 +192,7 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
         ended.flatten().collect()
     });
     anyhow::ensure!(failed.is_empty(), "failed on CPython {}", failed.join(", "));
-    Ok(Outcome::Ok)
+    skipped::outcome(&names, &[&MAY_LACK[..], &BARE_MAY_LACK].concat())
 }
 
 /// Returns the first and the last.
@@ -192,11 +203,12 @@ fn ends(found: &[Interpreter]) -> impl Iterator<Item = &Interpreter> {
 
 /// Runs the package's tests in an environment with only an interpreter and the wheel.
 fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
-    shell::run(
-        shell::program(environment_with(one, builder, wheel)?)
-            .args(["-B", "-m", "unittest", "discover", "--start-directory"])
-            .arg("python/tests"),
-    )
+    let python = environment_with(one, builder, wheel)?;
+    shell::run(&mut skipped::unit_tests(
+        python,
+        &one.minor(),
+        &PACKAGE_TESTS,
+    )?)
 }
 
 /// Installs the package in every interpreter of this machine except the minor version of `but`:
@@ -273,24 +285,30 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
         .iter()
         .filter_map(|file| file.file_stem()?.to_str())
         .filter(|name| name.starts_with("test_"));
+    let names: Vec<&str> = names.collect();
+    let (alone, paired): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| **name == COMPARES_TIMES);
+    let mut failed = Vec::new();
     // A separate process each: frameworks change the environment of the importing process (JAX sets
     // variables for the TPU search), and not all of them work in one process without that.
-    let command = |name| {
-        let mut command = shell::program(&python);
-        command
-            .args(["-B", "-m", "unittest", name])
-            .current_dir(&folder)
-            .env("PJRT_DEVICE", "CPU")
-            .env("STEPSCOPE_BIN", &binary);
-        (name, command)
-    };
-    let (alone, paired): (Vec<&str>, Vec<&str>) = names.partition(|name| *name == COMPARES_TIMES);
-    let mut failed = shell::run_in_pairs(paired.into_iter().map(command).collect());
-    failed.extend(shell::run_in_pairs(
-        alone.into_iter().map(command).collect(),
-    ));
+    for group in [paired, alone] {
+        let mut commands = Vec::new();
+        for name in group {
+            let mut command = skipped::unit_tests(&python, name, &[name])?;
+            command
+                .current_dir(&folder)
+                .env("PJRT_DEVICE", "CPU")
+                .env("STEPSCOPE_BIN", &binary);
+            commands.push((name, command));
+        }
+        failed.extend(shell::run_in_pairs(commands));
+    }
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(Outcome::Ok)
+    let mut may_lack = vec!["no Chromium", "STEPSCOPE_TRACES"];
+    if ui::missing_npm().is_some() {
+        may_lack.push("the viewer is not built in");
+    }
+    skipped::outcome(&names, &may_lack)
 }
 
 /// Upstream's profiler tests, and the variables that name their source trees.

@@ -9,6 +9,8 @@ use anyhow::{Result, bail};
 pub(crate) enum Outcome {
     /// The part ran without an error.
     Ok,
+    /// Like `Ok`, but tests of the part could not run here: one line for each reason.
+    OkExcept(Vec<String>),
     /// The part could not run here; the text has the cause and the remedy.
     NotRun(String),
 }
@@ -59,8 +61,13 @@ impl Parts {
         println!("\nresult");
         let mut failed = Vec::new();
         for (name, outcome, seconds) in &self.rows {
+            let mut not_run: &[String] = &[];
             let (word, reason) = match outcome {
                 Ok(Outcome::Ok) => ("ok", String::new()),
+                Ok(Outcome::OkExcept(reasons)) => {
+                    not_run = reasons;
+                    ("ok", String::new())
+                }
                 Ok(Outcome::NotRun(why)) => ("not run", why.clone()),
                 Err(error) => {
                     failed.push(name.clone());
@@ -71,6 +78,9 @@ impl Parts {
                 }
             };
             println!("  {name:<22} {word:<8} {seconds:>6.1} s  {reason}");
+            for reason in not_run {
+                println!("    not run: {reason}");
+            }
         }
         if !failed.is_empty() {
             bail!("{} failed", failed.join(", "));

@@ -29,8 +29,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let interpreter = interpreters.last().context("no Python 3.10 or newer")?;
     // Before the release binary, which embeds it.
     let chromium = match ui::build(false)? {
-        Outcome::Ok => browser::chromium(),
         Outcome::NotRun(why) => Err(why),
+        Outcome::Ok | Outcome::OkExcept(_) => browser::chromium(),
     };
     let mut soak = shell::program(&interpreter.path);
     soak.arg("tests/remote/soak.py")
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match package::python(Build::Release) {
         Ok(Ok(python)) => soak.env("STEPSCOPE_PACKAGE_PYTHON", python),
         Ok(Err(Outcome::NotRun(why))) => soak.env("STEPSCOPE_NO_PACKAGE", why),
-        Ok(Err(Outcome::Ok)) => &mut soak,
+        Ok(Err(_)) => &mut soak,
         Err(error) => soak.env("STEPSCOPE_NO_PACKAGE", format!("{error:#}")),
     };
     shell::run(&mut soak)

@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use crate::part::{Outcome, Parts};
 use crate::programs::Build;
 use crate::{
-    assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell, sql, ui,
+    assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell,
+    skipped, sql, ui,
 };
 
 /// `cargo xtask test [--quick] [PART]…`
@@ -33,57 +34,38 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         shell::run(ui::npm().args(["test"]))?;
         Ok(Outcome::Ok)
     });
-    if quick {
-        let first = [
-            "SQL engine",
-            "SQL engine, collected traces",
-            "readers of datasets",
-            "generated code",
-            "release files",
-            "viewer in a browser",
-            "python package",
-            "python package, other versions",
-            "python frameworks",
-            "upstream's own tests",
-            "example",
-            "peers read our files",
-            "assistants",
-            "assistants, conformance",
-            "object storage",
-            "object storage, Azure",
-        ];
-        let captures = peers::CAPTURE_TESTS.iter().map(|test| test.name);
-        for left_out in first.into_iter().chain(captures) {
-            parts.run(left_out, || {
-                Ok(Outcome::NotRun("left out by --quick".to_owned()))
-            });
-        }
-        return parts.finish();
-    }
-    parts.run("SQL engine", sql::test);
-    parts.run("SQL engine, collected traces", sql::collected);
-    parts.run("readers of datasets", sql::read_by_others);
-    parts.run("generated code", generate::is_fresh);
-    parts.run("release files", dist::check);
-    parts.run("viewer in a browser", in_a_browser);
-    parts.run("python package", package::test);
-    parts.run(
+    let mut slow = |name: &str, part: &dyn Fn() -> Result<Outcome>| {
+        parts.run(name, || {
+            if quick {
+                return Ok(Outcome::NotRun("left out by --quick".to_owned()));
+            }
+            part()
+        });
+    };
+    slow("SQL engine", &sql::test);
+    slow("SQL engine, collected traces", &sql::collected);
+    slow("readers of datasets", &sql::read_by_others);
+    slow("generated code", &generate::is_fresh);
+    slow("release files", &dist::check);
+    slow("viewer in a browser", &in_a_browser);
+    slow("python package", &package::test);
+    slow(
         "python package, other versions",
-        package::test_other_versions,
+        &package::test_other_versions,
     );
-    parts.run("python frameworks", package::test_with_frameworks);
-    parts.run("upstream's own tests", package::test_upstream);
-    parts.run("example", || {
+    slow("python frameworks", &package::test_with_frameworks);
+    slow("upstream's own tests", &package::test_upstream);
+    slow("example", &|| {
         demo::train(Build::Dev, &demo::log_directory("test"))?;
         Ok(Outcome::Ok)
     });
-    parts.run("peers read our files", peers::read_our_files);
-    parts.run("assistants", assistants::test);
-    parts.run("assistants, conformance", conformance::test);
-    parts.run("object storage", objects::test);
-    parts.run("object storage, Azure", objects::test_azure);
+    slow("peers read our files", &peers::read_our_files);
+    slow("assistants", &assistants::test);
+    slow("assistants, conformance", &conformance::test);
+    slow("object storage", &objects::test);
+    slow("object storage, Azure", &objects::test_azure);
     for test in peers::CAPTURE_TESTS {
-        parts.run(test.name, || peers::capture(test));
+        slow(test.name, &|| peers::capture(test));
     }
     parts.finish()
 }
@@ -122,14 +104,19 @@ fn in_a_browser() -> Result<Outcome> {
     let hlo_program = Build::Dev.example("stepscope-test-data", "hlo_program")?;
     shell::sync()?;
     ui::install()?;
-    shell::run(
-        ui::npm()
-            .args(["run", "test:browser"])
-            .env("STEPSCOPE_BIN", binary)
-            .env("STEPSCOPE_SERVE", served)
-            .env("STEPSCOPE_HLO_PROGRAM", hlo_program)
-            .env("STEPSCOPE_SQL", sql::engine())
-            .env("STEPSCOPE_CHROMIUM", chromium),
-    )?;
-    Ok(Outcome::Ok)
+    let mut probes = ui::npm();
+    probes
+        .args(["run", "test:browser"])
+        .env("STEPSCOPE_BIN", binary)
+        .env("STEPSCOPE_SERVE", served)
+        .env("STEPSCOPE_HLO_PROGRAM", hlo_program)
+        .env("STEPSCOPE_SQL", sql::engine())
+        .env("STEPSCOPE_CHROMIUM", chromium);
+    skipped::record(&mut probes, "viewer in a browser")?;
+    shell::run(&mut probes)?;
+    // The part "SQL engine" builds it.
+    skipped::outcome(
+        &["viewer in a browser"],
+        &["STEPSCOPE_TRACES", "no SQL engine"],
+    )
 }

@@ -15,7 +15,7 @@ export const ops = [
   {
     name: '20e Ops as a tree: fusions open into their instructions, and the address keeps them open',
     async run(context) {
-      if (!context.fixtures.pages.have.tpu) context.notRun('no traces folder');
+      if (!context.fixtures.pages.have.tpu) context.notRun('no collected traces: STEPSCOPE_TRACES');
       const { page, faults, id } = await visit(context, 'tpu', '/ops?by=hlo&tab=tree');
       const { rows } = await asked(page, id, 'ops', '?by=hlo');
       const fusion = rows.find((row) => row.category === 'loop fusion');

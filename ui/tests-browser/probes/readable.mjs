@@ -124,7 +124,7 @@ export const readable = [
   {
     name: 'A run without ML activity: the Overview lists its slices, which lead to the timeline, and no card of nothing',
     async run(context) {
-      if (!context.fixtures.pages.have.slices) context.notRun('no traces folder');
+      if (!context.fixtures.pages.have.slices) context.notRun('no collected traces: STEPSCOPE_TRACES');
       const { page, faults } = await visit(context, 'slices', '');
       const table = page.getByRole('table', { name: 'Slices by name and track' });
       await table.waitFor();

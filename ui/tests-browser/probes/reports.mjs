@@ -329,7 +329,7 @@ export const reports = [
   {
     name: '20d Ops of a TPU run: utilisation, rates and wasted time sort as the report says',
     async run({ pages, fixtures, browser, notRun }) {
-      if (!fixtures.pages.have.tpu) notRun('no traces folder');
+      if (!fixtures.pages.have.tpu) notRun('no collected traces: STEPSCOPE_TRACES');
       const { origin } = await pages();
       const { page, faults } = await openPage(browser, origin);
       const id = await runOf(page, origin, 'tpu');

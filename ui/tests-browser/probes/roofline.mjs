@@ -219,7 +219,7 @@ export const roofline = [
   {
     name: '24d Op profile of a device has idle time, which a switch leaves out',
     async run(context) {
-      if (!context.fixtures.pages.have.tpu) context.notRun('no traces folder');
+      if (!context.fixtures.pages.have.tpu) context.notRun('no collected traces: STEPSCOPE_TRACES');
       const { page, id, faults } = await visit(context, 'tpu', '/op_profile');
       const { rows } = await asked(page, id, 'op-profile', '?top=100000');
       const idle = rows.find((row) => row.node === 'idle');
