@@ -16,9 +16,8 @@ use crate::{exclusive, names, read};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mirrors/tool.c");
 
-/// Compiles the tool; `None` without a C compiler.
-#[allow(clippy::print_stdout, reason = "says what was not run")]
-fn tool(dir: &Path, more: &[&str]) -> Option<PathBuf> {
+/// Compiles the tool with the C compiler that also links this test.
+fn tool(dir: &Path, more: &[&str]) -> PathBuf {
     let path = dir.join("libtool.so");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
@@ -27,16 +26,9 @@ fn tool(dir: &Path, more: &[&str]) -> Option<PathBuf> {
         .args(more)
         .arg("-ldl")
         .status();
-    match compiled {
-        Ok(status) => {
-            assert!(status.success(), "the tool does not compile");
-            Some(path)
-        }
-        Err(error) => {
-            println!("not run: no C compiler: {error}");
-            None
-        }
-    }
+    let status = compiled.expect("cannot start the C compiler cc");
+    assert!(status.success(), "the tool does not compile");
+    path
 }
 
 /// Returns the tool's log of a case, one line per call.
@@ -218,9 +210,7 @@ const ITT: [&str; 13] = [
 #[test]
 fn nvtx_with_and_without_a_session() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(tool) = tool(dir.path(), &[]) else {
-        return;
-    };
+    let tool = tool(dir.path(), &[]);
     for case in ["no session", "session"] {
         let log = tool_log(case, "NVTX_INJECTION64_PATH", &tool, &[]);
         assert_eq!(events(&log), NVTX[..12], "{case}");
@@ -240,9 +230,7 @@ fn nvtx_with_and_without_a_session() {
 #[test]
 fn itt_with_and_without_a_session() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(new) = tool(dir.path(), &[]) else {
-        return;
-    };
+    let new = tool(dir.path(), &[]);
     for case in ["no session", "session"] {
         assert_eq!(
             events(&tool_log(case, "INTEL_LIBITTNOTIFY64", &new, &[])),
@@ -251,20 +239,17 @@ fn itt_with_and_without_a_session() {
         );
     }
     let dir = tempfile::tempdir().unwrap();
-    if let Some(old) = tool(dir.path(), &["-DOTHER_COLLECTOR"]) {
-        assert_eq!(
-            events(&tool_log("no session", "INTEL_LIBITTNOTIFY64", &old, &[])),
-            ITT
-        );
-    }
+    let old = tool(dir.path(), &["-DOTHER_COLLECTOR"]);
+    assert_eq!(
+        events(&tool_log("no session", "INTEL_LIBITTNOTIFY64", &old, &[])),
+        ITT
+    );
 }
 
 #[test]
 fn mirrored_ranges_nest_even_if_spans_do_not() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(tool) = tool(dir.path(), &[]) else {
-        return;
-    };
+    let tool = tool(dir.path(), &[]);
     let log = tool_log("order", "NVTX_INJECTION64_PATH", &tool, &[]);
     let log: Vec<String> = log
         .iter()
@@ -297,9 +282,7 @@ fn mirrored_ranges_nest_even_if_spans_do_not() {
 #[test]
 fn tracing_spans_are_mirrored() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(tool) = tool(dir.path(), &[]) else {
-        return;
-    };
+    let tool = tool(dir.path(), &[]);
     let expected = [
         "nvtx push|stepscope|request|",
         "nvtx push|stepscope|query|",
