@@ -84,10 +84,10 @@ class FlightRecorder(unittest.TestCase):
         last_ns = 2_000_000_000
         taken = []
 
-        def captures(folder: Path, _: Program, port: int) -> None:
+        def captures(folder: Path, program: Program, port: int) -> None:
             for name in ("one", "two"):
                 # Steps from before the two seconds exist, and the second request returns later steps.
-                time.sleep(2.5)
+                program.work_for(2.5)
                 taken.append(CaptureCommand(folder / name, port, "--last", "2s"))
             for capture in taken:
                 if capture.steps:
@@ -128,8 +128,8 @@ class FlightRecorder(unittest.TestCase):
         keep_ms = 1_000
         taken = []
 
-        def captures(folder: Path, _: Program, port: int) -> None:
-            time.sleep(2)
+        def captures(folder: Path, program: Program, port: int) -> None:
+            program.work_for(2)
             taken.append(CaptureCommand(folder / "logs", port, "--last", "60s"))
 
         program_ns = self.run_program(keep_ms, captures)

@@ -120,7 +120,7 @@ class Program:
         def find() -> list[str]:
             lines = [line for line in self.text.splitlines() if line.startswith(beginning)]
             if not lines and not self.alive():
-                message = f"ended with {self.process.returncode}, never said {beginning!r}: {self.text}"
+                message = f"ended with {self.process.returncode}, never printed {beginning!r}: {self.text}"
                 raise AssertionError(message)
             return lines
 
@@ -167,6 +167,12 @@ class Program:
         """Wait until it has used this much CPU time, in hundredths of a second."""
         end = self.cpu_ticks() + ticks
         wait_for(f"work of {self.arguments}", lambda: self.cpu_ticks() >= end)
+
+    def work_for(self, seconds: float) -> None:
+        """Wait until it has worked before and after a time of this length."""
+        self.work(1)
+        time.sleep(seconds)
+        self.work(1)
 
 
 @contextlib.contextmanager
