@@ -150,7 +150,7 @@ class CaptureJax(unittest.TestCase):
             address = f"localhost:{port}"
             none = stepscope("capture", address, "--last", "1s", "--logdir", logdir)
             self.assertEqual(none.code, 1, none)
-            self.assertRegex(none.out + none.err, "nothing is being kept")
+            self.assertRegex(none.out + none.err, "keeps no recent events")
             with wire.channel(port) as channel:
                 wire.call(channel, "StartContinuousProfiling", wire.profile_request(0))
             program.wait_for_line("recorded")

@@ -54,7 +54,7 @@ class TorchXlaBothWays(unittest.TestCase):
             # An unsupported option is reported.
             past = stepscope("capture", f"localhost:{port}", "--last", "1s", "--logdir", logdir)
             self.assertEqual(past.code, 1, past)
-            self.assertRegex(past.out + past.err, "keeps no past")
+            self.assertRegex(past.out + past.err, "keeps no recent events")
             self.assertEqual(program.terminate(), 0, program.text)
 
     def test_xp_trace_captures_from_our_program(self) -> None:

@@ -241,7 +241,7 @@ pub(crate) fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
         SessionError::AlreadyRecording { .. } | SessionError::CaptureRunning => (
             "SessionActiveError",
             format!(
-                "Profile has already been started. Only one profile may be run at a time. ({error})"
+                "Profile has already been started. Only one profile may be run at a time.\n{error}"
             ),
         ),
         SessionError::NotRecording | SessionError::NotYours => {

@@ -80,15 +80,15 @@ impl RecoveredRun {
 #[non_exhaustive]
 pub enum RecoverError {
     /// A file of the journal cannot be read, or the result cannot be written.
-    #[error("cannot recover a recording ({source}): {}", path.display())]
+    #[error("cannot recover a recording: {}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Another version of stepscope wrote the journal.
-    #[error("the journal has version {found}, this program knows version {known}: {}", path.display())]
+    #[error("cannot recover {}: the journal has version {found}, this program reads version {known}\nhelp: recover it with the version of stepscope that recorded it", path.display())]
     OtherVersion {
         /// The journal.
         path: PathBuf,
@@ -200,9 +200,9 @@ pub(crate) fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<Recove
         Ok(Some(_lock)) => os::without_size_signal(|| recover_locked(journal, cache_out, &mut run)),
         Ok(None) => return None,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !journal.exists() => return None,
-        Err(source) => Err(RecoverError::Io {
+        Err(cause) => Err(RecoverError::Io {
             path: journal.to_owned(),
-            source,
+            cause,
         }),
     };
     if matches!(&result, Ok(path) if path.as_os_str().is_empty()) {
@@ -219,7 +219,7 @@ fn recover_locked(
 ) -> Result<PathBuf, RecoverError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |source| RecoverError::Io { path, source }
+        move |cause| RecoverError::Io { path, cause }
     };
     let events_path = journal.join(EVENTS_FILE);
     let (mut marker, events) = map(&events_path).map_err(failed(&events_path))?;

@@ -199,11 +199,11 @@ fn failure(status: &Status, question: Question) -> CaptureFailure {
     let (stage, message) = match status.code() {
         Code::Unimplemented if question == Question::Snapshot => (
             Stage::Failed,
-            "this program keeps no past, capture an interval with --duration-ms".to_owned(),
+            "this program keeps no recent events, capture an interval with --duration-ms".to_owned(),
         ),
         Code::NotFound if question == Question::Snapshot => (
             Stage::Failed,
-            "nothing is being kept, start the program's server with keep_last, or capture an interval with --duration-ms".to_owned(),
+            "the program keeps no recent events, start its server with keep_last, or capture an interval with --duration-ms".to_owned(),
         ),
         Code::Unimplemented => (
             Stage::NotAProfiler,

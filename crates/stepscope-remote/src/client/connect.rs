@@ -189,7 +189,7 @@ async fn greet(
     Ok(match version {
         Some(version) => format!("stepscope {}", printable(version)),
         None if healthy => "a gRPC program that reports its health".to_owned(),
-        None => "a gRPC program that does not say what it is".to_owned(),
+        None => "a gRPC program without a name".to_owned(),
     })
 }
 
@@ -219,7 +219,7 @@ fn mute(address: &Address, limit: Duration) -> CaptureFailure {
     CaptureFailure::new(
         Stage::TimedOut,
         format!(
-            "{address} took the connection and said nothing for {}, the program may be stopped, or it is no profiler",
+            "{address} accepted the connection and sent no answer for {}: the program may be suspended, or is no profiler",
             seconds(limit)
         ),
     )

@@ -83,7 +83,7 @@ pub fn capture_with(
     });
     let outcome = match outcome {
         Ok(Ok(hosts)) => Ok(hosts),
-        Ok(Err(source)) | Err(source) => Err(CaptureError::System { source }),
+        Ok(Err(cause)) | Err(cause) => Err(CaptureError::System { cause }),
     };
     plan.folder.remove_unused();
     Ok(CaptureReport {

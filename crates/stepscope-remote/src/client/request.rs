@@ -170,11 +170,10 @@ pub enum CaptureError {
         fix: &'static str,
     },
     /// The system provides no thread or no socket.
-    #[error("cannot start the capture: {source}")]
+    #[error("cannot start the capture: {cause}")]
     System {
         /// The system's error.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
 

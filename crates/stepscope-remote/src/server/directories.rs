@@ -23,9 +23,9 @@ impl Directories {
         let allowed = paths.iter().map(|path| {
             fs::create_dir_all(path)
                 .and_then(|()| fs::canonicalize(path))
-                .map_err(|source| ServerError::Directory {
+                .map_err(|cause| ServerError::Directory {
                     path: path.clone(),
-                    source,
+                    cause,
                 })
         });
         Ok(Self {

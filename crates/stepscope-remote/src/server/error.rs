@@ -50,23 +50,23 @@ pub enum ServerError {
         address: SocketAddr,
     },
     /// Any other error while listening.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {cause}")]
     CannotListen {
         /// Requested address.
         address: SocketAddr,
         /// The system's error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// An allowed directory is not a directory, or cannot be created.
-    #[error("cannot allow the directory {}: {source}\nhelp: give a directory that can be created and read", path.display())]
+    #[error("cannot allow the directory {}: {cause}\nhelp: give a directory that can be created and read", path.display())]
     Directory {
         /// Given path.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A host name is not a valid file name.
-    #[error("cannot use the host name {name:?}: it must be a plain file name")]
+    #[error("cannot use the host name {name:?}: a name must be one plain file name")]
     BadName {
         /// Given name.
         name: String,
@@ -77,15 +77,15 @@ pub enum ServerError {
     )]
     FlightTwice,
     /// The flight recorder could not be started.
-    #[error("cannot start the flight recorder: {source}")]
+    #[error("cannot start the flight recorder: {cause}")]
     Flight {
         /// The recorder's error.
-        source: SessionError,
+        cause: SessionError,
     },
     /// The server's thread or runtime could not be created.
-    #[error("cannot start the thread of the server: {source}")]
+    #[error("cannot start the thread of the server: {cause}")]
     NoThread {
         /// The system's error.
-        source: io::Error,
+        cause: io::Error,
     },
 }

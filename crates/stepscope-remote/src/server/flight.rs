@@ -71,7 +71,7 @@ impl Flight {
     pub(super) fn new(options: &ServerOptions, host: &str) -> Result<Self, ServerError> {
         let flight = Self::default();
         if let Some(wanted) = wanted_from_start(options, host)? {
-            start_flight(&wanted).map_err(|source| ServerError::Flight { source })?;
+            start_flight(&wanted).map_err(|cause| ServerError::Flight { cause })?;
             *flight.lock() = Some(StartedFlight {
                 by: StartedBy::Program,
                 wanted: None,
@@ -126,10 +126,12 @@ pub(super) async fn end(state: &Arc<State>) -> Result<(), Status> {
     let state = Arc::clone(state);
     on_helper(move || {
         let mut begun = state.flight.lock();
-        let by_client = begun.as_ref().is_some_and(|begun| begun.by == StartedBy::Client);
+        let by_client = begun
+            .as_ref()
+            .is_some_and(|begun| begun.by == StartedBy::Client);
         if !by_client && flight_status().is_some() {
             return Err(Status::failed_precondition(
-                "the program itself keeps its last moments; only what a client began can be stopped by one",
+                "cannot stop the flight recorder: the program itself started it",
             ));
         }
         stop_flight().map_err(|error| flight_refusal(&error))?;
@@ -149,7 +151,7 @@ pub(super) async fn snapshot(
     let last = last(metadata)?.unwrap_or(ALL);
     if !session.is_empty() && !directories::is_plain(session) {
         return Err(Status::invalid_argument(format!(
-            "snapshot_session_id must be one plain file name, not {:?}",
+            "cannot use {:?} as snapshot_session_id: it must be one plain file name",
             cut(session)
         )));
     }
@@ -179,7 +181,7 @@ fn last(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
     match ms {
         Some(ms @ 1..) => Ok(Some(Duration::from_millis(ms).min(ALL))),
         _ => Err(Status::invalid_argument(format!(
-            "{LAST_MS} is a number of milliseconds, at least 1"
+            "cannot use {LAST_MS}: it must be a number of milliseconds, at least 1"
         ))),
     }
 }
@@ -187,11 +189,11 @@ fn last(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
 /// Converts a flight recorder's error to a gRPC status.
 fn flight_refusal(error: &SessionError) -> Status {
     match error {
-        SessionError::FlightRunning => {
-            Status::already_exists("the last moments are being kept already; ask for a snapshot")
-        }
+        SessionError::FlightRunning => Status::already_exists(
+            "cannot start the flight recorder: it is already running; request a snapshot",
+        ),
         SessionError::NoFlight => Status::not_found(
-            "nothing is being kept; start the program's server with keep_last, or call StartContinuousProfiling",
+            "cannot use the flight recorder: it is not running; start the program's server with keep_last, or call StartContinuousProfiling",
         ),
         SessionError::FlightPaused => Status::failed_precondition(error.to_string()),
         SessionError::BadFlight { .. } => Status::invalid_argument(error.to_string()),

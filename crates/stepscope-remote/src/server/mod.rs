@@ -160,9 +160,9 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
     let listener = run::listen(wanted)?;
     let address = listener
         .local_addr()
-        .map_err(|source| ServerError::CannotListen {
+        .map_err(|cause| ServerError::CannotListen {
             address: wanted,
-            source,
+            cause,
         })?;
     os::watch_forks(forget);
     let (stop, stopping) = watch::channel(false);

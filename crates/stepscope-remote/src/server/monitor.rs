@@ -94,7 +94,7 @@ fn describe(data: &mut String, seen: &Seen, with_steps: bool) {
     } else if with_steps {
         data.push_str("Step time: no step ended\n");
     }
-    data.push_str("Device: none that this program tells of\n");
+    data.push_str("Device: the program reports none\n");
 }
 
 fn recording(state: &State) -> String {

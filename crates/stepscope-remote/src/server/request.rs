@@ -133,7 +133,7 @@ fn file_name(host: &str) -> String {
 
 fn bad_name(field: &str, name: &str) -> Status {
     Status::invalid_argument(format!(
-        "{field} must be one plain file name of at most 200 bytes, not {:?}",
+        "cannot use {:?} as {field}: it must be one plain file name of at most 200 bytes",
         cut(name)
     ))
 }
@@ -153,7 +153,7 @@ fn levels(opts: &ProfileOptions) -> Result<HostTracerLevel, Status> {
     ] {
         if level > 3 {
             return Err(Status::invalid_argument(format!(
-                "{name} is 0, 1, 2 or 3, not {level}"
+                "cannot set {name} to {level}: it is 0, 1, 2 or 3"
             )));
         }
     }
@@ -169,7 +169,7 @@ pub(super) fn duration(ms: u64, field: &str, most: Duration) -> Result<Duration,
     let most_ms = most.as_millis();
     if ms == 0 || u128::from(ms) > most_ms {
         return Err(Status::invalid_argument(format!(
-            "{field} must be 1 to {most_ms} ms, not {ms}"
+            "cannot use {field} of {ms} ms: the range is 1 to {most_ms} ms"
         )));
     }
     Ok(Duration::from_millis(ms))
@@ -183,7 +183,7 @@ fn start(at_unix_ns: u64, bounds: &Bounds, now_unix_ns: i64) -> Result<Option<i6
     }
     if wait.unsigned_abs() > bounds.max_duration.as_nanos() {
         return Err(Status::invalid_argument(format!(
-            "start_timestamp_ns lies {} s ahead, more than the {} s that this server waits; it is Unix time in nanoseconds",
+            "cannot wait for start_timestamp_ns: it lies {} s ahead, the limit is {} s; it is Unix time in nanoseconds",
             wait / 1_000_000_000,
             bounds.max_duration.as_secs(),
         )));
@@ -298,7 +298,10 @@ mod tests {
     #[test]
     fn impossible_durations_name_the_limit() {
         let zero = refused(|request, opts| (request.duration_ms, opts.duration_ms) = (0, 0));
-        assert_eq!(zero, "duration_ms must be 1 to 3600000 ms, not 0");
+        assert_eq!(
+            zero,
+            "cannot use duration_ms of 0 ms: the range is 1 to 3600000 ms"
+        );
         for absurd in [3_600_001, 1_000_000_000_000, u64::MAX] {
             assert!(refused(|_, opts| opts.duration_ms = absurd).contains("1 to 3600000 ms"));
         }
@@ -320,7 +323,10 @@ mod tests {
 
     #[test]
     fn levels_and_names_are_checked() {
-        assert!(refused(|_, opts| opts.host_tracer_level = 4).starts_with("host_tracer_level is"));
+        assert!(
+            refused(|_, opts| opts.host_tracer_level = 4)
+                .starts_with("cannot set host_tracer_level to 4")
+        );
         assert!(refused(|_, opts| opts.device_tracer_level = 9).starts_with("device_tracer_level"));
         assert!(refused(|_, opts| opts.python_tracer_level = 9).starts_with("python_tracer_level"));
         assert!(refused(|request, _| request.session_id = "../x".into()).starts_with("session_id"));

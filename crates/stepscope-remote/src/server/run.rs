@@ -57,16 +57,16 @@ impl Running {
 
 /// Listens on the address.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    let listener = TcpListener::bind(address).map_err(|source| match source.kind() {
+    let listener = TcpListener::bind(address).map_err(|cause| match cause.kind() {
         io::ErrorKind::AddrInUse => ServerError::PortBusy { address },
         io::ErrorKind::AddrNotAvailable => ServerError::AddressNotOurs { address },
         io::ErrorKind::PermissionDenied => ServerError::NotPermitted { address },
-        _ => ServerError::CannotListen { address, source },
+        _ => ServerError::CannotListen { address, cause },
     })?;
     os::lengthen_queue(&listener);
     listener
         .set_nonblocking(true)
-        .map_err(|source| ServerError::CannotListen { address, source })?;
+        .map_err(|cause| ServerError::CannotListen { address, cause })?;
     Ok(listener)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn start(
     stop: watch::Sender<bool>,
     state: Arc<State>,
 ) -> Result<Running, ServerError> {
-    let no_thread = |source| ServerError::NoThread { source };
+    let no_thread = |cause| ServerError::NoThread { cause };
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -109,7 +109,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
         state
             .options
             .log
-            .line("the profiler server failed and has ended; the program goes on");
+            .line("the profiler server failed and has ended; the program continues");
     }
     // Remaining work of helper threads (an encoding without a client) ends by itself.
     runtime.shutdown_timeout(CLOSING);

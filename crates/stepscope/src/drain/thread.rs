@@ -396,7 +396,9 @@ impl Drain {
             ));
         } else if self.reported_limit.is_none() {
             self.reported_limit = Some(AtLimit::KeepLatest);
-            self.warn(&format!("{reached}: it goes on, and keeps its latest part"));
+            self.warn(&format!(
+                "{reached}: recording continues and keeps its latest part"
+            ));
         }
     }
 

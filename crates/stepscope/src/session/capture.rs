@@ -103,7 +103,7 @@ impl FlightCapture {
         }
         export
             .write(out, external)
-            .map_err(|source| SessionError::NotDelivered { source })
+            .map_err(|cause| SessionError::NotDelivered { cause })
     }
 }
 
@@ -209,7 +209,7 @@ impl Capture {
             };
             finished
                 .write_to(out, cut, external)
-                .map_err(|source| SessionError::NotDelivered { source })
+                .map_err(|cause| SessionError::NotDelivered { cause })
         })
     }
 

@@ -68,7 +68,7 @@ pub fn collector_file(
         let _ = std::fs::remove_dir(&session);
         SessionError::NotWritable {
             path: session,
-            source,
+            cause: source,
         }
     })
 }

@@ -87,9 +87,9 @@ impl Finished {
             &with_devices
         };
         let path = self.path();
-        let not_written = |source| SessionError::NotWritten {
+        let not_written = |cause| SessionError::NotWritten {
             path: path.clone(),
-            source,
+            cause,
         };
         // The log directory may have been emptied meanwhile.
         std::fs::create_dir_all(self.folder()).map_err(not_written)?;

@@ -121,7 +121,7 @@ pub fn write_last(
         export.limit_to_last(last);
         export
             .write(out, &ExternalProfiles::default())
-            .map_err(|source| SessionError::NotDelivered { source })
+            .map_err(|cause| SessionError::NotDelivered { cause })
     })
 }
 

@@ -91,13 +91,13 @@ impl FlightOptions {
             })
         };
         if self.keep_last.is_zero() {
-            return bad("keep_last is 0; give the time that is to be kept");
+            return bad("keep_last is 0\nhelp: give the time to retain");
         }
         if self.max_bytes < MIN_BYTES {
             return bad("max_bytes is less than 1 MiB");
         }
         if self.host_tracer_level == HostTracerLevel::Off {
-            return bad("host_tracer_level is Off; nothing would be recorded");
+            return bad("host_tracer_level is Off, so nothing would be recorded");
         }
         if self.log_dir.is_none() && (self.save_on_signal.is_some() || self.slow_step.is_some()) {
             return bad("save_on_signal and slow_step need a log_dir to save into");

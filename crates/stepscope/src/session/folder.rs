@@ -73,14 +73,14 @@ fn prove(folder: &Path) -> io::Result<()> {
 }
 
 /// Converts a failure to create or write a path below the log directory to its error.
-fn refusal(path: &Path, source: io::Error) -> SessionError {
+fn refusal(path: &Path, cause: io::Error) -> SessionError {
     if let Some(file) = path.ancestors().find(|above| above.is_file()) {
         return SessionError::NotADirectory {
             path: file.to_owned(),
         };
     }
     if matches!(
-        source.raw_os_error(),
+        cause.raw_os_error(),
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
     ) {
         return SessionError::NoSpace {
@@ -89,7 +89,7 @@ fn refusal(path: &Path, source: io::Error) -> SessionError {
     }
     SessionError::NotWritable {
         path: path.to_owned(),
-        source,
+        cause,
     }
 }
 

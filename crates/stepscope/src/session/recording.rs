@@ -198,7 +198,7 @@ pub(super) fn start(
             if let Some(files) = files {
                 let _ = remove_journal(&files.folder);
             }
-            return Err(SessionError::NoThread { source });
+            return Err(SessionError::NoThread { cause: source });
         }
     };
     let mut warnings = options.warnings.clone();
@@ -254,7 +254,7 @@ impl Session {
             }
         }
         let drain = drained.map_err(|_panic| SessionError::Internal {
-            reason: "the drain thread ended early; what it wrote can be recovered".to_owned(),
+            reason: "the drain thread ended early\nhelp: recover what it wrote".to_owned(),
         })?;
         if !stuck {
             drain.release_files();

@@ -85,7 +85,7 @@ pub(super) fn start_saver(
     let thread = std::thread::Builder::new()
         .name("stepscope-save".to_owned())
         .spawn(body)
-        .map_err(|source| SessionError::NoThread { source })?;
+        .map_err(|cause| SessionError::NoThread { cause })?;
     Ok(Saver { thread })
 }
 
@@ -128,7 +128,7 @@ impl Running {
     pub(super) fn save(&self, last: Duration, because: &str) -> Result<StopReport, SessionError> {
         let Some(log_dir) = &self.flight.options.log_dir else {
             return Err(SessionError::BadFlight {
-                reason: "it has no log_dir to save into; use write_last".to_owned(),
+                reason: "it has no log_dir to save into\nhelp: use write_last".to_owned(),
             });
         };
         let saving = self.flight.saving.lock();
@@ -155,9 +155,9 @@ impl Running {
                 self.flight.saves.fetch_add(1, Ordering::Relaxed);
                 Ok(report)
             }
-            Err(source) => {
+            Err(cause) => {
                 let _ = std::fs::remove_dir(&folder);
-                Err(SessionError::NotSaved { path, source })
+                Err(SessionError::NotSaved { path, cause })
             }
         }
     }

@@ -79,7 +79,7 @@ pub fn start_worker(
         let files = JournalFiles::create(&run.folder, &stem, false).map_err(|source| {
             SessionError::NotWritable {
                 path: run.folder.clone(),
-                source,
+                cause: source,
             }
         })?;
         let owner = Owner::Worker {
@@ -99,7 +99,7 @@ pub fn start_worker(
             });
         if let Err(source) = watching {
             process.end_worker(None)?;
-            return Err(SessionError::NoThread { source });
+            return Err(SessionError::NoThread { cause: source });
         }
         drop(process);
         super::levels_changed();

@@ -181,7 +181,7 @@ fn kill_after_the_limit_leaves_the_latest_part_with_one_warning() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     let count = text
-        .matches("limit of 1 MiB (max_bytes): it goes on")
+        .matches("limit of 1 MiB (max_bytes): recording continues")
         .count();
     assert_eq!(count, 1, "{text}");
     let runs = recover_dir(dir.path(), None);
