@@ -79,11 +79,6 @@ impl Serialize for Ns {
     }
 }
 
-/// Formats Unix time in nanoseconds as a string: it exceeds the exact range of a JavaScript number.
-pub fn unix_text(ns: i64) -> String {
-    ns.to_string()
-}
-
 /// Parses nanoseconds of a request; `None` if the text is not a finite number.
 ///
 /// Exact up to three decimals; further decimals are rounded to the nearest picosecond. Values

@@ -52,14 +52,8 @@ pub struct ConvolutionDimensions {
     pub input_feature: i64,
     /// Spatial dimensions of the input.
     pub input_spatial: Vec<i64>,
-    /// Input feature dimension of the kernel.
-    pub kernel_input_feature: i64,
-    /// Output feature dimension of the kernel.
-    pub kernel_output_feature: i64,
     /// Spatial dimensions of the kernel.
     pub kernel_spatial: Vec<i64>,
-    /// Batch dimension of the output.
-    pub output_batch: i64,
     /// Feature dimension of the output.
     pub output_feature: i64,
     /// Spatial dimensions of the output.
@@ -102,10 +96,7 @@ impl ConvolutionDimensions {
             7 => found.input_batch = int(value),
             8 => found.input_feature = int(value),
             11 => messages.numbers(value, &mut found.input_spatial),
-            3 => found.kernel_input_feature = int(value),
-            4 => found.kernel_output_feature = int(value),
             6 => messages.numbers(value, &mut found.kernel_spatial),
-            9 => found.output_batch = int(value),
             10 => found.output_feature = int(value),
             12 => messages.numbers(value, &mut found.output_spatial),
             _ => {}

@@ -53,8 +53,6 @@ pub struct Allocation {
     pub is_parameter: bool,
     /// Number of that argument.
     pub parameter_number: i64,
-    /// Which part of that argument.
-    pub parameter_index: Vec<i64>,
     /// A result is written into the argument's memory.
     pub is_aliased_with_output: bool,
     /// Holds a constant.
@@ -175,7 +173,6 @@ impl Allocation {
                 });
                 found.assigned.push(place);
             }
-            (10, value) => messages.numbers(value, &mut found.parameter_index),
             (11, value) => found.is_tuple = flag(value),
             (12, value) => found.is_constant = flag(value),
             (13, value) => found.is_aliased_with_output = flag(value),

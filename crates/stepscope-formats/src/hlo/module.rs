@@ -120,12 +120,8 @@ pub struct Origin {
 /// A result of the entry computation that is written into the memory of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alias {
-    /// Which part of the result.
-    pub output_index: Vec<i64>,
     /// Number of the parameter.
     pub parameter_number: i64,
-    /// Which part of the parameter.
-    pub parameter_index: Vec<i64>,
 }
 
 /// The table of stack frames of a module (`xla.StackFrameIndexProto`). All numbers count from 1.

@@ -366,11 +366,10 @@ fn read_schedule(messages: &mut Messages<'_>, message: &[u8], into: &mut Vec<(u6
 impl Alias {
     fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
-        messages.each(message, |messages, number, value| match number {
-            1 => messages.numbers(value, &mut found.output_index),
-            2 => found.parameter_number = int(value),
-            3 => messages.numbers(value, &mut found.parameter_index),
-            _ => {}
+        messages.each(message, |_messages, number, value| {
+            if number == 2 {
+                found.parameter_number = int(value);
+            }
         });
         found
     }

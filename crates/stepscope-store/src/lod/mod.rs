@@ -250,19 +250,6 @@ impl Trace {
         });
         Dur::from_ps(busy)
     }
-
-    /// Calls `visit` with each range of the window that the track's slices cover, in order; ranges
-    /// neither touch nor overlap.
-    pub fn busy_stretches(
-        &self,
-        track: TrackId,
-        window: Range<Time>,
-        visit: &mut dyn FnMut(Time, Time),
-    ) {
-        if let Some(table) = self.table(track) {
-            union(&table.slices, &window, visit);
-        }
-    }
 }
 
 /// Merges the slices of the window by row.
