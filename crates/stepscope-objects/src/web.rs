@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::StreamExt as _;
+use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, IF_RANGE,
     LAST_MODIFIED, RANGE,
@@ -232,27 +233,8 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 /// Reads a time of HTTP, such as `Thu, 26 Nov 2026 21:22:48 GMT`; Unix time in nanoseconds.
 fn http_time_ns(text: &str) -> Option<i64> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let mut words = text.split_whitespace().skip(1);
-    let day: i64 = words.next()?.parse().ok()?;
-    let month = words.next().filter(|month| month.len() == 3)?;
-    let month = i64::try_from(MONTHS.find(month)? / 3 + 1).ok()?;
-    let year: i64 = words.next()?.parse().ok()?;
-    let mut clock = words.next()?.splitn(3, ':').map(str::parse::<i64>);
-    let mut next = || clock.next()?.ok();
-    let (hours, minutes, seconds) = (next()?, next()?, next()?);
-    if !(1_970..=2_200).contains(&year) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Days since the epoch of a date of the Gregorian calendar, years that begin in March.
-    let (years, months) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let days = 365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day
-        - 719_469;
-    Some((((days * 24 + hours) * 60 + minutes) * 60 + seconds).saturating_mul(1_000_000_000))
+    let time = DateTimeParser::new().parse_timestamp(text).ok()?;
+    i64::try_from(time.as_nanosecond()).ok()
 }
 
 #[cfg(test)]
