@@ -1,7 +1,8 @@
 import { defineConfig } from 'vitest/config';
+import { DEFAULT_PORT } from './src/model/generated.ts';
 
 /** Where `npm run dev` sends API requests: a running `stepscope view`, by default on its usual port. */
-const apiTarget = process.env.STEPSCOPE_URL ?? 'http://localhost:8791';
+const apiTarget = process.env.STEPSCOPE_URL ?? `http://localhost:${DEFAULT_PORT}`;
 
 export default defineConfig({
   // Files are named from where the page is, so that a proxy may serve the viewer below any path.

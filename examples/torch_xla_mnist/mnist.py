@@ -2,7 +2,7 @@
 A digit classifier on PyTorch/XLA, profiled with labels. Data are made up; nothing is downloaded.
 
     PJRT_DEVICE=CPU python examples/torch_xla_mnist/mnist.py [LOG_DIR] [STEPS] [PORT]
-    stepscope --port=8791 LOG_DIR
+    stepscope LOG_DIR
 
 With `XLA_HLO_DEBUG=1` the labels also become parts of the names of the compiled operations.
 """
@@ -82,4 +82,4 @@ if __name__ == "__main__":
     loss = train(steps)
     report = xp.stop_trace()
     print(f"loss {loss:.3f}, {report.spans} slices in {report.path}")
-    print(f"stepscope --port=8791 {log_dir}")
+    print(f"stepscope {log_dir}")

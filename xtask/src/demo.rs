@@ -11,12 +11,12 @@ use crate::{shell, ui};
 /// `cargo xtask demo [--no-serve] [--port N]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut serve = true;
-    let mut port = "8791".to_owned();
+    let mut port = None;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--no-serve" => serve = false,
-            "--port" => port.clone_from(rest.next().context("--port needs a number")?),
+            "--port" => port = Some(rest.next().context("--port needs a number")?),
             other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
         }
     }
@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     println!("\n5. the viewer");
-    shell::run(
-        shell::program(&binary)
-            .arg("view")
-            .arg(&log_directory)
-            .args(["--port", &port]),
-    )
+    let mut view = shell::program(&binary);
+    view.arg("view").arg(&log_directory);
+    if let Some(port) = port {
+        view.args(["--port", port]);
+    }
+    shell::run(&mut view)
 }
 
 /// Trains the example and records into a log directory.

@@ -118,7 +118,7 @@ pub struct View {
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Port to listen on; 0 takes a free one
-    #[arg(long, default_value_t = 8791)]
+    #[arg(long, default_value_t = stepscope_server::DEFAULT_PORT)]
     pub port: u16,
     /// Address to listen on; every other address needs a token, see --token
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = host)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::open_path;
-use stepscope_model::ReadContext;
+use stepscope_model::{ReadContext, SliceKind};
 use stepscope_report::report::{Column, Report, Unit};
 use stepscope_report::reports::{self, KINDS, Options};
 use stepscope_report::tools::{GROUPS, NEURON_TOOLS, TOOLS, Tool, VIEW_TOOLS};
@@ -93,7 +93,20 @@ fn constant(out: &mut String, comment: &str, head: &str, value: &Literal, tail: 
 
 fn typescript() -> String {
     let mut out = format!(
-        "// {MADE_BY}\n// from reports.rs and tools.rs of stepscope-report and routes/mod.rs of stepscope-server.\n"
+        "// {MADE_BY}\n// from kind.rs of stepscope-model, reports.rs and tools.rs of stepscope-report, and options.rs and routes/mod.rs of\n// stepscope-server.\n"
+    );
+    let _ = write!(
+        out,
+        "\n/** The port on which `stepscope view` listens by default. */\nexport const DEFAULT_PORT = {};\n",
+        stepscope_server::DEFAULT_PORT
+    );
+    let kinds: Vec<&str> = SliceKind::ALL.iter().map(|kind| kind.label()).collect();
+    constant(
+        &mut out,
+        "Labels of the kinds of slices, by number, as the legend shows them.",
+        "KIND_LABELS: readonly string[]",
+        &list(&kinds),
+        "",
     );
     let units: Vec<&str> = Unit::ALL.iter().map(|unit| unit.as_str()).collect();
     constant(

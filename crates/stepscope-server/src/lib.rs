@@ -52,7 +52,7 @@ mod viewer;
 pub mod wire;
 
 pub use guard::CONTENT_SECURITY_POLICY;
-pub use options::{ServerError, ServerOptions};
+pub use options::{DEFAULT_PORT, ServerError, ServerOptions};
 pub use perfetto_link::{
     LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
 };

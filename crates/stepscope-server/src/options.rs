@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use stepscope_remote::Address;
 
-/// Options of a server. Default: loopback, port 8791, writes allowed.
+/// The port on which the viewer listens by default.
+pub const DEFAULT_PORT: u16 = 8791;
+
+/// Options of a server. Default: loopback, [`DEFAULT_PORT`], writes allowed.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Address to listen on.
@@ -51,7 +54,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            port: 8791,
+            port: DEFAULT_PORT,
             token: None,
             host_names: Vec::new(),
             framed: false,

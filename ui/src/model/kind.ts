@@ -1,21 +1,5 @@
-// kind.ts: kinds of slices. The numbers are those of the HTTP interface (`SliceKind` in stepscope-model).
-
-/** Labels by number, as the legend shows them. */
-export const KIND_LABELS: readonly string[] = [
-  'other',
-  'matmul, conv',
-  'attention',
-  'fusion',
-  'element-wise, reduce',
-  'copy, transfer',
-  'collective',
-  'host, Python',
-  'input, data',
-  'compile',
-  'runtime, launch',
-  'user label',
-  'wait, sync',
-];
+// kind.ts: kinds of slices, by the numbers of the HTTP interface.
+import { KIND_LABELS } from './generated.ts';
 
 export const KIND_COUNT = KIND_LABELS.length;
 

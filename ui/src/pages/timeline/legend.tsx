@@ -3,7 +3,7 @@ import { useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { Theme } from '../../base/theme.ts';
-import { KIND_LABELS } from '../../model/kind.ts';
+import { KIND_LABELS } from '../../model/generated.ts';
 import type { Colouring } from '../../state/address.ts';
 import { overlay } from '../../state/commands.ts';
 import { classOfName } from '../../timeline/batch.ts';
