@@ -343,22 +343,22 @@ class InCapturesOfOthers(unittest.TestCase):
                 session = _profiler.ProfilerSession()
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
-                    profiler.start_trace(folder / "beside")
+                    profiler.start_trace(folder / "other")
                 work()
-                beside = profiler.stop_trace().path
+                other = profiler.stop_trace().path
                 alone = folder / "alone.xplane.pb"
                 alone.write_bytes(session.stop())
                 with profiler.trace(folder / "merged") as recording:
                     work()
                 print(json.dumps(dict(
-                    beside=planes(beside), alone=planes(alone), merged=planes(recording.report.path),
+                    other=planes(other), alone=planes(alone), merged=planes(recording.report.path),
                     warned=[str(w.message) for w in caught],
                 )))
                 """
             ),
             self.folder,
         )
-        for name in ("beside", "alone", "merged"):
+        for name in ("other", "alone", "merged"):
             for label in ("train", "label"):
                 self.assertEqual(len(events(told[name], label)), 1, f"{name}: {label}")
         self.assertTrue(any("jax: " in text and "recording already" in text for text in told["warned"]), told)

@@ -1,4 +1,4 @@
-"""Lightning's own profilers beside ours, and real trainers with ours."""
+"""Lightning's own profilers compared with ours, and real trainers with ours."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""`stepscope.torch` over real programs, beside torch's own figures of the same events."""
+"""`stepscope.torch` over real programs, compared with torch's own figures of the same events."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""Operations counted from shapes, beside those that torch counts while the program runs."""
+"""Operations counted from shapes, compared with those that torch counts while the program runs."""
 
 import tempfile
 import unittest

@@ -1,4 +1,4 @@
-"""`stepscope.torch_xla` beside the real thing, on the CPU: each test a program of its own."""
+"""`stepscope.torch_xla` compared with the original, on the CPU: each test a program of its own."""
 
 import json
 import os

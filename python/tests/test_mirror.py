@@ -1,4 +1,4 @@
-"""Spans in other tools: a small one of both protocols tells what it was told."""
+"""Spans in other tools: a small tool of both protocols logs its calls."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ class Tools(unittest.TestCase):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.tool, SOURCE, "-ldl"], check=True)
 
     def printed_by(self, code, **environment):
-        """What the tool is told by a program."""
+        """Run a program and return the calls that the tool logged."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         environment = {"MIRROR_TOOL_LOG": str(log), "LOGS": str(self.folder / "logs"), **environment}

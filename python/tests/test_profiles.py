@@ -1,4 +1,4 @@
-"""Profiles without a timeline: what the reports print beside what pstats and Lightning's layout print."""
+"""Profiles without a timeline: what reports print, compared with what pstats and Lightning print."""
 
 import contextlib
 import cProfile

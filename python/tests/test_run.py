@@ -232,7 +232,7 @@ class Programs(ProgramTest):
 
 
 class Rules(unittest.TestCase):
-    def test_launchers_are_told_from_programs(self):
+    def test_launchers_are_distinguished_from_programs(self):
         for line, launches in [
             ("python /bin/torchrun --nproc-per-node 2 train.py", True),
             ("python -m torch.distributed.run train.py", True),

@@ -137,7 +137,7 @@ class WithEngine(Folder):
         )
         self.assertEqual(len(run.sql("SELECT * FROM slices", format="rows", rows=2)), 2)
 
-    def test_runs_are_told_apart(self):
+    def test_runs_are_distinguished(self):
         other = write_trace(self.folder / "b.json", ["mm"])
         same_name = write_trace(self.folder / "c/a.json", ["mm", "mm", "mm", "mm"])
         query = "SELECT run, count(*) AS n FROM slices GROUP BY run ORDER BY n"

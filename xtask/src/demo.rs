@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     )?;
     if !serve {
         println!(
-            "\nTo look at it: {} {}",
+            "\nView it with: {} {}",
             binary.display(),
             log_directory.display()
         );

@@ -40,8 +40,8 @@ impl Retired {
     }
 }
 
-/// Fails where a retired name, a vague type or a function called `of` is declared, and where a document
-/// uses a word that documents avoid.
+/// Fails where a retired name, a vague type or a function called `of` is declared, and where a document,
+/// the name of a function or a text of a program uses a word that documents avoid.
 pub(crate) fn check() -> Result<Outcome> {
     let retired = Retired::read()?;
     let root = shell::root();
@@ -61,7 +61,19 @@ pub(crate) fn check() -> Result<Outcome> {
             faults.push(format!("{shown}: the name {stem} is retired"));
         }
         for (number, line) in text.lines().enumerate() {
+            for word in words_of_texts(line) {
+                if retired.words.contains(&word) {
+                    faults.push(format!("{shown}:{}: texts avoid '{word}'", number + 1));
+                }
+            }
             for (what, name) in declared(line) {
+                let mut words = name.split('_');
+                if let Some(word) = words.find(|word| retired.words.contains(*word)) {
+                    faults.push(format!(
+                        "{shown}:{}: the name {name} has '{word}', which documents avoid",
+                        number + 1
+                    ));
+                }
                 let is_vague = what == Declaration::Type && retired.types.contains(name);
                 if is_vague || retired.names.contains(name) {
                     faults.push(format!(
@@ -106,6 +118,24 @@ enum Declaration {
     Function,
 }
 
+/// The words, in lower case, of the texts between double quotes in a line of code, without what `{}` inserts.
+fn words_of_texts(line: &str) -> impl Iterator<Item = String> {
+    let is_comment = line.trim_start().starts_with(['/', '*', '#']);
+    let texts = line
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(move |_| !is_comment);
+    let plain = texts.flat_map(|text| {
+        let inserted = text.split('{').skip(1);
+        let after = inserted.filter_map(|rest| Some(rest.split_once('}')?.1));
+        text.split('{').take(1).chain(after)
+    });
+    plain
+        .flat_map(|text| text.split(|letter: char| !letter.is_alphabetic()))
+        .map(str::to_lowercase)
+}
+
 /// The types and functions that a line of Rust, TypeScript or Python declares.
 fn declared(line: &str) -> Vec<(Declaration, &str)> {
     let mut found = Vec::new();
@@ -135,6 +165,16 @@ fn declared(line: &str) -> Vec<(Declaration, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_texts_are_found_without_inserted_names() {
+        let words = |line| words_of_texts(line).collect::<Vec<_>>();
+        assert_eq!(
+            words("f(said, \"Not {told} at all\");"),
+            ["not", "", "", "at", "all"]
+        );
+        assert!(words("// \"told\"").is_empty());
+    }
 
     #[test]
     fn declarations_of_three_languages_are_found() {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_of_one_job_are_told_apart_by_time() {
+    fn captures_of_one_job_differ_by_time() {
         assert_eq!(
             sorted(&[
                 "w.rank0.1694128201545.json",

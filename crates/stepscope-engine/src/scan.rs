@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn too_deep_is_said() {
+    fn too_deep_folder_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("1/2/3/a.trace.json"), "");
         let found = scan(dir.path(), 2, &mut Sniffed::default()).unwrap();

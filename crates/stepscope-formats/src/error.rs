@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_trace_is_told_by_its_text_or_its_bytes() {
+    fn a_file_that_is_no_trace_is_described_by_its_text_or_its_bytes() {
         let told = |found: &[u8]| {
             let found = found[..found.len().min(FormatError::SHOWN_BYTES)].to_vec();
             let told = FormatError::Unrecognised { found }.to_string();

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_said() {
+    fn bytes_after_the_end_are_reported() {
         let mut file = gz(b"abc");
         let end = file.len() as u64;
         file.extend(b"{}");

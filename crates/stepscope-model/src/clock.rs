@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Returns nanoseconds since the Unix epoch; 0 on a clock set before it.
 #[allow(
     clippy::disallowed_methods,
-    reason = "this is the place that others are told to use"
+    reason = "this is the function that others must use"
 )]
 pub fn unix_now_ns() -> i64 {
     SystemTime::now()

@@ -74,7 +74,7 @@ pub(crate) fn process_state() -> String {
     let new = || {
         #[allow(
             clippy::disallowed_methods,
-            reason = "tells processes of the same number apart"
+            reason = "it distinguishes processes of the same number"
         )]
         let now = std::time::SystemTime::now();
         let since = now

@@ -572,7 +572,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_is_told_with_what_there_is() {
+    fn unknown_report_kind_lists_valid_kinds() {
         let trace = stepscope_store::TraceBuilder::new().finish();
         let ask = |name: &str, by: Option<&str>| {
             let options = Options {

@@ -8,7 +8,7 @@ test('the place is what stands before the files', () => {
   expect(placeOf('http://localhost:5173/src/base/place.ts')).toBe('');
 });
 
-test('paths of the browser and addresses of the viewer are told apart', () => {
+test('paths of the browser and addresses of the viewer are distinguished', () => {
   expect(below('/run/a')).toBe('/run/a');
   expect(within('/run/a')).toBe('/run/a');
   expect(within('/x/run/a', '/x')).toBe('/run/a');

@@ -86,7 +86,7 @@ describe('trackTree', () => {
     expect(withHostNames(tracks, ['JAX', 'Rust'])[0]?.name).toBe('/host:CPU');
   });
 
-  it('leaves out handles of threads, and counts the threads that they told apart', () => {
+  it('leaves out handles of threads, and counts the threads that they distinguish', () => {
     const names = (...list: readonly string[]) =>
       withoutHandles(list.map((name, at) => track(at, name, { parent: 9 }))).map(({ name }) => name);
     expect(names('tf_XLAEigen/-7156462672528372424', 'tf_XLAEigen/1538113746615801100', 'Host Threads/2356')).toEqual([

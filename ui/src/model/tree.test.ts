@@ -79,7 +79,7 @@ describe('operations as a tree', () => {
     expect(shown(open).slice(0, 3)).toEqual(['fusion', ' fusion.1', ' fusion.2']);
   });
 
-  it('opens the way to what a filter finds, and hides what lies beside it', () => {
+  it('opens the way to what a filter finds, and hides its siblings', () => {
     const wordsOf = (row: ReportRow) => String(row['name']);
     const placed = inSight(treeOf(ROWS), { isOpen: () => false, matches: parseFilter('fusion.2').matches, wordsOf });
     expect(shown(placed)).toEqual(['jit_step(1)', ' loop fusion', '  fusion.2']);

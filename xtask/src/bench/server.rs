@@ -35,7 +35,7 @@ impl Server {
                 return Ok(Self { child, address });
             }
         }
-        bail!("the server ended before it told its address")
+        bail!("the server ended before it printed its address")
     }
 
     /// Returns the body of a GET, or an error for any status but 200.

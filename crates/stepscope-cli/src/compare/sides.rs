@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_one_name_are_told_apart_by_their_folders() {
+    fn paths_with_equal_names_show_their_folders() {
         for (one, other, expected) in [
             ("logs/a/trace.json", "logs/b/trace.json", ["a", "b"]),
             ("a", "b", ["a", "b"]),

@@ -145,9 +145,7 @@ fn print_run(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Result
     }
 
     let mut facts: Vec<(&str, String)> = Vec::new();
-    let recorded = run
-        .start_unix_ns
-        .map_or("not told".to_owned(), text::moment);
+    let recorded = run.start_unix_ns.map_or("unknown".to_owned(), text::moment);
     facts.push(("recorded", recorded));
     if run.timeline {
         facts.push(("length", text::duration(run.duration_ns.ps() as f64 / 1e3)));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rows_are_told_apart_by_stands_beside_the_name() {
+    fn column_that_distinguishes_rows_follows_the_name() {
         let fitted = fit(&table(), page(None, Some("framework-shape")));
         assert_eq!(titles(&fitted)[..2], ["Operation", "Shapes"]);
     }

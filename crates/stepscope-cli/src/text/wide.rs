@@ -95,15 +95,15 @@ impl Grid {
         }
         let is_word = |at: &usize| self.columns[*at].1 == Align::Left;
         let words: Vec<usize> = (0..last).filter(is_word).collect();
-        let all = self.told_apart(&words, None);
-        let spare = |at: &usize| *at >= 2 && self.told_apart(&words, Some(*at)) == all;
+        let all = self.distinct_rows(&words, None);
+        let spare = |at: &usize| *at >= 2 && self.distinct_rows(&words, Some(*at)) == all;
         let figure = || (1..last).rfind(|at| !is_word(at) && !sums[*at]);
         let word = words.iter().copied().rfind(spare);
         word.or_else(figure).unwrap_or(last)
     }
 
     /// Returns the number of distinct rows in these columns, without the column `without`.
-    fn told_apart(&self, columns: &[usize], without: Option<usize>) -> usize {
+    fn distinct_rows(&self, columns: &[usize], without: Option<usize>) -> usize {
         let columns = || columns.iter().filter(|at| Some(**at) != without);
         let of_row = |row: &Vec<String>| columns().map(|at| row.get(*at).cloned()).collect();
         let rows: HashSet<Vec<Option<String>>> = self.rows.iter().map(of_row).collect();

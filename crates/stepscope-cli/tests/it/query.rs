@@ -50,7 +50,7 @@ fn without_the_engine_one_line_says_how_to_get_it() {
 }
 
 #[test]
-fn runs_and_query_are_told_apart() {
+fn runs_and_query_are_distinguished() {
     let folder = folder_with(&[("a.json", TRACE)]);
     let refused = |arguments: &[&str]| refusal(&query(None, folder.path(), arguments));
     let (code, error) = refused(&["SELECT 1"]);

@@ -265,7 +265,7 @@ fn nothing_is_recorded_unasked() {
 }
 
 #[test]
-fn refusals_are_told_with_their_remedy() {
+fn refusals_are_reported_with_their_remedy() {
     for (number, expected) in [
         ("39", "another profiler has CUPTI in this process"),
         ("35", "NVreg_RestrictProfilingToAdminUsers=0"),
@@ -296,7 +296,7 @@ fn report_of(log_dir: &Path) -> String {
 }
 
 #[test]
-fn a_log_directory_that_cannot_be_written_is_told() {
+fn a_log_directory_that_cannot_be_written_is_reported() {
     let log_dir = tempfile::tempdir().unwrap();
     std::fs::write(log_dir.path().join("plugins"), "a file").unwrap();
     succeed(log_dir.path(), "init work", &[]);

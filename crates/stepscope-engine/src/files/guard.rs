@@ -11,7 +11,7 @@
 //! memory instead.
 #![allow(
     unsafe_code,
-    reason = "mapping files and answering SIGBUS cannot be said in safe Rust; every block says why it holds"
+    reason = "mapping files and answering SIGBUS cannot be expressed in safe Rust; every block says why it holds"
 )]
 
 use std::fs::File;

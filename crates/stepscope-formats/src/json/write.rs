@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_strict_is_told() {
+    fn lenient_json_is_recognized() {
         for text in [
             "",
             "[",

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_and_ranks_are_told() {
+    fn stages_and_ranks_are_read() {
         assert_eq!(stage_of("FIT Profiler Report"), Some("FIT"));
         assert_eq!(stage_of("Profiler Report"), Some(""));
         assert_eq!(stage_of("My Profiler Report"), None);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_all_kinds_are_told_apart() {
+    fn functions_of_all_kinds_are_distinguished() {
         for (text, file, line, name) in [
             ("a.py:12(f)", "a.py", 12, "f"),
             ("<string>:1(<module>)", "<string>", 1, "<module>"),

@@ -142,7 +142,7 @@ fn json_that_is_no_trace_says_why() {
 }
 
 #[test]
-fn protobuf_is_told_apart_by_fields() {
+fn protobuf_formats_are_distinguished_by_fields() {
     // planes { name: "/host:CPU" }, planes { id: 2 }, planes { lines {} }, hostnames: "h"
     assert_eq!(content(b"\x0a\x0b\x12\x09/host:CPU"), Format::XSpace);
     assert_eq!(content(b"\x0a\x02\x08\x02"), Format::XSpace);

@@ -284,7 +284,7 @@ fn an_overloaded_server_is_asked_again() {
 }
 
 #[test]
-fn missing_and_refused_credentials_are_told_apart() {
+fn missing_and_refused_credentials_are_different_errors() {
     let (bucket, cache) = (Bucket::serve(), tempfile::tempdir().unwrap());
     bucket.put("x.pb", b"x", "\"1\"");
     // What is public needs no credentials.

@@ -136,7 +136,7 @@ fn clock_note(found: &Collectives, chosen: &[(&Collective, &CollectiveCall)]) ->
     );
     match (compared, several().count()) {
         (0, _) => sentence!(
-            "{} No arrival spread exceeds the error: who came last cannot be told.",
+            "{} No arrival spread exceeds the error: which rank came last is unknown.",
             aligned
         ),
         (compared, all) if compared < all => sentence!(

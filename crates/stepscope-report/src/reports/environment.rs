@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_files_say_is_said_once_and_the_rest_by_whom() {
+    fn facts_of_all_files_appear_once_and_others_name_their_file() {
         let mut builder = TraceBuilder::new();
         for (rank, torch) in [(0, "2.8"), (1, "2.9"), (2, "2.8")] {
             let mut sink = builder.file(FileSpec {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_facts_of_several_devices_are_said_once() {
+    fn equal_facts_of_several_devices_appear_once() {
         let mut builder = TraceBuilder::new();
         for rank in 0..2 {
             let mut sink = builder.file(FileSpec {

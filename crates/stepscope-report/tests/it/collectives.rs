@@ -60,7 +60,7 @@ fn arrivals_within_the_clock_error_have_no_delay() {
         [Cell::Int(0), Cell::Empty]
     );
     let note = report.notes[0].to_string();
-    assert!(note.ends_with("who came last cannot be told."), "{note}");
+    assert!(note.ends_with("which rank came last is unknown."), "{note}");
     let sentence = report.sentence.to_string();
     assert!(!sentence.contains("caused"), "{sentence}");
 }

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn missing_parameters_have_defaults() {
         let wanted = parse(br#"{"urls":["localhost:9012"]}"#).ok().unwrap();
         assert_eq!(wanted.urls, ["localhost:9012"]);
         assert_eq!(wanted.duration, Duration::from_secs(1));

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_has_no_stage_of_its_own_is_told_as_it_is() {
+    fn a_failure_without_a_stage_is_reported_unchanged() {
         let mut progress = begun();
         progress.apply(CaptureEvent::Failed {
             host: a(),

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_at_a_character_and_told() {
+    fn long_texts_are_cut_at_a_character_and_marked() {
         let text = "é".repeat(MAX_TEXT_BYTES);
         let args = collect(ArgSize::Usual, &[("a", ArgValue::Str(&text))]);
         assert_eq!(args.text("a").map(|text| text.len()), Some(MAX_TEXT_BYTES));

@@ -34,7 +34,7 @@ async fn next(stream: &mut BodyDataStream, text: &mut String) -> (String, serde_
 }
 
 #[tokio::test]
-async fn captures_are_told() {
+async fn captures_send_events() {
     let site = Site::new(&[]);
     let asked = request("GET", "/api/v1/events", &[], "");
     let response = site.app.clone().oneshot(asked).await.unwrap();
@@ -62,7 +62,7 @@ async fn captures_are_told() {
 }
 
 #[tokio::test]
-async fn runs_and_imports_are_told() {
+async fn runs_and_imports_send_events() {
     let site = Site::new(&[("demo.json", recording().as_bytes())]);
     let asked = request("GET", "/api/v1/events", &[], "");
     let response = site.app.clone().oneshot(asked).await.unwrap();

@@ -5,7 +5,7 @@
 //! on request, it is almost none. The request has no effect on other systems.
 #![allow(
     unsafe_code,
-    reason = "the system is told how memory will be used, see the module's text"
+    reason = "it advises the system how memory will be used, see the module's text"
 )]
 
 /// Columns with fewer bytes are left to the allocator: they would not fill one large page.

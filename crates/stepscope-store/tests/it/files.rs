@@ -134,7 +134,7 @@ fn without_a_common_clock_beginnings_are_lined_up() {
 }
 
 #[test]
-fn equal_hosts_are_told_apart() {
+fn files_of_equal_hosts_get_distinct_keys() {
     let file = || File {
         host: "h",
         rank: None,

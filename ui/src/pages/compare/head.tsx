@@ -196,7 +196,7 @@ function Card(props: {
         {props.value}
       </dd>
       {props.beside.map((line) => (
-        <dd key={line} class="ss-card-beside">
+        <dd key={line} class="ss-card-note">
           {line}
         </dd>
       ))}

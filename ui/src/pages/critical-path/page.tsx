@@ -107,7 +107,7 @@ function Figures({ report, untilDevice }: { readonly report: Report; readonly un
               {number}
               {word === '' ? undefined : <small> {word}</small>}
             </span>
-            <span class="ss-card-beside">{besideOf(key, steps, untilDevice)}</span>
+            <span class="ss-card-note">{noteOf(key, steps, untilDevice)}</span>
           </div>
         );
       })}
@@ -115,7 +115,7 @@ function Figures({ report, untilDevice }: { readonly report: Report; readonly un
   );
 }
 
-function besideOf(key: string, steps: unknown, untilDevice: boolean): string {
+function noteOf(key: string, steps: unknown, untilDevice: boolean): string {
   switch (key) {
     case 'window_ns':
       if (typeof steps !== 'number' || steps === 0) return 'the recording';

@@ -91,12 +91,12 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         <span class="ss-card-title">MFU</span>
         <span class="ss-card-value ss-card-unknown">unknown</span>
         {missing === undefined ? (
-          <span class="ss-card-beside ss-card-two">{whyUnknown(report)}</span>
+          <span class="ss-card-note ss-card-two">{whyUnknown(report)}</span>
         ) : missing.fix === '' ? (
-          <span class="ss-card-beside">the trace has no FLOP counts</span>
+          <span class="ss-card-note">the trace has no FLOP counts</span>
         ) : (
           <details class="ss-card-more">
-            <summary class="ss-card-beside">the trace has no FLOP counts</summary>
+            <summary class="ss-card-note">the trace has no FLOP counts</summary>
             <div>
               This would record them:
               <code class="ss-code">{missing.fix}</code> <CopyButton text={missing.fix} />
@@ -131,7 +131,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         {value}
         <small> {unit}</small>
       </PageLink>
-      <span class="ss-card-beside ss-card-two">
+      <span class="ss-card-note ss-card-two">
         {share === undefined
           ? `${counted}; peak unknown`
           : `${rateText(rate)} of ${rateText((peak ?? 0) * told.devices)}, ${counted}`}
@@ -139,7 +139,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       </span>
       {share === undefined || isOwnPeak ? (
         <details class="ss-card-more">
-          <summary class="ss-card-beside">{isOwnPeak ? 'Change the peak' : 'Enter the peak'}</summary>
+          <summary class="ss-card-note">{isOwnPeak ? 'Change the peak' : 'Enter the peak'}</summary>
           <div>
             <PeakField {...page} />
           </div>

@@ -71,7 +71,7 @@ function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): 
         {value}
         {unit === '' ? undefined : <small> {unit}</small>}
       </span>
-      {beside === undefined ? undefined : <span class="ss-card-beside">{beside}</span>}
+      {beside === undefined ? undefined : <span class="ss-card-note">{beside}</span>}
     </PageLink>
   );
 }

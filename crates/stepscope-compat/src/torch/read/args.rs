@@ -68,7 +68,7 @@ fn sequence(number: i64) -> u32 {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "within one recording, numbers that count are told apart by it"
+    reason = "within one recording, it distinguishes the numbers that count"
 )]
 fn low(number: i64) -> u32 {
     number as u32

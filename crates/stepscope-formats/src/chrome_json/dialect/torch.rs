@@ -100,7 +100,10 @@ pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
             sink.diagnose(
                 Diagnostic::UnknownEntry,
                 1,
-                &format!("\"{name}\" ({} bytes) beside the events", value.span.len()),
+                &format!(
+                    "\"{name}\" ({} bytes) outside of traceEvents",
+                    value.span.len()
+                ),
             );
             continue;
         }

@@ -472,7 +472,7 @@ fn forks_write_the_same_as_one_sink() {
 }
 
 #[test]
-fn an_error_of_the_writer_is_told_at_the_end() {
+fn an_error_of_the_writer_is_returned_at_the_end() {
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

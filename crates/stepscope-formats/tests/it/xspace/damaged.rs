@@ -118,7 +118,7 @@ fn a_cut_inside_the_last_plane_says_how_much_is_missing() {
 }
 
 #[test]
-fn zeros_at_the_end_are_said_and_lengths_past_belief_are_no_cuts() {
+fn zeros_at_the_end_are_reported_and_impossible_lengths_are_no_truncation() {
     let mut file = small_file();
     let length = file.len();
     file.resize(length + 4_096, 0);

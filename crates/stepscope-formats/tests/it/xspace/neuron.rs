@@ -120,7 +120,7 @@ fn lines_of_the_runtime_are_queues_of_cores() {
 }
 
 #[test]
-fn a_time_that_nobody_tells_is_said() {
+fn an_unknown_start_time_is_reported() {
     let found = unpack(&space(&[plane(TRACE, None, &[ROW]), host(START)])).unwrap();
     assert_eq!(found.notes.len(), 1, "{:?}", found.notes);
     assert!(found.notes[0].contains("neuronStartTimestampNs"));

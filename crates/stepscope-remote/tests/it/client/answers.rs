@@ -32,11 +32,7 @@ fn data_in_the_answer_becomes_a_file() {
     // The local time in six numbers.
     let parts: Vec<usize> = report.session.split('_').map(str::len).collect();
     assert_eq!(parts, [4, 2, 2, 2, 2, 2]);
-    assert_eq!(
-        names(&folder),
-        [server.file_name()],
-        "nothing is left beside it"
-    );
+    assert_eq!(names(&folder), [server.file_name()], "nothing else is left");
     let host = server.address.clone();
     let path = file.path;
     assert!(matches!(&events[0], CaptureEvent::Connecting { host: who } if *who == host));
@@ -139,7 +135,7 @@ fn a_server_that_writes_its_file_itself_is_found_out() {
 }
 
 #[test]
-fn of_a_server_that_does_both_one_file_is_kept() {
+fn one_file_is_kept_of_a_server_that_sends_and_writes() {
     for own_name in [false, true] {
         let server = Fake::new(move |asked| {
             let host = if own_name { "node-7" } else { &asked.host_name };
@@ -168,7 +164,7 @@ fn of_a_server_that_does_both_one_file_is_kept() {
 }
 
 #[test]
-fn a_trace_without_events_is_said_to_be_empty() {
+fn a_trace_without_events_is_reported_as_empty() {
     let plane = message(1, &message(2, b"/host:metadata"));
     let content = plane.clone();
     let server = Fake::sends(content).start();
@@ -234,7 +230,7 @@ fn what_a_program_says_in_its_trace_is_a_warning() {
 }
 
 #[test]
-fn a_damaged_trace_is_kept_and_said_to_be_damaged() {
+fn a_damaged_trace_is_kept_and_reported_as_damaged() {
     let whole = xspace(10);
     let cut = [xspace(2), whole[..whole.len() - 3].to_vec()].concat();
     let server = Fake::sends(cut.clone()).start();

@@ -300,7 +300,7 @@ fn wrong_methods_and_oversized_requests_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_the_protocols_words() {
+fn impossible_requests_get_status_codes_of_the_protocol() {
     let program = Program::start(&["--until-eof"]);
     let with = |change: &dyn Fn(&mut ProfileOptions)| {
         let mut opts = ProfileOptions {
@@ -368,7 +368,7 @@ fn what_cannot_be_done_is_said_in_the_protocols_words() {
 }
 
 #[test]
-fn a_cut_is_said_and_a_large_answer_arrives() {
+fn truncation_is_reported_and_a_large_answer_arrives() {
     let program = Program::start(&["--extra-spans", "20000"]);
     talk(async {
         let mut client = program.client().await;

@@ -111,7 +111,7 @@ fn terminate_ends_it_early_with_the_data() {
 }
 
 #[test]
-fn two_at_once_are_told_apart() {
+fn second_capture_at_once_is_refused() {
     let program = Program::start(&["--until-eof"]);
     talk(async {
         let mut client = program.client().await;
