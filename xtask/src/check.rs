@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{cycles, laws, package, shell, site, sql, ui, vocabulary};
+use crate::{cycles, laws, package, shell, site, sql, type_names, ui, vocabulary};
 
 /// `cargo xtask check [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("features", package::features);
     parts.run("words", laws::words);
     parts.run("vocabulary", vocabulary::check);
+    parts.run("type names", type_names::check);
     parts.run("import circles", cycles::check);
     parts.run("docs", laws::docs);
     parts.run("site", site::check);

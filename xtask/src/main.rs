@@ -34,6 +34,7 @@ mod skipped;
 mod soak;
 mod sql;
 mod test;
+mod type_names;
 mod ui;
 mod vocabulary;
 

@@ -34,7 +34,7 @@ pub use doctor::Doctor;
 pub use fleet::Fleet;
 pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
-pub use report::{Format, PathEnd, Report};
+pub use report::{Format, PathEnd, ReportArgs};
 pub use run::{Gpu, Run, ToggleSignal};
 pub use skill::Skill;
 
@@ -74,7 +74,7 @@ pub enum Command {
     /// Print what a trace or a log directory contains
     Info(Info),
     /// Print a report
-    Report(Report),
+    Report(ReportArgs),
     /// Compare runs: which is faster, how sure is that, and what makes the difference
     Compare(Compare),
     /// Keep accepted runs to compare with
@@ -82,7 +82,7 @@ pub enum Command {
     /// Write a trace in another format
     Convert(Convert),
     /// Capture running programs: stepscope's, JAX, PyTorch/XLA, TensorFlow
-    Capture(Capture),
+    Capture(CaptureArgs),
     /// Recover the recordings of killed programs
     Recover(Recover),
     /// Measure the peak rates of this machine, for the roofline
@@ -190,7 +190,7 @@ pub struct Convert {
     pub output: PathBuf,
     /// Add the critical path of the steps: a track of its own, and flows that lead to it
     #[arg(long, value_name = "WHAT", value_enum)]
-    pub overlay: Option<Overlay>,
+    pub overlay: Option<OverlayArg>,
     /// Allow an output far larger than the input
     #[arg(long)]
     pub large: bool,
@@ -201,7 +201,7 @@ pub struct Convert {
 
 /// What `stepscope convert` adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Overlay {
+pub enum OverlayArg {
     /// What the end of the steps waited for
     CriticalPath,
 }
@@ -219,7 +219,7 @@ pub enum Overlay {
         With --perfetto, the trace is also written for ui.perfetto.dev, and served on port 9001 of this\n\
         machine until the browser has fetched it. docs/reference/capture.md describes the fields of --json."
 )]
-pub struct Capture {
+pub struct CaptureArgs {
     /// Addresses of the profiler servers: host:port or a port, separated by commas
     #[arg(value_name = "ADDR[,ADDR]")]
     pub addresses: String,
@@ -551,7 +551,7 @@ mod tests {
         assert!(matches!(parsed("./inof"), Ok(Some(Command::View(_)))));
     }
 
-    fn capture(line: &str) -> Capture {
+    fn capture(line: &str) -> CaptureArgs {
         match parsed(line) {
             Ok(Some(Command::Capture(capture))) => capture,
             other => panic!("{line}: {other:?}"),

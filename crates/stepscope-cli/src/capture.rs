@@ -31,7 +31,7 @@ const MAX_NAMED: usize = 8;
 const MAX_HOST_CHARS: usize = 80;
 
 /// Runs the command.
-pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
+pub fn run(asked: &args::CaptureArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let mut request = request(asked)?;
     let url = asked.logdir.as_ref().filter(|logdir| is_url(logdir));
     let staged = url.map(|url| Staged::new(url)).transpose()?;
@@ -154,7 +154,7 @@ impl InterruptHandler {
     }
 }
 
-fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
+fn request(asked: &args::CaptureArgs) -> Result<CaptureRequest, CliError> {
     let interval = match (asked.ms.or(asked.duration_ms), asked.last) {
         (Some(ms), None) => Interval::For(Duration::from_millis(ms)),
         (None, Some(last)) => Interval::Last(last),
@@ -194,7 +194,7 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
     })
 }
 
-fn options(asked: &args::Capture) -> BTreeMap<String, OptionValue> {
+fn options(asked: &args::CaptureArgs) -> BTreeMap<String, OptionValue> {
     let mut options: BTreeMap<_, _> = asked.options.iter().cloned().collect();
     if asked.python_sampling_hz > 0 {
         let hz = OptionValue::Int(asked.python_sampling_hz.into());

@@ -37,7 +37,7 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
             may_be_large: asked.large,
             overlay: asked
                 .overlay
-                .map(|args::Overlay::CriticalPath| Overlay::CriticalPath),
+                .map(|args::OverlayArg::CriticalPath| Overlay::CriticalPath),
         },
     )?;
     drop(progress);

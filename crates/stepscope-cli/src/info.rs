@@ -146,7 +146,7 @@ pub struct RunInfo {
     /// Number of slices by the file's category.
     pub by_category: BTreeMap<String, u64>,
     /// Tracks with events, in the order of the viewer.
-    pub track_list: Vec<TrackInfo>,
+    pub track_list: Vec<TrackSummary>,
     /// Whether any event has a timestamp; statistics alone have none.
     pub timeline: bool,
     /// Statistics without a timeline.
@@ -167,7 +167,7 @@ pub struct RunInfo {
 
 /// A track with events.
 #[derive(Debug, Serialize)]
-pub struct TrackInfo {
+pub struct TrackSummary {
     /// Key; stable for the same content.
     pub key: String,
     /// Displayed name.
@@ -431,9 +431,9 @@ fn profile_info(file: &FileFacts, profile: &Profile) -> ProfileInfo {
     }
 }
 
-fn track_info(trace: &Trace, row: &Track) -> TrackInfo {
+fn track_info(trace: &Trace, row: &Track) -> TrackSummary {
     let parent = |id: TrackId| trace.tracks().get(id.index());
-    TrackInfo {
+    TrackSummary {
         key: row.key.clone(),
         name: row.name.clone(),
         kind: kind_word(row.kind),

@@ -41,7 +41,7 @@ pub(crate) const fn most_rows(format: Format) -> usize {
 }
 
 /// Runs the command.
-pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
+pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let listed = Path::new("list");
     if asked.kind == "list" || (asked.path == listed && !listed.exists()) {
         return list(out);
@@ -151,7 +151,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
 }
 
 /// Returns the requested time range.
-fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliError> {
+fn range(run: &Run, asked: &args::ReportArgs) -> Result<Option<Range<Time>>, CliError> {
     if let Some(steps) = &asked.steps {
         let found = range_of(&run.trace, steps, asked.marked_only);
         return found

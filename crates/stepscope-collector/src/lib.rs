@@ -2,7 +2,7 @@
 //! process is recorded, the file, the planes in it, and the report for `stepscope run`.
 //!
 //! ```text
-//! vendor's library ──records──► collector's crate ──Work, Call──► planes.rs ──planes──► recorder.rs ──► CollectorFile
+//! vendor's library ──records──► collector's crate ──RecordedWork, Call──► planes.rs ──planes──► recorder.rs ──► CollectorFile
 //!                               (fields, names)                   (lines)               (when, where)   (crate stepscope)
 //! ```
 //!
@@ -18,7 +18,7 @@ mod report;
 mod settings;
 
 pub use calls::recorded_call;
-pub use library::{Demangler, Scope, find, function, open, package_folders, system_mappings};
-pub use planes::{Call, DeviceFacts, Line, Planes, Range, Work};
-pub use recorder::{Delivery, Device, Recorder, Vendor, export_begin, export_path};
+pub use library::{Demangler, LoadScope, find, function, open, package_folders, system_mappings};
+pub use planes::{Call, DeviceFacts, PlaneLine, Planes, Range, RecordedWork};
+pub use recorder::{Delivery, DeviceApi, DeviceRecorder, Vendor, export_begin, export_path};
 pub use settings::Settings;

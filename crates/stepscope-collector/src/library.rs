@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 1 << 16;
 
 /// How a library is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum LoadScope {
     /// Only its handle finds its functions.
     Local,
     /// Libraries that are loaded later find its functions too.
@@ -25,14 +25,14 @@ pub enum Scope {
 }
 
 /// Loads a library; it is never unloaded.
-pub fn open(path: &Path, scope: Scope) -> Option<NonNull<c_void>> {
+pub fn open(path: &Path, scope: LoadScope) -> Option<NonNull<c_void>> {
     use std::os::unix::ffi::OsStrExt as _;
 
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let flags = match scope {
-        Scope::Local => libc::RTLD_LAZY,
-        Scope::Global => libc::RTLD_LAZY | libc::RTLD_GLOBAL,
-        Scope::Loaded => libc::RTLD_LAZY | libc::RTLD_NOLOAD,
+        LoadScope::Local => libc::RTLD_LAZY,
+        LoadScope::Global => libc::RTLD_LAZY | libc::RTLD_GLOBAL,
+        LoadScope::Loaded => libc::RTLD_LAZY | libc::RTLD_NOLOAD,
     };
     // SAFETY: a path that ends in zero; the library is a vendor's or the C++ library, which loading does not disturb.
     NonNull::new(unsafe { libc::dlopen(path.as_ptr(), flags) })
@@ -114,7 +114,7 @@ impl Demangler {
 fn demangle_function() -> Option<Demangle> {
     let name = c"__cxa_demangle";
     let found = find(None, name).or_else(|| {
-        let library = open(Path::new("libstdc++.so.6"), Scope::Local)?;
+        let library = open(Path::new("libstdc++.so.6"), LoadScope::Local)?;
         find(Some(library), name)
     })?;
     // SAFETY: the C++ ABI defines the type of this function.

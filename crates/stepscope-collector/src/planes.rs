@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use stepscope_formats::xspace::{
-    EventId, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId, StatValue, TrackRecord,
-    XSpaceWriter,
+    EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId, StatValue,
+    TrackRecord, XSpaceWriter,
 };
 use stepscope_model::TrackKind;
 
@@ -25,7 +25,7 @@ const COPIES_LINE: i64 = i64::MAX;
 
 /// A line of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Line {
+pub enum PlaneLine {
     /// A stream of CUDA.
     Stream(u32),
     /// A queue of HSA.
@@ -34,13 +34,13 @@ pub enum Line {
     Copies,
 }
 
-impl Default for Line {
+impl Default for PlaneLine {
     fn default() -> Self {
         Self::Stream(0)
     }
 }
 
-impl Line {
+impl PlaneLine {
     fn number(self) -> Option<i64> {
         match self {
             Self::Stream(number) | Self::Queue(number) => Some(number.into()),
@@ -59,7 +59,7 @@ impl Line {
 
 /// Times and line of a device's work. Times are Unix time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct RecordedWork {
     /// When it began.
     pub start: u64,
     /// When it ended.
@@ -67,7 +67,7 @@ pub struct Work {
     /// Ordinal of the device.
     pub device: u32,
     /// Stream or queue of the device.
-    pub line: Line,
+    pub line: PlaneLine,
     /// Number of the call that launched it.
     pub correlation: u64,
     /// Node of a CUDA graph; 0 outside of graphs.
@@ -197,7 +197,7 @@ impl Planes {
 
     /// Adds a kernel. `details` has the form in which XLA writes them and XProf reads them:
     /// `regs:16 static_shared:0 dynamic_shared:0 grid:1,1,1 block:256,1,1`.
-    pub fn add_kernel(&mut self, work: &Work, name: &str, details: &str) {
+    pub fn add_kernel(&mut self, work: &RecordedWork, name: &str, details: &str) {
         if !self.is_recorded(work.start, work.end) {
             return;
         }
@@ -210,7 +210,7 @@ impl Planes {
     }
 
     /// Adds a copy or a memset.
-    pub fn add_transfer(&mut self, work: &Work, name: &str, category: &str, bytes: u64) {
+    pub fn add_transfer(&mut self, work: &RecordedWork, name: &str, category: &str, bytes: u64) {
         if !self.is_recorded(work.start, work.end) {
             return;
         }
@@ -250,7 +250,7 @@ fn times(start: u64, from: u64, to: u64) -> (i64, i64) {
 struct DevicePlane {
     ordinal: u32,
     plane: PlaneWriter,
-    lines: BTreeMap<Line, LineWriter>,
+    lines: BTreeMap<PlaneLine, LineWriter>,
     correlation: StatId,
     details: StatId,
     bytes: StatId,
@@ -272,7 +272,13 @@ impl DevicePlane {
         }
     }
 
-    fn work(&mut self, work: &Work, name: EventId, more: (StatId, StatValue<'_>), start: u64) {
+    fn work(
+        &mut self,
+        work: &RecordedWork,
+        name: EventMetadataId,
+        more: (StatId, StatValue<'_>),
+        start: u64,
+    ) {
         let line = self.lines.entry(work.line).or_insert_with(|| {
             let id = work.line.number().unwrap_or(COPIES_LINE);
             LineWriter::new(id, &work.line.name(), 0)

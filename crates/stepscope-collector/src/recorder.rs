@@ -1,6 +1,6 @@
 //! When a process is recorded, and into which file.
 //!
-//! A vendor's library delivers records on its own thread and, during a flush, on ours: nothing here calls a [`Device`]
+//! A vendor's library delivers records on its own thread and, during a flush, on ours: nothing here calls a [`DeviceApi`]
 //! while it holds the state.
 #![allow(
     unsafe_code,
@@ -39,7 +39,7 @@ pub struct Vendor {
 }
 
 /// The vendor's library.
-pub trait Device: Sync {
+pub trait DeviceApi: Sync {
     /// Starts recording. The error is the cause, with the remedy.
     ///
     /// # Errors
@@ -52,9 +52,9 @@ pub trait Device: Sync {
 }
 
 /// The recorder of the process's devices, of which a vendor's collector has one.
-pub struct Recorder {
+pub struct DeviceRecorder {
     vendor: Vendor,
-    device: &'static dyn Device,
+    device: &'static dyn DeviceApi,
     /// The process that is recorded; 0 for none. A forked child has no device, must leave the parent's file alone, and
     /// may have inherited the state in the hands of a thread that it does not have.
     process: AtomicU32,
@@ -89,9 +89,9 @@ impl Delivery<'_> {
     }
 }
 
-impl Recorder {
+impl DeviceRecorder {
     /// Creates the recorder of a vendor's devices.
-    pub const fn new(vendor: Vendor, device: &'static dyn Device) -> Self {
+    pub const fn new(vendor: Vendor, device: &'static dyn DeviceApi) -> Self {
         Self {
             vendor,
             device,
@@ -278,7 +278,7 @@ impl Recorder {
 ///
 /// # Safety
 /// `path` has room for `capacity` bytes.
-pub unsafe fn export_path(recorder: &Recorder, path: *mut c_char, capacity: usize) -> isize {
+pub unsafe fn export_path(recorder: &DeviceRecorder, path: *mut c_char, capacity: usize) -> isize {
     use std::os::unix::ffi::OsStrExt as _;
 
     let Ok(Some(file)) = catch_unwind(AssertUnwindSafe(|| recorder.end())) else {
@@ -294,6 +294,6 @@ pub unsafe fn export_path(recorder: &Recorder, path: *mut c_char, capacity: usiz
 }
 
 /// Begins the recording for a recording of the program; returns 1 if it records.
-pub fn export_begin(recorder: &Recorder) -> c_int {
+pub fn export_begin(recorder: &DeviceRecorder) -> c_int {
     c_int::from(catch_unwind(AssertUnwindSafe(|| recorder.begin())).unwrap_or(false))
 }

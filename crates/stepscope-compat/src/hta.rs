@@ -8,7 +8,7 @@
 //! * All devices of a file (of a rank) are one. Every event on a stream counts, including event waits.
 //! * With two or more `ProfilerStep`s in the files, only work counts whose call started before the last one of
 //!   its file did (before the device's label of it, where the file has labels of devices).
-//! * The name alone determines the kind of a kernel or copy ([`Kind::from_name`]).
+//! * The name alone determines the kind of a kernel or copy ([`HtaKind::from_name`]).
 //!
 //! ```text
 //! kernel_time  = end of the last - start of the first     idle = kernel_time - |any work|
@@ -41,7 +41,7 @@ const IN_A_ROW_US: i64 = 30;
 
 /// HTA's kind of a kernel or copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HtaKind {
     /// `COMPUTATION`.
     Computation,
     /// `COMMUNICATION`.
@@ -52,7 +52,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl HtaKind {
     /// Determines the kind by the name alone.
     pub fn from_name(name: &str) -> Self {
         let line = name.lines().next().unwrap_or("");
@@ -124,7 +124,7 @@ impl RankTimes {
 
     /// Returns the time of concurrent computation and communication.
     pub fn overlap_us(&self) -> i64 {
-        let both = Kind::Computation.bit() | Kind::Communication.bit();
+        let both = HtaKind::Computation.bit() | HtaKind::Communication.bit();
         let sets = self.by_kinds_us.iter().enumerate();
         sets.filter(|(set, _)| set & both == both)
             .map(|(_, us)| us)
@@ -140,9 +140,9 @@ impl RankTimes {
     }
 
     /// Returns the time of exactly these kinds, as `get_gpu_kernel_breakdown` with memory.
-    pub fn exactly_us(&self, kinds: &[Kind]) -> i64 {
+    pub fn exactly_us(&self, kinds: &[HtaKind]) -> i64 {
         let set = kinds.iter().fold(0, |set, kind| set | kind.bit());
-        self.by_kinds_us[set] + self.by_kinds_us[set | Kind::Other.bit()]
+        self.by_kinds_us[set] + self.by_kinds_us[set | HtaKind::Other.bit()]
     }
 }
 
@@ -293,7 +293,7 @@ impl Row {
 struct Rows<'a> {
     trace: &'a Trace,
     by_category: FxHashMap<NameId, Row>,
-    by_name: FxHashMap<NameId, Kind>,
+    by_name: FxHashMap<NameId, HtaKind>,
 }
 
 impl<'a> Rows<'a> {
@@ -306,7 +306,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns the kind of a slice; `None` if HTA does not count it. The flag is false for waits.
-    fn kind(&mut self, track: TrackId, index: usize) -> Option<(Kind, bool)> {
+    fn kind(&mut self, track: TrackId, index: usize) -> Option<(HtaKind, bool)> {
         const STREAM: ArgKeys = ArgKeys::new(&["stream"]);
         let trace = self.trace;
         let slices = trace.slices(track);
@@ -331,7 +331,7 @@ impl<'a> Rows<'a> {
         let kind = self
             .by_name
             .entry(name)
-            .or_insert_with(|| Kind::from_name(trace.name(name)));
+            .or_insert_with(|| HtaKind::from_name(trace.name(name)));
         Some((*kind, row == Row::Work))
     }
 }
@@ -441,7 +441,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn add(&mut self, kind: Kind, start: i64, end: i64) {
+    fn add(&mut self, kind: HtaKind, start: i64, end: i64) {
         if self.first.is_none() {
             self.first = Some(start);
             self.now = start;
@@ -493,8 +493,8 @@ impl Sweep {
         found.kernel_us = last - first;
         let busy: i64 = self.by_kinds.iter().sum();
         found.idle_us = found.kernel_us - busy - self.any_below_zero;
-        found.compute_us = with(Kind::Computation.bit()) + self.below_zero[0];
-        found.communication_us = with(Kind::Communication.bit()) + self.below_zero[1];
+        found.compute_us = with(HtaKind::Computation.bit()) + self.below_zero[0];
+        found.communication_us = with(HtaKind::Communication.bit()) + self.below_zero[1];
         found.by_kinds_us = self.by_kinds;
         Some(())
     }
@@ -504,7 +504,7 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    fn swept(work: &[(Kind, i64, i64)]) -> RankTimes {
+    fn swept(work: &[(HtaKind, i64, i64)]) -> RankTimes {
         let mut sweep = Sweep::default();
         for (kind, start, end) in work {
             sweep.add(*kind, *start, *end);
@@ -519,45 +519,45 @@ mod tests {
         for (name, kind) in [
             (
                 "ncclKernel_AllReduce_RING_LL_Sum_float",
-                Kind::Communication,
+                HtaKind::Communication,
             ),
-            ("ncclDevKernel_Generic_1", Kind::Communication),
-            ("Memcpy HtoD (Pageable -> Device)", Kind::Memory),
-            ("dma_read", Kind::Memory),
-            ("Stream Wait Event Sync", Kind::Other),
-            ("void rcclMemcpyLike()", Kind::Other),
-            ("gemm", Kind::Computation),
+            ("ncclDevKernel_Generic_1", HtaKind::Communication),
+            ("Memcpy HtoD (Pageable -> Device)", HtaKind::Memory),
+            ("dma_read", HtaKind::Memory),
+            ("Stream Wait Event Sync", HtaKind::Other),
+            ("void rcclMemcpyLike()", HtaKind::Other),
+            ("gemm", HtaKind::Computation),
         ] {
-            assert_eq!(Kind::from_name(name), kind, "{name}");
+            assert_eq!(HtaKind::from_name(name), kind, "{name}");
         }
     }
 
     #[test]
     fn overlapping_time_counts_once() {
         let found = swept(&[
-            (Kind::Computation, 10, 20),
-            (Kind::Communication, 15, 30),
-            (Kind::Computation, 18, 22),
-            (Kind::Memory, 40, 45),
+            (HtaKind::Computation, 10, 20),
+            (HtaKind::Communication, 15, 30),
+            (HtaKind::Computation, 18, 22),
+            (HtaKind::Memory, 40, 45),
         ]);
         assert_eq!((found.kernel_us, found.idle_us), (35, 10));
         assert_eq!((found.compute_us, found.non_compute_us()), (12, 13));
         assert_eq!((found.communication_us, found.overlap_us()), (15, 7));
         assert_eq!(found.overlap_percent(), Some(46.67));
-        assert_eq!(found.exactly_us(&[Kind::Communication]), 8);
-        assert_eq!(found.exactly_us(&[Kind::Memory]), 5);
+        assert_eq!(found.exactly_us(&[HtaKind::Communication]), 8);
+        assert_eq!(found.exactly_us(&[HtaKind::Memory]), 5);
     }
 
     #[test]
     fn work_between_two_microseconds_is_negative() {
         // Alone it subtracts one microsecond, inside other work it has no effect.
         let alone = swept(&[
-            (Kind::Computation, 0, 10),
-            (Kind::Computation, 20, 19),
-            (Kind::Computation, 30, 40),
+            (HtaKind::Computation, 0, 10),
+            (HtaKind::Computation, 20, 19),
+            (HtaKind::Computation, 30, 40),
         ]);
         assert_eq!((alone.compute_us, alone.idle_us), (19, 21));
-        let inside = swept(&[(Kind::Computation, 0, 10), (Kind::Computation, 5, 4)]);
+        let inside = swept(&[(HtaKind::Computation, 0, 10), (HtaKind::Computation, 5, 4)]);
         assert_eq!((inside.compute_us, inside.idle_us), (10, 0));
     }
 

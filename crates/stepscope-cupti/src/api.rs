@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use stepscope_collector::{Scope, find, open, package_folders, system_mappings};
+use stepscope_collector::{LoadScope, find, open, package_folders, system_mappings};
 
 /// `CUptiResult`.
 pub(crate) type Status = c_int;
@@ -97,7 +97,7 @@ impl Cupti {
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Refusal> {
         let library = candidates(named, &system_mappings())
             .iter()
-            .find_map(|path| open(path, Scope::Local))
+            .find_map(|path| open(path, LoadScope::Local))
             .ok_or_else(|| {
                 Refusal(
                     "libcupti.so was not found: pip install nvidia-cuda-cupti (CUDA 12: nvidia-cuda-cupti-cu12), or put \

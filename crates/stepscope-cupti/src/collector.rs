@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::panic::catch_unwind;
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-use stepscope_collector::{Device, Recorder, Settings, Vendor};
+use stepscope_collector::{DeviceApi, DeviceRecorder, Settings, Vendor};
 use stepscope_model::vocabulary::producer::Producer;
 
 use crate::activities::Activities;
@@ -30,7 +30,7 @@ const DRIVER_DOMAIN: u32 = 1;
 const RUNTIME_DOMAIN: u32 = 2;
 
 /// The recorder of this process's CUDA devices.
-pub(crate) static RECORDER: Recorder = Recorder::new(
+pub(crate) static RECORDER: DeviceRecorder = DeviceRecorder::new(
     Vendor {
         producer: Producer::Cuda,
         devices: "CUDA devices",
@@ -61,7 +61,7 @@ pub(crate) fn load() {
 
 struct CudaDevices;
 
-impl Device for CudaDevices {
+impl DeviceApi for CudaDevices {
     fn start(&self, settings: &Settings) -> Result<(), String> {
         let start = || {
             let mut subscription = subscription();

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
-use stepscope_collector::{Call, DeviceFacts, Line, Work};
+use stepscope_collector::{Call, DeviceFacts, PlaneLine, RecordedWork};
 
 use crate::api::kind;
 
@@ -29,7 +29,7 @@ pub(crate) enum Activity<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Kernel<'a> {
-    pub(crate) work: Work,
+    pub(crate) work: RecordedWork,
     /// As the compiler wrote it.
     pub(crate) name: Cow<'a, str>,
     pub(crate) grid: [i32; 3],
@@ -41,7 +41,7 @@ pub(crate) struct Kernel<'a> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Memcpy {
-    pub(crate) work: Work,
+    pub(crate) work: RecordedWork,
     pub(crate) bytes: u64,
     /// `CUpti_ActivityMemcpyKind`.
     pub(crate) direction: u8,
@@ -53,7 +53,7 @@ pub(crate) struct Memcpy {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Memset {
-    pub(crate) work: Work,
+    pub(crate) work: RecordedWork,
     pub(crate) bytes: u64,
     /// `CUpti_ActivityMemoryKind`.
     pub(crate) memory: u16,
@@ -111,14 +111,14 @@ impl Record {
     ///
     /// # Safety
     /// As [`Self::get`].
-    unsafe fn work(self, device: usize, correlation: usize, graph_node: usize) -> Work {
+    unsafe fn work(self, device: usize, correlation: usize, graph_node: usize) -> RecordedWork {
         // SAFETY: the caller's promise.
         unsafe {
-            Work {
+            RecordedWork {
                 start: self.get(16),
                 end: self.get(24),
                 device: self.get(device),
-                line: Line::Stream(self.get(device + 8)),
+                line: PlaneLine::Stream(self.get(device + 8)),
                 correlation: self.get::<u32>(correlation).into(),
                 graph_node: self.get(graph_node),
             }

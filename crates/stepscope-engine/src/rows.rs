@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use stepscope_formats::parquet::{Field, Kind, ParquetWriter, Value};
+use stepscope_formats::parquet::{ColumnType, Field, ParquetWriter, Value};
 use stepscope_model::{Time, TrackId};
 use stepscope_report::report::run_start;
 use stepscope_store::Trace;
@@ -23,7 +23,7 @@ pub enum RowFormat {
     Parquet,
 }
 
-const fn field(name: &'static str, kind: Kind, optional: bool) -> Field {
+const fn field(name: &'static str, kind: ColumnType, optional: bool) -> Field {
     Field {
         name,
         kind,
@@ -32,15 +32,15 @@ const fn field(name: &'static str, kind: Kind, optional: bool) -> Field {
 }
 
 const FIELDS: &[Field] = &[
-    field("event_id", Kind::Int64, true),
-    field("event_type", Kind::Text, false),
-    field("track", Kind::Text, false),
-    field("name", Kind::Text, false),
-    field("category", Kind::Text, false),
-    field("start_ns", Kind::Double, false),
-    field("duration_ns", Kind::Double, true),
-    field("depth", Kind::Int32, true),
-    field("value", Kind::Double, true),
+    field("event_id", ColumnType::Int64, true),
+    field("event_type", ColumnType::Text, false),
+    field("track", ColumnType::Text, false),
+    field("name", ColumnType::Text, false),
+    field("category", ColumnType::Text, false),
+    field("start_ns", ColumnType::Double, false),
+    field("duration_ns", ColumnType::Double, true),
+    field("depth", ColumnType::Int32, true),
+    field("value", ColumnType::Double, true),
 ];
 
 /// One event or sample.

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 /// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// UTF-8 text, stored once per distinct value in a row group.
     Text,
     /// 32-bit signed integers.
@@ -31,13 +31,13 @@ pub enum Kind {
 pub enum Value<'a> {
     /// A missing value.
     None,
-    /// A value of a [`Kind::Text`] column.
+    /// A value of a [`ColumnType::Text`] column.
     Text(&'a str),
-    /// A value of a [`Kind::Int32`] column.
+    /// A value of a [`ColumnType::Int32`] column.
     Int32(i32),
-    /// A value of a [`Kind::Int64`] column.
+    /// A value of a [`ColumnType::Int64`] column.
     Int64(i64),
-    /// A value of a [`Kind::Double`] column.
+    /// A value of a [`ColumnType::Double`] column.
     Double(f64),
 }
 
@@ -47,7 +47,7 @@ pub struct Field {
     /// Name of the column.
     pub name: &'static str,
     /// Type of the values.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Whether [`Value::None`] is allowed.
     pub optional: bool,
 }
@@ -140,7 +140,7 @@ impl<W: Write> ParquetWriter<W> {
             footer.int(1, field.kind.number(), I32);
             footer.int(3, i64::from(field.optional), I32);
             footer.text(4, field.name);
-            if field.kind == Kind::Text {
+            if field.kind == ColumnType::Text {
                 footer.int(6, 0, I32);
             }
             footer.close();
@@ -195,7 +195,7 @@ impl<W: Write> ParquetWriter<W> {
             data.extend_from_slice(&levels);
         }
         let mut encoding = PLAIN;
-        if field.kind == Kind::Text {
+        if field.kind == ColumnType::Text {
             encoding = RLE_DICTIONARY;
             dictionary_at = Some(self.at);
             let words = column.words.len();
@@ -243,10 +243,10 @@ impl Column {
     fn push(&mut self, field: Field, value: Value<'_>) {
         let fits = match value {
             Value::None => false,
-            Value::Text(_) => field.kind == Kind::Text,
-            Value::Int32(_) => field.kind == Kind::Int32,
-            Value::Int64(_) => field.kind == Kind::Int64,
-            Value::Double(_) => field.kind == Kind::Double,
+            Value::Text(_) => field.kind == ColumnType::Text,
+            Value::Int32(_) => field.kind == ColumnType::Int32,
+            Value::Int64(_) => field.kind == ColumnType::Int64,
+            Value::Double(_) => field.kind == ColumnType::Double,
         };
         if field.optional {
             self.present.push(fits);
@@ -258,9 +258,9 @@ impl Column {
             Value::Double(number) if fits => self.plain.extend_from_slice(&number.to_le_bytes()),
             _ if field.optional => {}
             _ => match field.kind {
-                Kind::Text => self.word(""),
-                Kind::Int32 => self.plain.extend_from_slice(&[0; 4]),
-                Kind::Int64 | Kind::Double => self.plain.extend_from_slice(&[0; 8]),
+                ColumnType::Text => self.word(""),
+                ColumnType::Int32 => self.plain.extend_from_slice(&[0; 4]),
+                ColumnType::Int64 | ColumnType::Double => self.plain.extend_from_slice(&[0; 8]),
             },
         }
     }
@@ -310,7 +310,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-impl Kind {
+impl ColumnType {
     const fn number(self) -> i64 {
         match self {
             Self::Int32 => 1,
@@ -405,7 +405,7 @@ impl Thrift {
         self.int(2, chunk.dictionary_at.unwrap_or(chunk.data_at), I64);
         self.open_field(3);
         self.int(1, field.kind.number(), I32);
-        let encodings: &[i64] = if field.kind == Kind::Text {
+        let encodings: &[i64] = if field.kind == ColumnType::Text {
             &[PLAIN, RLE, RLE_DICTIONARY]
         } else {
             &[PLAIN, RLE]
@@ -449,12 +449,12 @@ mod tests {
         const FIELDS: &[Field] = &[
             Field {
                 name: "name",
-                kind: Kind::Text,
+                kind: ColumnType::Text,
                 optional: false,
             },
             Field {
                 name: "depth",
-                kind: Kind::Int32,
+                kind: ColumnType::Int32,
                 optional: true,
             },
         ];
@@ -490,7 +490,7 @@ mod tests {
     fn nothing_at_all_is_a_file_too() {
         const FIELDS: &[Field] = &[Field {
             name: "x",
-            kind: Kind::Double,
+            kind: ColumnType::Double,
             optional: true,
         }];
         let file = ParquetWriter::new(Vec::new(), FIELDS)

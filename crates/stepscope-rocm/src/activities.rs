@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use stepscope_collector::{
-    Call, Delivery, Demangler, DeviceFacts, Line, Range, Work, recorded_call,
+    Call, Delivery, Demangler, DeviceFacts, PlaneLine, Range, RecordedWork, recorded_call,
 };
 
 use crate::records::{Activity, Agent, Dispatch, HostActivity, MemoryCopy, Symbol, Times};
@@ -172,11 +172,11 @@ impl Activities {
             blocks.join(","),
         );
         let (start, end) = unix_times(kernel.times, context);
-        let work = Work {
+        let work = RecordedWork {
             start,
             end,
             device,
-            line: Line::Queue(self.queue(device, kernel.queue)),
+            line: PlaneLine::Queue(self.queue(device, kernel.queue)),
             correlation: kernel.correlation,
             graph_node: 0,
         };
@@ -226,11 +226,11 @@ fn add_copy(copy: &MemoryCopy, context: &Context<'_>, to: &mut Delivery<'_>) {
         [None, None] => return,
     };
     let (start, end) = unix_times(copy.times, context);
-    let work = Work {
+    let work = RecordedWork {
         start,
         end,
         device,
-        line: Line::Copies,
+        line: PlaneLine::Copies,
         correlation: copy.correlation,
         graph_node: 0,
     };

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
-use stepscope_collector::{Scope, find, function, open, package_folders, system_mappings};
+use stepscope_collector::{LoadScope, find, function, open, package_folders, system_mappings};
 
 /// `rocprofiler_status_t`.
 pub(crate) type Status = c_int;
@@ -382,7 +382,7 @@ fn kind_named(name_of: NameOfKind, wanted: &CStr) -> Option<c_int> {
 pub(crate) fn loaded_set_api_table() -> Option<SetApiTable> {
     let library = NAMES
         .iter()
-        .find_map(|name| open(Path::new(name), Scope::Loaded))?;
+        .find_map(|name| open(Path::new(name), LoadScope::Loaded))?;
     // SAFETY: AMD's header defines the type of this function.
     unsafe { function(library, c"rocprofiler_set_api_table") }
 }
@@ -405,17 +405,17 @@ const NAMES: [&str; 3] = [
 
 fn open_library(named: Option<&Path>) -> Option<NonNull<c_void>> {
     if let Some(named) = named {
-        return open(named, Scope::Global);
+        return open(named, LoadScope::Global);
     }
     let loaded = NAMES
         .iter()
-        .find_map(|name| open(Path::new(name), Scope::Loaded));
+        .find_map(|name| open(Path::new(name), LoadScope::Loaded));
     loaded.or_else(|| {
         let rocm = std::env::var_os("ROCM_PATH").map(PathBuf::from);
         // As `librocprofiler-register.so` loads it.
         candidates(&system_mappings(), rocm.as_deref())
             .iter()
-            .find_map(|path| open(path, Scope::Global))
+            .find_map(|path| open(path, LoadScope::Global))
     })
 }
 

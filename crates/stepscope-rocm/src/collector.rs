@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, Once, OnceLock, Poiso
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stepscope_collector::{Delivery, Device, Recorder, Settings, Vendor};
+use stepscope_collector::{Delivery, DeviceApi, DeviceRecorder, Settings, Vendor};
 use stepscope_model::clock::unix_now_ns;
 use stepscope_model::vocabulary::producer::Producer;
 
@@ -43,7 +43,7 @@ const EXIT: c_int = 2;
 const CLOCK_ROUNDS: usize = 8;
 
 /// The recorder of this process's AMD devices.
-pub(crate) static RECORDER: Recorder = Recorder::new(
+pub(crate) static RECORDER: DeviceRecorder = DeviceRecorder::new(
     Vendor {
         producer: Producer::Rocm,
         devices: "AMD devices",
@@ -218,7 +218,7 @@ fn set_up(sdk: &Sdk) -> Result<Setup, Refusal> {
 
 struct AmdDevices;
 
-impl Device for AmdDevices {
+impl DeviceApi for AmdDevices {
     fn start(&self, _settings: &Settings) -> Result<(), String> {
         let setup = match SETUP.get() {
             Some(Ok(setup)) => setup,

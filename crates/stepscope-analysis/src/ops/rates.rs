@@ -15,7 +15,7 @@
 //! The counts of an instruction are read from its longest occurrence: the file stores them once for all. There
 //! are no rates for a range, whose borders cut occurrences, nor for devices without peaks.
 
-use stepscope_formats::xspace::{Memory, memory_accesses};
+use stepscope_formats::xspace::{MemorySpace, memory_accesses};
 use stepscope_hlo::cost::{Level, LevelBytes};
 use stepscope_model::{ArgKeys, ArgValue};
 use stepscope_store::{EventId, Trace};
@@ -91,12 +91,12 @@ fn by_level(value: ArgValue<'_>) -> Option<LevelBytes> {
     let mut found = LevelBytes::default();
     memory_accesses(breakdown, &mut |access| {
         let level = match (access.memory, access.is_write) {
-            (Memory::Hbm, _) => Level::Main,
-            (Memory::Cmem, false) => Level::CmemRead,
-            (Memory::Cmem, true) => Level::CmemWrite,
-            (Memory::Vmem, false) => Level::VmemRead,
-            (Memory::Vmem, true) => Level::VmemWrite,
-            (Memory::Other, _) => return,
+            (MemorySpace::Hbm, _) => Level::Main,
+            (MemorySpace::Cmem, false) => Level::CmemRead,
+            (MemorySpace::Cmem, true) => Level::CmemWrite,
+            (MemorySpace::Vmem, false) => Level::VmemRead,
+            (MemorySpace::Vmem, true) => Level::VmemWrite,
+            (MemorySpace::Other, _) => return,
         };
         found.add_at(level, access.bytes as f64);
     });

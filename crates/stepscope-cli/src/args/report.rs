@@ -22,7 +22,7 @@ use super::values::{moment, step_numbers};
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
         Of a directory with several runs, the newest is used, or the one of --run.")]
-pub struct Report {
+pub struct ReportArgs {
     /// Trace file, session folder or log directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use stepscope_model::Severity;
 
-use super::{InfoReport, RunInfo, TrackInfo, WarningInfo};
+use super::{InfoReport, RunInfo, TrackSummary, WarningInfo};
 use crate::error::CliError;
 use crate::text::{self, Align, Grid, clean, packed, say, short};
 
@@ -253,7 +253,7 @@ fn print_tracks(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Res
     if run.track_list.is_empty() {
         return Ok(());
     }
-    let mut busiest: Vec<&TrackInfo> = run.track_list.iter().collect();
+    let mut busiest: Vec<&TrackSummary> = run.track_list.iter().collect();
     busiest.sort_by_key(|track| std::cmp::Reverse((track.busy_ns, track.events, track.samples)));
     let mut grid = Grid::new(&[
         ("Track", Left),
@@ -293,7 +293,7 @@ fn print_tracks(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Res
 
 /// Returns the track's name, preceded by its group if the name is ambiguous, and by the file's
 /// label if the run has several files.
-fn shown_track(track: &TrackInfo) -> String {
+fn shown_track(track: &TrackSummary) -> String {
     let name = match &track.parent_name {
         Some(parent) if !track.name.contains(parent.as_str()) => {
             format!("{} / {}", short(parent, 32), short(&track.name, 48))

@@ -16,7 +16,7 @@ use stepscope_analysis::device::{Devices, Work};
 use stepscope_analysis::kernels::{By, kernels};
 use stepscope_analysis::launch::{Config, Launches};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_compat::hta::{self, Kind as HtaKind};
+use stepscope_compat::hta::{self, HtaKind};
 use stepscope_engine::Run;
 use stepscope_model::{ArgValue, Dur, TrackId};
 

@@ -5,7 +5,7 @@ use crate::protobuf::wire::{Fields, Value};
 
 /// A memory of a TPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemorySpace {
     /// Main memory.
     Hbm,
     /// Common memory of the cores.
@@ -20,7 +20,7 @@ pub enum Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
     /// The memory.
-    pub memory: Memory,
+    pub memory: MemorySpace,
     /// Whether it is written.
     pub is_write: bool,
     /// Number of bytes.
@@ -48,7 +48,7 @@ pub fn memory_accesses(breakdown: &[u8], visit: &mut dyn FnMut(MemoryAccess)) {
             continue;
         };
         let mut found = MemoryAccess {
-            memory: Memory::Other,
+            memory: MemorySpace::Other,
             is_write: false,
             bytes: 0,
         };
@@ -61,10 +61,10 @@ pub fn memory_accesses(breakdown: &[u8], visit: &mut dyn FnMut(MemoryAccess)) {
                 access::OPERATION => found.is_write = value == WRITE,
                 access::MEMORY => {
                     found.memory = match value {
-                        1 => Memory::Hbm,
-                        2 => Memory::Cmem,
-                        3 => Memory::Vmem,
-                        _ => Memory::Other,
+                        1 => MemorySpace::Hbm,
+                        2 => MemorySpace::Cmem,
+                        3 => MemorySpace::Vmem,
+                        _ => MemorySpace::Other,
                     };
                 }
                 access::BYTES => found.bytes = value,
@@ -92,7 +92,7 @@ mod tests {
         out
     }
 
-    fn read(bytes: &[u8]) -> Vec<(Memory, bool, u64)> {
+    fn read(bytes: &[u8]) -> Vec<(MemorySpace, bool, u64)> {
         let mut found = Vec::new();
         memory_accesses(bytes, &mut |access| {
             found.push((access.memory, access.is_write, access.bytes));
@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(
             read(&breakdown()),
             [
-                (Memory::Hbm, false, 5_368_709_120),
-                (Memory::Vmem, true, 700),
-                (Memory::Other, true, 1)
+                (MemorySpace::Hbm, false, 5_368_709_120),
+                (MemorySpace::Vmem, true, 700),
+                (MemorySpace::Other, true, 1)
             ]
         );
     }

@@ -27,7 +27,7 @@ mod write;
 use std::sync::Arc;
 
 pub use count_events::{EventCounts, count_events, messages};
-pub use memory_access::{Memory, MemoryAccess, memory_accesses};
+pub use memory_access::{MemoryAccess, MemorySpace, memory_accesses};
 pub use merge_planes::{MergedPlane, MergedPlanes, write_planes};
 pub use read::read;
 pub use record::TrackRecord;
@@ -37,7 +37,7 @@ pub use well_known_stats::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 
 pub use write::XSpaceSink;
 pub use write::writer::{
-    EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
+    EventMetadataId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
 };
 
 use crate::FormatError;

@@ -97,26 +97,26 @@ impl Plane {
     }
 
     /// Returns the line with this index.
-    pub fn line(&self, file: &[u8], index: usize) -> Option<Line> {
-        Some(Line::read(file, self.lines.get(index)?))
+    pub fn line(&self, file: &[u8], index: usize) -> Option<RawLine> {
+        Some(RawLine::read(file, self.lines.get(index)?))
     }
 
     /// Calls `visit` for each stat of the plane itself.
-    pub fn stats(&self, file: &[u8], visit: &mut dyn FnMut(Stat<'_>)) {
+    pub fn stats(&self, file: &[u8], visit: &mut dyn FnMut(RawStat<'_>)) {
         for at in &self.stats {
             visit(self.stat(get(file, at)));
         }
     }
 
     /// Returns the name of an event, empty if the file has none.
-    pub fn event_name(&self, event: &Event) -> &str {
+    pub fn event_name(&self, event: &RawEvent) -> &str {
         self.event_names
             .get(&event.metadata_id)
             .map_or("", String::as_str)
     }
 
     /// Calls `visit` for each stat of an event.
-    pub fn event_stats(&self, file: &[u8], of: &Event, visit: &mut dyn FnMut(Stat<'_>)) {
+    pub fn event_stats(&self, file: &[u8], of: &RawEvent, visit: &mut dyn FnMut(RawStat<'_>)) {
         let mut fields = Fields::new(get(file, &of.at));
         while let Some(field) = fields.next_lenient() {
             if let (event::STATS, Value::Bytes(bytes)) = (field.number, field.value) {
@@ -125,11 +125,11 @@ impl Plane {
         }
     }
 
-    fn stat<'a>(&'a self, message: &'a [u8]) -> Stat<'a> {
+    fn stat<'a>(&'a self, message: &'a [u8]) -> RawStat<'a> {
         let Ok(stat) = wire::stat(message) else {
-            return Stat::default();
+            return RawStat::default();
         };
-        Stat {
+        RawStat {
             name: self.stat_names.get(&stat.metadata_id).map(String::as_str),
             value: match stat.value {
                 StatValue::None => None,
@@ -168,7 +168,7 @@ fn insert(names: &mut FxHashMap<i64, String>, message: &[u8]) {
 
 /// One line.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct RawLine {
     /// Its name; empty if the file contains only a display name.
     pub name: String,
     /// Origin of its events' offsets, nanoseconds.
@@ -176,7 +176,7 @@ pub struct Line {
     events: Vec<FieldRange>,
 }
 
-impl Line {
+impl RawLine {
     fn read(file: &[u8], at: &FieldRange) -> Self {
         let mut read = Self::default();
         let mut fields = Fields::new(get(file, at));
@@ -197,24 +197,24 @@ impl Line {
     }
 
     /// Returns the event with this index.
-    pub fn event(&self, file: &[u8], index: usize) -> Option<Event> {
-        Some(Event::read(file, self.events.get(index)?))
+    pub fn event(&self, file: &[u8], index: usize) -> Option<RawEvent> {
+        Some(RawEvent::read(file, self.events.get(index)?))
     }
 }
 
 /// One event.
 #[derive(Clone, Debug, Default)]
-pub struct Event {
+pub struct RawEvent {
     /// Id of its metadata.
     pub metadata_id: i64,
-    /// Picoseconds after the line's [`timestamp_ns`](Line::timestamp_ns).
+    /// Picoseconds after the line's [`timestamp_ns`](RawLine::timestamp_ns).
     pub offset_ps: i64,
     /// Length, picoseconds.
     pub duration_ps: i64,
     at: FieldRange,
 }
 
-impl Event {
+impl RawEvent {
     fn read(file: &[u8], at: &FieldRange) -> Self {
         let mut read = Self {
             at: at.clone(),
@@ -238,7 +238,7 @@ impl Event {
 
 /// One stat, with its ids resolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stat<'a> {
+pub struct RawStat<'a> {
     /// Its name; `None` if the file has no metadata for its id.
     pub name: Option<&'a str>,
     /// Its value; `None` if the file has none.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple, PyType};
-use stepscope_formats::xspace::raw::{self, Event, Line, Plane, Stat, Written};
+use stepscope_formats::xspace::raw::{self, Plane, RawEvent, RawLine, RawStat, Written};
 
 use crate::session::exception;
 
@@ -237,7 +237,7 @@ impl Lines {
 struct Shared {
     bytes: Arc<Bytes>,
     plane: Arc<Plane>,
-    line: Line,
+    line: RawLine,
 }
 
 /// One line of a plane: a thread, a stream.
@@ -302,7 +302,7 @@ impl Events {
 #[pyclass(frozen, module = "stepscope")]
 pub(crate) struct ProfileEvent {
     shared: Arc<Shared>,
-    event: Event,
+    event: RawEvent,
 }
 
 impl ProfileEvent {
@@ -371,7 +371,7 @@ impl ProfileEvent {
 
 fn collected(
     py: Python<'_>,
-    visit_all: impl FnOnce(&mut dyn FnMut(Stat<'_>)),
+    visit_all: impl FnOnce(&mut dyn FnMut(RawStat<'_>)),
 ) -> PyResult<Bound<'_, PyIterator>> {
     let list = PyList::empty(py);
     let mut failed = None;
@@ -387,7 +387,7 @@ fn collected(
 }
 
 /// `(None, None)` where the name or the value is not in the file.
-fn pair<'py>(py: Python<'py>, stat: Stat<'_>) -> PyResult<Bound<'py, PyTuple>> {
+fn pair<'py>(py: Python<'py>, stat: RawStat<'_>) -> PyResult<Bound<'py, PyTuple>> {
     let none = py.None().into_bound(py);
     let (Some(name), Some(value)) = (stat.name, stat.value) else {
         return PyTuple::new(py, [none.clone(), none]);

@@ -182,7 +182,7 @@ impl Strings {
 
 /// One column of a [`Decoded`] answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Column {
+pub enum ColumnValues {
     /// `f64`.
     F64(Vec<f64>),
     /// `u32`.
@@ -203,7 +203,7 @@ pub struct Decoded {
     /// The header without `cols`.
     pub header: Map<String, Value>,
     /// Columns by name, in order.
-    pub columns: Vec<(String, Column)>,
+    pub columns: Vec<(String, ColumnValues)>,
 }
 
 /// Why bytes are not a column response.
@@ -265,18 +265,26 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         let offset = offset.ok_or(DecodeError::Header("a column without an offset"))?;
         let dictionary = col.get("d").and_then(Value::as_u64) == Some(1);
         let column = match (kind, dictionary) {
-            (Some("f64"), false) => Column::F64(column(body, offset, rows, f64::from_le_bytes)?),
-            (Some("u32"), false) => Column::U32(column(body, offset, rows, u32::from_le_bytes)?),
-            (Some("u32"), true) => Column::Text(
+            (Some("f64"), false) => {
+                ColumnValues::F64(column(body, offset, rows, f64::from_le_bytes)?)
+            }
+            (Some("u32"), false) => {
+                ColumnValues::U32(column(body, offset, rows, u32::from_le_bytes)?)
+            }
+            (Some("u32"), true) => ColumnValues::Text(
                 column(body, offset, rows, u32::from_le_bytes)?
                     .into_iter()
                     .map(|index| strings.get(index as usize).cloned())
                     .collect::<Option<_>>()
                     .ok_or(DecodeError::Header("an index outside the strings"))?,
             ),
-            (Some("i32"), false) => Column::I32(column(body, offset, rows, i32::from_le_bytes)?),
-            (Some("u16"), false) => Column::U16(column(body, offset, rows, u16::from_le_bytes)?),
-            (Some("u8"), false) => Column::U8(column(body, offset, rows, u8::from_le_bytes)?),
+            (Some("i32"), false) => {
+                ColumnValues::I32(column(body, offset, rows, i32::from_le_bytes)?)
+            }
+            (Some("u16"), false) => {
+                ColumnValues::U16(column(body, offset, rows, u16::from_le_bytes)?)
+            }
+            (Some("u8"), false) => ColumnValues::U8(column(body, offset, rows, u8::from_le_bytes)?),
             _ => return Err(DecodeError::Header("a column of an unknown type")),
         };
         columns.push((name.to_owned(), column));
@@ -331,15 +339,15 @@ mod tests {
         assert_eq!(
             decoded.columns,
             [
-                (text("busy"), Column::U8(vec![1, 2, 3])),
-                (text("t0"), Column::F64(vec![0.5, -1.0, 9e15])),
-                (text("row"), Column::U16(vec![0, 1, 4_096])),
+                (text("busy"), ColumnValues::U8(vec![1, 2, 3])),
+                (text("t0"), ColumnValues::F64(vec![0.5, -1.0, 9e15])),
+                (text("row"), ColumnValues::U16(vec![0, 1, 4_096])),
                 (
                     text("name"),
-                    Column::Text(vec![text("é\u{2028}"), text("a\"<b>"), text("é\u{2028}")])
+                    ColumnValues::Text(vec![text("é\u{2028}"), text("a\"<b>"), text("é\u{2028}")])
                 ),
-                (text("id"), Column::U32(vec![0, 1, u32::MAX])),
-                (text("parent"), Column::I32(vec![-1, 0, 1])),
+                (text("id"), ColumnValues::U32(vec![0, 1, u32::MAX])),
+                (text("parent"), ColumnValues::I32(vec![-1, 0, 1])),
             ]
         );
     }
@@ -368,7 +376,10 @@ mod tests {
     fn no_rows_is_an_answer_too() {
         let bytes = Columns::new(0).f64("t0", std::iter::empty()).encode();
         let decoded = decode(&bytes).unwrap();
-        assert_eq!(decoded.columns, [("t0".to_owned(), Column::F64(vec![]))]);
+        assert_eq!(
+            decoded.columns,
+            [("t0".to_owned(), ColumnValues::F64(vec![]))]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `docs/reference/http.md` shows what the server really answers.
 
 use axum::http::StatusCode;
-use stepscope_server::wire::columns::{Column, Decoded};
+use stepscope_server::wire::columns::{ColumnValues, Decoded};
 
 use crate::json;
 use crate::support::{Answer, Site, demo, page, request};
@@ -72,12 +72,12 @@ fn table(decoded: &Decoded) -> String {
     let rows = decoded.header["rows"].as_u64().unwrap();
     for row in 0..usize::try_from(rows).unwrap() {
         let cells = decoded.columns.iter().map(|(_, column)| match column {
-            Column::F64(values) => values[row].to_string(),
-            Column::U32(values) => values[row].to_string(),
-            Column::Text(values) => format!("{:?}", values[row]),
-            Column::I32(values) => values[row].to_string(),
-            Column::U16(values) => values[row].to_string(),
-            Column::U8(values) => values[row].to_string(),
+            ColumnValues::F64(values) => values[row].to_string(),
+            ColumnValues::U32(values) => values[row].to_string(),
+            ColumnValues::Text(values) => format!("{:?}", values[row]),
+            ColumnValues::I32(values) => values[row].to_string(),
+            ColumnValues::U16(values) => values[row].to_string(),
+            ColumnValues::U8(values) => values[row].to_string(),
         });
         out.push('\n');
         out.push_str(&cells.collect::<Vec<_>>().join(" "));

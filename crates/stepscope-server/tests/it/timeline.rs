@@ -1,25 +1,25 @@
 //! What the viewer draws: items of tracks, flame graphs, hidden tracks, and the first view.
 
 use serde_json::json;
-use stepscope_server::wire::columns::Column;
+use stepscope_server::wire::columns::ColumnValues;
 use stepscope_test_data::Corpus;
 
 use crate::event_context::training_site;
 use crate::queries::{clipped, site};
 use crate::support::{Site, demo};
 
-fn floats(columns: &[(String, Column)], name: &str) -> Vec<f64> {
+fn floats(columns: &[(String, ColumnValues)], name: &str) -> Vec<f64> {
     match columns.iter().find(|(known, _)| known == name) {
-        Some((_, Column::F64(values))) => values.clone(),
+        Some((_, ColumnValues::F64(values))) => values.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn numbers(columns: &[(String, Column)], name: &str) -> Vec<u32> {
+fn numbers(columns: &[(String, ColumnValues)], name: &str) -> Vec<u32> {
     match columns.iter().find(|(known, _)| known == name) {
-        Some((_, Column::U32(values))) => values.clone(),
-        Some((_, Column::U16(values))) => values.iter().map(|&value| value.into()).collect(),
-        Some((_, Column::U8(values))) => values.iter().map(|&value| value.into()).collect(),
+        Some((_, ColumnValues::U32(values))) => values.clone(),
+        Some((_, ColumnValues::U16(values))) => values.iter().map(|&value| value.into()).collect(),
+        Some((_, ColumnValues::U8(values))) => values.iter().map(|&value| value.into()).collect(),
         other => panic!("{name}: {other:?}"),
     }
 }

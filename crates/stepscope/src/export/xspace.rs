@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use stepscope_formats::xspace::{
-    COUNTERS_LINE, EventId, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
+    COUNTERS_LINE, EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
     StatValue, TrackRecord, XSpaceWriter,
 };
 
@@ -225,7 +225,7 @@ struct PlaneFiller<'p> {
     instants: Ids,
     counters: Ids,
     /// Counters whose names have no id.
-    named_counters: HashMap<String, EventId>,
+    named_counters: HashMap<String, EventMetadataId>,
     /// Arguments by name id, whether they are boolean, and whether they belong to a step.
     args: FxHashMap<(u32, bool, bool), StatId>,
     value_stat: StatId,
@@ -235,18 +235,18 @@ struct PlaneFiller<'p> {
 
 /// Ids of the plane by name id; name ids count from 1 and are dense.
 #[derive(Default)]
-struct Ids(Vec<Option<EventId>>);
+struct Ids(Vec<Option<EventMetadataId>>);
 
 /// A larger name id is invalid.
 const MAX_IDS: usize = 1 << 20;
 
 impl Ids {
     #[inline]
-    fn get(&self, name: u32) -> Option<EventId> {
+    fn get(&self, name: u32) -> Option<EventMetadataId> {
         self.0.get(name as usize).copied().flatten()
     }
 
-    fn set(&mut self, name: u32, id: EventId) {
+    fn set(&mut self, name: u32, id: EventMetadataId) {
         let index = name as usize;
         if name == 0 || index >= MAX_IDS {
             return;
@@ -414,7 +414,7 @@ impl<'p> PlaneFiller<'p> {
     }
 
     #[inline]
-    fn event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+    fn event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventMetadataId {
         let known = match event.kind {
             Kind::Instant => self.instants.get(event.name),
             _ => self.slices.get(event.name),
@@ -423,7 +423,7 @@ impl<'p> PlaneFiller<'p> {
     }
 
     #[cold]
-    fn new_event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+    fn new_event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventMetadataId {
         let (ids, kind) = match event.kind {
             Kind::Instant => (&mut self.instants, EventKind::Instant),
             _ => (&mut self.slices, EventKind::Slice),
@@ -435,7 +435,7 @@ impl<'p> PlaneFiller<'p> {
         id
     }
 
-    fn counter(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+    fn counter(&mut self, event: &Event, args: &[Arg<'_>]) -> EventMetadataId {
         if let Some(id) = self.counters.get(event.name) {
             return id;
         }

@@ -8,7 +8,7 @@ use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::rates::Bound;
 use stepscope_analysis::ops::{By, OpReport, OpsQuery, Split, ops, trend};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_formats::xspace::{Memory, memory_accesses};
+use stepscope_formats::xspace::{MemorySpace, memory_accesses};
 use stepscope_model::{ArgValue, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue};
 
@@ -436,7 +436,7 @@ fn main_bytes(case: &Case<'_>, event: EventId, all: f64) -> f64 {
         if let ("memory_access_breakdown", ArgValue::Bytes(breakdown)) = (key, value) {
             let mut sum = 0.0;
             memory_accesses(breakdown, &mut |access| {
-                if access.memory == Memory::Hbm {
+                if access.memory == MemorySpace::Hbm {
                     sum += access.bytes as f64;
                 }
             });

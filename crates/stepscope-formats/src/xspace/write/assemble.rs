@@ -15,7 +15,7 @@ use stepscope_model::{ArgValue, SliceFlags, TrackInfo, TrackKind};
 
 use super::rows::{Row, RowFlow, RowKind, RowValue, Rows};
 use super::writer::{
-    EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
+    EventMetadataId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
 };
 use super::{FactValue, Shared, XSpaceSink};
 use crate::xspace::read::facts::plane_name;
@@ -399,7 +399,7 @@ struct Writing<'a> {
     assembly: &'a Assembly<'a>,
     plane: PlaneWriter,
     place: EventPlacement,
-    event_ids: FxHashMap<(u32, u32, EventKind), EventId>,
+    event_ids: FxHashMap<(u32, u32, EventKind), EventMetadataId>,
     stat_ids: FxHashMap<(u32, Wording), StatId>,
     text_ids: FxHashMap<u32, TextId>,
     /// XProf's numbers of flow categories, by text.
@@ -578,7 +578,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Writes samples of all counters on one line.
-    fn counters(&mut self, counters: &[(usize, EventId)], line_id: i64) {
+    fn counters(&mut self, counters: &[(usize, EventMetadataId)], line_id: i64) {
         let rows = |track: usize| self.assembly.sink.rows.get(track);
         let first_ps = counters
             .iter()
@@ -603,7 +603,7 @@ impl<'a> Writing<'a> {
         self.plane.add_line(line);
     }
 
-    fn event_id(&mut self, name: u32, category: u32, kind: EventKind) -> EventId {
+    fn event_id(&mut self, name: u32, category: u32, kind: EventKind) -> EventMetadataId {
         let assembly = self.assembly;
         *self
             .event_ids

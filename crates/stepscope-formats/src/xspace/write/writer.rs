@@ -26,7 +26,7 @@ use crate::xspace::wire::{entry, event, line, metadata, plane, space, stat};
 
 /// Id of an event's name within one [`PlaneWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventId(i64);
+pub struct EventMetadataId(i64);
 
 /// Id of a stat's name within one [`PlaneWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -267,9 +267,9 @@ impl PlaneWriter {
     }
 
     /// Returns the id of a span's name.
-    pub fn event(&mut self, name: &str) -> EventId {
+    pub fn event(&mut self, name: &str) -> EventMetadataId {
         if let Some(id) = self.plain_event_ids.get(name) {
-            return EventId(*id);
+            return EventMetadataId(*id);
         }
         let id = self.push_event(name, Vec::new());
         self.plain_event_ids.insert(name.into(), id.0);
@@ -277,13 +277,13 @@ impl PlaneWriter {
     }
 
     /// Returns the id of events with this name, category (empty for none) and kind.
-    pub fn event_of(&mut self, name: &str, category: &str, kind: EventKind) -> EventId {
+    pub fn event_of(&mut self, name: &str, category: &str, kind: EventKind) -> EventMetadataId {
         if category.is_empty() && kind == EventKind::Slice {
             return self.event(name);
         }
         let key = (Box::from(name), Box::from(category), kind);
         if let Some(id) = self.event_ids.get(&key) {
-            return EventId(*id);
+            return EventMetadataId(*id);
         }
         let mut stats = Vec::new();
         for (role, text) in [(Role::Category, category), (Role::Kind, kind.word())] {
@@ -302,7 +302,7 @@ impl PlaneWriter {
 
     /// Creates the id of a counter: each call makes a new one. Put its samples on a line named
     /// [`COUNTERS_LINE`](crate::xspace::COUNTERS_LINE) with [`LineWriter::sample`].
-    pub fn counter(&mut self, name: &str, record: &TrackRecord) -> EventId {
+    pub fn counter(&mut self, name: &str, record: &TrackRecord) -> EventMetadataId {
         let id = self.hidden_stat(Role::Track);
         let text = record.encode();
         let mut stats = Vec::new();
@@ -327,14 +327,14 @@ impl PlaneWriter {
         self.push_event(&text, stats);
     }
 
-    fn push_event(&mut self, name: &str, stats: Vec<u8>) -> EventId {
+    fn push_event(&mut self, name: &str, stats: Vec<u8>) -> EventMetadataId {
         let id = self.event_numbers.next();
         self.events.push(EventEntry {
             id,
             name: name.into(),
             stats,
         });
-        EventId(id)
+        EventMetadataId(id)
     }
 
     /// Returns the id of a stat's name. A well-known name (`step_num`, `flow`, `correlation_id`,
@@ -525,18 +525,30 @@ impl LineWriter {
 
     /// Adds a span; offset from the line's time zero and duration are in picoseconds.
     #[inline]
-    pub fn span(&mut self, name: EventId, offset_ps: i64, duration_ps: i64, stats: &[Stat<'_>]) {
+    pub fn span(
+        &mut self,
+        name: EventMetadataId,
+        offset_ps: i64,
+        duration_ps: i64,
+        stats: &[Stat<'_>],
+    ) {
         self.put(name, offset_ps, duration_ps, stats);
     }
 
     /// Adds an instant, without a duration. Its name must use [`EventKind::Instant`].
     #[inline]
-    pub fn point(&mut self, name: EventId, offset_ps: i64, stats: &[Stat<'_>]) {
+    pub fn point(&mut self, name: EventMetadataId, offset_ps: i64, stats: &[Stat<'_>]) {
         self.put(name, offset_ps, 0, stats);
     }
 
     /// Adds a sample; `value_stat` is the plane's stat `counter_value`.
-    pub fn sample(&mut self, counter: EventId, offset_ps: i64, value_stat: StatId, value: f64) {
+    pub fn sample(
+        &mut self,
+        counter: EventMetadataId,
+        offset_ps: i64,
+        value_stat: StatId,
+        value: f64,
+    ) {
         let stat = Stat {
             id: value_stat,
             value: StatValue::Double(value),
@@ -564,7 +576,7 @@ impl LineWriter {
     }
 
     #[inline]
-    fn put(&mut self, name: EventId, offset_ps: i64, duration_ps: i64, stats: &[Stat<'_>]) {
+    fn put(&mut self, name: EventMetadataId, offset_ps: i64, duration_ps: i64, stats: &[Stat<'_>]) {
         self.scratch.clear();
         for stat in stats {
             put_message(&mut self.scratch, event::STATS, |out| stat.put(out));
@@ -618,12 +630,15 @@ mod tests {
     #[test]
     fn names_are_interned_from_one() {
         let mut plane = PlaneWriter::new("p");
-        assert_eq!(plane.event("a"), EventId(1));
-        assert_eq!(plane.event("b"), EventId(2));
-        assert_eq!(plane.event("a"), EventId(1));
-        assert_eq!(plane.event_of("a", "", EventKind::Slice), EventId(1));
+        assert_eq!(plane.event("a"), EventMetadataId(1));
+        assert_eq!(plane.event("b"), EventMetadataId(2));
+        assert_eq!(plane.event("a"), EventMetadataId(1));
+        assert_eq!(
+            plane.event_of("a", "", EventKind::Slice),
+            EventMetadataId(1)
+        );
         let instant = plane.event_of("a", "", EventKind::Instant);
-        assert_eq!(instant, EventId(3));
+        assert_eq!(instant, EventMetadataId(3));
         assert_eq!(plane.event_of("a", "", EventKind::Instant), instant);
         assert_eq!(plane.stat("x"), plane.argument("x"));
         assert_ne!(plane.stat("flow"), plane.argument("flow"));
