@@ -5,17 +5,14 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, StructArray};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
-use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, ColumnarValue, Volatility, create_udaf, create_udf,
-};
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
 
 use super::arrays;
 
 /// Start and end.
-type Interval = (i64, i64);
+pub(super) type Interval = (i64, i64);
 /// An operation on two sets.
 type Combine = fn(&[Interval], &[Interval]) -> Vec<Interval>;
 /// An operation on a set and a range.
@@ -34,14 +31,11 @@ fn item() -> Arc<Field> {
     Arc::new(Field::new_list_field(DataType::Struct(fields()), true))
 }
 
-fn set_type() -> DataType {
+pub(super) fn set_type() -> DataType {
     DataType::List(item())
 }
 
 pub(super) fn register(context: &SessionContext) {
-    for goal in [Goal::Set, Goal::Length, Goal::OpenMost] {
-        context.register_udaf(aggregate(goal));
-    }
     let pairs: [(&str, Combine); 3] = [
         ("intervals_and", and),
         ("intervals_or", |a, b| merged([a, b].concat())),
@@ -121,7 +115,7 @@ pub(super) fn register(context: &SessionContext) {
 }
 
 /// Returns the set in a row; a null is the empty set, so that a group without intervals needs no case.
-fn set_at(array: &ArrayRef, row: usize) -> Result<Vec<Interval>> {
+pub(super) fn set_at(array: &ArrayRef, row: usize) -> Result<Vec<Interval>> {
     let lists = array.as_list_opt::<i32>();
     let lists =
         lists.ok_or_else(|| DataFusionError::Execution("no set of intervals".to_owned()))?;
@@ -146,7 +140,7 @@ fn intervals_of(values: &ArrayRef) -> Result<Vec<Interval>> {
 }
 
 /// Returns the union, sorted and merged; empty intervals are left out.
-fn merged(mut all: Vec<Interval>) -> Vec<Interval> {
+pub(super) fn merged(mut all: Vec<Interval>) -> Vec<Interval> {
     all.retain(|one| one.0 < one.1);
     all.sort_unstable();
     let mut set: Vec<Interval> = Vec::new();
@@ -199,13 +193,13 @@ fn minus(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     set
 }
 
-fn length(set: &[Interval]) -> i64 {
+pub(super) fn length(set: &[Interval]) -> i64 {
     let lengths = set.iter().map(|one| one.1.saturating_sub(one.0));
     lengths.fold(0, i64::saturating_add)
 }
 
 /// Returns the most intervals open at once; one that ends where another begins is closed.
-fn open_most(all: &[Interval]) -> i64 {
+pub(super) fn open_most(all: &[Interval]) -> i64 {
     let starts = all.iter().filter(|one| one.0 < one.1).map(|one| (one.0, 1));
     let ends = all
         .iter()
@@ -220,7 +214,7 @@ fn open_most(all: &[Interval]) -> i64 {
     })
 }
 
-fn list(rows: &[Option<Vec<Interval>>]) -> Result<ListArray> {
+pub(super) fn list(rows: &[Option<Vec<Interval>>]) -> Result<ListArray> {
     let offsets =
         OffsetBuffer::from_lengths(rows.iter().map(|row| row.as_ref().map_or(0, Vec::len)));
     let valid = rows.iter().map(Option::is_some).collect::<Vec<_>>();
@@ -239,102 +233,6 @@ fn list(rows: &[Option<Vec<Interval>>]) -> Result<ListArray> {
 fn lists(rows: impl Iterator<Item = Result<Option<Vec<Interval>>>>) -> Result<ColumnarValue> {
     let rows = rows.collect::<Result<Vec<_>>>()?;
     Ok(ColumnarValue::Array(Arc::new(list(&rows)?)))
-}
-
-/// What an aggregate computes of the intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goal {
-    Set,
-    Length,
-    OpenMost,
-}
-
-fn aggregate(goal: Goal) -> AggregateUDF {
-    let (name, result) = match goal {
-        Goal::Set => ("intervals", set_type()),
-        Goal::Length => ("busy", DataType::Int64),
-        Goal::OpenMost => ("open_most", DataType::Int64),
-    };
-    create_udaf(
-        name,
-        vec![DataType::Int64, DataType::Int64],
-        Arc::new(result),
-        Volatility::Immutable,
-        Arc::new(move |_| {
-            Ok(Box::new(Collector {
-                goal,
-                all: Vec::new(),
-                merge_at: MERGE_AT,
-            }))
-        }),
-        Arc::new(vec![set_type()]),
-    )
-}
-
-/// Number of intervals from which a set is merged before it grows further.
-const MERGE_AT: usize = 4_096;
-
-/// Collects intervals of one group. A set is merged whenever it has doubled, so that a million calls in one busy
-/// stretch take no memory.
-#[derive(Debug)]
-struct Collector {
-    goal: Goal,
-    all: Vec<Interval>,
-    merge_at: usize,
-}
-
-impl Collector {
-    fn add(&mut self, all: impl Iterator<Item = Interval>) {
-        self.all.extend(all);
-        if self.goal != Goal::OpenMost && self.all.len() >= self.merge_at {
-            self.all = merged(std::mem::take(&mut self.all));
-            self.merge_at = (2 * self.all.len()).max(MERGE_AT);
-        }
-    }
-}
-
-impl Accumulator for Collector {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let starts = values[0].as_primitive::<Int64Type>();
-        let durs = values[1].as_primitive::<Int64Type>();
-        let all = starts.iter().zip(durs);
-        let all = all.filter_map(|(start, dur)| Some((start?, start?.saturating_add(dur?))));
-        self.add(all);
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(match self.goal {
-            Goal::OpenMost => ScalarValue::Int64(Some(open_most(&self.all))),
-            Goal::Length => {
-                ScalarValue::Int64(Some(length(&merged(std::mem::take(&mut self.all)))))
-            }
-            Goal::Set => {
-                let set = merged(std::mem::take(&mut self.all));
-                ScalarValue::List(Arc::new(list(&[Some(set)])?))
-            }
-        })
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.all.capacity() * size_of::<Interval>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let mut all = std::mem::take(&mut self.all);
-        if self.goal != Goal::OpenMost {
-            all = merged(all);
-        }
-        Ok(vec![ScalarValue::List(Arc::new(list(&[Some(all)])?))])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for row in 0..states[0].len() {
-            let set = set_at(&states[0], row)?;
-            self.add(set.into_iter());
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! SQL functions: times for people, sets of intervals, and questions to the open trace.
 
 mod events;
+mod interval_aggregates;
 mod intervals;
 mod times;
 
@@ -99,6 +100,7 @@ pub const FUNCTIONS: &[Function] = &[
 pub fn register(context: &SessionContext) {
     times::register(context);
     intervals::register(context);
+    interval_aggregates::register(context);
 }
 
 /// Registers the functions that ask open runs.

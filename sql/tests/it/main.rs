@@ -16,3 +16,4 @@ mod questions;
 mod support;
 mod tables;
 mod views;
+mod windows;
