@@ -434,8 +434,14 @@ fn start_shell(options: &Options) -> Result<(), String> {
     let limits = Limits {
         rows: options.rows.unwrap_or(1_000),
         bytes: u64::MAX,
-        timeout: Duration::from_millis(options.timeout_ms.unwrap_or(60_000)),
     };
-    shell::run(&session, memory, limits, options.history.as_deref())
-        .map_err(|error| format!("cannot show a prompt: {error}"))
+    let timeout = Duration::from_millis(options.timeout_ms.unwrap_or(60_000));
+    shell::run(
+        &session,
+        memory,
+        limits,
+        timeout,
+        options.history.as_deref(),
+    )
+    .map_err(|error| format!("cannot show a prompt: {error}"))
 }

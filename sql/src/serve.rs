@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Stdin, Stdout};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -23,7 +23,7 @@ use crate::protocol::{
 use crate::runtime::runtime;
 use crate::schema_table;
 use crate::session::{Limits, OpenError, Session, timed_out};
-use stepscope_engine::SqlRun;
+use stepscope_engine::{SqlRun, TimeLimit};
 
 /// Bytes of an answer per message.
 const CHUNK: usize = 64 << 10;
@@ -31,6 +31,8 @@ const CHUNK: usize = 64 << 10;
 const SESSIONS: usize = 8;
 /// Time that a query has to end after its limit, before the process ends.
 const GRACE: Duration = Duration::from_secs(1);
+/// Shortest time between two looks at the limits.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A query.
 #[derive(Debug, Deserialize)]
@@ -80,8 +82,8 @@ struct Server {
 struct Running {
     task: Option<AbortHandle>,
     session: Option<Arc<Session>>,
-    /// End of the time, once it runs.
-    deadline: Option<(Instant, Duration)>,
+    /// Its time, once it runs.
+    time: Option<Arc<TimeLimit>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -182,7 +184,7 @@ impl Server {
         let running = Running {
             task: None,
             session: None,
-            deadline: None,
+            time: None,
         };
         lock(&self.running).insert(id, running);
         let server = Arc::clone(self);
@@ -258,12 +260,12 @@ impl Server {
         let limits = Limits {
             rows: query.rows,
             bytes: query.bytes,
-            timeout: Duration::from_millis(query.timeout_ms),
         };
         locked::limit_memory(self.memory);
+        let time = Arc::new(TimeLimit::new(Duration::from_millis(query.timeout_ms)));
         if let Some(running) = lock(&self.running).get_mut(&id) {
             running.session = Some(Arc::clone(&session));
-            running.deadline = Some((Instant::now() + limits.timeout, limits.timeout));
+            running.time = Some(Arc::clone(&time));
         }
         self.started.notify_all();
         self.send(
@@ -284,17 +286,17 @@ impl Server {
                 if writer.len() >= CHUNK {
                     let bytes = writer.take();
                     written += bytes.len() as u64;
-                    self.send_data(id, &bytes);
+                    time.pause(|| self.send_data(id, &bytes));
                 }
                 return Ok(written + writer.len() as u64);
             }
             Ok(written)
         };
-        let result = session.run(&query.sql, limits, begin, each).await;
+        let result = session.run(&query.sql, limits, &time, begin, each).await;
         let result = result.and_then(|answer| {
             if let Some(writer) = &mut *lock(&writer) {
                 writer.finish(answer.truncated)?;
-                self.send_data(id, &writer.take());
+                time.pause(|| self.send_data(id, &writer.take()));
             }
             Ok(answer)
         });
@@ -342,19 +344,19 @@ impl Server {
     fn watch(&self) {
         let mut running = lock(&self.running);
         loop {
-            let deadlines = running
+            let working = running
                 .iter()
-                .filter_map(|(id, of)| Some((*id, of.deadline?)));
-            let Some((id, (deadline, timeout))) = deadlines.min_by_key(|(_, of)| of.0) else {
+                .filter_map(|(id, of)| Some((*id, of.time.as_deref()?)));
+            let rest = |time: &TimeLimit| (time.limit() + GRACE).saturating_sub(time.used());
+            let next = working.map(|(id, time)| (rest(time), id, time.limit()));
+            let Some((rest, id, timeout)) = next.min() else {
                 running = self
                     .started
                     .wait(running)
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let end = deadline + GRACE;
-            let now = Instant::now();
-            if now >= end {
+            if rest.is_zero() {
                 let content = json!({
                     "id": id,
                     "message": timed_out(timeout),
@@ -364,7 +366,9 @@ impl Server {
                 self.send(ERROR, &content.to_string().into_bytes());
                 std::process::exit(3);
             }
-            let waited = self.started.wait_timeout(running, end - now);
+            // The rest of a query whose reader pauses stays as it is.
+            let rest = rest.max(LOOK);
+            let waited = self.started.wait_timeout(running, rest);
             running = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt as _;
 use rustc_hash::FxHashMap;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::{EngineError, Run, SqlRun, open_each, open_listed};
+use stepscope_engine::{EngineError, Run, SqlRun, TimeLimit, open_each, open_listed};
 use stepscope_model::ReadContext;
 
 use crate::args_table::ArgsTable;
@@ -42,8 +43,6 @@ pub struct Limits {
     pub rows: usize,
     /// Size of the answer after which no further rows follow, bytes.
     pub bytes: u64,
-    /// Longest time.
-    pub timeout: Duration,
 }
 
 /// Runs the queries of a session on other machines.
@@ -327,11 +326,13 @@ impl Session {
         }
     }
 
-    /// Runs a query and passes its batches on, the schema first. `each` returns the size of the answer so far.
+    /// Runs a query and passes its batches on, the schema first. `each` returns the size of the answer so far; while
+    /// it waits for a reader, it calls [`TimeLimit::pause`].
     pub async fn run(
         &self,
         sql: &str,
         limits: Limits,
+        time: &TimeLimit,
         begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
         each: &mut (dyn FnMut(&RecordBatch) -> Result<u64> + Send),
     ) -> Result<Answer> {
@@ -360,9 +361,14 @@ impl Session {
             }
             Ok(answer)
         };
-        match tokio::time::timeout(limits.timeout, work).await {
-            Ok(result) => result,
-            Err(_) => Err(DataFusionError::Execution(timed_out(limits.timeout))),
+        let mut work = pin!(work);
+        loop {
+            if let Ok(result) = tokio::time::timeout(time.left(), &mut work).await {
+                return result;
+            }
+            if time.left().is_zero() {
+                return Err(DataFusionError::Execution(timed_out(time.limit())));
+            }
         }
     }
 
@@ -377,13 +383,13 @@ impl Session {
         let limits = Limits {
             rows: usize::MAX,
             bytes: u64::MAX,
-            timeout: Duration::from_mins(10),
         };
+        let time = TimeLimit::new(Duration::from_mins(10));
         let each = &mut |batch: &RecordBatch| {
             batches.push(batch.clone());
             Ok(0)
         };
-        self.run(sql, limits, &mut |_| Ok(()), each).await?;
+        self.run(sql, limits, &time, &mut |_| Ok(()), each).await?;
         Ok(batches)
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -11,6 +12,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
+use stepscope_engine::TimeLimit;
 
 use crate::functions::FUNCTIONS;
 use crate::locked::{self, Memory};
@@ -53,6 +55,7 @@ pub fn run(
     session: &Session,
     memory: Memory,
     limits: Limits,
+    timeout: Duration,
     history: Option<&Path>,
 ) -> std::io::Result<()> {
     let runtime = crate::runtime::runtime()?;
@@ -88,7 +91,10 @@ pub fn run(
                     });
                     out.write_all(text.as_bytes())?;
                 }
-                None => runtime.block_on(answer(session, query, limits, &mut out))?,
+                None => {
+                    let time = TimeLimit::new(timeout);
+                    runtime.block_on(answer(session, query, limits, &time, &mut out))?;
+                }
             },
         }
     }
@@ -103,9 +109,9 @@ async fn answer(
     session: &Session,
     sql: &str,
     limits: Limits,
+    time: &TimeLimit,
     out: &mut std::io::Stdout,
 ) -> std::io::Result<()> {
-    let started = std::time::Instant::now();
     let writer: Mutex<Option<Writer>> = Mutex::new(None);
     let lock = || {
         writer
@@ -123,7 +129,7 @@ async fn answer(
         }
         None => Ok(0),
     };
-    let result = session.run(sql, limits, begin, each).await;
+    let result = session.run(sql, limits, time, begin, each).await;
     let result = result.and_then(|answer| match &mut *lock() {
         Some(writer) => {
             writer.finish(answer.truncated)?;
@@ -134,7 +140,7 @@ async fn answer(
     match result {
         Ok(bytes) => {
             out.write_all(&bytes)?;
-            writeln!(out, "{:.3} s", started.elapsed().as_secs_f64())
+            writeln!(out, "{:.3} s", time.used().as_secs_f64())
         }
         Err(error) => {
             let (cause, hint) = describe(&error);

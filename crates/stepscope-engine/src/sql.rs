@@ -16,6 +16,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+mod time_limit;
+
+pub use time_limit::TimeLimit;
+
 /// The environment variable that names the program.
 const VARIABLE: &str = "STEPSCOPE_SQL";
 /// Its file name.
@@ -27,6 +31,8 @@ const HOW_TO_GET: &str = "build it with 'cargo build --release --manifest-path s
                           next to stepscope or on PATH, or name it in STEPSCOPE_SQL";
 /// Time that the program has to end a query itself, after the query's limit.
 const GRACE: Duration = Duration::from_secs(5);
+/// Shortest time between two looks at a limit that is not reached: its query may pause.
+const LOOK: Duration = Duration::from_millis(100);
 /// Time that the program has to start.
 const START: Duration = Duration::from_secs(30);
 /// Longest accepted message, bytes.
@@ -131,7 +137,7 @@ pub struct SqlQuery<'a> {
     pub rows: usize,
     /// Size after which no further rows follow, bytes.
     pub bytes: u64,
-    /// Longest time, from when the runs are open.
+    /// Longest time, from when the runs are open, without the time that `out` of [`SqlEngine::query`] takes.
     pub timeout: Duration,
     /// Width of the terminal, for tables.
     pub width: Option<usize>,
@@ -391,8 +397,14 @@ impl SqlEngine {
                     }
                     watchdog = Some(Watchdog::start(&self.child, timeout.saturating_add(GRACE)));
                 }
-                DATA => out(content.get(4..).unwrap_or_default())
-                    .inspect_err(|_| self.is_usable = false)?,
+                DATA => {
+                    let mut pass_on = || out(content.get(4..).unwrap_or_default());
+                    let passed = match &watchdog {
+                        Some(watchdog) => watchdog.time.pause(pass_on),
+                        None => pass_on(),
+                    };
+                    passed.inspect_err(|_| self.is_usable = false)?;
+                }
                 END => {
                     if let Ok(end) = serde_json::from_slice::<End>(&content) {
                         (answer.rows, answer.truncated) = (end.rows, end.truncated);
@@ -497,6 +509,7 @@ fn tail(mut stderr: impl Read) -> String {
 
 /// Ends the program when its start or a query takes longer than the limit and the program does not notice.
 struct Watchdog {
+    time: Arc<TimeLimit>,
     _done: std::sync::mpsc::SyncSender<()>,
 }
 
@@ -504,17 +517,26 @@ impl Watchdog {
     fn start(child: &Arc<Mutex<Child>>, limit: Duration) -> Self {
         let (done, wait) = sync_channel::<()>(1);
         let child = Arc::clone(child);
+        let time = Arc::new(TimeLimit::new(limit));
+        let watched = Arc::clone(&time);
         let watch = move || {
-            // In time if the sender is dropped.
-            if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                let _ = lock(&child).kill();
+            loop {
+                let left = watched.left();
+                if left.is_zero() {
+                    let _ = lock(&child).kill();
+                    return;
+                }
+                // In time if the sender is dropped.
+                if wait.recv_timeout(left.max(LOOK)) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
             }
         };
         // Without a thread, the program's own limit holds.
         let _ = std::thread::Builder::new()
             .name("sql-watchdog".to_owned())
             .spawn(watch);
-        Self { _done: done }
+        Self { time, _done: done }
     }
 }
 

@@ -1,12 +1,18 @@
 //! Statements that must not reach anything but the tables, and queries that must end.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use serde_json::json;
+use stepscope_engine::TimeLimit;
 use stepscope_sql::protocol::{CANCEL, STARTED};
 use stepscope_test_data::Corpus;
 
-use crate::support::{Program, open, try_ask};
+use crate::support::{Program, UNLIMITED, open, runtime, try_ask};
 
 fn trace() -> PathBuf {
     Corpus::committed().path("torch_cpu/cpu_plain.pt.trace.json.gz")
@@ -139,6 +145,28 @@ fn query_that_never_ends_is_stopped_by_its_limit() {
         let message = error.unwrap_or_else(|| panic!("{sql}: the program ended without an answer"));
         assert!(message.contains("longer than 0.3 s"), "{sql}: {message}");
     }
+}
+
+#[test]
+fn time_in_which_the_reader_pauses_does_not_count() {
+    let session = open("torch_cpu/cpu_plain.pt.trace.json.gz");
+    let now = Instant::now();
+    let hours = Arc::new(AtomicU64::new(0));
+    let passed = Arc::clone(&hours);
+    // Only the reader takes time.
+    let clock = move || now + Duration::from_hours(passed.load(Ordering::Relaxed));
+    let time = TimeLimit::with_clock(Duration::from_secs(1), clock);
+    let each = &mut |_: &RecordBatch| {
+        time.pause(|| hours.fetch_add(1, Ordering::Relaxed));
+        Ok(0)
+    };
+    let sql = "SELECT value FROM generate_series(1, 20000)";
+    let begin = &mut |_: &SchemaRef| Ok(());
+    let answer = session.run(sql, UNLIMITED, &time, begin, each);
+    let answer = runtime().block_on(answer).unwrap();
+    assert_eq!(answer.rows, 20_000);
+    assert!(hours.load(Ordering::Relaxed) > 10);
+    assert_eq!(time.used(), Duration::ZERO);
 }
 
 #[test]

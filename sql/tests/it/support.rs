@@ -10,7 +10,7 @@ use std::time::Duration;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value, json};
-use stepscope_engine::{Run, SqlRun, open_each};
+use stepscope_engine::{Run, SqlRun, TimeLimit, open_each};
 use stepscope_model::ReadContext;
 use stepscope_sql::locked::Memory;
 use stepscope_sql::output::{Format, Writer, describe};
@@ -53,12 +53,13 @@ pub(crate) fn open_all(paths: &[std::path::PathBuf]) -> Session {
     opened.unwrap().0
 }
 
+pub(crate) const UNLIMITED: Limits = Limits {
+    rows: usize::MAX,
+    bytes: u64::MAX,
+};
+
 pub(crate) fn try_ask(session: &Session, sql: &str) -> Result<Value, String> {
-    let limits = Limits {
-        rows: usize::MAX,
-        bytes: u64::MAX,
-        timeout: Duration::from_mins(10),
-    };
+    let time = TimeLimit::new(Duration::from_mins(10));
     let writer: Mutex<Option<Writer>> = Mutex::new(None);
     let begin = &mut |schema: &SchemaRef| {
         *writer.lock().unwrap() = Some(Writer::new(Format::Json, schema, None)?);
@@ -68,7 +69,7 @@ pub(crate) fn try_ask(session: &Session, sql: &str) -> Result<Value, String> {
         writer.lock().unwrap().as_mut().unwrap().add(batch)?;
         Ok(0)
     };
-    let answer = runtime().block_on(session.run(sql, limits, begin, each));
+    let answer = runtime().block_on(session.run(sql, UNLIMITED, &time, begin, each));
     answer.map_err(|error| describe(&error).0)?;
     let mut writer = writer.into_inner().unwrap().unwrap();
     writer.finish(false).unwrap();
