@@ -10,7 +10,8 @@ use std::io::{self, Read, Write};
 pub const PROTOCOL: u32 = 4;
 
 /// To this program: a query, `{"id", "runs", "sql", "format", "rows", "bytes", "timeout_ms", "width", "cache",
-/// "cluster"}`. A run is a path, or `{"path", "first_file", "name", "fingerprint"}` for one of the runs at a path.
+/// "cluster"}`. A run is a path, or `{"path", "first_file", "name", "fingerprint", "origin"}` for one of the runs at a path;
+/// `origin` is null, or `{"url", "name"}` of a run that was fetched.
 pub const QUERY: u8 = 1;
 /// To this program: cancel a query, `{"id"}`.
 pub const CANCEL: u8 = 2;

@@ -15,9 +15,9 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt as _;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_engine::{EngineError, Run, SqlRun, TimeLimit, open_each, open_listed};
+use stepscope_engine::{EngineError, Run, RunOrigin, SqlRun, TimeLimit, open_each, open_listed};
 use stepscope_model::ReadContext;
 
 use crate::args_table::ArgsTable;
@@ -117,6 +117,30 @@ impl fmt::Debug for Session {
     }
 }
 
+/// A run that is open, on its way into a session.
+struct OpenedRun {
+    /// Path that it was opened from.
+    path: PathBuf,
+    run: Run,
+    /// Its name in the list that it comes from.
+    listed: Option<String>,
+}
+
+/// Gives the copy of a run the path and the name that it has in its object store.
+pub(crate) fn as_found(path: &Path, mut run: Run, origin: Option<&RunOrigin>) -> (PathBuf, Run) {
+    let Some(origin) = origin else {
+        return (path.to_owned(), run);
+    };
+    run.name.clone_from(&origin.name);
+    (PathBuf::from(&origin.url), run)
+}
+
+impl OpenedRun {
+    fn name(&self) -> &str {
+        self.listed.as_deref().unwrap_or(&self.run.name)
+    }
+}
+
 /// Size and completeness of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -163,8 +187,7 @@ impl Session {
     ) -> std::result::Result<(Self, Vec<String>), EngineError> {
         let cancel = Arc::new(Cancel::default());
         let context = Arc::new(ReadContext::default());
-        let mut opened: Vec<(PathBuf, Run)> = Vec::new();
-        let mut names: Vec<(usize, &String)> = Vec::new();
+        let mut opened: Vec<OpenedRun> = Vec::new();
         let mut problems = Vec::new();
         let mut first_error = None;
         for source in sources {
@@ -174,17 +197,26 @@ impl Session {
                     path,
                     first_file,
                     name,
+                    origin,
                     ..
                 } => {
-                    names.push((opened.len(), name));
                     let run = open_listed(path, first_file, &context, use_cache)?;
-                    opened.push((path.clone(), run));
+                    let (path, run) = as_found(path, run, origin.as_ref());
+                    opened.push(OpenedRun {
+                        path,
+                        run,
+                        listed: Some(name.clone()),
+                    });
                     continue;
                 }
             };
             let report = open_each(path, &context, use_cache, &mut |run| {
                 match run {
-                    Ok(run) => opened.push((path.clone(), run)),
+                    Ok(run) => opened.push(OpenedRun {
+                        path: path.clone(),
+                        run,
+                        listed: None,
+                    }),
                     Err((id, error)) => {
                         problems.push(format!("{id}: {error}"));
                         first_error = first_error.take().or(Some(error));
@@ -197,40 +229,37 @@ impl Session {
         if let Some(error) = first_error.filter(|_| opened.is_empty()) {
             return Err(error);
         }
-        for (_, run) in &opened {
+        for one in &opened {
             problems.extend(
-                run.problems
+                one.run
+                    .problems
                     .iter()
                     .map(|problem| format!("{}: {}", problem.file, problem.reason)),
             );
         }
-        let mut keys = keys(&opened);
-        for (at, name) in names {
-            if let Some(key) = keys.get_mut(at) {
-                key.clone_from(name);
-            }
-        }
-        let runs = opened.into_iter().zip(keys).zip(0..);
-        let runs = runs.map(|(((path, run), key), number)| {
-            let path = path.display().to_string();
-            Arc::new(RunData::new(number, key, path, run, Arc::clone(&cancel)))
-        });
-        Ok((Self::new(runs.collect(), cancel, memory), problems))
+        Ok((Self::of_opened(opened, cancel, memory), problems))
     }
 
     /// Wraps runs that are open already.
     pub fn of_runs(runs: Vec<Run>, memory: Memory) -> Self {
-        let cancel = Arc::new(Cancel::default());
-        let opened: Vec<(PathBuf, Run)> =
-            runs.into_iter().map(|run| (PathBuf::new(), run)).collect();
+        let opened = runs.into_iter().map(|run| OpenedRun {
+            path: PathBuf::new(),
+            run,
+            listed: None,
+        });
+        Self::of_opened(opened.collect(), Arc::default(), memory)
+    }
+
+    fn of_opened(opened: Vec<OpenedRun>, cancel: Arc<Cancel>, memory: Memory) -> Self {
         let keys = keys(&opened);
         let runs = opened.into_iter().zip(keys).zip(0..);
-        let runs = runs.map(|(((_, run), key), number)| {
+        let runs = runs.map(|((one, key), number)| {
+            let path = one.path.display().to_string();
             Arc::new(RunData::new(
                 number,
                 key,
-                String::new(),
-                run,
+                path,
+                one.run,
                 Arc::clone(&cancel),
             ))
         });
@@ -417,30 +446,31 @@ pub fn timed_out(timeout: Duration) -> String {
     format!("it took longer than {} s", timeout.as_secs_f64())
 }
 
-/// Returns the values of the columns `run`: names, and where several runs have one name, with the path in front.
-fn keys(opened: &[(PathBuf, Run)]) -> Vec<String> {
+/// Returns the values of the columns `run`, which differ: the names of listed runs, and those of the others, with the
+/// path in front where several have one name.
+fn keys(opened: &[OpenedRun]) -> Vec<String> {
     let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
-    for (_, run) in opened {
-        *counts.entry(&run.name).or_default() += 1;
+    for one in opened {
+        *counts.entry(one.name()).or_default() += 1;
     }
-    let mut keys: Vec<String> = opened
-        .iter()
-        .map(|(path, run)| {
-            if counts.get(run.name.as_str()) == Some(&1) {
-                run.name.clone()
-            } else {
-                long_name(path, run)
-            }
-        })
-        .collect();
-    // The same path twice.
-    let mut seen: FxHashMap<String, usize> = FxHashMap::default();
-    for key in &mut keys {
-        let count = seen.entry(key.clone()).or_default();
-        *count += 1;
-        if *count > 1 {
-            *key = format!("{key} ({count})");
-        }
+    let mut taken: FxHashSet<String> = FxHashSet::default();
+    let mut keys = Vec::with_capacity(opened.len());
+    for one in opened {
+        let name = one.name();
+        let is_unique = counts.get(name) == Some(&1);
+        let key = match &one.listed {
+            None if !is_unique => long_name(&one.path, &one.run),
+            _ => name.to_owned(),
+        };
+        let numbered = (2..).map(|number| format!("{key} ({number})"));
+        let mut free = std::iter::once(key.clone()).chain(numbered);
+        // A name that is unique is never given to another run.
+        let free = free.find(|key| {
+            !taken.contains(key) && (key == name || !counts.contains_key(key.as_str()))
+        });
+        let key = free.unwrap_or(key);
+        taken.insert(key.clone());
+        keys.push(key);
     }
     keys
 }

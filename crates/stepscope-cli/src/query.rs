@@ -1,7 +1,7 @@
 //! `stepscope query` asks runs a question in SQL, `stepscope export` writes their tables. The SQL engine does both:
 //! [`stepscope_engine::SqlEngine`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -208,7 +208,8 @@ pub fn fetch_dataset_of(
 }
 
 /// Returns what the SQL engine reads. It reads files of this machine: the runs at URLs are fetched, and of datasets
-/// there the tables that a query of `asking` reads. Only runs of the choice; at local paths, the SQL engine chooses.
+/// there the tables that a query of `asking` reads. Only runs of the choice; at local paths, the SQL engine chooses. Runs
+/// of one name have their URL in front.
 fn sql_runs(
     paths: &[PathBuf],
     no_cache: bool,
@@ -216,15 +217,16 @@ fn sql_runs(
     mut asking: Option<(&mut SqlEngine, Option<&str>)>,
 ) -> Result<Vec<SqlRun>, CliError> {
     let mut runs = Vec::new();
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
     for path in paths {
         if !is_url(path) {
-            runs.push(SqlRun::Path(path.clone()));
+            runs.push((path, SqlRun::Path(path.clone())));
             continue;
         }
         if let Some((engine, sql)) = &mut asking {
             let tables = engine.tables_of(*sql).map_err(failed)?;
             if let Some(folder) = fetch_dataset_of(path, &tables)? {
-                runs.push(SqlRun::Path(folder));
+                runs.push((path, SqlRun::Path(folder)));
                 continue;
             }
         }
@@ -235,10 +237,19 @@ fn sql_runs(
             .filter(|run| choice.has(&run.id, &run.name))
         {
             let fetched = with_engine_progress(&engine, || engine.sql_run(&run.id, &run.name));
-            runs.push(fetched?);
+            runs.push((path, fetched?));
+            *names.entry(run.name.clone()).or_default() += 1;
         }
     }
-    Ok(runs)
+    let named = runs.into_iter().map(|(url, mut run)| {
+        if let SqlRun::Listed { name, .. } = &mut run
+            && names.get(name.as_str()).is_some_and(|count| *count > 1)
+        {
+            *name = format!("{}/{name}", shown_path(url).trim_end_matches('/'));
+        }
+        run
+    });
+    Ok(named.collect())
 }
 
 /// Returns paths of this machine for the SQL engine.

@@ -17,11 +17,11 @@ use stepscope_model::{Diagnostic, Limits};
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::found_run::FoundRun;
-use crate::objects;
+use crate::objects::{self, shown_path};
 use crate::recover;
 use crate::run::RunSummary;
 use crate::scan::Sniffed;
-use crate::sql::SqlRun;
+use crate::sql::{RunOrigin, SqlRun};
 
 pub(crate) use found::open_found;
 use opening::Slot;
@@ -237,7 +237,17 @@ impl Engine {
         let (_, found) = self.use_run(id).ok_or_else(gone)?;
         let first = found.files.first().ok_or_else(gone)?;
         if first.object().is_some() {
-            return objects::sql_run(&found, name, self.options.limits);
+            let roots = self.options.paths.iter().map(|path| shown_path(path));
+            let file = shown_path(&first.path);
+            // The longest one, as below.
+            let url = roots
+                .filter(|root| file.starts_with(root))
+                .max_by_key(String::len);
+            let origin = RunOrigin {
+                url: url.unwrap_or(file),
+                name: found.name.clone(),
+            };
+            return objects::sql_run(&found, name, origin, self.options.limits);
         }
         let first_file = first.path.clone();
         let state = held(&self.state);
@@ -252,6 +262,7 @@ impl Engine {
             first_file,
             name: name.to_owned(),
             fingerprint: found.fingerprint(),
+            origin: None,
         })
     }
 

@@ -62,8 +62,8 @@ pub use run_files::{
 };
 pub use shard::{RunChoice, Shard};
 pub use sql::{
-    SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, TimeLimit, find_sql_engine,
-    sql_shell,
+    RunOrigin, SqlAnswer, SqlEngine, SqlError, SqlQuery, SqlRun, SqlStop, TimeLimit,
+    find_sql_engine, sql_shell,
 };
 pub use stepscope::recover::RecoveredRun;
 pub use stepscope::session::{Storage, storage};

@@ -14,7 +14,7 @@ use crate::files::{ObjectFile, reason};
 use crate::found_run::{FoundFile, FoundRun};
 #[cfg(feature = "object-storage")]
 use crate::names::{self, NameClass};
-use crate::sql::SqlRun;
+use crate::sql::{RunOrigin, SqlRun};
 
 #[cfg(feature = "object-storage")]
 mod store;
@@ -134,7 +134,12 @@ pub(crate) fn fetch_file(alone: &FoundRun, limits: Limits) -> Result<PathBuf, St
 }
 
 /// Fetches a run for the SQL engine, which reads files of this machine only.
-pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<SqlRun, EngineError> {
+pub(crate) fn sql_run(
+    found: &FoundRun,
+    name: &str,
+    origin: RunOrigin,
+    limits: Limits,
+) -> Result<SqlRun, EngineError> {
     let first_file = fetch_run(found, limits)?;
     let gone = || EngineError::NoSuchRun(found.id.clone());
     Ok(SqlRun::Listed {
@@ -143,6 +148,7 @@ pub(crate) fn sql_run(found: &FoundRun, name: &str, limits: Limits) -> Result<Sq
         first_file,
         name: name.to_owned(),
         fingerprint: found.fingerprint(),
+        origin: Some(origin),
     })
 }
 

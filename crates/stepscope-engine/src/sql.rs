@@ -109,7 +109,18 @@ pub enum SqlRun {
         name: String,
         /// A hash that changes when a file of the run does: the program then opens it again.
         fingerprint: u64,
+        /// Where it was fetched from; `None` for a run of this machine.
+        origin: Option<RunOrigin>,
     },
+}
+
+/// What the tables say about a run in an object store instead of where its copy is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOrigin {
+    /// The URL that the run was found at.
+    pub url: String,
+    /// Its name there.
+    pub name: String,
 }
 
 impl SqlRun {

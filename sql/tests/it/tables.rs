@@ -1,5 +1,6 @@
 use serde_json::json;
-use stepscope_engine::Run;
+use stepscope_engine::{Run, SqlRun};
+use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
@@ -95,6 +96,39 @@ fn several_runs_are_one_session() {
     let rows = ask(&twice, "SELECT run, count(*) AS n FROM slices GROUP BY run");
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0]["n"], rows[1]["n"]);
+}
+
+#[test]
+fn listed_runs_of_one_name_stay_apart() {
+    let folder = Corpus::committed().path("torch_cpu");
+    let listed = |file: &str, name: &str| SqlRun::Listed {
+        path: folder.clone(),
+        first_file: folder.join(file),
+        name: name.to_owned(),
+        fingerprint: 0,
+        origin: None,
+    };
+    let (plain, optim) = ("cpu_plain.pt.trace.json.gz", "cpu_optim.pt.trace.json.gz");
+    let sources = [
+        listed(plain, "train"),
+        listed(optim, "train"),
+        listed(plain, "train (2)"),
+        listed(optim, optim),
+        SqlRun::Path(folder.join(optim)),
+    ];
+    let session = Session::open(&sources, false, Memory::default(), None).unwrap();
+    let rows = ask(
+        &session.0,
+        "SELECT r.run, r.slices = count(*) AS whole FROM runs r JOIN slices s ON s.run = r.run \
+         GROUP BY r.run, r.number, r.slices ORDER BY r.number",
+    );
+    let runs: Vec<&str> = rows
+        .iter()
+        .map(|row| row["run"].as_str().unwrap())
+        .collect();
+    let with_path = folder.join(optim).display().to_string();
+    assert_eq!(runs, ["train", "train (3)", "train (2)", optim, &with_path]);
+    assert!(rows.iter().all(|row| row["whole"] == true), "{rows:?}");
 }
 
 #[test]
