@@ -20,6 +20,8 @@ pub use reads::tables_of;
 pub(crate) use stepscope_engine::DATASET_MARK as MARK;
 /// The table whose file says that a run is complete.
 pub(crate) use stepscope_engine::DATASET_RUNS as RUNS;
+/// Folder of the files of runs that are not complete. When they are, their files move to the folders of their tables.
+pub(crate) use stepscope_engine::DATASET_UNFINISHED as UNFINISHED;
 pub(crate) use table::register;
 
 /// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.

@@ -36,9 +36,10 @@ use crate::output::describe;
 use crate::runtime::runtime;
 use crate::schema::{Column, Type};
 use crate::schema_table;
+use crate::session::as_found;
 pub(crate) use receipt::files_done;
 use table_files::part_name;
-use whole::RunExport;
+use whole::{RunExport, remove_empty};
 
 /// Which arguments of events are exported: they are most of some files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +118,14 @@ pub enum Progress {
         /// Number of its file, if it is divided.
         file: Option<u32>,
     },
-    /// It cannot be read, or not all of it.
+    /// It is not in the dataset.
+    Failed {
+        /// Name of the run.
+        run: String,
+        /// Cause.
+        cause: String,
+    },
+    /// Not all of it can be read.
     Problem(String),
 }
 
@@ -132,7 +140,7 @@ pub enum ExportError {
     File(PathBuf, io::Error),
     /// No path has the chosen run.
     NoSuchRun(String),
-    /// A path has no run.
+    /// A path has no run, or a run cannot be read.
     Open(Box<EngineError>),
     /// The cluster does not do it.
     Cluster(Box<DataFusionError>),
@@ -175,7 +183,7 @@ impl fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// Exports runs, and reports each. Runs that cannot be read are reported and left out.
+/// Exports runs, and reports each, also those that fail: the others are exported all the same.
 pub fn export(
     sources: &[SqlRun],
     dataset: &Path,
@@ -227,29 +235,25 @@ fn export_runs(
 ) -> Result<usize, ExportError> {
     let context = Arc::new(ReadContext::default());
     let threads = runtime().map_err(|error| ExportError::File(dataset.into(), error))?;
-    let mut failed = None;
     let mut found = 0_usize;
-    let mut add = |opened: Opened, path: &Path| match opened {
-        Ok(run) if failed.is_none() => {
-            found += 1;
-            report_problems(&run, report);
-            let exported = RunExport::new(run, path, dataset, options);
-            match threads.block_on(exported.write()) {
-                Ok(done) => report(done),
-                Err(error) => failed = Some(error),
+    let mut add = |opened: Opened, path: &Path| {
+        found += 1;
+        let (name, exported) = match opened {
+            Ok(run) => {
+                report_problems(&run, report);
+                let name = run.name.clone();
+                let export = RunExport::new(run, path, dataset, options);
+                (name, threads.block_on(export.write()))
             }
-        }
-        Ok(_) => {}
-        Err((id, error)) => {
-            found += 1;
-            report(Progress::Problem(format!("{id}: {error}")));
-        }
+            Err((id, error)) => (id, Err(open_failed(error))),
+        };
+        report_outcome(name, exported, dataset, report);
     };
     for source in sources {
         match source {
             SqlRun::Path(path) => {
-                let visit = &mut |run| {
-                    add(run, path);
+                let visit = &mut |opened| {
+                    add(opened, path);
                     Ok(())
                 };
                 open_chosen(path, &context, options.use_cache, &options.choice, visit)
@@ -260,14 +264,34 @@ fn export_runs(
                 path,
                 first_file,
                 name,
+                origin,
                 ..
-            } => {
-                let run = open_listed(path, first_file, &context, options.use_cache);
-                add(run.map_err(|error| (name.clone(), error)), path);
-            }
+            } => match open_listed(path, first_file, &context, options.use_cache) {
+                Ok(run) => {
+                    let (path, run) = as_found(path, run, origin.as_ref());
+                    add(Ok(run), &path);
+                }
+                Err(error) => add(Err((name.clone(), error)), path),
+            },
         }
     }
-    failed.map_or(Ok(found), Err)
+    Ok(found)
+}
+
+/// Reports what was done with a run or a file of one.
+fn report_outcome(
+    run: String,
+    outcome: Result<Progress, ExportError>,
+    dataset: &Path,
+    report: &mut dyn FnMut(Progress),
+) {
+    report(outcome.unwrap_or_else(|error| {
+        remove_empty(dataset);
+        Progress::Failed {
+            run,
+            cause: error.to_string(),
+        }
+    }));
 }
 
 fn open_failed(error: EngineError) -> ExportError {
@@ -291,18 +315,12 @@ fn export_files(
     report: &mut dyn FnMut(Progress),
 ) -> Result<usize, ExportError> {
     let context = Arc::new(ReadContext::default());
-    let mut failed = None;
     let mut found = 0_usize;
     for path in paths(sources) {
         let visit = &mut |file: &RunFile, open: &dyn Fn() -> Opened| {
             found += 1;
-            if failed.is_some() {
-                return Ok(());
-            }
-            match export_file(file, open, path, dataset, options, report) {
-                Ok(done) => report(done),
-                Err(error) => failed = Some(error),
-            }
+            let exported = export_file(file, open, path, dataset, options, report);
+            report_outcome(file.run.clone(), exported, dataset, report);
             Ok(())
         };
         open_files(path, &context, options.use_cache, &options.choice, visit)
@@ -310,22 +328,20 @@ fn export_files(
     }
     for copied in &options.copied {
         found += 1;
-        if failed.is_some() {
-            continue;
-        }
         if let Err(reason) = &copied.copy {
             // The next attempt may fetch it.
-            report(Progress::Problem(reason.clone()));
+            report(Progress::Failed {
+                run: copied.file.run.clone(),
+                cause: reason.clone(),
+            });
             continue;
         }
         let open = || copied.open(&context, options.use_cache);
         let path = Path::new(&copied.url);
-        match export_file(&copied.file, &open, path, dataset, options, report) {
-            Ok(done) => report(done),
-            Err(error) => failed = Some(error),
-        }
+        let exported = export_file(&copied.file, &open, path, dataset, options, report);
+        report_outcome(copied.file.run.clone(), exported, dataset, report);
     }
-    failed.map_or(Ok(found), Err)
+    Ok(found)
 }
 
 fn export_file(
@@ -351,7 +367,7 @@ fn export_file(
         Ok(run) if file.count == 1 => {
             threads.block_on(RunExport::new(run, path, dataset, options).write())
         }
-        Err((id, error)) if file.count == 1 => Ok(Progress::Problem(format!("{id}: {error}"))),
+        Err((_, error)) if file.count == 1 => Err(open_failed(error)),
         opened => threads.block_on(part::write(file, opened, dataset, &options.args)),
     }
 }
@@ -373,18 +389,18 @@ pub fn join(
         for run in files.chunk_by(|a, b| a.run_id == b.run_id) {
             found += 1;
             if run.len() > 1 {
-                report(threads.block_on(join::join(run, path, dataset))?);
+                let joined = threads.block_on(join::join(run, path, dataset));
+                report_outcome(run[0].run.clone(), joined, dataset, report);
             }
         }
-        Ok(())
     };
     for path in paths(sources) {
         let files = list_files(path, &choice).map_err(open_failed)?;
-        join_all(&files, path)?;
+        join_all(&files, path);
     }
     for copied in options.copied.chunk_by(|a, b| a.url == b.url) {
         let files: Vec<RunFile> = copied.iter().map(|copied| copied.file.clone()).collect();
-        join_all(&files, Path::new(&copied[0].url))?;
+        join_all(&files, Path::new(&copied[0].url));
     }
     Ok(found)
 }

@@ -275,11 +275,16 @@ fn export(options: &Options) -> Result<(), String> {
     if !options.json {
         done.print();
     }
-    if done.problems > 0 && asked.unit == export::ExportUnit::Join {
-        return Err("cannot join all runs".to_owned());
-    }
-    if done.runs.is_empty() && done.files.is_empty() && done.problems > 0 {
-        return Err("cannot export: no run is readable".to_owned());
+    if done.failed > 0 {
+        let verb = match asked.unit {
+            export::ExportUnit::Join => "join",
+            export::ExportUnit::Run | export::ExportUnit::File => "export",
+        };
+        return Err(format!(
+            "cannot {verb} all runs: {} failed, with the causes above\n\
+             help: repeat the command for them; runs that are in the dataset are not written again",
+            done.failed
+        ));
     }
     Ok(())
 }
@@ -290,7 +295,7 @@ struct ExportTotals {
     runs: ExportCount,
     /// Of files of runs that are divided.
     files: ExportCount,
-    problems: u64,
+    failed: u64,
 }
 
 /// Number and size of runs or files.
@@ -345,8 +350,16 @@ impl ExportTotals {
                 self.count(file).present += 1;
                 (run, file, "present", None)
             }
+            Progress::Failed { run, cause } => {
+                self.failed += 1;
+                eprintln!("Failed: {run}: {cause}");
+                if as_json {
+                    let line = json!({"run": run, "state": "failed", "error": cause});
+                    println!("{line}");
+                }
+                return;
+            }
             Progress::Problem(text) => {
-                self.problems += 1;
                 eprintln!("Not whole: {text}");
                 return;
             }

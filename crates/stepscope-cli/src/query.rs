@@ -9,9 +9,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use stepscope_engine::{
-    CopiedFile, DATASET_MARK, DATASET_PARTS, DATASET_RUNS, Engine, EngineError, EngineOptions,
-    RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun, copied_files, fetch_dataset, find_sql_engine,
-    is_url, shown_path, sql_shell,
+    CopiedFile, DATASET_MARK, DATASET_PARTS, DATASET_RUNS, DATASET_UNFINISHED, Engine, EngineError,
+    EngineOptions, RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun, copied_files, fetch_dataset,
+    find_sql_engine, is_url, shown_path, sql_shell,
 };
 use stepscope_model::{Limits, ReadContext};
 
@@ -70,14 +70,25 @@ pub fn export(asked: &args::Export) -> Result<(), CliError> {
     for file in known {
         std::fs::remove_file(file)?;
     }
-    // Of runs with files that could not be fetched: the next export reads them again.
-    match std::fs::remove_dir_all(written.folder().join(DATASET_PARTS)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+    // Of runs with files that could not be fetched, and of an export that was killed: the next one reads them again.
+    for folder in [DATASET_PARTS, DATASET_UNFINISHED] {
+        match std::fs::remove_dir_all(written.folder().join(folder)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    if exported.is_err() && !has_files(&written.folder().join(DATASET_RUNS)) {
+        return exported;
     }
     // Also if some runs failed: the others are whole.
     written.upload(DATASET_RUNS)?;
     exported
+}
+
+/// Returns whether one of the days of a table has files.
+fn has_files(table: &Path) -> bool {
+    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries(table).any(|day| entries(&day.path()).next().is_some())
 }
 
 /// Copies the files of a dataset that say which runs it has; returns the copies.

@@ -50,7 +50,9 @@ pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;
 pub use fleet::{FLEET_KINDS, FLEET_TABLES, FleetError, FleetKind, FleetOptions, fleet_reports};
 pub use names::DATASET_MARK;
-pub use objects::{DATASET_PARTS, DATASET_RUNS, fetch_dataset, is_url, shown_path, upload};
+pub use objects::{
+    DATASET_PARTS, DATASET_RUNS, DATASET_UNFINISHED, fetch_dataset, is_url, shown_path, upload,
+};
 pub use open_path::{
     Opened, PathReport, expected_bytes, list_chosen, open_chosen, open_each, open_listed, open_path,
 };

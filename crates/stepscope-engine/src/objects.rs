@@ -24,7 +24,7 @@ mod store;
 
 mod dataset;
 
-pub use dataset::{DATASET_PARTS, DATASET_RUNS, fetch_dataset};
+pub use dataset::{DATASET_PARTS, DATASET_RUNS, DATASET_UNFINISHED, fetch_dataset};
 pub(crate) use store::{list, list_now, poll};
 
 /// Schemes of URLs.

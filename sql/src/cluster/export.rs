@@ -59,6 +59,15 @@ impl Task {
             && (self.files.is_empty() || self.runs == other.runs)
     }
 
+    /// Returns what it is called in messages: its run, or its path if it has several.
+    fn name(&self) -> String {
+        match (&self.source, self.runs.as_slice()) {
+            (_, [run]) => run.clone(),
+            (SqlRun::Listed { name, .. }, _) => name.clone(),
+            (SqlRun::Path(path), _) => path.display().to_string(),
+        }
+    }
+
     /// Returns the number of runs or files.
     fn len(&self) -> usize {
         self.runs.len().max(self.files.len()).max(1)
@@ -85,7 +94,10 @@ impl Job {
             done.push(progress);
         });
         if let Err(error) = result {
-            done.push(Progress::Problem(error.to_string()));
+            done.push(Progress::Failed {
+                run: task.name(),
+                cause: error.to_string(),
+            });
         }
         done
     }
@@ -163,14 +175,18 @@ impl ExecutionPlan for ExportExec {
         let rows = input.and_then(move |batch| {
             let job = Arc::clone(&job);
             async move {
+                let tasks: Vec<Task> = read(&batch)?;
+                let names: Vec<String> = tasks.iter().map(Task::name).collect();
                 let work = tokio::task::spawn_blocking(move || {
-                    let tasks: Vec<Task> = read(&batch)?;
                     let done: Vec<Progress> = tasks.iter().flat_map(|task| job.run(task)).collect();
                     write("progress", &done)
                 });
                 work.await.unwrap_or_else(|panic| {
-                    let text = format!("an export has a defect: {panic}");
-                    write("progress", &[Progress::Problem(text)])
+                    let failed = Progress::Failed {
+                        run: names.join(", "),
+                        cause: format!("an export has a defect: {panic}"),
+                    };
+                    write("progress", &[failed])
                 })
             }
         });

@@ -25,7 +25,7 @@ use stepscope_model::{Diagnostic, Dur, Time};
 use stepscope_store::EventId;
 
 use super::receipt::{Receipt, folder_of, key_of_divided};
-use super::table_files::{Destination, TableTarget};
+use super::table_files::{Destination, TableTarget, WrittenTable, name_all};
 use super::whole::{date_of, key_of, remove_unfinished};
 use super::{ExportError, Progress, tables};
 use crate::dataset::{DATE, Dataset, EVENT_TABLES, RUNS, file_name};
@@ -95,12 +95,13 @@ pub(super) async fn join(
     if !missing.is_empty() {
         let named = missing.len().min(NAMED);
         let dots = if named < missing.len() { ", …" } else { "" };
-        return Ok(Progress::Problem(format!(
-            "{run}: {} of {} files are not exported: {}{dots}\nhelp: repeat 'stepscope export --by-file' for them",
+        let cause = format!(
+            "{} of {} files are not exported: {}{dots}\nhelp: repeat 'stepscope export --by-file' for them",
             missing.len(),
             files.len(),
             missing[..named].join(", ")
-        )));
+        );
+        return Ok(Progress::Failed { run, cause });
     }
     let read = || parts.iter().filter(|part| part.receipt.problem.is_none());
     let zeros: Vec<i64> = read()
@@ -108,20 +109,22 @@ pub(super) async fn join(
         .map(|part| part.receipt.zero_ns)
         .collect();
     if zeros.windows(2).any(|pair| pair[0] != pair[1]) {
-        return Ok(Progress::Problem(format!(
-            "{run}: its files were exported with different beginnings of the run, because it changed meanwhile\n\
+        let cause = format!(
+            "its files were exported with different beginnings of the run, because it changed meanwhile\n\
              help: remove {} and export its files again",
             dataset.join(DATASET_PARTS).join(&key).display()
-        )));
+        );
+        return Ok(Progress::Failed { run, cause });
     }
     if read().next().is_none() {
         let problem = parts
             .iter()
             .find_map(|part| part.receipt.problem.as_deref());
-        return Ok(Progress::Problem(format!(
-            "{run}: none of its files is readable: {}",
+        let cause = format!(
+            "none of its files is readable: {}",
             problem.unwrap_or_default()
-        )));
+        );
+        return Ok(Progress::Failed { run, cause });
     }
     let joined = Joined {
         row: RunTableRow {
@@ -281,12 +284,9 @@ struct Joined<'a> {
 }
 
 impl Joined<'_> {
-    /// Writes all tables, and returns the size of their files.
+    /// Writes all tables, and returns the size of their files. Nothing is in the dataset before all are complete.
     async fn write(&self) -> Result<u64, ExportError> {
-        let mut bytes = 0;
-        for table in EVENT_TABLES {
-            bytes += self.move_files(table)?;
-        }
+        let mut written = Vec::new();
         let compared = self
             .compare()
             .map_err(|error| table_error(COLLECTIVES.name, error))?;
@@ -294,7 +294,7 @@ impl Joined<'_> {
             if EVENT_TABLES.contains(&table) {
                 continue;
             }
-            bytes += match table {
+            written.push(match table {
                 _ if table == COLLECTIVES.name => {
                     let rows = collective_rows(&self.key, &compared.found, |call| {
                         compared.labels(&self.parts, call)
@@ -313,9 +313,13 @@ impl Joined<'_> {
                     Some((_, sql)) => self.write_sums(table, columns, sql).await?,
                     None => self.write_all(table, columns).await?,
                 },
-            };
+            });
         }
-        Ok(bytes)
+        let mut bytes = 0;
+        for table in EVENT_TABLES {
+            bytes += self.move_files(table)?;
+        }
+        Ok(bytes + name_all(&written)?)
     }
 
     fn host(&self, file: usize) -> (&str, Option<u32>) {
@@ -395,16 +399,20 @@ impl Joined<'_> {
         table: &'static str,
         columns: &[Column],
         rows: TableResult<RecordBatch>,
-    ) -> Result<u64, ExportError> {
+    ) -> Result<WrittenTable, ExportError> {
         let rows = rows.map_err(|error| table_error(table, error))?;
         let date = self.date();
         let target = self.target(table, columns, &date);
         let schema = rows.schema();
-        Ok(target.write_batches(&schema, [Ok(rows)]).await?.bytes)
+        target.write_batches(&schema, [Ok(rows)]).await
     }
 
     /// Writes the rows of all files, and those of files that could not be read.
-    async fn write_all(&self, table: &'static str, columns: &[Column]) -> Result<u64, ExportError> {
+    async fn write_all(
+        &self,
+        table: &'static str,
+        columns: &[Column],
+    ) -> Result<WrittenTable, ExportError> {
         let unread = self.unread(table);
         let unread = unread.map_err(|error| table_error(table, error))?;
         let parts = self.parts.iter().flat_map(|part| {
@@ -417,7 +425,7 @@ impl Joined<'_> {
         let date = self.date();
         let target = self.target(table, columns, &date);
         let batches = parts.chain(unread.map(Ok));
-        Ok(target.write_batches(&stored(columns), batches).await?.bytes)
+        target.write_batches(&stored(columns), batches).await
     }
 
     /// Writes a table whose rows of several files are summed up by a query.
@@ -426,7 +434,7 @@ impl Joined<'_> {
         table: &'static str,
         columns: &[Column],
         sql: &str,
-    ) -> Result<u64, ExportError> {
+    ) -> Result<WrittenTable, ExportError> {
         let failed = |error| table_error(table, error);
         let mut batches = Vec::new();
         for part in &self.parts {
@@ -442,7 +450,7 @@ impl Joined<'_> {
             .map_err(failed)?;
         let date = self.date();
         let target = self.target(table, columns, &date);
-        Ok(target.write(&context, sql).await?.bytes)
+        target.write(&context, sql).await
     }
 
     /// Returns the rows that a table has of files that could not be read, and of files without a clock.

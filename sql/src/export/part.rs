@@ -5,7 +5,7 @@ use std::path::Path;
 use stepscope_engine::{Opened, Run, RunFile};
 
 use super::receipt::{Receipt, folder_of, key_of_divided};
-use super::table_files::{Destination, TableSize, TableTarget};
+use super::table_files::{Destination, TableTarget, WrittenTable, name_all};
 use super::{ArgsChoice, ExportError, Progress, Shift, query, tables};
 use crate::dataset::{Dataset, RUNS};
 use crate::locked::Memory;
@@ -99,6 +99,7 @@ pub(super) async fn write(
             ..empty.clone()
         },
     );
+    let mut all_written = Vec::new();
     for (table, columns) in tables() {
         if JOINED.contains(&table) {
             continue;
@@ -114,10 +115,13 @@ pub(super) async fn write(
             to: Destination::File { folder: &folder },
         };
         let written = target.write(session.context(), &sql).await?;
-        receipt.tables.insert(table.to_owned(), written);
+        receipt.tables.insert(table.to_owned(), written.size());
+        all_written.push(written);
     }
     let written = write_calls(data, dataset, &folder).await?;
-    receipt.tables.insert(CALLS.name.to_owned(), written);
+    receipt.tables.insert(CALLS.name.to_owned(), written.size());
+    all_written.push(written);
+    name_all(&all_written)?;
     receipt.write(&folder).map_err(failed)?;
     Ok(Progress::Exported {
         run: file.run.clone(),
@@ -132,7 +136,7 @@ async fn write_calls(
     data: &RunData,
     dataset: &Path,
     folder: &Path,
-) -> Result<TableSize, ExportError> {
+) -> Result<WrittenTable, ExportError> {
     let calls = (CALLS.build)(data);
     let calls = calls.map_err(|error| ExportError::Table(CALLS.name, Box::new(error)))?;
     let target = TableTarget {

@@ -1,4 +1,4 @@
-//! The Parquet files of a table: they appear under their names when they are complete.
+//! The Parquet files of a table: they appear under their names when all files of the run are complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -14,15 +14,13 @@ use serde::{Deserialize, Serialize};
 use stepscope_model::clock::unix_now_ns;
 
 use super::ExportError;
-use crate::dataset::{EVENT_TABLES, SCHEMA, date_folder, file_name};
+use crate::dataset::{EVENT_TABLES, SCHEMA, UNFINISHED, date_folder, file_name};
 use crate::parquet_file::ParquetFile;
 use crate::schema::{Column, with_unit};
 use crate::session::read_in_order;
 
 /// Size after which a further file begins, bytes.
 const MAX_FILE_BYTES: usize = 512 << 20;
-/// Folder of files that are not complete. When they are, they move to the folder of their table.
-pub(super) const UNFINISHED: &str = "_unfinished";
 /// Number of times that a file is created before its folder counts as missing.
 const MAX_TRIES: usize = 100;
 
@@ -82,12 +80,12 @@ pub(super) struct TableSize {
 }
 
 impl TableTarget<'_> {
-    /// Writes the rows of a query.
+    /// Writes the rows of a query. The files get their names by [`name_all`].
     pub(super) async fn write(
         &self,
         context: &SessionContext,
         sql: &str,
-    ) -> Result<TableSize, ExportError> {
+    ) -> Result<WrittenTable, ExportError> {
         self.write_with(async |files| {
             let files = Mutex::new(files);
             let locked = || files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,12 +96,12 @@ impl TableTarget<'_> {
         .await
     }
 
-    /// Writes rows.
+    /// Writes rows, as [`write`](Self::write) does.
     pub(super) async fn write_batches(
         &self,
         schema: &SchemaRef,
         batches: impl IntoIterator<Item = datafusion::error::Result<RecordBatch>>,
-    ) -> Result<TableSize, ExportError> {
+    ) -> Result<WrittenTable, ExportError> {
         self.write_with(async |files| {
             files.begin(schema)?;
             for batch in batches {
@@ -117,7 +115,7 @@ impl TableTarget<'_> {
     async fn write_with(
         &self,
         fill: impl AsyncFnOnce(&mut TableFiles<'_>) -> datafusion::error::Result<()>,
-    ) -> Result<TableSize, ExportError> {
+    ) -> Result<WrittenTable, ExportError> {
         let version = SCHEMA.to_string();
         let facts = [
             ("stepscope.schema", version.as_str()),
@@ -132,7 +130,7 @@ impl TableTarget<'_> {
             is_numbered: EVENT_TABLES.contains(&self.table),
             facts: &facts,
             schema: Arc::new(Schema::empty()),
-            written: TableSize::default(),
+            written: Vec::new(),
             open: None,
             failed: None,
         };
@@ -142,8 +140,64 @@ impl TableTarget<'_> {
             return Err(error);
         }
         result.map_err(|error| ExportError::Table(self.table, Box::new(error)))?;
-        Ok(files.written)
+        Ok(WrittenTable {
+            files: std::mem::take(&mut files.written),
+        })
     }
+}
+
+/// A file that is complete and has no name yet. It is removed unless it gets it.
+struct CompleteFile {
+    path: PathBuf,
+    /// Its name until then.
+    part: PathBuf,
+    bytes: u64,
+}
+
+impl CompleteFile {
+    fn name(&self) -> Result<(), ExportError> {
+        match std::fs::rename(&self.part, &self.path) {
+            // Another task may have finished the run meanwhile, and removed what was not finished: the content is the
+            // same.
+            Err(error) if !self.path.is_file() => Err(ExportError::File(self.path.clone(), error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for CompleteFile {
+    fn drop(&mut self) {
+        // It is gone if it has its name.
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+/// The files of a table that are complete.
+pub(super) struct WrittenTable {
+    files: Vec<CompleteFile>,
+}
+
+impl WrittenTable {
+    pub(super) fn size(&self) -> TableSize {
+        TableSize {
+            files: self.files.len(),
+            bytes: self.files.iter().map(|file| file.bytes).sum(),
+        }
+    }
+}
+
+/// Gives the files of tables their names, in order, and returns their size. Until then nothing of a run is in the
+/// dataset, so a failed export leaves nothing there.
+pub(super) fn name_all(tables: &[WrittenTable]) -> Result<u64, ExportError> {
+    let files = || tables.iter().flat_map(|table| &table.files);
+    for folder in files().filter_map(|file| file.path.parent()) {
+        let created = std::fs::create_dir_all(folder);
+        created.map_err(|error| ExportError::File(folder.into(), error))?;
+    }
+    for file in files() {
+        file.name()?;
+    }
+    Ok(files().map(|file| file.bytes).sum())
 }
 
 /// Returns a new name for a file until it is complete. No other task has the same one, on no machine.
@@ -178,12 +232,12 @@ struct OpenFile {
 /// The files of one table, one of them open.
 struct TableFiles<'a> {
     target: &'a TableTarget<'a>,
-    /// Folder of files that are not complete.
+    /// Folder of files without a name.
     unfinished: &'a Path,
     is_numbered: bool,
     facts: &'a [(&'a str, &'a str)],
     schema: SchemaRef,
-    written: TableSize,
+    written: Vec<CompleteFile>,
     open: Option<OpenFile>,
     /// Why a file cannot be written.
     failed: Option<ExportError>,
@@ -197,22 +251,19 @@ impl TableFiles<'_> {
 
     fn next_file(&mut self) -> datafusion::error::Result<()> {
         let target = self.target;
-        let number = self.is_numbered.then_some(self.written.files);
+        let number = self.is_numbered.then_some(self.written.len());
         let path = target
             .to
             .path(target.dataset, target.table, target.key, number);
-        let folder = path.parent().unwrap_or(&path);
         let name = format!("{}.{}", target.key, target.table);
         let part = self.unfinished.join(part_name(&name));
-        let file = std::fs::create_dir_all(folder).and_then(|()| create_in(self.unfinished, &part));
-        let file = self.check(file, &part)?;
+        let file = self.check(create_in(self.unfinished, &part), &part)?;
         let content = ParquetFile::new(BufWriter::new(file), &self.schema, self.facts)?;
         self.open = Some(OpenFile {
             path,
             part,
             content,
         });
-        self.written.files += 1;
         Ok(())
     }
 
@@ -228,7 +279,7 @@ impl TableFiles<'_> {
         Ok(())
     }
 
-    /// Ends the open file, which gets its name now.
+    /// Ends the open file.
     fn end(&mut self) -> datafusion::error::Result<()> {
         let Some(OpenFile {
             path,
@@ -238,17 +289,19 @@ impl TableFiles<'_> {
         else {
             return Ok(());
         };
+        let mut complete = CompleteFile {
+            path,
+            part,
+            bytes: 0,
+        };
         content.finish()?;
-        let renamed = std::fs::metadata(&part).and_then(|metadata| {
-            std::fs::rename(&part, &path)?;
-            Ok(metadata.len())
-        });
-        // Another task may have finished the run meanwhile, and removed what was not finished: the content is the same.
-        let renamed = renamed.or_else(|error| {
-            let finished = std::fs::metadata(&path).map_err(|_missing| error);
-            finished.map(|metadata| metadata.len())
-        });
-        self.written.bytes += self.check(renamed, &path)?;
+        drop(content);
+        // Another task may have finished the run meanwhile, and removed this file: the content is the same.
+        let metadata = std::fs::metadata(&complete.part)
+            .or_else(|error| std::fs::metadata(&complete.path).map_err(|_missing| error));
+        let metadata = self.check(metadata, &complete.path)?;
+        complete.bytes = metadata.len();
+        self.written.push(complete);
         Ok(())
     }
 

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use stepscope_engine::Run;
 
-use super::table_files::{Destination, TableTarget, UNFINISHED};
+use super::table_files::{Destination, TableTarget, name_all};
 use super::{ExportError, Options, Progress, Shift, query, tables};
-use crate::dataset::RUNS;
+use crate::dataset::{RUNS, UNFINISHED};
 use crate::locked::Memory;
-use crate::schema::Column;
 use crate::session::Session;
 
 /// Longest part of a run's name in the names of its files, bytes.
@@ -65,13 +64,22 @@ impl<'a> RunExport<'a> {
             remove_unfinished(self.dataset, &self.key);
             return Ok(Progress::Present { run, file: None });
         }
-        let mut bytes = 0;
+        let mut written = Vec::new();
         for (table, columns) in tables() {
             let Some(sql) = query(table, columns, &self.options.args, Shift::default()) else {
                 continue;
             };
-            bytes += self.write_table(table, columns, &sql).await?;
+            let target = TableTarget {
+                dataset: self.dataset,
+                key: &self.key,
+                table,
+                columns,
+                to: self.destination(),
+            };
+            written.push(target.write(self.session.context(), &sql).await?);
         }
+        let bytes = name_all(&written)?;
+        drop(written);
         remove_unfinished(self.dataset, &self.key);
         Ok(Progress::Exported {
             run,
@@ -80,28 +88,10 @@ impl<'a> RunExport<'a> {
             bytes,
         })
     }
-
-    /// Writes a table, and returns the size of its files.
-    async fn write_table(
-        &self,
-        table: &'static str,
-        columns: &[Column],
-        sql: &str,
-    ) -> Result<u64, ExportError> {
-        let target = TableTarget {
-            dataset: self.dataset,
-            key: &self.key,
-            table,
-            columns,
-            to: self.destination(),
-        };
-        let written = target.write(self.session.context(), sql).await?;
-        Ok(written.bytes)
-    }
 }
 
 /// Removes what other tasks began of a run and did not finish, and the folder if nothing else is in it: programs that
-/// take each folder of a dataset for a table see tables only.
+/// take each folder of a dataset for a table find tables only.
 pub(super) fn remove_unfinished(dataset: &Path, key: &str) {
     let prefix = format!("{key}.");
     let folder = dataset.join(UNFINISHED);
@@ -112,8 +102,13 @@ pub(super) fn remove_unfinished(dataset: &Path, key: &str) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
+    remove_empty(dataset);
+}
+
+/// Removes the folder of what is not finished if nothing is in it.
+pub(super) fn remove_empty(dataset: &Path) {
     // It stays while files of other runs are in it.
-    let _ = std::fs::remove_dir(folder);
+    let _ = std::fs::remove_dir(dataset.join(UNFINISHED));
 }
 
 /// Returns the day as `2026-11-23`, UTC; that of Unix time zero for a run without a clock.

@@ -236,10 +236,10 @@ fn exports_and_queries_equal_those_of_one_machine() {
     let executors = [executor(&cluster), executor(&cluster)];
     let seen = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |_, _| {}).unwrap();
     assert_eq!(exported(&seen), names);
-    let problems = seen
+    let failed = seen
         .iter()
-        .filter(|one| matches!(one, Progress::Problem(text) if text.contains("broken")));
-    assert_eq!(problems.count(), 1, "{seen:?}");
+        .filter(|one| matches!(one, Progress::Failed { run, .. } if run.contains("broken")));
+    assert_eq!(failed.count(), 1, "{seen:?}");
     assert_same_files(&there, &here);
     let again = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |_, _| {}).unwrap();
     assert_eq!(exported(&again), [""; 0]);

@@ -276,6 +276,60 @@ fn arguments_are_those_of_the_chosen_keys() {
 }
 
 #[test]
+fn a_run_that_fails_is_named_leaves_nothing_and_the_others_are_exported() {
+    // In the order of the traces' folders: the first run is the one that fails.
+    let corpus = Corpus::committed();
+    let sources = ["jax_cpu/multihost2", RUN].map(|name| SqlRun::Path(corpus.path(name)));
+    let export = |folder: &Path| {
+        let mut seen = Vec::new();
+        let asked = options(ArgsChoice::None);
+        export::export(&sources, folder, &asked, &mut |one| seen.push(one)).unwrap();
+        seen
+    };
+    let whole = tempfile::tempdir().unwrap();
+    export(whole.path());
+    let session = from_dataset(whole.path());
+    let first = "SELECT run, name, CAST(date AS TEXT) AS day FROM runs ORDER BY name LIKE '%.json%' LIMIT 1";
+    let first = one(&session, first);
+    let day = first["day"].as_str().unwrap();
+    let alone = format!("SELECT count(*) AS n FROM runs WHERE date = DATE '{day}'");
+    assert_eq!(one(&session, &alone)["n"], 1, "{first:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    export::export(&[], folder.path(), &options(ArgsChoice::None), &mut |_| {}).unwrap();
+    // A file is where one of its tables should be.
+    std::fs::create_dir(folder.path().join("tracks")).unwrap();
+    std::fs::write(folder.path().join(format!("tracks/date={day}")), "").unwrap();
+    let seen = export(folder.path());
+    let [Progress::Failed { run, cause }, others @ ..] = &seen[..] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(first["name"], run.as_str());
+    assert!(cause.contains(&format!("date={day}")), "{cause}");
+    let is_exported = |one: &Progress| matches!(one, Progress::Exported { .. });
+    assert!(
+        others.len() > 5 && others.iter().all(is_exported),
+        "{seen:?}"
+    );
+    let key = first["run"].as_str().unwrap();
+    let left: Vec<PathBuf> = files(folder.path());
+    let left = left
+        .iter()
+        .filter(|path| path.to_string_lossy().contains(key));
+    assert_eq!(left.count(), 0, "nothing of {key} is left");
+    assert!(!folder.path().join("_unfinished").exists());
+    std::fs::remove_file(folder.path().join(format!("tracks/date={day}"))).unwrap();
+    assert_eq!(
+        export(folder.path())
+            .iter()
+            .filter(|one| is_exported(one))
+            .count(),
+        1
+    );
+    assert_eq!(files(folder.path()).len(), files(whole.path()).len());
+}
+
+#[test]
 fn folders_that_are_no_datasets_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("thesis.txt");

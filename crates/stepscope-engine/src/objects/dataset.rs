@@ -14,6 +14,9 @@ use crate::error::EngineError;
 /// The table of a dataset whose files say which runs are complete.
 pub const DATASET_RUNS: &str = "runs";
 
+/// Folder of a dataset with files of runs that are being written.
+pub const DATASET_UNFINISHED: &str = "_unfinished";
+
 /// Folder of a dataset with the tables of files whose run is not joined yet.
 pub const DATASET_PARTS: &str = "_parts";
 
