@@ -8,7 +8,11 @@ use stepscope_model::{Limits, ReadContext};
 use tempfile::TempDir;
 
 use crate::error::CliError;
+use crate::interrupt;
 use crate::progress::Progress;
+
+/// Exit code of a command that Ctrl+C ends.
+const INTERRUPTED: i32 = 130;
 
 /// A folder for output. It is removed in the end, unless its files could not be copied.
 pub(crate) struct Staged {
@@ -56,10 +60,19 @@ impl Staged {
         }
     }
 
-    /// Copies the files to the URL, those in the folder `last` after all others.
+    /// Copies the files to the URL, those in the folder `last` after all others. Ctrl+C cancels it, which removes what
+    /// was copied; a second one ends the command.
     pub(crate) fn upload(&mut self, last: &str) -> Result<(), CliError> {
         let context = Arc::new(ReadContext::new(Limits::default()));
         let progress = Progress::copying(&context);
+        let cancelled = Arc::clone(&context);
+        // Without a handler, Ctrl+C ends the command.
+        let _ = interrupt::on_each(move |times| {
+            if times > 1 {
+                std::process::exit(INTERRUPTED);
+            }
+            cancelled.cancel();
+        });
         let copied = upload(self.folder.path(), &self.url, last, &context);
         drop(progress);
         copied.map(drop).map_err(|error| {

@@ -72,7 +72,8 @@ pub(crate) fn fetch(files: &[FoundFile], context: &ReadContext) -> Result<(), En
 }
 
 /// Copies the files below a folder to objects of the same names below a URL, and returns their number. Those in the
-/// folder `last` come after all others, which they say to be there. Hidden files stay here.
+/// folder `last` come after all others, which they say to be there. Hidden files stay here. When it fails or is
+/// cancelled, what was copied is removed again, except for the mark of a dataset.
 pub fn upload(
     folder: &Path,
     url: &Path,
@@ -85,10 +86,8 @@ pub fn upload(
         .into_iter()
         .partition(|(_, name)| !last.is_empty() && name.split('/').next() == Some(last));
     let count = first.len() + last.len();
-    for files in [first, last] {
-        if !files.is_empty() {
-            store::upload(url, files, context)?;
-        }
+    if count > 0 {
+        store::upload(url, [first, last], context)?;
     }
     Ok(count)
 }

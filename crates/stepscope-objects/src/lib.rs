@@ -8,7 +8,7 @@
 //! ```
 //! Reading order: [`Remote`] (one URL), [`Object`] (one object), then the modules below them: `address` (what a URL
 //! names), `credentials` (who asks), `store` (requests to a cloud) with `connector` (bounds on answers), `web` (requests
-//! to a web server), `listing`, `fetch`, `upload`, `cache` (files on this machine), `runtime`.
+//! to a web server), `listing`, `fetch`, `upload` with `stop`, `cache` (files on this machine), `runtime`.
 //!
 //! An object is fetched whole, once for each state that its `ETag` names, and is an ordinary file afterwards.
 //!
@@ -27,6 +27,7 @@ mod object;
 mod remote;
 mod runtime;
 mod state;
+mod stop;
 mod store;
 mod upload;
 mod web;

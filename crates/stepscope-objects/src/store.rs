@@ -23,6 +23,7 @@ use crate::connector::{BoundedConnector, CONNECT_TIMEOUT, READ_TIMEOUT};
 use crate::credentials::{self, CredentialSource, Environment};
 use crate::error::{ObjectError, ObjectErrorKind};
 pub(crate) use crate::state::ObjectState;
+use crate::stop::Stop;
 use crate::web::WebServer;
 
 /// Time that a page of a listing or the state of an object may take, with all repetitions.
@@ -35,6 +36,8 @@ const RANGE_TIMEOUT: Duration = Duration::from_mins(3);
 const PART_BYTES: usize = 8 << 20;
 /// Parts of a file that are sent at once.
 const PARTS_AT_ONCE: usize = 4;
+/// Time that a request which is sent has to be answered after a stop.
+const STOPPED_PUT: Duration = Duration::from_secs(5);
 /// Keys of a page, where the store lets one choose.
 const PAGE_KEYS: usize = 1_000;
 
@@ -207,11 +210,14 @@ impl Store {
     }
 
     /// Creates or replaces an object. `next` returns at most so many bytes of its content, none at the end.
+    ///
+    /// When it fails or is stopped, no part of the object stays in the store.
     pub(crate) async fn put(
         &self,
         key: &str,
         next: &mut (dyn FnMut(usize) -> Result<Vec<u8>, ObjectError> + Send),
         sent: &AtomicU64,
+        stop: &Stop,
     ) -> Result<(), ObjectError> {
         let url = self.address.url_of(key);
         let Client::Cloud { objects, .. } = &self.client else {
@@ -222,13 +228,21 @@ impl Store {
         let key = parsed_key(&url, key)?;
         let failed = |error: object_store::Error| self.refused(&url, &error);
         let count = |part: &[u8]| sent.fetch_add(part.len() as u64, Ordering::Relaxed);
+        let cancelled = || Err(ObjectError::cancelled(&url));
         let first = next(PART_BYTES)?;
         count(&first);
         if first.len() < PART_BYTES {
             let put = objects.put(&key, first.into());
-            return put.await.map(drop).map_err(failed);
+            // A request that is sent is answered: else nobody knows whether there is an object now.
+            return tokio::select! {
+                put = put => put.map(drop).map_err(failed),
+                () = stop.wait(STOPPED_PUT) => cancelled(),
+            };
         }
-        let begun = objects.put_multipart(&key).await.map_err(failed)?;
+        let begun = tokio::select! {
+            begun = objects.put_multipart(&key) => begun.map_err(failed)?,
+            () = stop.wait(STOPPED_PUT) => return cancelled(),
+        };
         let mut parts = WriteMultipart::new_with_chunk_size(begun, PART_BYTES);
         parts.write(&first);
         let rest = async {
@@ -239,19 +253,37 @@ impl Store {
                     .map_err(failed)?;
                 let part = next(PART_BYTES)?;
                 if part.is_empty() {
-                    return Ok(());
+                    return parts.wait_for_capacity(1).await.map_err(failed);
                 }
                 count(&part);
                 parts.write(&part);
             }
         };
-        match rest.await {
+        let sent = tokio::select! {
+            sent = rest => sent,
+            () = stop.wait(Duration::ZERO) => cancelled(),
+        };
+        match sent {
+            // It gives the parts up itself when it fails.
             Ok(()) => parts.finish().await.map(drop).map_err(failed),
             Err(error) => {
                 // What was sent costs money until it is given up; the first error is the one to report.
                 let _ = parts.abort().await;
                 Err(error)
             }
+        }
+    }
+
+    /// Removes an object.
+    pub(crate) async fn remove(&self, key: &str) -> Result<(), ObjectError> {
+        let url = self.address.url_of(key);
+        match &self.client {
+            Client::Cloud { objects, .. } => {
+                let key = parsed_key(&url, key)?;
+                let removed = objects.delete(&key).await;
+                removed.map_err(|error| self.refused(&url, &error))
+            }
+            Client::Web(_) => Ok(()),
         }
     }
 
@@ -392,7 +424,8 @@ async fn connect_s3(
     ) || matches!(source, CredentialSource::Profile(profile)
         if profile.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://")));
     let options = client_options(allow_http);
-    let mut builder = AmazonS3Builder::new();
+    // Not every server that speaks S3's protocol removes several objects with one request.
+    let mut builder = AmazonS3Builder::new().with_disable_bulk_delete(true);
     for (name, value) in environment.settings("AWS_") {
         if let Ok(key) = name.parse() {
             builder = builder.with_config(key, value);

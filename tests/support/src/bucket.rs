@@ -42,6 +42,8 @@ pub struct Faults {
     pub redirect: Option<String>,
     /// Requests for objects are not answered until this is over.
     pub holds: bool,
+    /// Parts of this object are not taken until this is over.
+    pub holds_parts_of: Option<String>,
 }
 
 #[derive(Default)]
@@ -174,7 +176,12 @@ impl Bucket {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let is_list = query.contains("list-type=2") || query.contains("comp=list");
         if !is_list {
-            let holds = |shared: &mut Shared| shared.faults.holds;
+            let key = key_of(path);
+            let is_part = parameter(query, "partNumber").is_some();
+            let holds = |shared: &mut Shared| {
+                let faults = &shared.faults;
+                faults.holds || is_part && faults.holds_parts_of.as_ref() == Some(&key)
+            };
             shared = self.shared.1.wait_while(shared, holds).unwrap();
         }
         let faults = shared.faults.clone();
@@ -212,12 +219,7 @@ impl Bucket {
                 body.as_bytes(),
             );
         }
-        // The first part of the path is the bucket.
-        let key = decoded(
-            path.trim_start_matches('/')
-                .split_once('/')
-                .map_or("", |(_, key)| key),
-        );
+        let key = key_of(path);
         if matches!(method, "PUT" | "POST" | "DELETE") {
             let answer = take(&mut shared, method, &key, query, body);
             drop(shared);
@@ -311,6 +313,12 @@ impl Bucket {
     }
 }
 
+/// Returns the key in the path of a request, whose first part is the bucket.
+fn key_of(path: &str) -> String {
+    let path = path.trim_start_matches('/').split_once('/');
+    decoded(path.map_or("", |(_, key)| key))
+}
+
 /// Returns an `ETag` that no object had before.
 fn etag_of(shared: &Shared) -> String {
     format!("\"put {}\"", shared.log.len())
@@ -327,10 +335,12 @@ fn take(shared: &mut Shared, method: &str, key: &str, query: &str, body: Vec<u8>
                 .to_owned();
         }
         ("PUT", Some(number)) => {
-            let parts = shared.parts.entry(key.to_owned()).or_default();
-            parts.insert(number, body);
+            // Unless it was given up meanwhile.
+            if let Some(parts) = shared.parts.get_mut(key) {
+                parts.insert(number, body);
+            }
         }
-        ("POST", _) => {
+        ("POST", _) if has("uploadId") => {
             let parts = shared.parts.remove(key).unwrap_or_default();
             let whole = parts.into_values().flatten().collect();
             let object = (whole, etag_of(shared));
@@ -338,7 +348,8 @@ fn take(shared: &mut Shared, method: &str, key: &str, query: &str, body: Vec<u8>
             return "<CompleteMultipartUploadResult><ETag>put</ETag></CompleteMultipartUploadResult>"
                 .to_owned();
         }
-        ("DELETE", _) => drop(shared.parts.remove(key)),
+        ("DELETE", _) if has("uploadId") => drop(shared.parts.remove(key)),
+        ("DELETE", _) => drop(shared.objects.remove(key)),
         _ => {
             let object = (body, etag_of(shared));
             shared.objects.insert(key.to_owned(), object);

@@ -43,7 +43,7 @@ pub(super) fn fetch_dataset(
 
 pub(super) fn upload(
     url: &Path,
-    _files: Vec<(PathBuf, String)>,
+    _groups: [Vec<(PathBuf, String)>; 2],
     _context: &ReadContext,
 ) -> Result<(), EngineError> {
     list(url, None).map(drop)

@@ -200,16 +200,23 @@ fn remove_others(folder: &Path, present: &BTreeSet<PathBuf>) {
     }
 }
 
-/// Copies files to objects below a URL.
+/// Copies groups of files to objects below a URL, one group after the other.
 pub(super) fn upload(
     url: &Path,
-    files: Vec<(PathBuf, String)>,
+    groups: [Vec<(PathBuf, String)>; 2],
     context: &ReadContext,
 ) -> Result<(), EngineError> {
-    let files = files.into_iter().map(|(file, name)| Upload { file, name });
+    let groups = groups.map(|files| {
+        let files = files.into_iter().map(|(file, name)| Upload {
+            stays: name == DATASET_MARK,
+            file,
+            name,
+        });
+        files.collect()
+    });
     let advance = |bytes: u64| context.advance(bytes).is_ok();
     let environment = Environment::of_process();
-    stepscope_objects::upload(url, files.collect(), &environment, &advance).map_err(|error| {
+    stepscope_objects::upload(url, groups.into(), &environment, &advance).map_err(|error| {
         match error.kind {
             ObjectErrorKind::Cancelled => EngineError::Cancelled,
             _ => EngineError::Unwritable {

@@ -13,6 +13,7 @@ fn file(folder: &Path, name: &str, content: &[u8]) -> Upload {
     Upload {
         file: path,
         name: name.to_owned(),
+        stays: name.starts_with('_'),
     }
 }
 
@@ -23,7 +24,7 @@ fn send(
     home: &Path,
 ) -> Result<(), stepscope_objects::ObjectError> {
     let environment: Environment = environment(bucket, home, true);
-    upload(Path::new(url), files, &environment, &|_| true)
+    upload(Path::new(url), vec![files], &environment, &|_| true)
 }
 
 #[test]
@@ -77,6 +78,7 @@ fn what_cannot_be_written_says_why() {
     let absent = Upload {
         file: home.path().join("absent"),
         name: "absent".to_owned(),
+        stays: false,
     };
     let error = send(&bucket, "s3://b", vec![absent], home.path()).unwrap_err();
     assert!(error.reason.contains("absent cannot be read"), "{error}");
@@ -92,7 +94,58 @@ fn a_cancelled_upload_creates_no_object() {
         holds: true,
         ..Faults::default()
     });
-    let error = upload(Path::new("s3://b"), long, &environment, &|_| false).unwrap_err();
+    let error = upload(Path::new("s3://b"), vec![long], &environment, &|_| false).unwrap_err();
     assert_eq!(error.kind, ObjectErrorKind::Cancelled);
     assert!(bucket.objects().is_empty());
+}
+
+/// Uploads a mark and a long file, then a file that is not copied, and checks that the mark alone stays.
+fn assert_nothing_stays(
+    scheme: &str,
+    faults: Faults,
+    last: impl Fn(&Path) -> Upload,
+    goes_on: impl Fn(&Bucket) -> bool,
+) {
+    let (bucket, home) = (Bucket::serve(), tempfile::tempdir().unwrap());
+    bucket.put("set/old.pb", b"old", "e");
+    bucket.misbehave(faults);
+    let environment = environment(&bucket, home.path(), true);
+    let first = vec![
+        file(home.path(), "_mark", b"{}"),
+        file(home.path(), "slices/long.pb", &pattern(20 * MIB)),
+        file(home.path(), "slices/short.pb", b"short"),
+    ];
+    let url = format!("{scheme}://b/set");
+    let groups = vec![first, vec![last(home.path())]];
+    let error = upload(Path::new(&url), groups, &environment, &|_| goes_on(&bucket)).unwrap_err();
+    let left: Vec<String> = bucket.objects().into_keys().collect();
+    assert_eq!(left, ["set/_mark", "set/old.pb"], "{scheme}: {error}");
+    assert_eq!(bucket.incomplete(), 0, "{scheme}: parts cost money");
+}
+
+#[test]
+fn what_a_failed_upload_has_sent_is_removed() {
+    for scheme in ["s3", "gs"] {
+        let absent = |home: &Path| Upload {
+            file: home.join("absent"),
+            name: "runs/a.pb".to_owned(),
+            stays: false,
+        };
+        assert_nothing_stays(scheme, Faults::default(), absent, |_| true);
+    }
+}
+
+#[test]
+fn what_a_cancelled_upload_has_sent_is_removed() {
+    let long = |home: &Path| file(home, "runs/long.pb", &pattern(20 * MIB));
+    let faults = Faults {
+        holds_parts_of: Some("set/runs/long.pb".to_owned()),
+        ..Faults::default()
+    };
+    // Cancelled when the first group is complete, while the file of the second one is sent.
+    let goes_on = |bucket: &Bucket| {
+        let is_first_complete = bucket.objects().contains_key("set/slices/long.pb");
+        !(is_first_complete && bucket.incomplete() == 1)
+    };
+    assert_nothing_stays("s3", faults, long, goes_on);
 }
