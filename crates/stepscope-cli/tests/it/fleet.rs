@@ -298,7 +298,10 @@ mod sql {
         assert_eq!(rows[0]["job"], "bert/#");
         assert_eq!(rows[0]["day"], "2026-11-08");
         assert_eq!(rows[0]["cause"], "input");
-        assert_eq!(steps["summary"]["steps"], 28 * 12 * 6);
+        assert_eq!(rows[0]["host"], "node-0", "the ranks are equally long");
+        // A step of six ranks is one step.
+        assert_eq!(steps["summary"]["steps"], 28 * 12);
+        assert_eq!(steps["summary"]["slow_steps"], 1);
 
         let collectives = report(home, &dataset, "collectives", &[]);
         let rows = collectives["rows"].as_array().unwrap();

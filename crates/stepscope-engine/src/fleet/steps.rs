@@ -1,7 +1,10 @@
 //! The slowest 1 % of the steps, and what is different in them.
 //!
+//! A step of a job with several ranks is one step. It takes as long as its longest rank, whose buckets name its cause.
+//!
 //! ```text
-//! excess of a bucket   its time in the step - its median over the steps of the same run and rank
+//! usual time           the median of the steps of the run
+//! excess of a bucket   its time in the longest rank - its median over the steps of that rank
 //! cause                the bucket with the largest excess, if it has at least half of the sum of all excesses
 //! ```
 
@@ -32,10 +35,18 @@ const BUCKETS: [(&str, &str); 7] = [
     ("idle", "idle"),
 ];
 
+/// `numbered`: the finished steps of all ranks, with a number where a rank has several of one step number. `longest`: a
+/// row for each step of a run, that of its longest rank.
+const LONGEST: &str = ", numbered AS (SELECT s.*, c.name AS run_name, c.path, c.job, \
+                           row_number() OVER (PARTITION BY s.run, s.host, s.rank, s.pid, s.step \
+                                              ORDER BY s.start_ps) AS occurrence \
+                    FROM steps s JOIN chosen c ON c.run = s.run WHERE NOT s.unfinished), \
+       longest AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY run, step, occurrence \
+                                                               ORDER BY dur_ps DESC, host, rank, pid) AS nth \
+                                  FROM numbered) WHERE nth = 1)";
+
 pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
-    let count = asked.rows(
-        "SELECT count(*) AS steps FROM steps s JOIN chosen c ON c.run = s.run WHERE NOT s.unfinished",
-    )?;
+    let count = asked.rows(&format!("{LONGEST} SELECT count(*) AS steps FROM longest"))?;
     let count = count
         .first()
         .and_then(|row| row.whole("steps"))
@@ -55,19 +66,19 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
         .map(|(bucket, _)| format!("s.{bucket}_ps - u.{bucket}_ps AS {bucket}"))
         .collect();
     let name = host_name("s");
-    // Of the ranks of a step, the one that is furthest behind its own usual step.
     let rows = asked.rows(&format!(
-        ", mine AS (SELECT s.*, c.name AS run_name, c.path, c.job FROM steps s JOIN chosen c ON c.run = s.run \
-                    WHERE NOT s.unfinished), \
-           usual AS (SELECT s.run, s.host, s.rank, median(s.dur_ps) AS dur_ps, {} FROM mine s \
-                     GROUP BY s.run, s.host, s.rank), \
-           beside AS (SELECT s.run, s.run_name, s.path, s.job, CAST(s.date AS VARCHAR) AS day, s.step, {name} AS place_name, \
-                             s.dur_ps, u.dur_ps AS usual_ps, {}, \
-                             CAST(s.dur_ps AS DOUBLE) / CAST(u.dur_ps AS DOUBLE) AS ratio \
-                      FROM mine s JOIN usual u ON u.run = s.run AND (u.host IS NOT DISTINCT FROM s.host) \
-                           AND (u.rank IS NOT DISTINCT FROM s.rank) WHERE u.dur_ps > 0), \
-           placed AS (SELECT *, row_number() OVER (PARTITION BY run, step ORDER BY ratio DESC, place_name) AS place FROM beside) \
-         SELECT * FROM placed WHERE place = 1 AND ratio >= {SLOW} ORDER BY ratio DESC, run, step LIMIT {slowest}",
+        "{LONGEST}, \
+           usual AS (SELECT run, median(dur_ps) AS dur_ps FROM longest GROUP BY run), \
+           usual_of_rank AS (SELECT s.run, s.host, s.rank, s.pid, {} FROM numbered s \
+                             GROUP BY s.run, s.host, s.rank, s.pid), \
+           compared AS (SELECT s.run, s.run_name, s.path, s.job, CAST(s.date AS VARCHAR) AS day, s.step, \
+                               s.start_ps, {name} AS host_name, s.dur_ps, t.dur_ps AS usual_ps, {}, \
+                               CAST(s.dur_ps AS DOUBLE) / CAST(t.dur_ps AS DOUBLE) AS ratio \
+                        FROM longest s JOIN usual t ON t.run = s.run \
+                             JOIN usual_of_rank u ON u.run = s.run AND (u.host IS NOT DISTINCT FROM s.host) \
+                             AND (u.rank IS NOT DISTINCT FROM s.rank) AND (u.pid IS NOT DISTINCT FROM s.pid) \
+                        WHERE t.dur_ps > 0) \
+         SELECT * FROM compared WHERE ratio >= {SLOW} ORDER BY ratio DESC, run, step, start_ps LIMIT {slowest}",
         usual.join(", "),
         excess.join(", ")
     ))?;
@@ -96,7 +107,7 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
             row.text("run_name").into(),
             row.text("day").into(),
             row.whole("step").into(),
-            row.text("place_name").into(),
+            row.text("host_name").into(),
             row.ns("dur_ps").into(),
             row.ns("usual_ps").into(),
             row.number("ratio")
@@ -138,7 +149,9 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
     report.scalar("slow_steps", "Slow steps", Unit::Count, rows.len());
     report.section("causes", "Causes", by_cause);
     report.table.cut(asked.options.top);
-    report.note("Usual: the median of the same run and rank. Of a step, the rank furthest behind it is shown");
+    report.note(
+        "A step takes as long as its longest rank, whose host is shown. Usual: the median step of the run",
+    );
     Ok(report)
 }
 
