@@ -27,7 +27,7 @@ SELECT k.start_ps / 1000 AS start, (k.start_ps + k.dur_ps) / 1000 AS end, k.devi
        k.id, k.run
 FROM kernels k WHERE k.work = 'memcpy';
 
--- Calls of the CUDA runtime and driver.
+-- Calls of the CUDA runtime and driver; of files without categories, by their names.
 CREATE VIEW nsys.cupti_activity_kind_runtime AS
 SELECT s.start_ps / 1000 AS start, s.end_ps / 1000 AS end, t.pid * 16777216 + t.tid AS globaltid, c.correlation AS correlationid,
        n.id AS nameid, s.id, s.run
@@ -36,7 +36,7 @@ JOIN tracks t ON t.run = s.run AND t.track_id = s.track_id
 JOIN nsys.stringids n ON n.value = s.name
 LEFT JOIN (SELECT run, launch_id, min(correlation) AS correlation FROM kernels GROUP BY run, launch_id) c
   ON c.run = s.run AND c.launch_id = s.id
-WHERE s.category IN ('cuda_runtime', 'cuda_driver') OR s.name LIKE 'cuda%' OR s.name LIKE 'cu%';
+WHERE s.category IN ('cuda_runtime', 'cuda_driver') OR (s.category = '' AND s.device IS NULL AND regexp_like(s.name, '^cu(da)?[A-Z][A-Za-z0-9_]*$'));
 
 -- Ranges that the program labels. 'eventtype' 59 is a range of a thread.
 CREATE VIEW nsys.nvtx_events AS
@@ -45,4 +45,4 @@ SELECT s.start_ps / 1000 AS start, CASE WHEN s.unfinished THEN NULL ELSE s.end_p
 FROM slices s
 JOIN tracks t ON t.run = s.run AND t.track_id = s.track_id
 JOIN nsys.stringids n ON n.value = s.name
-WHERE s.kind = 'label';
+WHERE s.category IN ('nvtx', 'user_annotation') OR s.kind = 'user label' AND t.kind = 'thread';

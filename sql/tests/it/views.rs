@@ -81,7 +81,7 @@ const NSYS: [Pair; 10] = [
     ),
     (
         "SELECT coalesce(sum(\"end\" - start), 0) AS figure FROM nsys.NVTX_EVENTS WHERE eventType = 59",
-        "SELECT coalesce(sum(end_ps / 1000 - start_ps / 1000), 0) AS figure FROM slices WHERE kind = 'label' AND NOT unfinished",
+        "SELECT coalesce(sum(end_ps / 1000 - start_ps / 1000), 0) AS figure FROM slices WHERE category = 'user_annotation' AND NOT unfinished",
     ),
     (
         "SELECT count(DISTINCT globalTid % 16777216) AS figure FROM nsys.CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -163,6 +163,48 @@ fn queries_for_other_profilers_give_the_figures_of_our_tables() {
     let jax = open("jax_cpu/train_h2_p1");
     assert!(compare(&jax, &XPROF) >= 7);
     assert!(compare(&jax, &PERFETTO) >= 6);
+}
+
+#[test]
+fn names_that_begin_alike_are_no_calls_of_cuda() {
+    let folder = tempfile::tempdir().unwrap();
+    let event = |category: &str, name: &str, ts: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":5}}"#
+        )
+    };
+    let events = [
+        event("cuda_runtime", "cudaLaunchKernel", 0),
+        event("cuda_driver", "cuLaunchKernelEx", 10),
+        event("", "cuLaunchKernel", 20),
+        event("cpu_op", "cumsum", 30),
+        event("python_function", "curate.py(3): current", 40),
+        event("user_annotation", "custom range", 50),
+        event("user_annotation", "enumerate(DataLoader)#next", 60),
+        event("nvtx", "Range", 70),
+    ];
+    let path = folder.path().join("calls.json");
+    let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+    std::fs::write(&path, text).unwrap();
+    let session = open_all(&[path]);
+    let names = |sql: &str| -> Vec<String> {
+        let rows = ask(&session, sql);
+        let names = rows
+            .iter()
+            .map(|row| row["name"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    let calls = "SELECT s.value AS name FROM nsys.CUPTI_ACTIVITY_KIND_RUNTIME r \
+                 JOIN nsys.StringIds s ON r.nameId = s.id ORDER BY r.start";
+    assert_eq!(
+        names(calls),
+        ["cudaLaunchKernel", "cuLaunchKernelEx", "cuLaunchKernel"]
+    );
+    let ranges = "SELECT text AS name FROM nsys.NVTX_EVENTS ORDER BY start";
+    assert_eq!(
+        names(ranges),
+        ["custom range", "enumerate(DataLoader)#next", "Range"]
+    );
 }
 
 #[test]
