@@ -2,7 +2,8 @@
 //!
 //! A page of a listing is a request and names a thousand objects, of all folders below. Folders full of objects that
 //! are no traces, such as checkpoints, are left out: after [`MAX_IDLE_KEYS`] such names in a row, the listing goes on
-//! behind the deepest folder that they share.
+//! behind the deepest folder that they share. Before, it looks into the folder of sessions there, if that is still to
+//! come in the order of the names.
 
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use crate::error::ObjectError;
 use crate::object::Object;
 use crate::store::{ObjectState, Page, Store};
 
+/// What the folders of sessions are in.
+pub(crate) const PROFILE_FOLDER: &str = "plugins/profile/";
 /// Maximum number of pages of a listing.
 pub(crate) const MAX_PAGES: u32 = 35;
 /// Names in a row without a trace after which their folder is left out.
@@ -72,6 +75,10 @@ pub(crate) struct Found {
     /// Names since the last trace: how many, and what all of them begin with.
     idle: usize,
     idle_prefix: String,
+    /// Number of traces.
+    traces: usize,
+    /// A folder of which only the sessions are listed, with the number of traces before them.
+    leaving: Option<(String, usize)>,
 }
 
 impl Found {
@@ -100,6 +107,7 @@ impl Found {
             let evidence = classify(relative);
             if evidence == NameEvidence::Trace {
                 self.idle = 0;
+                self.traces += 1;
             } else {
                 self.count_idle(&object.key);
             }
@@ -128,24 +136,44 @@ impl Found {
         }
     }
 
-    /// Returns the name to go on from behind a folder that seems to hold no traces.
+    /// Returns the name to go on from when a folder seems to hold no traces: that of its folder of sessions, or one behind
+    /// the folder.
     fn jump(&mut self, store: &Store, prefix: &str) -> Option<String> {
+        if let Some((folder, traces)) = self.leaving.take()
+            && traces == self.traces
+            && self.last_key.starts_with(&folder)
+        {
+            self.idle = 0;
+            return Some(behind(&folder));
+        }
         let is_below =
             self.idle_prefix.len() > prefix.len() && self.idle_prefix.starts_with(prefix);
         if self.idle < MAX_IDLE_KEYS || !is_below {
             return None;
         }
-        let folder = self.idle_prefix.trim_end_matches('/').to_owned();
-        if self.skipped.len() < MAX_SKIPPED {
-            self.skipped.push(SkippedFolder {
-                url: store.address.url_of(&self.idle_prefix),
-                objects: self.idle,
-            });
+        let url = store.address.url_of(&self.idle_prefix);
+        // Before its sessions, and behind them.
+        let known = self.skipped.iter_mut().find(|skipped| skipped.url == url);
+        if let Some(known) = known {
+            known.objects += self.idle;
+        } else if self.skipped.len() < MAX_SKIPPED {
+            let objects = self.idle;
+            self.skipped.push(SkippedFolder { url, objects });
         }
         self.idle = 0;
-        // '0' follows '/', so this name follows all names in the folder.
-        Some(format!("{folder}0"))
+        let sessions = format!("{}{PROFILE_FOLDER}", self.idle_prefix);
+        if self.last_key < sessions {
+            self.leaving = Some((self.idle_prefix.clone(), self.traces));
+            return Some(sessions);
+        }
+        Some(behind(&self.idle_prefix))
     }
+}
+
+/// Returns a name that follows all names in a folder, which ends with a slash.
+fn behind(folder: &str) -> String {
+    // '0' follows '/'.
+    format!("{}0", folder.trim_end_matches('/'))
 }
 
 /// Lists what is below a prefix, which ends with a slash or is empty.

@@ -9,7 +9,7 @@ use crate::address::{Address, Cloud};
 use crate::cache::Cache;
 use crate::credentials::Environment;
 use crate::error::{ObjectError, ObjectErrorKind};
-use crate::listing::{self, Classify, Found, Listing, NameEvidence};
+use crate::listing::{self, Classify, Found, Listing, NameEvidence, PROFILE_FOLDER};
 use crate::object::Object;
 use crate::runtime;
 use crate::store::{ObjectState, Store};
@@ -20,8 +20,6 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(30);
 const FULL_INTERVAL: Duration = Duration::from_mins(30);
 /// Maximum number of folders of one URL that are watched: those with the newest sessions.
 const MAX_FOLDERS: usize = 20;
-/// What the folders of sessions are in.
-const PROFILE_FOLDER: &str = "plugins/profile/";
 
 /// A URL, with its client.
 pub struct Remote {

@@ -194,6 +194,30 @@ fn folders_without_traces_are_left_out() {
 }
 
 #[test]
+fn sessions_in_a_folder_that_is_left_out_are_listed() {
+    let (bucket, cache) = (Bucket::serve(), tempfile::tempdir().unwrap());
+    for number in 0..3_000 {
+        // They share nothing but the folder of the sessions.
+        for folder in ["a/model", "a/summary", "b/model", "b/summary"] {
+            bucket.put(&format!("logs/{folder}{number}/x"), b"x", "\"1\"");
+        }
+    }
+    for folder in ["a", "c"] {
+        let key = format!("logs/{folder}/plugins/profile/r/h.pb");
+        bucket.put(&key, b"x", "\"1\"");
+    }
+    let remote = s3(&bucket, "s3://b/logs", cache.path());
+    let listing = remote.list(Instant::now()).unwrap();
+    assert_eq!(
+        names(&listing),
+        ["a/plugins/profile/r/h.pb", "c/plugins/profile/r/h.pb"]
+    );
+    let skipped: Vec<&str> = listing.skipped.iter().map(|folder| &*folder.url).collect();
+    assert_eq!(skipped, ["s3://b/logs/a/", "s3://b/logs/b/"]);
+    assert!(remote.requests() <= 12, "{}", remote.requests());
+}
+
+#[test]
 fn an_object_is_fetched_once_for_each_state() {
     let (bucket, cache) = (Bucket::serve(), tempfile::tempdir().unwrap());
     let large = pattern(20 * MIB);
