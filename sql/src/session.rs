@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt as _;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -423,20 +423,23 @@ impl Session {
     }
 }
 
-/// Runs a query of one table without limits, one partition after the other: rows keep the order of the table.
+/// Runs a query of one table without limits, in one partition: rows keep the order of the table.
+///
+/// With several, the planner deals the rows out below whatever it computes of them, and the order is lost.
 pub(crate) async fn read_in_order(
     context: &SessionContext,
     sql: &str,
     begin: &mut (dyn FnMut(&SchemaRef) -> Result<()> + Send),
     each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
 ) -> Result<()> {
-    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    let mut state = context.state();
+    state.config_mut().options_mut().execution.target_partitions = 1;
+    let plan = state.create_logical_plan(sql).await?;
+    let plan = state.create_physical_plan(&plan).await?;
     begin(&plan.schema())?;
-    for partition in 0..plan.output_partitioning().partition_count() {
-        let mut batches = plan.execute(partition, context.task_ctx())?;
-        while let Some(batch) = batches.next().await {
-            each(&batch?)?;
-        }
+    let mut batches = execute_stream(plan, state.task_ctx())?;
+    while let Some(batch) = batches.next().await {
+        each(&batch?)?;
     }
     Ok(())
 }

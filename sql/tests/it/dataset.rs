@@ -68,6 +68,14 @@ fn read(folder: &Path, table: &str) -> Vec<RecordBatch> {
     batches.collect()
 }
 
+fn text(batch: &RecordBatch, column: &str) -> String {
+    batch[column].as_string::<i32>().value(0).to_owned()
+}
+
+fn whole(batch: &RecordBatch, column: &str) -> Vec<i64> {
+    batch[column].as_primitive::<Int64Type>().values().to_vec()
+}
+
 /// Number of values and their sum, of texts that of their lengths, by column.
 fn sums(batches: &[RecordBatch]) -> BTreeMap<String, (usize, f64)> {
     let mut sums: BTreeMap<String, (usize, f64)> = BTreeMap::new();
@@ -258,24 +266,6 @@ fn run_is_exported_once_and_an_interrupted_export_goes_on() {
 }
 
 #[test]
-fn arguments_are_those_of_the_chosen_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = ArgsChoice::parse("External id,it's");
-    export(folder.path(), keys).unwrap();
-    let rows: usize = read(folder.path(), "args")
-        .iter()
-        .map(RecordBatch::num_rows)
-        .sum();
-    let session = open(RUN);
-    let expected = one(
-        &session,
-        "SELECT count(*) AS n FROM args WHERE key = 'External id'",
-    );
-    assert_eq!(expected["n"], rows);
-    assert!(rows > 0);
-}
-
-#[test]
 fn a_run_that_fails_is_named_leaves_nothing_and_the_others_are_exported() {
     // In the order of the traces' folders: the first run is the one that fails.
     let corpus = Corpus::committed();
@@ -327,6 +317,26 @@ fn a_run_that_fails_is_named_leaves_nothing_and_the_others_are_exported() {
         1
     );
     assert_eq!(files(folder.path()).len(), files(whole.path()).len());
+}
+
+#[test]
+fn arguments_are_those_of_the_chosen_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ArgsChoice::parse("External id,it's");
+    export(folder.path(), keys).unwrap();
+    let batches = read(folder.path(), "args");
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    for of_run in batches.chunk_by(|a, b| text(a, "run") == text(b, "run")) {
+        let ids = of_run.iter().flat_map(|batch| whole(batch, "id"));
+        assert!(ids.is_sorted(), "rows have the order of the events");
+    }
+    let session = open(RUN);
+    let expected = one(
+        &session,
+        "SELECT count(*) AS n FROM args WHERE key = 'External id'",
+    );
+    assert_eq!(expected["n"], rows);
+    assert!(rows > 0);
 }
 
 #[test]
