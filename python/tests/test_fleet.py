@@ -60,6 +60,17 @@ class Tasks(Fleet):
         self.assertGreater(tasks[0]["bytes"], tasks[1]["bytes"])
         json.dumps(tasks)
 
+    def test_urls_stay_as_they_are(self):
+        url = "s3://bucket/logs"
+        with mock.patch.object(fleet._core, "run_files", return_value=[("a", 0, 5), ("a", 1, 9)]) as listed:
+            tasks = fleet.files(url)
+        listed.assert_called_once_with(url)
+        self.assertEqual([(task["path"], task["file"]) for task in tasks], [(url, 1), (url, 0)])
+        ended = subprocess.CompletedProcess([], 0, "", "")
+        with mock.patch.object(fleet, "_command", return_value=ended) as command:
+            self.assertEqual(fleet.join(url, self.dataset), [])
+        self.assertEqual(command.call_args.args[0][1], url)
+
     def test_failure_is_in_the_receipt(self):
         task = {"path": str(self.logs / "none"), "run": "x", "bytes": 0}
         receipt = fleet.export(task, self.dataset)

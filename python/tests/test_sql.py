@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -135,7 +136,11 @@ class WithEngine(Folder):
             run.sql("SELECT name, count(*) AS n FROM slices GROUP BY name ORDER BY name", format="rows"),
             [{"name": "load", "n": 1}, {"name": "mm", "n": 2}],
         )
-        self.assertEqual(len(run.sql("SELECT * FROM slices", format="rows", rows=2)), 2)
+        with self.assertWarnsRegex(stepscope.StepscopeWarning, "(?s)more rows: these are the first 2\nhelp: "):
+            self.assertEqual(len(run.sql("SELECT * FROM slices", format="rows", rows=2)), 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(len(run.sql("SELECT * FROM slices", format="rows", rows=3)), 3)
 
     def test_runs_are_distinguished(self):
         other = write_trace(self.folder / "b.json", ["mm"])

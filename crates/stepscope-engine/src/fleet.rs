@@ -94,6 +94,11 @@ pub enum FleetError {
     /// The answer of a query has another shape.
     #[error("cannot read the answer of the SQL engine: {0}")]
     Answer(String),
+    /// The figures would be those of a part of the rows.
+    #[error(
+        "cannot report on the dataset: a report of more than {0} rows is not made\nhelp: choose fewer runs with --since, --until or --job"
+    )]
+    TooManyRows(usize),
     /// No run is left.
     #[error(
         "cannot report on {}: no run of the dataset is in this range\nhelp: 'stepscope query {} \"SELECT date, name FROM runs\"' lists its runs",

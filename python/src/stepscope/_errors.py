@@ -63,7 +63,7 @@ class OptionValueError(StepscopeError, ValueError):
 
 
 class StepscopeWarning(UserWarning):
-    """A recording goes on, but a requested part of it is missing."""
+    """A recording goes on, or an answer is given, but a part of it is missing."""
 
 
 def warn(note: str) -> None:

@@ -97,6 +97,12 @@ class Receipt(TypedDict):
     error: str
 
 
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """Give the path as every worker may take it: names of runs, and so of jobs, are relative to it."""
+    source = os.fspath(path)
+    return source if "://" in source else str(Path(source).absolute())
+
+
 def runs(path: str | os.PathLike[str]) -> list[ExportTask]:
     """
     List the runs at a path or URL, the largest first: so the last tasks of a fleet are short ones.
@@ -108,17 +114,15 @@ def runs(path: str | os.PathLike[str]) -> list[ExportTask]:
     """
     from stepscope.read import Traces
 
-    source = os.fspath(path)
-    # The same path as the command takes: names of runs, and so of jobs, are relative to it.
-    absolute = source if "://" in source else str(Path(source).absolute())
-    found = Traces(source, use_cache=True, progress=False).runs
+    absolute = _absolute(path)
+    found = Traces(absolute, use_cache=True, progress=False).runs
     tasks: list[ExportTask] = [{"path": absolute, "run": run.id, "bytes": run.size_bytes} for run in found]
     return sorted(tasks, key=lambda task: (-task["bytes"], task["run"]))
 
 
 def files(path: str | os.PathLike[str]) -> list[FileTask]:
     """
-    List the files of the runs in a folder, the largest first: tasks for runs of many hosts.
+    List the files of the runs at a path or URL, the largest first: tasks for runs of many hosts.
 
     When all are exported, `join` makes the tables of their runs.
 
@@ -127,7 +131,7 @@ def files(path: str | os.PathLike[str]) -> list[FileTask]:
     TraceNotFoundError
         There is no trace at the path (also a `FileNotFoundError`).
     """
-    absolute = str(Path(path).absolute())
+    absolute = _absolute(path)
     found = _core.run_files(absolute)
     tasks: list[FileTask] = [
         {"path": absolute, "run": run, "file": number, "bytes": size} for run, number, size in found
@@ -199,7 +203,7 @@ def join(path: str | os.PathLike[str], dataset: str | os.PathLike[str]) -> list[
     Parameters
     ----------
     path
-        The folder that `files` listed.
+        The path or URL that `files` listed.
     dataset
         Folder of the dataset.
 
@@ -208,7 +212,7 @@ def join(path: str | os.PathLike[str], dataset: str | os.PathLike[str]) -> list[
     QueryError
         Files of a run are not exported, or the program ``stepscope-sql`` is missing. Other runs are joined.
     """
-    ended = _command(["export", str(Path(path).absolute()), os.fspath(dataset), "--join", "--json"])
+    ended = _command(["export", _absolute(path), os.fspath(dataset), "--join", "--json"])
     if ended.returncode != 0:
         raise QueryError(ended.stderr.strip().removeprefix("error: "))
     lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]

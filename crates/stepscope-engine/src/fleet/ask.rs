@@ -103,10 +103,13 @@ impl<'a> Asked<'a> {
             cluster: self.options.cluster.as_deref(),
         };
         let mut bytes = Vec::new();
-        self.engine.query(&query, &mut |part| {
+        let answered = self.engine.query(&query, &mut |part| {
             bytes.extend_from_slice(part);
             Ok(())
         })?;
+        if answered.truncated {
+            return Err(FleetError::TooManyRows(MOST_ROWS));
+        }
         let wrong = |cause: String| FleetError::Answer(cause);
         let answer: Value =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use stepscope_engine::{
-    DATASET_MARK, EngineError, RunChoice, SqlEngine, SqlError, SqlQuery, SqlRun, fetch_dataset,
-    is_url, list_files,
+    DATASET_MARK, Engine, EngineError, EngineOptions, RunChoice, RunFile, SqlEngine, SqlError,
+    SqlQuery, SqlRun, copied_files, fetch_dataset, is_url, list_files, shown_path,
 };
 use stepscope_model::{Limits, ReadContext};
 
@@ -66,18 +66,35 @@ pub(super) fn is_dataset(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
     }
 }
 
+/// Lists the files of the runs at a path or URL. Fetches none.
+fn files_at(path: PathBuf) -> Result<Vec<RunFile>, EngineError> {
+    let choice = RunChoice::default();
+    if !is_url(&path) {
+        return list_files(&path, &choice);
+    }
+    let engine = Engine::new(EngineOptions {
+        watch: false,
+        ..EngineOptions::new(vec![path.clone()])
+    })?;
+    let copied = copied_files(&engine, &choice, false);
+    if copied.is_empty() {
+        return Err(EngineError::NoTraces(shown_path(&path)));
+    }
+    Ok(copied.into_iter().map(|copied| copied.file).collect())
+}
+
 /// Lists the files of the runs at a path: id of the run, number of the file in it, and bytes to read.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "Python passes it so")]
 pub(super) fn run_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, u32, u64)>> {
-    let found = py.detach(|| list_files(&path, &RunChoice::default()));
+    let found = py.detach(|| files_at(path));
     let found = found.map_err(|error| raised(py, &error))?.into_iter();
     let listed = found.map(|file| (file.run_id, file.number, file.bytes));
     Ok(listed.collect())
 }
 
 /// Runs a query over runs, each with its directory, id and name in the columns `run`, or over a dataset, on a
-/// cluster if one is named; returns the bytes of the answer.
+/// cluster if one is named; returns the bytes of the answer, whether there are more rows, and what could not be read.
 #[pyfunction]
 #[pyo3(signature = (runs, sql, *, format, rows, timeout_s, sql_program = None, dataset = None, cluster = None))]
 #[allow(clippy::too_many_arguments, reason = "named by the caller")]
@@ -91,7 +108,7 @@ pub(super) fn query_sql(
     sql_program: Option<PathBuf>,
     dataset: Option<PathBuf>,
     cluster: Option<String>,
-) -> PyResult<Bound<'_, PyBytes>> {
+) -> PyResult<(Bound<'_, PyBytes>, bool, Vec<String>)> {
     let failed = |error: SqlError| exception(py, "QueryError", &error.to_string());
     let mut use_cache = true;
     let mut listed: Vec<SqlRun> = Vec::new();
@@ -135,7 +152,7 @@ pub(super) fn query_sql(
             if engine.is_usable() {
                 engines().push((std::process::id(), engine));
             }
-            let _ = sender.send(result.map(|(bytes, _)| bytes));
+            let _ = sender.send(result);
         })?;
     let mut interrupted: Option<PyErr> = None;
     loop {
@@ -144,7 +161,12 @@ pub(super) fn query_sql(
             Ok(result) => {
                 return match interrupted {
                     Some(error) => Err(error),
-                    None => result.map(|bytes| PyBytes::new(py, &bytes)).map_err(failed),
+                    None => result
+                        .map(|(bytes, answer)| {
+                            let bytes = PyBytes::new(py, &bytes);
+                            (bytes, answer.truncated, answer.problems)
+                        })
+                        .map_err(failed),
                 };
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from stepscope import _core
-from stepscope._errors import QueryError
+from stepscope._errors import QueryError, warn
 from stepscope._optional_import import needed
 from stepscope._suggest import nearest
 from stepscope.reading._sql_engine import installed_engine
@@ -35,7 +35,7 @@ def query_runs(
 ) -> Any:
     """Answer a query over runs, each with its directory, id and name in the columns ``run``, or a dataset."""
     check_format(format)
-    answer = _core.query_sql(
+    answer, is_truncated, problems = _core.query_sql(
         runs,
         query,
         format=_ENGINE_FORMATS[format],
@@ -45,6 +45,10 @@ def query_runs(
         dataset=dataset,
         cluster=cluster,
     )
+    for problem in problems:
+        warn(f"the answer is not whole: {problem}")
+    if is_truncated:
+        warn(f"the answer has more rows: these are the first {rows}\nhelp: ask without 'rows' for all")
     if format == "ipc":
         return answer
     if format == "arrow":

@@ -490,7 +490,7 @@ class Run:
             ``arrow`` for a `pyarrow.Table` (needs ``pip install pyarrow``), ``rows`` for a list of
             dictionaries, ``ipc`` for the bytes of an Arrow stream.
         rows
-            Maximum number of rows. Default: all.
+            Maximum number of rows; a warning says that there are more. Default: all.
         timeout_s
             Maximum time once the run is open, seconds.
 

@@ -80,7 +80,7 @@ def sql(
         take, and which needs ``pip install pyarrow``. Without pyarrow: ``rows`` for a list of dictionaries,
         ``ipc`` for the bytes of an Arrow stream (``polars.read_ipc_stream``).
     rows
-        Maximum number of rows. Default: all.
+        Maximum number of rows; a warning says that there are more. Default: all.
     timeout_s
         Maximum time once the runs are open, seconds.
     use_cache
