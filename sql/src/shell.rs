@@ -11,7 +11,7 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
+use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 use stepscope_engine::TimeLimit;
 
 use crate::functions::FUNCTIONS;
@@ -46,6 +46,9 @@ const WORDS: &[&str] = &[
     "PARTITION BY",
 ];
 
+/// Queries in the history.
+const HISTORY: usize = 1_000;
+
 const HELP: &str = "\
 A query ends with a semicolon. \\t lists the tables, \\t TABLE its columns, \\q ends.
 ";
@@ -60,7 +63,10 @@ pub fn run(
 ) -> std::io::Result<()> {
     let runtime = crate::runtime::runtime()?;
     locked::limit_memory(memory);
-    let mut editor: Editor<Words, DefaultHistory> = Editor::new().map_err(std::io::Error::other)?;
+    let config = Config::builder().max_history_size(HISTORY);
+    let config = config.map_err(std::io::Error::other)?.build();
+    let editor = Editor::<Words, DefaultHistory>::with_config(config);
+    let mut editor = editor.map_err(std::io::Error::other)?;
     editor.set_helper(Some(Words::new()));
     if let Some(history) = history {
         // The first time there is no history.
@@ -79,6 +85,10 @@ pub fn run(
             continue;
         }
         let _ = editor.add_history_entry(text);
+        if let Some(history) = history {
+            // Now, because a query may end the process. Without a history, the prompt works all the same.
+            let _ = editor.append_history(history);
+        }
         match text.trim_end_matches(';').trim() {
             "\\q" | "exit" | "quit" => break,
             "\\t" => out.write_all(schema_table::as_text(None).unwrap_or_default().as_bytes())?,
@@ -97,10 +107,6 @@ pub fn run(
                 }
             },
         }
-    }
-    if let Some(history) = history {
-        // Without a history, the prompt works all the same.
-        let _ = editor.save_history(history);
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod every_run;
 mod filters;
 mod hostile;
 mod questions;
+mod shell;
 mod support;
 mod tables;
 mod views;
