@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,19 +26,32 @@ pub(crate) fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| stepscope_sql::runtime::runtime().unwrap())
 }
 
-/// Calls `visit` with a session of each run below a folder, and with the same run for its reports.
+/// Runs on accelerators, which the committed traces lack: of four ranks, of copies, of graphs.
+const ON_DEVICES: [&str; 3] = [
+    "a100_all_reduce_at_the_end",
+    "a100_pageable_copy",
+    "h100_graph_replay",
+];
+
+/// Calls `visit` with a session of each run of the traces, and with the same run for its reports.
 pub(crate) fn each_run(corpus: &Corpus, visit: &mut dyn FnMut(&Session, &Run)) {
     let context = Arc::new(ReadContext::default());
+    let causes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/known_causes");
+    let on_devices = ON_DEVICES.map(|name| causes.join(name).join("trace"));
+    let more = corpus.either(&on_devices[..], &[]);
+    let folders = std::iter::once(corpus.folder()).chain(more.iter().map(PathBuf::as_path));
     let mut count = 0;
-    open_each(corpus.folder(), &context, false, &mut |run| {
-        if let Ok(run) = run {
-            let session = Session::of_runs(vec![run], Memory::default());
-            visit(&session, &session.runs()[0].run);
-            count += 1;
-        }
-        Ok(())
-    })
-    .unwrap();
+    for folder in folders {
+        open_each(folder, &context, false, &mut |run| {
+            if let Ok(run) = run {
+                let session = Session::of_runs(vec![run], Memory::default());
+                visit(&session, &session.runs()[0].run);
+                count += 1;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
     assert!(count > 10, "{count} runs");
 }
 
@@ -47,7 +60,7 @@ pub(crate) fn open(name: &str) -> Session {
     open_all(&[Corpus::committed().path(name)])
 }
 
-pub(crate) fn open_all(paths: &[std::path::PathBuf]) -> Session {
+pub(crate) fn open_all(paths: &[PathBuf]) -> Session {
     let sources: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
     let opened = Session::open(&sources, false, Memory::default(), None);
     opened.unwrap().0
