@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{cycles, laws, package, shell, site, sql, type_names, ui, vocabulary};
+use crate::{cycles, laws, licences, package, shell, site, sql, type_names, ui, vocabulary};
 
 /// `cargo xtask check [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     parts.run("SQL engine", sql::check);
+    parts.run("licences", licences::check);
     parts.run("layers", laws::layers);
     parts.run("features", package::features);
     parts.run("words", laws::words);

@@ -21,6 +21,7 @@ mod dist;
 mod fuzz;
 mod generate;
 mod laws;
+mod licences;
 mod objects;
 mod package;
 mod part;
@@ -51,7 +52,7 @@ stepscope's developer commands
       installs its requirements. --quick skips the browser, the Python
       frameworks and the captures, and reports them as not run
   cargo xtask check [PART]...
-      fmt, clippy, the SQL engine, layers, words, vocabulary, import circles, docs, typos, and lint
+      fmt, clippy, the SQL engine, licences, layers, words, vocabulary, import circles, docs, typos, and lint
       and types of the viewer and of the Python package
   cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
       ratios to other tools, measured in the same run; writes
