@@ -1,4 +1,4 @@
-//! The tables with one row per event: `slices`, `instants`, `counters`. They are scanned in the store's own order
+//! The tables with one row per event: `slices`, `instants`, `counters`, `samples`. They are scanned in the store's own order
 //! and layout; times are views of its columns.
 
 mod columns;
@@ -33,14 +33,22 @@ pub enum Events {
     Slices,
     /// Instants.
     Instants,
-    /// Samples of counters.
+    /// Samples of counters, with the columns of their tracks.
     Counters,
+    /// Samples alone.
+    Samples,
 }
 
 /// Columns that are the same for all events of a track.
 const TRACK_COLUMNS: &[&str] = &["run", "track_id", "host", "rank", "device", "stream"];
 /// The same, of samples: the name and the unit are those of the track.
 const COUNTER_COLUMNS: &[&str] = &["run", "track_id", "host", "rank", "device", "name", "unit"];
+
+/// The same, of the table of samples alone.
+const SAMPLE_COLUMNS: &[&str] = &["run", "track_id"];
+
+/// The table of samples alone. Datasets do not store it: it is a part of `counters`.
+pub(crate) const SAMPLES: &str = "samples";
 
 /// Columns of one row per track, which filters of [`TRACK_COLUMNS`] are evaluated on.
 const TRACKS: &[Column] = &[
@@ -61,6 +69,7 @@ impl Events {
             Self::Slices => "slices",
             Self::Instants => "instants",
             Self::Counters => "counters",
+            Self::Samples => SAMPLES,
         }
     }
 
@@ -70,13 +79,15 @@ impl Events {
             Self::Slices => columns::SLICES,
             Self::Instants => columns::INSTANTS,
             Self::Counters => columns::COUNTERS,
+            Self::Samples => columns::SAMPLES,
         }
     }
 
     const fn track_columns(self) -> &'static [&'static str] {
         match self {
             Self::Counters => COUNTER_COLUMNS,
-            _ => TRACK_COLUMNS,
+            Self::Samples => SAMPLE_COLUMNS,
+            Self::Slices | Self::Instants => TRACK_COLUMNS,
         }
     }
 
@@ -138,7 +149,7 @@ impl EventTable {
                     });
                 }
             }
-            if work.len() > before && self.events != Events::Counters {
+            if work.len() > before && !matches!(self.events, Events::Counters | Events::Samples) {
                 let names = filters.names(state, run)?.map(Arc::new);
                 for work in work.iter_mut().skip(before) {
                     work.names.clone_from(&names);

@@ -32,6 +32,7 @@ use stepscope_engine::{
 use stepscope_model::{ReadContext, Severity};
 
 use crate::dataset::{DATE, DatasetError, MARK, RUNS, SCHEMA, TABLE_COLUMNS, check_mark};
+use crate::events::SAMPLES;
 use crate::output::describe;
 use crate::runtime::runtime;
 use crate::schema::{Column, Type};
@@ -411,7 +412,7 @@ fn tables() -> Vec<(&'static str, &'static [Column])> {
         .into_iter()
         .map(|(table, _, columns)| (table, columns))
         .collect();
-    tables.retain(|(table, _)| *table != TABLE_COLUMNS);
+    tables.retain(|(table, _)| ![TABLE_COLUMNS, SAMPLES].contains(table));
     tables.sort_by_key(|(table, _)| *table == RUNS);
     tables
 }

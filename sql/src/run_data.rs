@@ -157,9 +157,22 @@ impl RunData {
         })
     }
 
+    /// Returns the step of a host that holds a time; of a host with several ranks, that of the first one.
+    pub fn step_of_host(&self, host: &str, at: Time) -> Option<i64> {
+        let of_host = self.steps_by_rank().iter();
+        let mut of_host = of_host.filter(|((file, _), _)| self.host(*file) == host);
+        of_host.find_map(|(_, steps)| step_at(steps, at))
+    }
+
     /// Returns the steps that events of a track belong to, by begin.
     pub fn steps_of(&self, track: &Track) -> &[StepSpan] {
-        let steps = self.steps.get_or_init(|| {
+        let steps = self.steps_by_rank();
+        let of = |process| steps.get(&(track.file, process)).map(Vec::as_slice);
+        of(track.pid).or_else(|| of(None)).unwrap_or_default()
+    }
+
+    fn steps_by_rank(&self) -> &StepsByRank {
+        self.steps.get_or_init(|| {
             let mut found = StepsByRank::new();
             for step in &self.run.steps().steps {
                 let end = step.start.saturating_add(step.dur);
@@ -173,9 +186,7 @@ impl RunData {
                 steps.sort_unstable();
             }
             found
-        });
-        let of = |process| steps.get(&(track.file, process)).map(Vec::as_slice);
-        of(track.pid).or_else(|| of(None)).unwrap_or_default()
+        })
     }
 
     /// Returns the step of a slice: for device work the step of the call that launched it, else the step that

@@ -102,7 +102,7 @@ impl Column {
 
 /// Returns whether the values of a column are times on the run's clock.
 pub fn is_time(name: &str, unit: &str) -> bool {
-    let endings = ["start_ps", "at_ps", "until_ps"];
+    let endings = ["start_ps", "at_ps", "until_ps", "first_ps", "last_ps"];
     unit == "ps" && endings.iter().any(|ending| name.ends_with(ending))
 }
 

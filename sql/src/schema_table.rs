@@ -36,6 +36,11 @@ pub fn all() -> Vec<(&'static str, &'static str, &'static [Column])> {
             "a sample of a counter",
             Events::Counters.columns(),
         ),
+        (
+            Events::Samples.table(),
+            "a sample of a counter, without the columns of its track",
+            Events::Samples.columns(),
+        ),
         ("args", "an argument of an event", args_table::COLUMNS),
     ];
     all.extend(

@@ -300,7 +300,12 @@ impl Session {
             // The names are ours and distinct.
             let _ = context.register_table(name, table);
         };
-        for events in [Events::Slices, Events::Instants, Events::Counters] {
+        for events in [
+            Events::Slices,
+            Events::Instants,
+            Events::Counters,
+            Events::Samples,
+        ] {
             let table = EventTable::new(events, Arc::clone(&runs));
             register(events.table(), Arc::new(table));
         }

@@ -6,6 +6,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 
 use super::{RUNS, TABLE_COLUMNS};
+use crate::events::{Events, SAMPLES};
 use crate::{schema_table, views};
 
 /// Returns the stored tables that a query reads, through views too; without a query, all of them. The table of runs is
@@ -14,7 +15,7 @@ pub fn tables_of(sql: Option<&str>) -> Result<BTreeSet<String>> {
     let stored = || {
         let all = schema_table::all().into_iter();
         all.map(|table| table.0.to_owned())
-            .filter(|table| table != TABLE_COLUMNS)
+            .filter(|table| ![TABLE_COLUMNS, SAMPLES].contains(&table.as_str()))
     };
     let Some(sql) = sql else {
         return Ok(stored().collect());
@@ -22,6 +23,9 @@ pub fn tables_of(sql: Option<&str>) -> Result<BTreeSet<String>> {
     let state = SessionStateBuilder::new().with_default_features().build();
     let mut named = BTreeSet::from([RUNS.to_owned()]);
     add(&state, sql, &mut named)?;
+    if named.contains(SAMPLES) {
+        named.insert(Events::Counters.table().to_owned());
+    }
     let stored: BTreeSet<String> = stored().collect();
     Ok(named.intersection(&stored).cloned().collect())
 }
@@ -59,6 +63,7 @@ mod tests {
             named_in("WITH a AS (SELECT * FROM steps) SELECT * FROM a JOIN Kernels k ON true"),
             ["kernels", "runs", "steps"]
         );
+        assert_eq!(named_in("SELECT * FROM samples"), ["counters", "runs"]);
         assert_eq!(
             named_in("SELECT (SELECT count(*) FROM gaps) FROM perfetto.slice"),
             ["gaps", "instants", "runs", "slices"]

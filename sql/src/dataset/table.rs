@@ -23,6 +23,7 @@ use datafusion::prelude::SessionContext;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{DATE, Dataset, DatasetFile, TABLE_COLUMNS, date_folder};
+use crate::events::SAMPLES;
 use crate::schema::{Column, with_unit};
 use crate::schema_table;
 
@@ -35,7 +36,9 @@ pub(crate) fn register(context: &SessionContext, dataset: &Dataset) -> Result<()
         if name == TABLE_COLUMNS {
             continue;
         }
-        let table = DatasetTable::new(dataset.clone(), name, columns);
+        // Samples are stored once, with the columns of their tracks.
+        let stored_in = if name == SAMPLES { "counters" } else { name };
+        let table = DatasetTable::new(dataset.clone(), stored_in, columns);
         let stored = context.read_table(Arc::new(table))?;
         let mut shown = Vec::with_capacity(columns.len() + 1);
         for column in columns {

@@ -107,6 +107,19 @@ pub(super) const COUNTERS: &[Column] = &[
     column("value", Type::Double, "Value, in the counter's unit"),
 ];
 
+pub(super) const SAMPLES: &[Column] = &[
+    common::RUN,
+    common::TRACK_ID,
+    column(
+        "at_ps",
+        Type::BigInt,
+        "Time of the sample on the run's clock",
+    )
+    .unit("ps"),
+    column("until_ps", Type::BigInt, "Time of the next sample").unit("ps"),
+    column("value", Type::Double, "Value, in the counter's unit"),
+];
+
 /// The events of a track that a batch holds.
 pub(super) enum Selection<'a> {
     Range(Range<usize>),
@@ -159,7 +172,7 @@ pub(super) fn read(
         _ => match scan.events {
             Events::Slices => slice_column(scan, run, track, column, selection)?,
             Events::Instants => instant_column(run, track, column, selection)?,
-            Events::Counters => sample_column(run, track, column, selection),
+            Events::Counters | Events::Samples => sample_column(run, track, column, selection),
         },
     };
     Ok(array)

@@ -32,7 +32,7 @@ impl Events {
                 let at = |index: usize| instants.at.get(index).map_or(i64::MAX, |at| at.ps());
                 filters.range(run.id(instants.first_id), instants.at.len(), at)
             }
-            Self::Counters => {
+            Self::Counters | Self::Samples => {
                 let samples = trace.samples(track);
                 let at = |index: usize| samples.at.get(index).map_or(i64::MAX, |at| at.ps());
                 filters.range(0, samples.at.len(), at)
@@ -44,7 +44,7 @@ impl Events {
         match self {
             Self::Slices => run.trace().slices(track).name,
             Self::Instants => run.trace().instants(track).name,
-            Self::Counters => &[],
+            Self::Counters | Self::Samples => &[],
         }
     }
 }

@@ -224,6 +224,7 @@ fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunTableRow, 
         flows: sum(|receipt| receipt.flows),
         bytes: sum(|receipt| receipt.bytes),
         content_hash: joined_hash(receipts().map(|receipt| receipt.content_hash.as_str())),
+        job: read().filter_map(|receipt| receipt.job.clone()).min(),
         ..RunTableRow::default()
     })
 }

@@ -192,6 +192,7 @@ fn receipt_of(data: &RunData, shift: Shift, empty: Receipt) -> Receipt {
         flows: row.flows,
         bytes: row.bytes,
         content_hash: row.content_hash,
+        job: row.job,
         ..empty
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Receipt {
     pub(super) flows: u64,
     pub(super) bytes: u64,
     pub(super) content_hash: String,
+    /// The job that it states.
+    pub(super) job: Option<String>,
     /// Number and size of the files of each table.
     pub(super) tables: BTreeMap<String, TableSize>,
 }

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, Float64Array, Int64Array, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
-use stepscope_model::ArgValue;
+use regex::Regex;
+use stepscope_model::{ArgValue, Time};
 use stepscope_store::EventId;
 
 use super::arrays;
 use crate::json_args::text_of;
 use crate::run_data::RunData;
 
-type Runs = Arc<[Arc<RunData>]>;
+pub(super) type Runs = Arc<[Arc<RunData>]>;
 
 pub(super) fn register(context: &SessionContext, runs: &Runs) {
     let own = Arc::clone(runs);
@@ -74,8 +75,76 @@ pub(super) fn register(context: &SessionContext, runs: &Runs) {
         stable,
         Arc::new(stack),
     ));
+    context.register_udf(ancestor_function(runs));
     let own = Arc::clone(runs);
-    let ancestor = move |args: &[ColumnarValue]| {
+    let root = move |args: &[ColumnarValue]| {
+        let arrays = arrays(args)?;
+        let ids = arrays[0].as_primitive::<Int64Type>().iter();
+        let found = ids.map(|id| ancestor(&own, id?, 0));
+        Ok(ColumnarValue::Array(Arc::new(
+            found.collect::<Int64Array>(),
+        )))
+    };
+    context.register_udf(create_udf(
+        "root",
+        vec![DataType::Int64],
+        DataType::Int64,
+        stable,
+        Arc::new(root),
+    ));
+    let own = Arc::clone(runs);
+    let named = move |args: &[ColumnarValue]| {
+        let arrays = arrays(args)?;
+        let ids = arrays[0].as_primitive::<Int64Type>().iter();
+        let mut last: Option<(&str, Regex)> = None;
+        let mut found = Vec::with_capacity(arrays[0].len());
+        for (id, pattern) in ids.zip(arrays[1].as_string_view()) {
+            let (Some(id), Some(pattern)) = (id, pattern) else {
+                found.push(None);
+                continue;
+            };
+            let regex = match last.take() {
+                Some((known, regex)) if known == pattern => regex,
+                _ => expression(pattern)?,
+            };
+            found.push(ancestor_named(&own, id, &regex));
+            last = Some((pattern, regex));
+        }
+        Ok(ColumnarValue::Array(Arc::new(Int64Array::from(found))))
+    };
+    context.register_udf(create_udf(
+        "ancestor_named",
+        vec![DataType::Int64, DataType::Utf8View],
+        DataType::Int64,
+        stable,
+        Arc::new(named),
+    ));
+    let own = Arc::clone(runs);
+    let step = move |args: &[ColumnarValue]| {
+        let arrays = arrays(args)?;
+        let hosts = arrays[0].as_string_view().iter();
+        let times = arrays[1].as_primitive::<Int64Type>().iter();
+        let found = hosts.zip(times).map(|(host, at)| {
+            let (host, at) = (host?, Time::from_ps(at?));
+            own.iter().find_map(|run| run.step_of_host(host, at))
+        });
+        Ok(ColumnarValue::Array(Arc::new(
+            found.collect::<Int64Array>(),
+        )))
+    };
+    context.register_udf(create_udf(
+        "step_at",
+        vec![DataType::Utf8View, DataType::Int64],
+        DataType::Int64,
+        stable,
+        Arc::new(step),
+    ));
+}
+
+/// Returns the function `ancestor`.
+pub(super) fn ancestor_function(runs: &Runs) -> ScalarUDF {
+    let own = Arc::clone(runs);
+    let function = move |args: &[ColumnarValue]| {
         let arrays = arrays(args)?;
         let ids = arrays[0].as_primitive::<Int64Type>().iter();
         let depths = arrays[1].as_primitive::<Int64Type>().iter();
@@ -86,17 +155,24 @@ pub(super) fn register(context: &SessionContext, runs: &Runs) {
             found.collect::<Int64Array>(),
         )))
     };
-    context.register_udf(create_udf(
+    create_udf(
         "ancestor",
         vec![DataType::Int64, DataType::Int64],
         DataType::Int64,
-        stable,
-        Arc::new(ancestor),
-    ));
+        Volatility::Stable,
+        Arc::new(function),
+    )
+}
+
+fn expression(pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|error| {
+        let cause = format!("cannot read the regular expression '{pattern}': {error}");
+        DataFusionError::Execution(cause)
+    })
 }
 
 /// Returns the run and the event of an id.
-fn event(runs: &Runs, id: i64) -> Option<(&RunData, EventId)> {
+pub(super) fn event(runs: &Runs, id: i64) -> Option<(&RunData, EventId)> {
     let run = runs.get(usize::try_from(id >> 32).ok()?)?;
     Some((run, EventId(u32::try_from(id & 0xffff_ffff).ok()?)))
 }
@@ -148,7 +224,7 @@ fn number(value: ArgValue<'_>) -> Option<f64> {
 }
 
 /// Lists the slice and those around it, innermost first.
-fn chain(run: &RunData, id: EventId) -> Option<Vec<(EventId, &str, u16)>> {
+pub(super) fn chain(run: &RunData, id: EventId) -> Option<Vec<(EventId, &str, u16)>> {
     let trace = run.trace();
     let (track, index) = trace.place_of_slice(id)?;
     let slices = trace.slices(track);
@@ -179,5 +255,12 @@ fn ancestor(runs: &Runs, id: i64, depth: i64) -> Option<i64> {
     let (run, id) = event(runs, id)?;
     let chain = chain(run, id)?;
     let found = chain.iter().find(|slice| i64::from(slice.2) == depth)?;
+    Some(run.id(found.0))
+}
+
+fn ancestor_named(runs: &Runs, id: i64, regex: &Regex) -> Option<i64> {
+    let (run, id) = event(runs, id)?;
+    let chain = chain(run, id)?;
+    let found = chain.iter().skip(1).find(|slice| regex.is_match(slice.1))?;
     Some(run.id(found.0))
 }

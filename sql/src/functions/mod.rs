@@ -1,5 +1,6 @@
 //! SQL functions: times for people, sets of intervals, and questions to the open trace.
 
+mod event_tables;
 mod events;
 mod interval_aggregates;
 mod intervals;
@@ -47,6 +48,10 @@ pub const FUNCTIONS: &[Function] = &[
         meaning: "A C++ name as compilers write it, demangled",
     },
     Function {
+        call: "kind_of(name, category)",
+        meaning: "The kind of a slice of a thread, as in the column 'kind'",
+    },
+    Function {
         call: "overlap(start1, dur1, start2, dur2)",
         meaning: "Common length of two intervals",
     },
@@ -91,6 +96,38 @@ pub const FUNCTIONS: &[Function] = &[
         meaning: "The enclosing slice at a nesting level",
     },
     Function {
+        call: "root(id)",
+        meaning: "The outermost slice around an event",
+    },
+    Function {
+        call: "ancestor_named(id, regex)",
+        meaning: "The innermost slice around an event whose name matches",
+    },
+    Function {
+        call: "step_at(host, at_ps)",
+        meaning: "The step of a host at a time",
+    },
+    Function {
+        call: "ancestors(id)",
+        meaning: "Table function: the slices around a slice",
+    },
+    Function {
+        call: "descendants(id)",
+        meaning: "Table function: the slices within a slice",
+    },
+    Function {
+        call: "around(track_id, at_ps)",
+        meaning: "Table function: the slices of a track that are open at a time",
+    },
+    Function {
+        call: "upstream(id, hops)",
+        meaning: "Table function: the links that lead to an event",
+    },
+    Function {
+        call: "downstream(id, hops)",
+        meaning: "Table function: the links that lead from an event",
+    },
+    Function {
         call: "report(kind, by, from_ns, to_ns)",
         meaning: "Table function: a report",
     },
@@ -106,6 +143,7 @@ pub fn register(context: &SessionContext) {
 /// Registers the functions that ask open runs.
 pub fn register_of_runs(context: &SessionContext, runs: &Arc<[Arc<RunData>]>) {
     events::register(context, runs);
+    event_tables::register(context, runs);
     let report = ReportFunction {
         runs: Arc::clone(runs),
     };

@@ -10,6 +10,7 @@ use datafusion::prelude::SessionContext;
 use stepscope_engine::report::demangle::demangled;
 use stepscope_engine::report::report::number_format::duration;
 use stepscope_engine::report::report::short_symbol_name;
+use stepscope_model::{SliceKind, TrackKind};
 
 use super::arrays;
 
@@ -53,6 +54,13 @@ pub(super) fn register(context: &SessionContext) {
         Volatility::Immutable,
         Arc::new(overlap),
     ));
+    context.register_udf(create_udf(
+        "kind_of",
+        vec![DataType::Utf8View; 2],
+        DataType::Utf8View,
+        Volatility::Immutable,
+        Arc::new(kind_of),
+    ));
     let texts: [(&str, Convert); 2] = [
         ("short", |name| short_symbol_name(name).into_owned()),
         ("demangle", |name| {
@@ -76,6 +84,20 @@ pub(super) fn register(context: &SessionContext) {
             Arc::new(convert),
         ));
     }
+}
+
+/// Returns the kinds of names and categories of slices of threads.
+fn kind_of(args: &[ColumnarValue]) -> Result<ColumnarValue> {
+    let arrays = arrays(args)?;
+    let names = arrays[0].as_string_view().iter();
+    let categories = arrays[1].as_string_view().iter();
+    let kinds = names.zip(categories).map(|(name, category)| {
+        let kind = SliceKind::from_name(name?, category.unwrap_or_default(), TrackKind::Thread);
+        Some(kind.label())
+    });
+    Ok(ColumnarValue::Array(Arc::new(
+        kinds.collect::<StringViewArray>(),
+    )))
 }
 
 fn human(args: &[ColumnarValue]) -> Result<ColumnarValue> {

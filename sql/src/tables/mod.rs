@@ -10,7 +10,7 @@ mod provider;
 pub(crate) mod run;
 mod statistics;
 pub(crate) mod steps;
-mod tracks;
+pub(crate) mod tracks;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::{DataFusionError, Result};

@@ -65,6 +65,11 @@ pub(crate) const RUNS: Table = Table {
             Type::Text,
             "Version that computed the tables",
         ),
+        column(
+            "job",
+            Type::Text,
+            "The fact 'job' of its files, else the name with '#' for its digits",
+        ),
     ],
     build: runs,
 };
@@ -93,6 +98,40 @@ pub(crate) struct RunTableRow {
     pub(crate) flows: u64,
     pub(crate) bytes: u64,
     pub(crate) content_hash: String,
+    /// The job that its files state.
+    pub(crate) job: Option<String>,
+}
+
+/// Returns the job that facts of files state.
+pub(crate) fn stated_job(files: &[FileFacts]) -> Option<String> {
+    let facts = files.iter().flat_map(|file| &file.facts);
+    let stated = facts.filter(|(key, _)| *key == "job");
+    stated.map(|(_, value)| value.to_string()).min()
+}
+
+/// Returns a name with `#` for its numbers and times: runs of one job differ in these.
+fn without_numbers(name: &str) -> String {
+    let mut job = String::new();
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if !letter.is_ascii_digit() {
+            job.push(letter);
+            continue;
+        }
+        job.push('#');
+        loop {
+            while letters.next_if(char::is_ascii_digit).is_some() {}
+            // Between the parts of a time.
+            let mut ahead = letters.clone();
+            let separators = std::iter::from_fn(|| ahead.next_if(|next| "-_.:T".contains(*next)));
+            let count = separators.count();
+            if count == 0 || !ahead.peek().is_some_and(char::is_ascii_digit) {
+                break;
+            }
+            letters = ahead;
+        }
+    }
+    job
 }
 
 impl RunTableRow {
@@ -134,6 +173,7 @@ impl RunTableRow {
             flows: trace.flow_count(),
             bytes: files.iter().map(|file| file.spec.bytes).sum(),
             content_hash: run.content_hash.clone(),
+            job: stated_job(files),
         }
     }
 
@@ -172,6 +212,10 @@ impl RunTableRow {
             self.bytes.into(),
             (&self.content_hash).into(),
             env!("CARGO_PKG_VERSION").into(),
+            self.job
+                .clone()
+                .unwrap_or_else(|| without_numbers(&self.name))
+                .into(),
         ]);
         rows.finish()
     }
@@ -365,4 +409,22 @@ fn diagnostics(data: &RunData) -> Result<RecordBatch> {
         ]);
     }
     rows.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_job_differ_in_numbers_and_times_only() {
+        for (name, job) in [
+            ("llama/2026_11_20_10_00_00", "llama/#"),
+            ("llama2/2026-11-20T10:00:00.5", "llama#/#"),
+            ("bert-7b.run3_x", "bert-#b.run#_x"),
+            ("v1._-2.", "v#."),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_numbers(name), job, "{name}");
+        }
+    }
 }

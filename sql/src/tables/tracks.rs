@@ -2,8 +2,8 @@
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
-use stepscope_model::TrackKind;
-use stepscope_store::{EventId, Track};
+use stepscope_model::{Time, TrackKind};
+use stepscope_store::{EventId, FlowEdge, Trace, Track};
 
 use super::{Table, stopped};
 use crate::rows::Rows;
@@ -46,6 +46,8 @@ pub(super) const TRACKS: Table = Table {
         column("instants", Type::BigInt, "Instants").unit("count"),
         column("samples", Type::BigInt, "Samples").unit("count"),
         column("busy_ps", Type::BigInt, "Union of its slices").unit("ps"),
+        column("first_ps", Type::BigInt, "Its first event").unit("ps"),
+        column("last_ps", Type::BigInt, "End of its last event").unit("ps"),
     ],
     build: tracks,
 };
@@ -65,6 +67,7 @@ const fn kind(track: &Track) -> &'static str {
 fn tracks(data: &RunData) -> Result<RecordBatch> {
     let mut rows = Rows::new(TRACKS.columns);
     for track in data.trace().tracks() {
+        let (first, last) = range(data.trace(), track);
         rows.push([
             (&data.key).into(),
             track.id.0.into(),
@@ -86,9 +89,29 @@ fn tracks(data: &RunData) -> Result<RecordBatch> {
             track.instants.into(),
             track.samples.into(),
             track.busy.into(),
+            first.into(),
+            last.into(),
         ]);
     }
     rows.finish()
+}
+
+/// Returns the first time of a track's events, and the last.
+fn range(trace: &Trace, track: &Track) -> (Option<Time>, Option<Time>) {
+    let slices = trace.slices(track.id);
+    let instants = trace.instants(track.id).at;
+    let samples = trace.samples(track.id).at;
+    let first = [slices.start, instants, samples].map(|times| times.first().copied());
+    let ends = (0..slices.len()).map(|index| slices.end(index));
+    let last = [
+        ends.max(),
+        instants.last().copied(),
+        samples.last().copied(),
+    ];
+    (
+        first.into_iter().flatten().min(),
+        last.into_iter().flatten().max(),
+    )
 }
 
 fn path(data: &RunData, track: &Track) -> String {
@@ -106,13 +129,15 @@ fn path(data: &RunData, track: &Track) -> String {
     names.join(" > ")
 }
 
-pub(super) const FLOWS: Table = Table {
+pub(crate) const FLOWS: Table = Table {
     name: "flows",
     row: "a link from an event to another",
     columns: &[
         common::RUN,
         column("from_id", Type::BigInt, "The event at which it starts").unit("event"),
         column("to_id", Type::BigInt, "The event at which it ends").unit("event"),
+        column("kind", Type::Text, "Category of links in the file"),
+        column("key", Type::BigInt, "Number of the link in its category"),
     ],
     build: flows,
 };
@@ -128,12 +153,20 @@ fn flows(data: &RunData) -> Result<RecordBatch> {
             data.cancel().check().map_err(stopped)?;
         }
         for edge in trace.flows_out(EventId(event)) {
-            rows.push([
-                (&data.key).into(),
-                data.id(edge.from).into(),
-                data.id(edge.to).into(),
-            ]);
+            push_flow(&mut rows, data, edge);
         }
     }
     rows.finish()
+}
+
+/// Adds the row of a link.
+pub(crate) fn push_flow(rows: &mut Rows, data: &RunData, edge: FlowEdge) {
+    rows.push([
+        (&data.key).into(),
+        data.id(edge.from).into(),
+        data.id(edge.to).into(),
+        data.trace().name(edge.key.category).into(),
+        // All 64 bits.
+        edge.key.id.cast_signed().into(),
+    ]);
 }

@@ -138,7 +138,8 @@ fn every_table_is_read_back_equally() {
     assert!(exported.count() > 3, "{seen:?}");
     let session = open(RUN);
     for (table, _, columns) in schema_table::all() {
-        if table == "table_columns" {
+        // Samples are stored once, with the columns of their tracks.
+        if ["table_columns", "samples"].contains(&table) {
             continue;
         }
         let found = sums(&read(folder.path(), table));

@@ -153,6 +153,117 @@ fn times_are_read_and_written_for_people() {
 }
 
 #[test]
+fn functions_of_events_equal_queries_over_the_tables() {
+    let session = open("torch_cpu/cpu_plain.pt.trace.json.gz");
+    let deep = one(
+        &session,
+        "SELECT id, track_id, start_ps, depth, host FROM slices WHERE depth >= 2 ORDER BY depth DESC, id LIMIT 1",
+    );
+    let (id, track) = (&deep["id"], &deep["track_id"]);
+    let (at, depth) = (&deep["start_ps"], deep["depth"].as_i64().unwrap());
+    let chain = "WITH RECURSIVE up AS (SELECT id, parent_id, name FROM slices WHERE id = ID UNION ALL \
+                 SELECT s.id, s.parent_id, s.name FROM slices s JOIN up ON s.id = up.parent_id)";
+    let chain = chain.replace("ID", &id.to_string());
+    let list = |sql: &str| ask(&session, sql);
+    let expected = list(&format!(
+        "{chain} SELECT id FROM up WHERE id <> {id} ORDER BY id"
+    ));
+    assert_eq!(expected.len(), usize::try_from(depth).unwrap());
+    assert_eq!(
+        list(&format!("SELECT id FROM ancestors({id}) ORDER BY id")),
+        expected
+    );
+    let root = one(
+        &session,
+        &format!(
+            "SELECT root({id}) AS id, ancestor_named({id}, '.') AS parent, ancestor_named({id}, '^no such$') AS none"
+        ),
+    );
+    assert_eq!(root["id"], expected[0]["id"]);
+    assert_eq!(Some(&root["parent"]), expected.last().map(|row| &row["id"]));
+    assert_eq!(root["none"], json!(null));
+    let root = &root["id"];
+    let within = list(&format!("SELECT id FROM descendants({root}) ORDER BY id"));
+    let rooted =
+        format!("SELECT id FROM slices WHERE root(id) = {root} AND id <> {root} ORDER BY id");
+    assert!(within.len() >= expected.len());
+    assert_eq!(within, list(&rooted));
+    let open_then = format!("SELECT id FROM around({track}, {at}) ORDER BY id");
+    let slow = format!(
+        "SELECT id FROM slices WHERE track_id = {track} AND start_ps <= {at} AND end_ps > {at} ORDER BY id"
+    );
+    assert_eq!(list(&open_then), list(&slow));
+    assert!(list(&slow).len() > expected.len());
+    assert_eq!(list("SELECT * FROM ancestors(99999999999)").len(), 0);
+    let error = try_ask(&session, "SELECT * FROM around(1)").unwrap_err();
+    assert!(error.contains("it takes 2 whole numbers"), "{error}");
+    let error = try_ask(&session, "SELECT ancestor_named(1, '(')").unwrap_err();
+    assert!(
+        error.contains("cannot read the regular expression"),
+        "{error}"
+    );
+    let row = one(
+        &session,
+        "SELECT count(*) AS n, count(*) FILTER (WHERE kind = kind_of(name, category)) AS same FROM slices s \
+         WHERE track_id IN (SELECT track_id FROM tracks WHERE kind = 'thread')",
+    );
+    assert_eq!(row["n"], row["same"]);
+    let row = one(
+        &session,
+        "SELECT count(step) AS n, count(*) FILTER (WHERE step = step_at(host, start_ps)) AS same FROM slices \
+         WHERE device IS NULL",
+    );
+    assert_eq!(row["n"], row["same"]);
+    let row = one(
+        &session,
+        "SELECT count(*) AS n, count(*) FILTER (WHERE t.first_ps = f AND t.last_ps = l) AS same FROM tracks t \
+         JOIN (SELECT track_id, min(start_ps) AS f, max(end_ps) AS l FROM slices GROUP BY track_id) s \
+         ON s.track_id = t.track_id WHERE t.instants = 0",
+    );
+    assert!(row["n"].as_u64() > Some(0));
+    assert_eq!(row["n"], row["same"]);
+}
+
+#[test]
+fn links_are_followed_in_both_directions() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/data/known_causes/a100_pageable_copy/trace"
+    );
+    let session = open_all(&[folder.into()]);
+    let one_link = "SELECT from_id, to_id, kind, key FROM flows WHERE kind <> '' ORDER BY from_id, to_id LIMIT 1";
+    let link = one(&session, one_link);
+    let from = format!(
+        "SELECT from_id, to_id FROM downstream({}, 1) ORDER BY 2",
+        link["from_id"]
+    );
+    let slow = format!(
+        "SELECT from_id, to_id FROM flows WHERE from_id = {} ORDER BY 2",
+        link["from_id"]
+    );
+    assert_eq!(ask(&session, &from), ask(&session, &slow));
+    let to = format!(
+        "SELECT from_id, to_id FROM upstream({}, 1) ORDER BY 1",
+        link["to_id"]
+    );
+    let slow = format!(
+        "SELECT from_id, to_id FROM flows WHERE to_id = {} ORDER BY 1",
+        link["to_id"]
+    );
+    assert_eq!(ask(&session, &to), ask(&session, &slow));
+    assert!(!ask(&session, &to).is_empty());
+    let none = format!("SELECT * FROM downstream({}, 0)", link["from_id"]);
+    assert!(ask(&session, &none).is_empty());
+    let samples = one(
+        &session,
+        "SELECT (SELECT count(*) FROM samples) AS n, (SELECT sum(value) FROM samples) AS sum, \
+         (SELECT count(*) FROM counters) AS all_of_them, (SELECT sum(value) FROM counters) AS total",
+    );
+    assert_eq!(samples["n"], samples["all_of_them"]);
+    assert_eq!(samples["sum"], samples["total"]);
+}
+
+#[test]
 fn arguments_are_read_by_event_and_by_key() {
     let session = open("torch_cpu/cpu_flops.pt.trace.json.gz");
     let rows = ask(
