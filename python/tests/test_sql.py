@@ -136,7 +136,8 @@ class WithEngine(Folder):
             run.sql("SELECT name, count(*) AS n FROM slices GROUP BY name ORDER BY name", format="rows"),
             [{"name": "load", "n": 1}, {"name": "mm", "n": 2}],
         )
-        with self.assertWarnsRegex(stepscope.StepscopeWarning, "(?s)more rows: these are the first 2\nhelp: "):
+        more = "(?s)more rows: these are the first 2\nhelp: "
+        with self.assertWarnsRegex(stepscope.StepscopeWarning, more):
             self.assertEqual(len(run.sql("SELECT * FROM slices", format="rows", rows=2)), 2)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -48,7 +48,7 @@ struct IntervalAggregate {
 }
 
 impl AggregateUDFImpl for IntervalAggregate {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         match self.goal {
             Goal::Set => "intervals",
             Goal::Length => "busy",
