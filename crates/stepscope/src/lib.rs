@@ -80,8 +80,6 @@ pub use mirror::{MirrorError, Mirrors};
 pub use platform::processor::processor_model;
 pub use ring::names::StaticName;
 pub use ring::steps::{StepTimes, StepWatch};
-#[doc(hidden)]
-pub use session::collector_file;
 pub use session::mirrors::set_mirrors;
 pub use session::{
     AtLimit, Capture, CaptureProgress, EnvironmentTrace, FlightOptions, FlightStatus,
@@ -90,6 +88,8 @@ pub use session::{
     start_flight, start_trace, start_trace_with, start_worker, stop_flight, stop_trace,
     stop_trace_with, trace, trace_from_environment, worker_run, write_last,
 };
+#[doc(hidden)]
+pub use session::{LauncherRank, ProcessReport, collector_file};
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 
 /// Records the enclosing block as one slice on this thread's track, until the guard is dropped.

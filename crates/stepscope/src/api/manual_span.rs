@@ -303,7 +303,7 @@ fn begin_external(
     if state & WATCHED != 0 {
         span.state |= WATCHED;
         if let Some(number) = number {
-            steps::began(span.begin, number);
+            steps::began(span.begin, number, 0);
         }
     }
     if state & MIRRORED != 0 && mirror::begin(name, span.begin, number) {

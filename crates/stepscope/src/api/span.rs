@@ -207,7 +207,15 @@ impl SpanGuard {
     /// Starts a mirrored or watched step, recorded or not.
     #[cold]
     #[inline(never)]
-    fn begin_watched(state: u32, id: u32, name: &str, number: i64) -> Self {
+    fn begin_watched(mut state: u32, id: u32, name: &str, number: i64) -> Self {
+        let count = if state & WATCHED == 0 {
+            0
+        } else {
+            steps::count()
+        };
+        if count > 0 {
+            state = STEP_STATE.load(Ordering::Relaxed);
+        }
         let session = state & !(WATCHED | MIRRORED);
         let mut guard = if session & LEVEL_MASK == 0 {
             Self::OFF
@@ -219,7 +227,7 @@ impl SpanGuard {
         }
         if state & WATCHED != 0 {
             guard.state |= WATCHED;
-            steps::began(guard.begin, number);
+            steps::began(guard.begin, number, count);
         }
         if state & MIRRORED != 0 && mirror::begin(name, guard.begin, Some(number)) {
             guard.state |= PUSHED;

@@ -1,5 +1,5 @@
 //! Step times, also while nothing is recorded: for servers that report step times, and for the
-//! flight recorder's slow steps.
+//! flight recorder's slow steps. And the number of the program's step, for recordings of some steps.
 //!
 //! Steps load one word ([`STEP_STATE`]): the recorder's state and one more bit, which is set while
 //! a listener measures steps. Only then does a step store its start when nothing is recorded, and
@@ -9,6 +9,7 @@
 //! are reused.
 #![allow(unsafe_code, reason = "a list that is read without a lock")]
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -202,8 +203,11 @@ pub(crate) fn begin_unrecorded() -> (u64, u32) {
     (clock::ticks(state), state | WATCHED)
 }
 
-/// Reports the start of a step.
-pub(crate) fn began(begin: u64, number: i64) {
+/// Reports the start of a step. `count` is that of [`count`].
+pub(crate) fn began(begin: u64, number: i64, count: u64) {
+    if count > 0 && BOUNDS.get().is_some_and(|bounds| bounds.last == count) {
+        LAST_BEGIN.store(begin, Ordering::Relaxed);
+    }
     if LISTENING.load(Ordering::Relaxed) {
         STARTED.put([begin, number.cast_unsigned(), 0]);
     }
@@ -218,6 +222,58 @@ pub(crate) fn ended(begin: u64, end: u64, name: u32) {
     if LISTENING.load(Ordering::Relaxed) {
         ENDED.put([begin, ticks, u64::from(name)]);
     }
+    if LAST_BEGIN.load(Ordering::Relaxed) == begin
+        && let Some(bounds) = BOUNDS.get()
+        && LAST_BEGIN.swap(0, Ordering::Relaxed) == begin
+    {
+        (bounds.after_last)();
+    }
+}
+
+/// The steps at which a recording begins and ends, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepBounds {
+    pub(crate) first: u64,
+    /// `u64::MAX` for a recording without a last step.
+    pub(crate) last: u64,
+    /// Called before the first step begins, on its thread.
+    pub(crate) before_first: fn(),
+    /// Called after the last step has ended or, if another step begins earlier, before that one.
+    pub(crate) after_last: fn(),
+}
+
+/// A process has at most one recording of some steps.
+static BOUNDS: OnceLock<StepBounds> = OnceLock::new();
+/// Number of steps that have begun since [`BOUNDS`] were set.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Start of the last step while it is open, in ticks; 0 otherwise.
+static LAST_BEGIN: AtomicU64 = AtomicU64::new(0);
+
+/// Counts steps from now on. Returns `false` if they are counted already. The caller ends it with [`remove_user`].
+pub(crate) fn set_bounds(bounds: StepBounds) -> bool {
+    let is_first = BOUNDS.set(bounds).is_ok();
+    if is_first {
+        add_user();
+    }
+    is_first
+}
+
+/// Returns the number of steps that have begun since [`set_bounds`].
+pub(crate) fn counted() -> u64 {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// Counts a step that is about to begin. Returns its number from 1, or 0 if steps are not counted. A recording may have
+/// begun or ended when this returns.
+pub(crate) fn count() -> u64 {
+    let Some(bounds) = BOUNDS.get() else { return 0 };
+    let number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    if number == bounds.first {
+        (bounds.before_first)();
+    } else if bounds.last.checked_add(1) == Some(number) {
+        (bounds.after_last)();
+    }
+    number
 }
 
 /// Whether a [`Listener`] exists.

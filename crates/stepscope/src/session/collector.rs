@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::error::SessionError;
 use super::folder;
+use super::process_report::note_session;
 use crate::export::collector_file::{self, CollectorFile};
 use crate::export::merge_external::{ExternalContent, ExternalProfile, ExternalProfiles};
 use crate::journal::mapped_file::MappedFile;
@@ -64,13 +65,19 @@ pub fn collector_file(
     max_bytes: u64,
 ) -> Result<CollectorFile, SessionError> {
     let session = folder::create(log_dir, session, "")?;
-    CollectorFile::create(&session, max_bytes).map_err(|source| {
-        let _ = std::fs::remove_dir(&session);
-        SessionError::NotWritable {
-            path: session,
-            cause: source,
+    match CollectorFile::create(&session, max_bytes) {
+        Ok(file) => {
+            note_session(&session);
+            Ok(file)
         }
-    })
+        Err(cause) => {
+            let _ = std::fs::remove_dir(&session);
+            Err(SessionError::NotWritable {
+                path: session,
+                cause,
+            })
+        }
+    }
 }
 
 /// Drops what the collectors have recorded so far: the program's recording begins now.

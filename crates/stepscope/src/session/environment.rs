@@ -1,22 +1,24 @@
 //! Recordings that variables ask for: `stepscope run` sets them.
 
-use std::str::FromStr;
-use std::time::Duration;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::{AtLimit, FlightOptions, SessionError, SessionOptions, SlowStep};
-use super::{save_last, start_flight, start_trace_with, stop_flight, stop_trace};
-use crate::mirror::Mirrors;
+use super::environment_settings::Settings;
+use super::launcher_rank::LauncherRank;
+use super::process_report::{self, ProcessReport};
+use super::{SessionError, StopReport, save_last, stop_flight, stop_trace};
 use crate::platform::os;
+use crate::ring::steps::{self, StepBounds};
 
 /// A recording that the environment asked for. Its drop ends and writes it.
 #[derive(Debug)]
 #[must_use = "the recording ends when this value is dropped"]
 pub struct EnvironmentTrace {
-    /// Time to save at the end, of a flight recorder.
-    keep_last: Option<Duration>,
+    recording: Arc<Recording>,
 }
 
-/// Records from now on if the environment asks for it, as `stepscope run` does.
+/// Records if the environment asks for it, as `stepscope run` does.
 ///
 /// ```
 /// // In `main`; then, from a shell: stepscope run -- target/release/program
@@ -24,7 +26,9 @@ pub struct EnvironmentTrace {
 /// ```
 ///
 /// The variable `STEPSCOPE_LOG_DIR` names the log directory; without it, nothing is recorded and nothing
-/// happens. `STEPSCOPE_SESSION_ID`, `STEPSCOPE_MAX_BYTES`, `STEPSCOPE_AT_LIMIT`, `STEPSCOPE_MIRROR`,
+/// happens. `STEPSCOPE_WAIT_S`, `STEPSCOPE_DURATION_S`, `STEPSCOPE_STEPS` and `STEPSCOPE_SKIP_FIRST` say when;
+/// steps are those of [`step`](crate::step()) on any thread, counted from 1. `STEPSCOPE_RANKS` leaves ranks out.
+/// `STEPSCOPE_SESSION_ID`, `STEPSCOPE_MAX_BYTES`, `STEPSCOPE_AT_LIMIT`, `STEPSCOPE_MIRROR`,
 /// `STEPSCOPE_KEEP_LAST_S` and `STEPSCOPE_SLOW_STEP` set options. A recording that cannot start is one line on
 /// stderr: the program runs all the same.
 pub fn trace_from_environment() -> Option<EnvironmentTrace> {
@@ -33,165 +37,268 @@ pub fn trace_from_environment() -> Option<EnvironmentTrace> {
 
 fn trace_from(variable: &dyn Fn(&str) -> Option<String>) -> Option<EnvironmentTrace> {
     let log_dir = variable("STEPSCOPE_LOG_DIR").filter(|log_dir| !log_dir.is_empty())?;
-    let started = Settings::read(variable).and_then(|settings| {
-        settings
-            .start(&log_dir)
-            .map_err(|error| format!("cannot record this program: {error}"))?;
-        Ok(EnvironmentTrace {
-            keep_last: settings.keep_last,
-        })
-    });
-    match started {
-        Ok(recording) => Some(recording),
+    let ranks = LauncherRank::read(variable);
+    let settings = match Settings::read(variable, &log_dir, &ranks) {
+        Ok(settings) => settings,
         Err(cause) => {
             os::print_warning(&cause);
-            None
+            return None;
         }
+    };
+    let recording = Arc::new(Recording {
+        settings,
+        process: std::process::id(),
+        state: Mutex::new(State {
+            phase: Phase::Waiting,
+            report: ProcessReport::default(),
+        }),
+        changed: Condvar::new(),
+    });
+    if let Some(wanted) = variable("STEPSCOPE_RANKS").filter(|wanted| !wanted.trim().is_empty())
+        && !ranks.is_in(&wanted)
+    {
+        recording.leave_out("only other ranks are recorded");
+        return None;
     }
+    recording.arm();
+    let is_over = recording.lock().phase == Phase::Ended;
+    (!is_over).then_some(EnvironmentTrace { recording })
 }
 
 impl Drop for EnvironmentTrace {
     fn drop(&mut self) {
-        let written = match self.keep_last {
-            Some(last) => save_last(last).map(drop).and_then(|()| stop_flight()),
-            None => stop_trace().map(drop),
+        self.recording.end_of_program();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For a time or a step.
+    Waiting,
+    Recording,
+    Ended,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    report: ProcessReport,
+}
+
+/// The recording of this process.
+#[derive(Debug)]
+struct Recording {
+    settings: Settings,
+    /// A fork's child leaves it alone.
+    process: u32,
+    /// Locked also while the recording starts and while its file is written: the end of the program waits for that.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The recording that begins and ends with steps.
+static OF_STEPS: OnceLock<Arc<Recording>> = OnceLock::new();
+
+impl Recording {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_other_process(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Begins now, or has a thread or a step begin.
+    fn arm(self: &Arc<Self>) {
+        if self.settings.steps.is_none() && self.settings.wait.is_zero() {
+            self.begin();
+            return;
+        }
+        let cause = "the program has ended before the recording began";
+        self.leave_report(&mut self.lock(), Some(cause.to_owned()));
+        if let Some(steps) = &self.settings.steps {
+            let bounds = StepBounds {
+                first: *steps.start(),
+                last: *steps.end(),
+                before_first: || OF_STEPS.get().into_iter().for_each(Self::begin),
+                after_last: || {
+                    OF_STEPS
+                        .get()
+                        .into_iter()
+                        .for_each(|recording| recording.end());
+                },
+            };
+            if OF_STEPS.set(Arc::clone(self)).is_err() || !steps::set_bounds(bounds) {
+                self.fail("this process has a recording of some steps already");
+            }
+        } else if let Err(error) = self.after(self.settings.wait, Phase::Waiting, Self::begin) {
+            self.fail(&format!("no thread can be started: {error}"));
+        }
+    }
+
+    /// Does something on another thread after a time, unless the phase has changed by then.
+    fn after(
+        self: &Arc<Self>,
+        time: Duration,
+        phase: Phase,
+        work: fn(&Arc<Self>),
+    ) -> io::Result<()> {
+        let recording = Arc::clone(self);
+        let body = move || {
+            os::block_all_signals();
+            if recording.outlasts(phase, time) {
+                work(&recording);
+            }
         };
-        match written {
+        let thread = std::thread::Builder::new().name("stepscope-timer".to_owned());
+        thread.spawn(body).map(drop)
+    }
+
+    /// Waits; returns whether the phase is the same after this time.
+    fn outlasts(&self, phase: Phase, time: Duration) -> bool {
+        let start = Instant::now();
+        let mut state = self.lock();
+        while state.phase == phase {
+            let Some(left) = time
+                .checked_sub(start.elapsed())
+                .filter(|left| !left.is_zero())
+            else {
+                return true;
+            };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    /// Starts the recording, unless the program has ended.
+    fn begin(self: &Arc<Self>) {
+        if self.is_other_process() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.phase != Phase::Waiting {
+            return;
+        }
+        match self.settings.start() {
+            Ok(()) => {
+                state.phase = Phase::Recording;
+                self.leave_report(&mut state, None);
+                drop(state);
+                if let Some(duration) = self.settings.duration
+                    && let Err(error) =
+                        self.after(duration, Phase::Recording, |recording| recording.end())
+                {
+                    os::print_warning(&format!(
+                        "the recording ends with the program: no thread can be started: {error}"
+                    ));
+                }
+            }
+            Err(error) => {
+                drop(state);
+                self.fail(&error.to_string());
+                self.stop_counting();
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends the recording and writes it, if one runs.
+    fn end(&self) {
+        if self.is_other_process() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.phase != Phase::Recording {
+            return;
+        }
+        state.phase = Phase::Ended;
+        match self.write() {
+            Ok(written) => {
+                state.report.path =
+                    Some(std::path::absolute(&written.path).unwrap_or(written.path));
+                state.report.dropped = written.dropped;
+                state.report.warnings.extend(written.warnings);
+            }
             // The program has ended it itself.
-            Ok(()) | Err(SessionError::NotRecording | SessionError::NoFlight) => {}
+            Err(SessionError::NotRecording | SessionError::NoFlight) => {}
             Err(error) => os::print_warning(&format!("cannot write the recording: {error}")),
         }
-    }
-}
-
-/// Options of the recording.
-#[derive(Debug, Default)]
-struct Settings {
-    session: SessionOptions,
-    /// Time that the flight recorder keeps; none of an ordinary recording.
-    keep_last: Option<Duration>,
-    slow_step: Option<SlowStep>,
-}
-
-impl Settings {
-    fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let text = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let mut settings = Self::default();
-        settings.session.session_name = text("STEPSCOPE_SESSION_ID");
-        if let Some(max_bytes) = number(&text, "STEPSCOPE_MAX_BYTES")? {
-            settings.session.max_bytes = max_bytes;
-        }
-        settings.session.at_limit = match text("STEPSCOPE_AT_LIMIT").as_deref() {
-            None | Some("keep_latest") => AtLimit::KeepLatest,
-            Some("stop") => AtLimit::Stop,
-            Some(other) => return Err(refused("STEPSCOPE_AT_LIMIT", other)),
-        };
-        if let Some(mirrors) = text("STEPSCOPE_MIRROR") {
-            settings.session.mirrors =
-                Mirrors::from_str(&mirrors).map_err(|error| error.to_string())?;
-        }
-        let seconds: Option<f64> = number(&text, "STEPSCOPE_KEEP_LAST_S")?;
-        if let Some(seconds) = seconds.filter(|seconds| *seconds != 0.0) {
-            let keep_last = Duration::try_from_secs_f64(seconds);
-            settings.keep_last =
-                Some(keep_last.map_err(|_out_of_range| {
-                    refused("STEPSCOPE_KEEP_LAST_S", &seconds.to_string())
-                })?);
-        }
-        let times_median: Option<f64> = number(&text, "STEPSCOPE_SLOW_STEP")?;
-        settings.slow_step = times_median
-            .filter(|times| *times != 0.0)
-            .map(|times_median| SlowStep {
-                times_median,
-                ..SlowStep::default()
-            });
-        Ok(settings)
+        self.leave_report(&mut state, None);
+        drop(state);
+        self.stop_counting();
+        self.changed.notify_all();
     }
 
-    fn start(&self, log_dir: &str) -> Result<(), SessionError> {
-        let Some(keep_last) = self.keep_last else {
-            return start_trace_with(log_dir, &self.session);
-        };
-        start_flight(&FlightOptions {
-            keep_last,
-            log_dir: Some(log_dir.into()),
-            slow_step: self.slow_step,
-            ..FlightOptions::default()
-        })
+    fn write(&self) -> Result<StopReport, SessionError> {
+        match &self.settings.flight {
+            Some(flight) => {
+                let written = save_last(flight.keep_last)?;
+                stop_flight().map(|()| written)
+            }
+            None => stop_trace(),
+        }
     }
-}
 
-fn number<T: FromStr>(
-    text: &dyn Fn(&str) -> Option<String>,
-    name: &str,
-) -> Result<Option<T>, String> {
-    let value = text(name);
-    let parsed = value.map(|value| {
-        value
-            .trim()
-            .parse()
-            .map_err(|_no_number| refused(name, &value))
-    });
-    parsed.transpose()
-}
+    fn end_of_program(&self) {
+        self.end();
+        if self.is_other_process() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.phase == Phase::Waiting {
+            state.phase = Phase::Ended;
+            self.leave_report(&mut state, Some(self.why_nothing()));
+            drop(state);
+            self.stop_counting();
+            self.changed.notify_all();
+        }
+    }
 
-fn refused(name: &str, value: &str) -> String {
-    format!("cannot use {name}={value}: there is no such value\nhelp: unset {name}")
+    fn stop_counting(&self) {
+        if self.settings.steps.is_some() {
+            steps::remove_user();
+        }
+    }
+
+    fn why_nothing(&self) -> String {
+        match &self.settings.steps {
+            Some(steps) => format!(
+                "the program has made {} steps, and the recording begins with step {}",
+                steps::counted(),
+                steps.start()
+            ),
+            None => "the program has ended before the recording began".to_owned(),
+        }
+    }
+
+    /// Gives up, with a line on stderr.
+    fn fail(&self, cause: &str) {
+        os::print_warning(&format!("cannot record this program: {cause}"));
+        self.leave_out(cause);
+    }
+
+    fn leave_out(&self, cause: &str) {
+        let mut state = self.lock();
+        state.phase = Phase::Ended;
+        self.leave_report(&mut state, Some(cause.to_owned()));
+    }
+
+    fn leave_report(&self, state: &mut State, cause: Option<String>) {
+        state.report.cause = cause;
+        if let Some(folder) = process_report::folder() {
+            state.report.write(&folder, &self.process.to_string());
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
-        Settings::read(&|name| {
-            let found = set.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
     #[test]
     fn environment_without_a_log_directory_asks_for_nothing() {
         assert!(trace_from(&|_| None).is_none());
         assert!(trace_from(&|name| (name == "STEPSCOPE_LOG_DIR").then(String::new)).is_none());
-    }
-
-    #[test]
-    fn variables_become_options() {
-        let found = read(&[
-            ("STEPSCOPE_SESSION_ID", "a"),
-            ("STEPSCOPE_MAX_BYTES", "2000000"),
-            ("STEPSCOPE_AT_LIMIT", "stop"),
-            ("STEPSCOPE_KEEP_LAST_S", "1.5"),
-            ("STEPSCOPE_SLOW_STEP", "3"),
-        ])
-        .unwrap();
-        assert_eq!(found.session.session_name.as_deref(), Some("a"));
-        assert_eq!(found.session.max_bytes, 2_000_000);
-        assert_eq!(found.session.at_limit, AtLimit::Stop);
-        assert_eq!(found.keep_last, Some(Duration::from_millis(1500)));
-        let times_median = found.slow_step.map(|slow| slow.times_median);
-        assert_eq!(times_median, Some(3.0));
-        assert!(
-            read(&[("STEPSCOPE_KEEP_LAST_S", "0")])
-                .unwrap()
-                .keep_last
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn wrong_values_name_the_variable() {
-        for (name, value) in [
-            ("STEPSCOPE_MAX_BYTES", "-1"),
-            ("STEPSCOPE_AT_LIMIT", "never"),
-            ("STEPSCOPE_KEEP_LAST_S", "-1"),
-            ("STEPSCOPE_KEEP_LAST_S", "nan"),
-            ("STEPSCOPE_SLOW_STEP", "x"),
-        ] {
-            let cause = read(&[(name, value)]).unwrap_err();
-            assert!(cause.starts_with(&format!("cannot use {name}=")), "{cause}");
-        }
-        assert!(read(&[("STEPSCOPE_MIRROR", "nsys")]).is_err());
     }
 }

@@ -9,7 +9,8 @@
 //! Reading order: this file (the public functions), `recording` (from start to stop), `finished`
 //! (export), `collector` (events of CUDA devices), `capture`, `flight` and `running_flight` (the flight recorder), `workers` and
 //! `worker_journals` (processes of one program), `handlers` (fork and exit), `mirrors`, `folder`,
-//! `storage` (the file system of a log directory), `environment` (recordings that variables ask for).
+//! `storage` (the file system of a log directory), `environment` (recordings that variables ask for, with
+//! `environment_settings` and `launcher_rank`), `process_report` (what `stepscope run` reads about this process).
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
@@ -18,14 +19,17 @@
 mod capture;
 mod collector;
 mod environment;
+mod environment_settings;
 mod error;
 mod finished;
 mod flight;
 mod flight_options;
 mod folder;
 mod handlers;
+mod launcher_rank;
 pub(crate) mod mirrors;
 mod options;
+mod process_report;
 mod recording;
 mod running_flight;
 mod storage;
@@ -45,7 +49,11 @@ pub use environment::{EnvironmentTrace, trace_from_environment};
 pub use error::SessionError;
 pub use flight::{FlightStatus, flight_status, save_last, start_flight, stop_flight, write_last};
 pub use flight_options::{FlightOptions, SlowStep};
+#[doc(hidden)]
+pub use launcher_rank::LauncherRank;
 pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
+#[doc(hidden)]
+pub use process_report::ProcessReport;
 pub use storage::{Storage, storage};
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 

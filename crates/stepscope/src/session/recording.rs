@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::error::SessionError;
 use super::finished::{Finished, Owner};
 use super::options::{HostTracerLevel, SessionOptions};
+use super::process_report::note_session;
 use super::running_flight::{Running, Saver};
 use super::{folder, handlers};
 use crate::drain::requests::Control;
@@ -81,6 +82,7 @@ pub(super) fn start_program(
     }
     let mut session = result?;
     session.warnings.extend(warnings);
+    note_session(&folder);
     Ok(session)
 }
 
@@ -103,8 +105,12 @@ pub(super) fn start_flight(
         folder: folder.clone(),
     };
     let result = start(number, owner, host, files, options, Some(circular));
-    if let (Err(_), Some(folder)) = (&result, folder) {
-        let _ = std::fs::remove_dir(folder);
+    if let Some(folder) = folder {
+        if result.is_ok() {
+            note_session(&folder);
+        } else {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
     let mut session = result?;
     session.warnings = warnings;

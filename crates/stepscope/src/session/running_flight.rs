@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::error::SessionError;
 use super::flight_options::FlightOptions;
 use super::options::StopReport;
+use super::process_report::note_session;
 use super::{folder, guarded};
 use crate::drain::requests::{Control, DrainProgress, DrainRequest};
 use crate::drain::triggers::SaveTrigger;
@@ -153,6 +154,7 @@ impl Running {
         match export.save(&path) {
             Ok(report) => {
                 self.flight.saves.fetch_add(1, Ordering::Relaxed);
+                note_session(&folder);
                 Ok(report)
             }
             Err(cause) => {

@@ -18,6 +18,7 @@ mod concurrent_export;
 mod content;
 mod crash;
 mod edges;
+mod environment;
 mod files;
 mod flight;
 mod limits;
