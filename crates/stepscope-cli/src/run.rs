@@ -31,6 +31,7 @@ pub fn run(asked: &args::Run) -> Result<(), CliError> {
     };
     let mut command = Command::new(name);
     command.args(arguments);
+    program::survive_size_limit();
     let folder = match prepare(asked, &mut command) {
         Ok(folder) => Some(folder),
         Err(cause) => {
@@ -73,6 +74,13 @@ pub fn run(asked: &args::Run) -> Result<(), CliError> {
         0 => Ok(()),
         code => Err(CliError::ProgramEnded { code }),
     }
+}
+
+/// Notes which signals this process was started with ignored: the program starts with the same. The executable calls it
+/// before Rust's runtime starts, which ignores `SIGPIPE`.
+#[doc(hidden)]
+pub extern "C" fn note_inherited_signals() {
+    program::note_inherited();
 }
 
 /// Prints a line to stderr. Ignores write errors.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use super::summary::REPORTS;
 use crate::args;
 
 /// Returns the variables of the program, by name.
@@ -19,6 +20,7 @@ pub(super) fn variables(
         ("STEPSCOPE_SAMPLING_HZ", asked.sample.to_string().into()),
         ("STEPSCOPE_CALLS", u8::from(asked.calls).to_string().into()),
         ("STEPSCOPE_SOURCES", asked.sources.clone().into()),
+        ("STEPSCOPE_REPORTS", folder.join(REPORTS).into()),
         ("STEPSCOPE_SOURCE_TIME_S", seconds(asked.source_time).into()),
         ("STEPSCOPE_AT_LIMIT", asked.at_limit.as_str().into()),
     ];

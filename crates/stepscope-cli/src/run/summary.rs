@@ -1,7 +1,10 @@
 //! What `stepscope run` prints at the end: where the run is, its first finding, and how to view it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -66,24 +69,26 @@ impl ProcessReport {
 /// The program began at `began_ns`, Unix time.
 pub(super) fn lines(folder: &Path, asked: &args::Run, began_ns: i64) -> Vec<String> {
     let reports = read_reports(&folder.join(REPORTS));
-    let recovered = stepscope_engine::recover(&asked.logdir);
     let mut lines = Vec::new();
-    let mut files: Vec<PathBuf> = reports
+    let mut files: BTreeSet<PathBuf> = reports
         .iter()
         .filter_map(|report| report.path.clone())
         .collect();
-    for run in recovered {
-        match run.file {
-            Ok(file) => files.push(file),
-            Err(error) => lines.push(error.to_string()),
+    for session in sessions(&folder.join(REPORTS), &asked.logdir) {
+        for run in stepscope_engine::recover(&session) {
+            match run.file {
+                Ok(file) => {
+                    files.insert(file);
+                }
+                Err(error) => lines.push(error.to_string()),
+            }
         }
-    }
-    if files.is_empty() {
-        files = written_since(&asked.logdir, began_ns);
+        files.extend(written_since(&session, began_ns));
     }
     let runs = by_run(files);
     let Some((session, bytes)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else {
-        lines.push(nothing(&reports));
+        let reachable = super::check_writable(&folder.join(REPORTS));
+        lines.push(nothing(&reports, reachable, &asked.logdir));
         lines.extend(warnings(&reports));
         return lines;
     };
@@ -119,26 +124,43 @@ fn read_reports(folder: &Path) -> Vec<ProcessReport> {
     paths.iter().filter_map(read).collect()
 }
 
-/// Lists the files of runs that were written since then: those of programs that leave no reports, in Rust.
-fn written_since(logdir: &Path, began_ns: i64) -> Vec<PathBuf> {
-    let entries = |folder: &Path| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+/// Lists the folders below the log directory that processes of the command have recorded into.
+fn sessions(reports: &Path, logdir: &Path) -> BTreeSet<PathBuf> {
+    let logdir = std::path::absolute(logdir).unwrap_or_else(|_| logdir.to_owned());
+    let entries = fs::read_dir(reports).into_iter().flatten().flatten();
+    let notes = entries.map(|entry| entry.path()).filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "session")
+    });
+    let read = |note: PathBuf| {
+        let mut session = Vec::new();
+        let file = fs::File::open(note).ok()?;
+        file.take(MAX_REPORT_BYTES).read_to_end(&mut session).ok()?;
+        Some(PathBuf::from(OsString::from_vec(session)))
     };
+    notes
+        .filter_map(read)
+        .filter(|session| session.starts_with(&logdir))
+        .collect()
+}
+
+/// Lists the files of a session that were written since then. Programs that record themselves leave no report, and
+/// neither do workers.
+fn written_since(session: &Path, began_ns: i64) -> Vec<PathBuf> {
     let began_ns = u128::try_from(began_ns - TICK_NS).unwrap_or(0);
     let is_new = |file: &PathBuf| {
         let written = fs::metadata(file).and_then(|file| file.modified()).ok();
         let since_1970 = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         since_1970.is_some_and(|time| time.as_nanos() >= began_ns)
     };
-    let sessions = entries(&logdir.join("plugins/profile"));
-    let files = sessions.iter().flat_map(|session| entries(session));
+    let entries = fs::read_dir(session).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
     let recordings = files.filter(|file| file.to_string_lossy().ends_with(".xplane.pb"));
     recordings.filter(is_new).collect()
 }
 
 /// Sums the bytes of each run, by its folder.
-fn by_run(files: Vec<PathBuf>) -> BTreeMap<PathBuf, u64> {
+fn by_run(files: BTreeSet<PathBuf>) -> BTreeMap<PathBuf, u64> {
     let mut runs: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for file in files {
         let bytes = fs::metadata(&file).map_or(0, |file| file.len());
@@ -149,8 +171,16 @@ fn by_run(files: Vec<PathBuf>) -> BTreeMap<PathBuf, u64> {
     runs
 }
 
-/// Explains why there is no run.
-fn nothing(reports: &[ProcessReport]) -> String {
+/// Explains why there is no run. `reachable`: whether processes can leave reports.
+fn nothing(reports: &[ProcessReport], reachable: io::Result<()>, logdir: &Path) -> String {
+    if let (Err(error), true) = (reachable, reports.is_empty()) {
+        return format!(
+            "cannot find what was recorded: {}: {error}\nhelp: free space there, or set TMPDIR to another directory; \
+            what was recorded is listed by: stepscope {}",
+            std::env::temp_dir().display(),
+            shell_word(&logdir.display().to_string())
+        );
+    }
     let known = reports.iter().find_map(|report| report.cause.as_deref());
     let cause = match known {
         Some(cause) => cause,
@@ -285,6 +315,7 @@ mod tests {
     #[test]
     fn cause_of_a_process_that_began_nothing_is_printed() {
         let waiting = report(r#"{"state": "waiting", "cause": "the program has made 3 steps"}"#);
+        let nothing = |reports: &[ProcessReport]| nothing(reports, Ok(()), Path::new("logs"));
         let line = nothing(&[ProcessReport::default(), waiting]);
         assert!(
             line.starts_with("nothing was recorded: the program has made 3 steps\nhelp: "),
@@ -292,6 +323,20 @@ mod tests {
         );
         assert!(nothing(&[]).contains("no Python interpreter ran"));
         assert!(nothing(&[ProcessReport::default()]).contains("were not written"));
+    }
+
+    #[test]
+    fn full_disk_of_the_reports_is_named() {
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        let line = nothing(&[], full(), Path::new("my logs"));
+        let folder = std::env::temp_dir();
+        let start = format!("cannot find what was recorded: {}: ", folder.display());
+        assert!(
+            line.starts_with(&start) && line.ends_with("stepscope 'my logs'"),
+            "{line}"
+        );
+        let line = nothing(&[ProcessReport::default()], full(), Path::new("logs"));
+        assert!(line.starts_with("nothing was recorded: "), "{line}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) fn hand_on(signal: libc::c_int, folder: PathBuf) -> io::Result<()> {
     };
     let thread = std::thread::Builder::new().name("stepscope-signal".to_owned());
     thread.spawn(work)?;
-    program::handle(signal, wake);
+    let _ = program::handle(signal, wake);
     Ok(())
 }
 

@@ -183,6 +183,26 @@ fn program_runs_without_a_log_directory() {
 }
 
 #[test]
+fn program_runs_without_a_folder_for_temporary_files() {
+    let home = tempfile::tempdir().unwrap();
+    let ended = stepscope(home.path())
+        .env("TMPDIR", "/dev/null")
+        .args(["run", "--", "sh", "-c", "echo works; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(3), "works\n")
+    );
+    let notes = text(&ended.stderr);
+    assert!(
+        notes.starts_with("stepscope: cannot record this program: /dev/null: ")
+            && notes.ends_with("help: set TMPDIR to a directory that can be written\n"),
+        "{notes}"
+    );
+}
+
+#[test]
 fn signal_that_ends_the_program_ends_the_command() {
     let home = tempfile::tempdir().unwrap();
     let ended = run(home.path(), &["--", "sh", "-c", "kill -KILL $$"]);
@@ -212,46 +232,161 @@ fn signals_are_forwarded() {
     }
 }
 
-/// The program of the next test.
 #[test]
-#[ignore = "the program of `rust_program_is_recorded`"]
+fn program_starts_with_the_signals_of_the_command() {
+    let home = tempfile::tempdir().unwrap();
+    let look = ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"];
+    let command = env!("CARGO_BIN_EXE_stepscope");
+    for changed in [
+        &["--default-signal"][..],
+        &["--ignore-signal=PIPE,XFSZ,HUP", "--block-signal=USR1"],
+    ] {
+        let printed = |words: &[&str]| {
+            let mut env = Command::new("env");
+            env.args(changed).args(words).args(look);
+            let ended = env
+                .current_dir(home.path())
+                .env("TMPDIR", home.path())
+                .output();
+            text(&ended.unwrap().stdout)
+        };
+        let plain = printed(&[]);
+        assert!(plain.contains("SigIgn"), "{plain}");
+        assert_eq!(printed(&[command, "run", "--"]), plain, "{changed:?}");
+    }
+}
+
+#[test]
+fn signals_end_the_command_once_the_program_has_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "mkfifo \"$STEPSCOPE_REPORTS/a.json\"; echo \"$STEPSCOPE_REPORTS\"";
+    let mut running = stepscope(home.path())
+        .args(["run", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut reports = String::new();
+    let mut stdout = BufReader::new(running.stdout.take().unwrap());
+    stdout.read_line(&mut reports).unwrap();
+    // Opens once the command reads the report, after the program.
+    let report = Path::new(reports.trim_end()).join("a.json");
+    let report = std::fs::OpenOptions::new()
+        .write(true)
+        .open(report)
+        .unwrap();
+    let sent = Command::new("kill").arg(running.id().to_string()).status();
+    assert!(sent.unwrap().success());
+    drop(report);
+    assert_eq!(running.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn program_runs_where_no_file_can_be_written() {
+    let home = tempfile::tempdir().unwrap();
+    let command = env!("CARGO_BIN_EXE_stepscope");
+    let script = format!("ulimit -f 0; exec {command} run -- sh -c 'echo works; exit 3'");
+    let ended = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(home.path())
+        .env("TMPDIR", home.path())
+        .output()
+        .unwrap();
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(3), "works\n")
+    );
+    let notes = text(&ended.stderr);
+    assert!(
+        notes.starts_with("stepscope: cannot record this program: logs: File too large")
+            && notes.contains("\nhelp: name a directory that can be written with --logdir"),
+        "{notes}"
+    );
+}
+
+/// A program with one line for `stepscope run`: three steps, and an end as `ENDS` says.
+#[test]
+#[ignore = "the program of other tests"]
 fn rust_program() {
     let _recording = stepscope::trace_from_environment();
     for number in 0..3 {
         let _step = stepscope::step(number);
         drop(stepscope::span!("inside"));
     }
+    match std::env::var("ENDS").as_deref() {
+        Ok("abort") => std::process::abort(),
+        Ok("exit") => std::process::exit(0),
+        _ => {}
+    }
+}
+
+/// Starts the program by a command.
+fn rust_program_in(mut command: Command, ends: &str) -> Output {
+    command.env("ENDS", ends);
+    command.output().unwrap()
+}
+
+fn program_words() -> [String; 4] {
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let words = ["--ignored", "--exact", "run::rust_program"];
+    let [ignored, exact, name] = words.map(str::to_owned);
+    [program, ignored, exact, name]
+}
+
+/// Runs the program with these options of the command. Returns what the command prints.
+fn record_rust(home: &Path, options: &[&str], ends: &str) -> String {
+    let mut command = stepscope(home);
+    command
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .args(program_words());
+    text(&rust_program_in(command, ends).stderr)
 }
 
 #[test]
 fn rust_program_is_recorded() {
     let home = tempfile::tempdir().unwrap();
-    let program = std::env::current_exe().unwrap();
-    let program = program.to_str().unwrap();
-    let name = "run::rust_program";
-    let ended = run(
-        home.path(),
-        &[
-            "--session",
-            "one",
-            "--",
-            program,
-            "--ignored",
-            "--exact",
-            name,
-        ],
-    );
-    assert!(ended.status.success());
-    let notes = text(&ended.stderr);
-    assert!(
-        notes.contains("stepscope: recorded logs/plugins/profile/one ("),
-        "{notes}"
-    );
+    let notes = record_rust(home.path(), &["--session", "one"], "");
+    let session = home.path().join("logs/plugins/profile/one");
+    let recorded = format!("stepscope: recorded {} (", session.display());
+    assert!(notes.contains(&recorded), "{notes}");
     assert!(notes.contains("stepscope: Steps take "), "{notes}");
     assert!(
         notes.ends_with("stepscope: View it with: stepscope logs\n"),
         "{notes}"
     );
+}
+
+#[test]
+fn rust_program_obeys_the_options() {
+    let home = tempfile::tempdir().unwrap();
+    let notes = record_rust(home.path(), &["--steps", "2-3", "--session", "two"], "");
+    assert!(notes.contains("profile/two ("), "{notes}");
+    let notes = record_rust(home.path(), &["--skip-first", "3"], "");
+    let cause =
+        "nothing was recorded: the program has made 3 steps, and the recording begins with step 4";
+    assert!(notes.contains(cause), "{notes}");
+    for ends in ["exit", "abort"] {
+        let notes = record_rust(home.path(), &["--session", ends], ends);
+        assert!(notes.contains(&format!("profile/{ends} (")), "{notes}");
+    }
+}
+
+#[test]
+fn recordings_of_other_programs_are_not_those_of_the_command() {
+    let home = tempfile::tempdir().unwrap();
+    let [program, words @ ..] = program_words();
+    let mut killed = Command::new(program);
+    killed
+        .args(words)
+        .env("STEPSCOPE_LOG_DIR", home.path().join("logs"));
+    assert!(!rust_program_in(killed, "abort").status.success());
+    let notes = text(&run(home.path(), &["--", "true"]).stderr);
+    assert!(notes.contains("nothing was recorded: "), "{notes}");
+    let notes = record_rust(home.path(), &["--session", "ours"], "");
+    assert!(notes.contains("profile/ours ("), "{notes}");
+    assert!(!notes.contains("smaller run"), "{notes}");
 }
 
 /// A program of `stepscope-cupti` or `stepscope-rocm` that the same build has made.
