@@ -4,6 +4,7 @@
 //! device needs one line of code.
 
 pub mod collective;
+pub mod cupti;
 pub mod kineto;
 pub mod producer;
 pub mod sample;

@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::cupti::sync_kind;
 use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, ReadContext, SharedBytes};
 
-use super::device::{copy_kind, memory_kind, sync_kind};
+use super::device::{copy_kind, memory_kind};
 use super::export::{Column, EventTable, Export, Fields, GlobalId};
 use super::nvtx::event_type;
 use super::part::OFFSET_BITS;
@@ -234,7 +235,7 @@ impl Visitor<'_, '_> {
             "dstKind" => self.kind_name("target memory", value, memory_kind),
             "memKind" => self.kind_name("memory", value, memory_kind),
             "syncType" => {
-                self.kind_name("cuda_sync_kind", value, |kind| sync_kind(Some(kind)));
+                self.kind_name("cuda_sync_kind", value, sync_kind);
             }
             "domainId" | "category" if self.kind == EventTable::Nvtx => {
                 self.nvtx_name(name, value, fields);

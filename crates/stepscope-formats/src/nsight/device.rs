@@ -1,6 +1,7 @@
 //! Work of devices: kernels, copies, memsets, graphs, and waits.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::cupti::sync_kind;
 use stepscope_model::{EventSink, FlowDirection, NameId, SliceIn};
 
 use super::export::{Column, EventTable, Fields, GlobalId};
@@ -97,7 +98,7 @@ impl<S: EventSink> TablePart<'_, '_, S> {
             },
             EventTable::Synchronization => {
                 let kind = columns.sync_kind.int(fields);
-                self.sink.name(sync_kind(kind))
+                self.sink.name(sync_kind(kind.unwrap_or(0)))
             }
             _ => self.kernel_name(columns, fields),
         };
@@ -184,15 +185,4 @@ pub(super) fn memory_kind(kind: i64) -> &'static str {
     ];
     let kind = usize::try_from(kind).ok();
     kind.and_then(|kind| KINDS.get(kind)).unwrap_or(&KINDS[7])
-}
-
-/// Returns the name of a kind of wait, `ENUM_CUPTI_SYNC_TYPE`, as PyTorch's profiler writes it.
-pub(super) fn sync_kind(kind: Option<i64>) -> &'static str {
-    match kind {
-        Some(1) => "Event Sync",
-        Some(2) => "Stream Wait Event",
-        Some(3) => "Stream Sync",
-        Some(4) => "Context Sync",
-        _ => "Unknown Sync",
-    }
 }
