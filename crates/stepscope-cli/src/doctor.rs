@@ -3,8 +3,10 @@
 //! Each check looks at one thing and returns a `Check`; a problem names the command that solves it. Checks read
 //! the machine through `Machine`, so tests give them a root folder of their own.
 
+mod cupti_version;
 mod devices;
 mod environment;
+mod faults;
 mod hosts;
 mod machine;
 mod python;
@@ -126,6 +128,7 @@ pub fn run(asked: &args::Doctor, out: &mut dyn Write) -> Result<(), CliError> {
 fn all(machine: &Machine, asked: &args::Doctor) -> Vec<Check> {
     let python = python::find(machine, asked.python.as_deref());
     let mut checks = python::checks(machine, python.as_ref());
+    checks.extend(python.iter().flat_map(faults::checks));
     checks.extend(devices::checks(machine, python.as_ref().ok()));
     checks.extend(environment::checks(machine, &asked.logdir));
     checks.extend(hosts::checks(&asked.host));

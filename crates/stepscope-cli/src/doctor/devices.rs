@@ -3,20 +3,14 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use stepscope_model::vocabulary::cupti::{OLDEST_VERSION, version_text};
+
+use super::cupti_version::cupti_version;
 use super::machine::Machine;
 use super::python::Python;
 use super::{Check, rocm};
 use crate::run::gpu;
 
-/// Folders with the CUDA toolkit's libraries.
-const CUPTI_FOLDERS: [&str; 6] = [
-    "/usr/local/cuda/extras/CUPTI/lib64",
-    "/usr/local/cuda/lib64",
-    "/usr/local/cuda/targets/x86_64-linux/lib",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-];
 /// Allows every user to read the GPU's counters.
 const UNRESTRICT: &str = "echo 'options nvidia \"NVreg_RestrictProfilingToAdminUsers=0\"' | sudo tee -a \
     /etc/modprobe.d/nvidia-kernel-common.conf && sudo update-initramfs -u && sudo reboot";
@@ -26,7 +20,7 @@ pub(super) fn checks(machine: &Machine, python: Option<&Python>) -> Vec<Check> {
     let mut found = nvidia(machine, python);
     found.extend(rocm::checks(machine));
     found.push(tpu(machine, python));
-    found.push(neuron(machine));
+    found.push(neuron(machine, python));
     found
 }
 
@@ -65,27 +59,36 @@ fn cupti(machine: &Machine, python: Option<&Python>) -> Check {
         .into_iter()
         .flatten()
         .map(|folder| folder.join("libcupti.so"));
-    let of_system = CUPTI_FOLDERS
+    let of_system = gpu::CUPTI_FOLDERS
         .iter()
         .flat_map(|folder| machine.starting_with(folder, "libcupti.so"));
     let first: Option<PathBuf> = of_python
         .chain(named.filter(|file| file.exists()))
         .chain(of_system)
         .next();
-    match (first, python) {
-        (Some(file), _) => Check::ok(ID, TITLE, file.display().to_string()),
-        (None, Some(python)) => Check::problem(
+    let install = python.map_or_else(
+        || "pip install nvidia-cuda-cupti-cu12, or install the CUDA toolkit".to_owned(),
+        |python| python.pip("install nvidia-cuda-cupti-cu12"),
+    );
+    let Some(file) = first else {
+        let found = "libcupti.so was not found: kernels cannot be recorded";
+        return Check::problem(ID, TITLE, found, install);
+    };
+    let path = file.display();
+    match cupti_version(&file) {
+        Some(version) if version < OLDEST_VERSION => {
+            let found = format!(
+                "{path}, version {}: too old for the CUDA collector, which needs that of CUDA 11.8",
+                version_text(version)
+            );
+            Check::problem(ID, TITLE, found, install)
+        }
+        Some(version) => Check::ok(
             ID,
             TITLE,
-            "libcupti.so was not found: kernels cannot be recorded",
-            python.pip("install nvidia-cuda-cupti-cu12"),
+            format!("{path}, version {}", version_text(version)),
         ),
-        (None, None) => Check::problem(
-            ID,
-            TITLE,
-            "libcupti.so was not found: kernels cannot be recorded",
-            "pip install nvidia-cuda-cupti-cu12, or install the CUDA toolkit",
-        ),
+        None => Check::ok(ID, TITLE, path.to_string()),
     }
 }
 
@@ -162,12 +165,19 @@ fn tpu(machine: &Machine, python: Option<&Python>) -> Check {
     }
 }
 
-fn neuron(machine: &Machine) -> Check {
+fn neuron(machine: &Machine, python: Option<&Python>) -> Check {
     const ID: &str = "neuron";
     const TITLE: &str = "AWS Neuron";
     let devices = machine.starting_with("/dev", "neuron").len();
     if devices == 0 {
         return Check::absent(ID, TITLE, "no /dev/neuron*");
+    }
+    let mut facts = vec![format!("{devices} devices")];
+    let driver = machine.read("/sys/module/neuron/version");
+    facts.extend(driver.map(|version| format!("driver {}", version.trim())));
+    for name in ["torch-neuronx", "libneuronxla", "neuronx-cc"] {
+        let version = python.and_then(|python| python.package(name));
+        facts.extend(version.map(|version| format!("{name} {version}")));
     }
     let names = ["neuron-explorer", "neuron-profile"];
     let installed = names.into_iter().find_map(|name| {
@@ -177,11 +187,17 @@ fn neuron(machine: &Machine) -> Check {
             .or_else(|| file.exists().then_some(file))
     });
     match installed {
-        Some(tool) => Check::ok(ID, TITLE, format!("{devices} devices, {}", tool.display())),
+        Some(tool) => {
+            facts.push(tool.display().to_string());
+            Check::ok(ID, TITLE, facts.join(", "))
+        }
         None => Check::problem(
             ID,
             TITLE,
-            format!("{devices} devices, and neither neuron-explorer nor neuron-profile"),
+            format!(
+                "{}, and neither neuron-explorer nor neuron-profile",
+                facts.join(", ")
+            ),
             "sudo apt-get install aws-neuronx-tools",
         ),
     }
@@ -191,6 +207,7 @@ fn neuron(machine: &Machine) -> Check {
 mod tests {
     use super::super::State;
     use super::super::machine::fake::FakeMachine;
+    use super::super::python::fake_python;
     use super::*;
 
     const DRIVER: &str = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n";
@@ -245,6 +262,38 @@ mod tests {
         );
     }
 
+    /// Compiles a library with the function that tells this version.
+    fn compile_cupti(folder: &std::path::Path, version: u32) {
+        let source = folder.join("cupti.c");
+        let text = format!(
+            "int cuptiGetVersion(unsigned *version) {{ *version = {version}; return 0; }}\n"
+        );
+        std::fs::write(&source, text).unwrap();
+        let compiled = std::process::Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(folder.join("libcupti.so"))
+            .arg(source)
+            .status();
+        assert!(compiled.unwrap().success());
+    }
+
+    #[test]
+    fn version_of_cupti_is_that_of_the_library() {
+        for (version, state, text) in [
+            (26, State::Ok, ", version 26 (CUDA 12.8)"),
+            (17, State::Problem, ", version 17 (CUDA 11.6): too old"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            compile_cupti(folder.path(), version);
+            let fake = FakeMachine::new()
+                .file("/proc/driver/nvidia/version", DRIVER)
+                .variable("LD_LIBRARY_PATH", &folder.path().display().to_string());
+            let cupti = found(&fake, "cupti");
+            assert_eq!(cupti.state, state);
+            assert!(cupti.found.contains(text), "{}", cupti.found);
+        }
+    }
+
     #[test]
     fn tpu_and_neuron_need_their_tools() {
         let fake = FakeMachine::new()
@@ -259,7 +308,19 @@ mod tests {
             found(&fake, "neuron").help.unwrap(),
             "sudo apt-get install aws-neuronx-tools"
         );
-        let fake = fake.program("neuron-profile", "#!/bin/sh\n");
-        assert_eq!(found(&fake, "neuron").state, State::Ok);
+        let fake = fake
+            .program("neuron-profile", "#!/bin/sh\n")
+            .file("/sys/module/neuron/version", "2.21.37.0\n");
+        let packages = [
+            ("torch-neuronx", "2.9.0.2.13"),
+            ("neuronx-cc", "2.24.5133.0"),
+        ];
+        let python = fake_python(&[3, 12, 1], &packages);
+        let checks = checks(&fake.machine, Some(&python));
+        let neuron = checks.iter().find(|check| check.id == "neuron").unwrap();
+        assert_eq!(neuron.state, State::Ok);
+        let versions =
+            "1 devices, driver 2.21.37.0, torch-neuronx 2.9.0.2.13, neuronx-cc 2.24.5133.0, ";
+        assert!(neuron.found.starts_with(versions), "{}", neuron.found);
     }
 }

@@ -5,10 +5,11 @@ import os
 import sys
 
 PACKAGES = {
-    "jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "libtpu", "lightning", "pytorch-lightning",
-    "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu13", "stepscope", "tb-nightly", "tbp-nightly",
-    "tensorboard", "tensorboard-plugin-profile", "tensorflow", "tf-nightly", "torch", "torch-neuronx", "torch-xla",
-    "xprof",
+    "jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "libneuronxla", "libtpu", "lightning",
+    "neuronx-cc", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu13", "pytorch-lightning",
+    "stepscope", "tb-nightly", "tbp-nightly", "tensorboard", "tensorboard-plugin-neuron",
+    "tensorboard-plugin-neuronx", "tensorboard-plugin-profile", "tensorflow", "tf-nightly", "torch",
+    "torch-neuronx", "torch-xla", "xprof",
 }
 packages = {}
 cupti = []

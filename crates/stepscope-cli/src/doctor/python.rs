@@ -141,7 +141,7 @@ fn package(machine: &Machine, python: &Python) -> Check {
 }
 
 /// Returns the numbers of a version, up to the first part that is none.
-fn numbers(version: &str) -> Vec<u64> {
+pub(super) fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split('.');
     parts.map_while(|part| part.parse().ok()).collect()
 }
@@ -251,23 +251,25 @@ fn tensorboard(python: &Python) -> Option<Check> {
     Some(Check::ok(ID, TITLE, version))
 }
 
+/// Returns a Python with these packages.
+#[cfg(test)]
+pub(super) fn fake_python(version: &[u64], packages: &[(&str, &str)]) -> Python {
+    let packages = packages.iter();
+    Python {
+        version: version.to_vec(),
+        executable: "/venv/bin/python".to_owned(),
+        packages: packages
+            .map(|(name, version)| ((*name).to_owned(), (*version).to_owned()))
+            .collect(),
+        cupti: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::State;
     use super::super::machine::fake::FakeMachine;
     use super::*;
-
-    fn python(version: &[u64], packages: &[(&str, &str)]) -> Python {
-        let packages = packages.iter();
-        Python {
-            version: version.to_vec(),
-            executable: "/venv/bin/python".to_owned(),
-            packages: packages
-                .map(|(name, version)| ((*name).to_owned(), (*version).to_owned()))
-                .collect(),
-            cupti: Vec::new(),
-        }
-    }
 
     fn problems(python: &Python) -> Vec<(&'static str, String)> {
         let machine = FakeMachine::new().variable("STEPSCOPE_PACKAGE", "/lib/stepscope");
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn versions_that_fit_are_no_problem() {
-        let fits = python(
+        let fits = fake_python(
             &[3, 12, 1],
             &[
                 ("jax", "0.10.2"),
@@ -339,7 +341,7 @@ mod tests {
         ];
         for (version, packages, id, help) in cases {
             assert_eq!(
-                problems(&python(version, packages)),
+                problems(&fake_python(version, packages)),
                 [(id, help)],
                 "{packages:?}"
             );

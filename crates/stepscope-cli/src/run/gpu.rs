@@ -41,6 +41,16 @@ pub(crate) const ROCM: Collector = Collector {
     by_default: false,
 };
 
+/// Folders with the CUDA toolkit's libraries.
+pub(crate) const CUPTI_FOLDERS: [&str; 6] = [
+    "/usr/local/cuda/extras/CUPTI/lib64",
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+];
+
 /// Variables of the program by name, and lines for the user why a collector cannot be used.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
