@@ -5,6 +5,7 @@ mod document;
 mod history;
 mod predictions;
 mod sides;
+mod steps_choice;
 pub mod summary;
 
 use std::io::Write;
@@ -18,7 +19,8 @@ use stepscope_engine::report::compare::gate::{Gate, GateOutcome, GateResult};
 use crate::args;
 use crate::error::CliError;
 use document::Document;
-use sides::{Side, StepsChoice};
+use sides::Side;
+use steps_choice::StepsChoice;
 
 /// Output format of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -513,14 +513,25 @@ export async function fetchAggregate(
   };
 }
 
+/** What a histogram counts besides the name. */
+export interface HistogramRange {
+  /** Whether the name is an expression. */
+  readonly mode?: 'exact' | 'regex';
+  /** The bins span this range at least. */
+  readonly lowNs?: number;
+  readonly highNs?: number;
+}
+
 export async function fetchHistogram(
   run: string,
   name: string,
   scale: 'log' | 'linear',
   v: string,
   options?: RequestOptions,
+  { mode, lowNs, highNs }: HistogramRange = {},
 ): Promise<Histogram> {
-  const body = asObject((await getJson(runPath(run, '/histogram', { name, scale, bins: 40, v }), options)).body) ?? {};
+  const asked = { name, scale, bins: 40, mode, low_ns: lowNs, high_ns: highNs, v };
+  const body = asObject((await getJson(runPath(run, '/histogram', asked), options)).body) ?? {};
   const numbers = (value: Json) => asArray(value).map((item) => asNumber(item) ?? 0);
   return {
     name,

@@ -341,10 +341,16 @@ function eventPattern(name: string): string {
   return `^${pattern}(\\.?\\d+)?$`;
 }
 
+/** Returns an expression for the names of a row's kernel, else of its operation. `undefined`: the row is neither. */
+export function callPattern(row: OwnerRow): string | undefined {
+  const name = row.kernel === undefined || row.kernel === '' ? row.operation : row.kernel;
+  return name === undefined || name === '' ? undefined : eventPattern(name);
+}
+
 /** Returns a search for every event of a row's kernel, else of its operation. `undefined`: the row is neither. */
 export function occurrences(row: OwnerRow): string | undefined {
-  const name = row.kernel === undefined || row.kernel === '' ? row.operation : row.kernel;
-  return name === undefined || name === '' ? undefined : `/${eventPattern(name)}/`;
+  const pattern = callPattern(row);
+  return pattern === undefined ? undefined : `/${pattern}/`;
 }
 
 /**

@@ -4,7 +4,7 @@ import { CHANGES, COMPARED_STEPS } from '../compare-fixtures.mjs';
 import { axe, holds, openPage, PATIENCE_MS, runIds, settled, stateOf } from '../harness.mjs';
 import { answered } from '../report-pages.mjs';
 
-const TABS = ['Attribution', 'Timelines', 'Flame graph', 'Measures', 'Findings', 'Environment'];
+const TABS = ['Attribution', 'Timelines', 'Flame graph', 'Calls', 'Measures', 'Findings', 'Environment'];
 
 const factsOf = (page) => page.getByTestId('compare-facts').evaluate((element) => ({ ...element.dataset }));
 
@@ -267,6 +267,41 @@ export const compare = [
       await page.keyboard.press('Enter');
       await page.getByTestId('compare-facts').waitFor({ timeout: PATIENCE_MS });
       assert.equal(new URL(page.url()).searchParams.get('a'), a);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Compare: the calls of a row are two histograms with the same edges',
+    async run(context) {
+      const { page, faults } = await visitPair(context, ['base', 'other'], '&tab=calls&by=kernel');
+      const calls = page.getByTestId('compare-calls');
+      const rows = page.getByRole('combobox', { name: 'Row', exact: true });
+      const cells = (title) =>
+        page
+          .getByRole('row', { name: new RegExp(`^${title} `) })
+          .getByRole('cell')
+          .allInnerTexts();
+      const choose = async (name) => {
+        const label = (await rows.getByRole('option').allInnerTexts()).find((text) => text.includes(name));
+        await rows.selectOption({ label });
+        await page.getByRole('figure', { name: new RegExp(`Durations of the calls of .*${name}`) }).waitFor();
+      };
+      await choose('sgemm');
+      assert.deepEqual(await cells('Calls'), [String(4 * COMPARED_STEPS), String(4 * COMPARED_STEPS), '+0']);
+      assert.deepEqual(await cells('Median'), ['1.00 ms', '1.25 ms', '+250 µs']);
+      const titles = await calls
+        .getByRole('img')
+        .evaluateAll((bars) => bars.map((bar) => bar.getAttribute('aria-label')));
+      const full = titles.filter((title) => !/: 0 calls of the base, 0 of/.test(title));
+      assert.equal(full.length, 2, titles.join('; '));
+      assert.match(full[0], /: 80 calls of the base, 0 of the new run$/);
+      assert.match(full[1], /: 0 calls of the base, 80 of the new run$/);
+      await choose('gelu');
+      assert.deepEqual(await cells('Calls'), ['0', String(2 * COMPARED_STEPS), `+${2 * COMPARED_STEPS}`]);
+      assert.deepEqual((await cells('Median')).slice(0, 1), ['–']);
+      await page.getByRole('combobox', { name: 'Height', exact: true }).selectOption('count');
+      await page.getByRole('combobox', { name: 'Scale', exact: true }).selectOption('linear');
+      await calls.waitFor();
       assert.deepEqual(faults, []);
     },
   },

@@ -100,11 +100,17 @@ impl Durations {
         self.count() - self.sorted_ps.partition_point(|&ps| ps <= dur.ps())
     }
 
-    /// Computes bins from the shortest to the longest; empty without slices.
-    pub fn histogram(&self, scale: Scale, bins: usize) -> Histogram {
-        let (Some(&least), Some(&most)) = (self.sorted_ps.first(), self.sorted_ps.last()) else {
+    /// Computes bins from the shortest to the longest, or over `range` where that is wider; empty without slices.
+    ///
+    /// Histograms of several runs have the same edges if each gets the range of all.
+    pub fn histogram(&self, scale: Scale, bins: usize, range: [Option<Dur>; 2]) -> Histogram {
+        let (Some(&shortest), Some(&longest)) = (self.sorted_ps.first(), self.sorted_ps.last())
+        else {
             return Histogram::default();
         };
+        let [low, high] = range.map(|end| end.map(Dur::ps));
+        let least = low.map_or(shortest, |low| low.min(shortest));
+        let most = high.map_or(longest, |high| high.max(longest));
         let edges = edges(least, most, scale, bins.max(1));
         let mut counts = Vec::with_capacity(edges.len());
         let mut totals_ps = Vec::with_capacity(edges.len());
@@ -190,7 +196,7 @@ mod tests {
             for scale in [Scale::Linear, Scale::Log] {
                 for bins in [1, 2, 7, 40] {
                     let all = durations_of(ps);
-                    let histogram = all.histogram(scale, bins);
+                    let histogram = all.histogram(scale, bins, [None, None]);
                     assert_eq!(histogram.counts.iter().sum::<u64>(), ps.len() as u64);
                     assert_eq!(histogram.totals_ps.iter().sum::<i128>(), all.total_ps());
                     assert_eq!(histogram.edges.len(), histogram.counts.len() + 1);
@@ -200,9 +206,23 @@ mod tests {
             }
         }
         assert_eq!(
-            durations_of(&[]).histogram(Scale::Log, 3),
+            durations_of(&[]).histogram(Scale::Log, 3, [None, None]),
             Histogram::default()
         );
+    }
+
+    #[test]
+    fn runs_have_equal_edges_in_the_range_of_all() {
+        for scale in [Scale::Linear, Scale::Log] {
+            let range = [10, 90].map(|ps| Some(Dur::from_ps(ps)));
+            let short = durations_of(&[10, 20, 30]).histogram(scale, 4, range);
+            let long = durations_of(&[40, 90]).histogram(scale, 4, range);
+            assert_eq!(short.edges, long.edges);
+            assert_eq!(short.counts.iter().sum::<u64>(), 3);
+            // What lies outside is not cut off.
+            let longer = durations_of(&[5, 100]).histogram(scale, 4, range);
+            assert_eq!(longer.counts.iter().sum::<u64>(), 2);
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use super::sides::{Side, StepsChoice};
+use super::sides::Side;
+use super::steps_choice::StepsChoice;
 use super::summary;
 use crate::args;
 use crate::error::CliError;

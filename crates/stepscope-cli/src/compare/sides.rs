@@ -7,44 +7,14 @@ use stepscope_engine::analysis::compare::result::CompareOptions;
 use stepscope_engine::analysis::compare::run::ComparedRun;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::run_profile::AnalysisScope;
-use stepscope_engine::analysis::steps::{parse_numbers, range_of};
+use stepscope_engine::analysis::steps::range_of;
 use stepscope_engine::report::compare::gate::Gate;
 use stepscope_engine::{Engine, EngineOptions, Run};
 
+use super::steps_choice::StepsChoice;
 use super::summary::{self, Summary};
 use crate::args;
 use crate::error::CliError;
-
-/// All steps but those of warm-up.
-const SKIP_WARMUP: &str = "skip-warmup";
-
-/// Steps that are compared.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct StepsChoice(Option<std::ops::RangeInclusive<i64>>);
-
-impl StepsChoice {
-    /// Reads `skip-warmup`, `N`, `N-M` or `N-`.
-    pub(super) fn read(text: &str) -> Result<Self, CliError> {
-        if text == SKIP_WARMUP {
-            return Ok(Self(None));
-        }
-        let range = parse_numbers(text);
-        range.map(|range| Self(Some(range))).ok_or_else(|| {
-            CliError::usage(format!(
-                "cannot compare the steps '{text}': not a range\nhelp: give skip-warmup, 13, 13-21 or 13-"
-            ))
-        })
-    }
-
-    /// Returns the text that [`read`](Self::read) takes.
-    pub(super) fn text(&self) -> String {
-        match &self.0 {
-            None => SKIP_WARMUP.to_owned(),
-            Some(steps) if *steps.end() == i64::MAX => format!("{}-", steps.start()),
-            Some(steps) => format!("{}-{}", steps.start(), steps.end()),
-        }
-    }
-}
 
 /// One side: its name and its runs.
 #[derive(Clone, Debug)]
@@ -236,7 +206,7 @@ fn open_run(
         return Ok((summary::name_of(path), run));
     }
     let (engine, opened) = open_trace(path, asked)?;
-    let range = match &steps.0 {
+    let range = match steps.range() {
         Some(steps) => Some(range_of(&opened.trace, steps, false).map_err(|error| {
             CliError::failed(format!("cannot compare {}: {error}", path.display()))
         })?),
@@ -353,18 +323,5 @@ mod tests {
                 "{one} {other}"
             );
         }
-    }
-
-    #[test]
-    fn steps_are_a_range_or_all_but_warm_up() {
-        for (text, expected) in [
-            ("skip-warmup", StepsChoice(None)),
-            ("13-21", StepsChoice(Some(13..=21))),
-            ("13-", StepsChoice(Some(13..=i64::MAX))),
-        ] {
-            let found = StepsChoice::read(text).unwrap();
-            assert_eq!((&found, found.text().as_str()), (&expected, text));
-        }
-        assert!(StepsChoice::read("all").is_err());
     }
 }

@@ -12,7 +12,7 @@ use stepscope_engine::analysis::op_class::OpClass;
 use stepscope_model::Diagnostic;
 
 use super::bucket_names;
-use super::sides::StepsChoice;
+use super::steps_choice::StepsChoice;
 use crate::error::CliError;
 
 /// Schema of the file.

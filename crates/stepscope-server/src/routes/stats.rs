@@ -415,11 +415,13 @@ fn histogram_of(
         ],
     )?;
     let bins = params.number("bins", 40, 1..=200)?;
+    let range = [params.dur("low_ns")?, params.dur("high_ns")?];
     let window = params.window(view)?;
     let tracks = tracks_of(view, params)?;
-    let names = names(view, name, Mode::Exact, "name")?;
+    let mode = params.choice("mode", &[("exact", Mode::Exact), ("regex", Mode::Regex)])?;
+    let names = names(view, name, mode, "name")?;
     let all = histogram::durations(&view.run.trace, &names, &tracks, &window, cancel)?;
-    let bins = all.histogram(scale, bins);
+    let bins = all.histogram(scale, bins, range);
     let quantile = |share| all.quantile(share).map(Ns::from_dur);
     Ok(Json(HistogramAnswer {
         name: name.to_owned(),

@@ -353,6 +353,19 @@ async fn histograms_count_every_slice() {
         assert_eq!(answer["min_ns"], *of_name.iter().min().unwrap());
         assert_eq!(answer["max_ns"], *of_name.iter().max().unwrap());
     }
+    let wide = "name=%5Eop%5C.%5B35%5D%24&mode=regex&low_ns=0&high_ns=99000000000&bins=9";
+    let wide = site
+        .ok(&format!("/runs/mixed.json/histogram?{wide}"))
+        .await
+        .json();
+    let both = slices
+        .iter()
+        .filter(|slice| ["op.3", "op.5"].contains(&&*slice.3));
+    assert_eq!(wide["count"], both.count());
+    assert_eq!(
+        (&wide["edges"][0], &wide["edges"][9]),
+        (&json!(0), &json!(99_000_000_000_u64))
+    );
     let none = site.ok("/runs/mixed.json/histogram?name=none").await.json();
     assert_eq!(
         (&none["count"], &none["edges"], &none["min_ns"]),

@@ -39,7 +39,7 @@ export const signedExact = (ns: number): string =>
 
 const changeWord = (ns: number): string => (ns > 0 ? 'longer' : ns < 0 ? 'shorter' : 'equal');
 
-function Choice<T extends string | number>(props: {
+export function Choice<T extends string | number>(props: {
   readonly label: string;
   readonly value: T;
   readonly options: readonly { readonly id: T; readonly label: string }[];

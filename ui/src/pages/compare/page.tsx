@@ -7,6 +7,7 @@ import { Tabs } from '../../widgets/tabs.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { useComparison, useRun } from './answer.ts';
 import { Attribution } from './attribution.tsx';
+import { Calls } from './calls.tsx';
 import { Flame } from './flame.tsx';
 import { Facts, Settings } from './head.tsx';
 import type { Compared, ComparePageProps } from './props.ts';
@@ -132,6 +133,7 @@ function Answer(page: Compared): JSX.Element {
     { id: 'attribution', label: 'Attribution', body: () => <Attribution {...page} /> },
     { id: 'timelines', label: 'Timelines', body: () => <Timelines {...page} /> },
     { id: 'flame', label: 'Flame graph', body: () => <Flame {...page} /> },
+    { id: 'calls', label: 'Calls', body: () => <Calls {...page} /> },
     {
       id: 'measures',
       label: 'Measures',

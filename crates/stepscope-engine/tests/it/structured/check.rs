@@ -134,8 +134,8 @@ fn viewer(trace: &Trace) {
         listing::by_name(trace, &query, &cancel).expect("nobody cancels");
         let durations =
             histogram::durations(trace, &all, &tracks, &window, &cancel).expect("nobody cancels");
-        durations.histogram(histogram::Scale::Linear, 16);
-        durations.histogram(histogram::Scale::Log, 16);
+        durations.histogram(histogram::Scale::Linear, 16, [None, None]);
+        durations.histogram(histogram::Scale::Log, 16, [None, None]);
         trace.busy_strip(&tracks, window.clone(), 64);
         for track in &tracks {
             trace.items(*track, window.clone(), 64);
