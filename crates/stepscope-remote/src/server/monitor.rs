@@ -94,7 +94,7 @@ fn describe(data: &mut String, seen: &Seen, with_steps: bool) {
     } else if with_steps {
         data.push_str("Step time: no step ended\n");
     }
-    data.push_str("Device: the program reports none\n");
+    data.push_str("Device: none reported by the program\n");
 }
 
 fn recording(state: &State) -> String {

@@ -327,16 +327,14 @@ mod tests {
             refused(|_, opts| opts.host_tracer_level = 4)
                 .starts_with("cannot set host_tracer_level to 4")
         );
-        assert!(refused(|_, opts| opts.device_tracer_level = 9).starts_with("device_tracer_level"));
-        assert!(refused(|_, opts| opts.python_tracer_level = 9).starts_with("python_tracer_level"));
-        assert!(refused(|request, _| request.session_id = "../x".into()).starts_with("session_id"));
+        assert!(refused(|_, opts| opts.device_tracer_level = 9).contains("device_tracer_level"));
+        assert!(refused(|_, opts| opts.python_tracer_level = 9).contains("python_tracer_level"));
+        assert!(refused(|request, _| request.session_id = "../x".into()).contains("session_id"));
         assert!(
-            refused(|request, _| request.session_id = "x".repeat(1 << 20))
-                .starts_with("session_id")
+            refused(|request, _| request.session_id = "x".repeat(1 << 20)).contains("session_id")
         );
         assert!(
-            refused(|_, opts| opts.override_hostname = "..".into())
-                .starts_with("override_hostname")
+            refused(|_, opts| opts.override_hostname = "..".into()).contains("override_hostname")
         );
         let off = with(|_, opts| opts.host_tracer_level = 0).unwrap();
         assert_eq!(off.level, HostTracerLevel::Off);
