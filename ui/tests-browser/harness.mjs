@@ -183,16 +183,17 @@ export async function stateOf(page) {
 /** Waits until the timeline has all it shows, and draws no frame though the browser offers two. */
 export async function settled(page) {
   await page.waitForFunction(
-    async () => {
-      const look = () => ({ ...document.querySelector('[data-testid="timeline"]')?.dataset });
-      const before = look();
-      for (let offered = 0; offered < 2; offered += 1) await new Promise(requestAnimationFrame);
-      const { frame, loading } = look();
-      return loading === 'false' && frame === before.frame;
-    },
+    () => document.querySelector('[data-testid="timeline"]')?.getAttribute('data-loading') === 'false',
     undefined,
     { timeout: PATIENCE_MS },
   );
+  for (const until = performance.now() + PATIENCE_MS; performance.now() < until; ) {
+    const { frame } = await stateOf(page);
+    await page.evaluate(() => new Promise((offered) => requestAnimationFrame(() => requestAnimationFrame(offered))));
+    const now = await stateOf(page);
+    if (now.frame === frame && !now.loading) return;
+  }
+  throw new Error('the timeline did not come to rest');
 }
 
 export async function openTimeline(page, origin, run, query = '') {
