@@ -28,11 +28,26 @@ pub fn recorded_call(name: &str) -> Option<&str> {
     (!left_out).then_some(name)
 }
 
-/// Returns whether a call starts work on a device, which has the call's correlation number.
-pub(crate) fn launches_work(name: &str) -> bool {
-    ["Launch", "Memcpy", "Memset"]
-        .iter()
-        .any(|part| name.contains(part))
+/// What the number of a call is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// The call starts work on a device, which has the call's number.
+    Launch,
+    /// The call waits, or records what others wait for: synchronisation has the call's number.
+    Synchronization,
+    Other,
+}
+
+/// Returns the kind of a call.
+pub(crate) fn call_kind(name: &str) -> CallKind {
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    if has(&["Launch", "Memcpy", "Memset"]) {
+        CallKind::Launch
+    } else if has(&["Synchronize", "EventRecord", "WaitEvent"]) {
+        CallKind::Synchronization
+    } else {
+        CallKind::Other
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +63,14 @@ mod tests {
         assert_eq!(recorded_call("hipMemcpyAsync"), Some("hipMemcpyAsync"));
         assert_eq!(recorded_call("hipGetDevice"), None);
         assert_eq!(recorded_call("cudaEventQuery_v3020"), None);
-        assert!(launches_work("hipModuleLaunchKernel"));
-        assert!(!launches_work("hipStreamSynchronize"));
+        for (name, kind) in [
+            ("hipModuleLaunchKernel", CallKind::Launch),
+            ("cudaStreamSynchronize", CallKind::Synchronization),
+            ("cuStreamWaitEvent", CallKind::Synchronization),
+            ("cudaEventRecord", CallKind::Synchronization),
+            ("cudaMalloc", CallKind::Other),
+        ] {
+            assert_eq!(call_kind(name), kind, "{name}");
+        }
     }
 }

@@ -14,11 +14,10 @@ mod library;
 mod planes;
 mod recorder;
 mod recording;
-mod report;
 mod settings;
 
 pub use calls::recorded_call;
 pub use library::{Demangler, LoadScope, find, function, open, package_folders, system_mappings};
-pub use planes::{Call, DeviceFacts, PlaneLine, Planes, Range, RecordedWork};
+pub use planes::{Call, DeviceFacts, DeviceSync, PlaneLine, Planes, Range, RecordedWork};
 pub use recorder::{Delivery, DeviceApi, DeviceRecorder, Vendor, export_begin, export_path};
 pub use settings::Settings;

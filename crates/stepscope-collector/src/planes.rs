@@ -18,10 +18,11 @@ use stepscope_formats::xspace::{
 };
 use stepscope_model::TrackKind;
 
-use crate::calls::launches_work;
+use crate::calls::{CallKind, call_kind};
 
-/// Id of the line of copies, which no queue has.
+/// Ids of the lines of copies and of synchronisation, which no queue has.
 const COPIES_LINE: i64 = i64::MAX;
+const SYNC_LINE: i64 = i64::MAX - 1;
 
 /// A line of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +33,8 @@ pub enum PlaneLine {
     Queue(u32),
     /// Copies whose stream or queue is unknown.
     Copies,
+    /// Waits for the device, or of its streams for each other.
+    Synchronization,
 }
 
 impl Default for PlaneLine {
@@ -44,7 +47,16 @@ impl PlaneLine {
     fn number(self) -> Option<i64> {
         match self {
             Self::Stream(number) | Self::Queue(number) => Some(number.into()),
-            Self::Copies => None,
+            Self::Copies | Self::Synchronization => None,
+        }
+    }
+
+    /// Returns the id of the line in the plane.
+    fn id(self) -> i64 {
+        match self {
+            Self::Stream(number) | Self::Queue(number) => number.into(),
+            Self::Copies => COPIES_LINE,
+            Self::Synchronization => SYNC_LINE,
         }
     }
 
@@ -53,6 +65,7 @@ impl PlaneLine {
             Self::Stream(number) => format!("stream {number}"),
             Self::Queue(number) => format!("queue {number}"),
             Self::Copies => "copies".to_owned(),
+            Self::Synchronization => "synchronization".to_owned(),
         }
     }
 }
@@ -102,6 +115,23 @@ pub struct Range<'a> {
     pub category: &'a str,
     /// Bytes of memory that it is about.
     pub bytes: Option<u64>,
+}
+
+/// A wait for the device, or of a stream for an event. Times are Unix time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSync {
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Ordinal of the device.
+    pub device: u32,
+    /// The stream that waits, or that is waited for.
+    pub stream: Option<u32>,
+    /// Number of the call.
+    pub correlation: u64,
+    /// The event that is waited for: the stream and the number of the call that recorded it.
+    pub event: Option<(u32, u64)>,
 }
 
 /// Facts of a device.
@@ -221,6 +251,20 @@ impl Planes {
         self.events += 1;
     }
 
+    /// Adds a wait, with the category and the arguments of PyTorch's profiler.
+    pub fn add_sync(&mut self, sync: &DeviceSync, kind: &str) {
+        if self.is_recorded(sync.start, sync.end) {
+            let start = self.start;
+            self.device(sync.device).sync(sync, kind, start);
+            self.events += 1;
+        }
+    }
+
+    /// Adds a fact of the recording.
+    pub(crate) fn add_fact(&mut self, name: &str, value: &str) {
+        self.threads.add_fact(name, value);
+    }
+
     /// Adds a call of the vendor's interface.
     pub fn add_call(&mut self, call: &Call, name: &str, category: &str) {
         if self.is_recorded(call.start, call.end) {
@@ -279,10 +323,7 @@ impl DevicePlane {
         more: (StatId, StatValue<'_>),
         start: u64,
     ) {
-        let line = self.lines.entry(work.line).or_insert_with(|| {
-            let id = work.line.number().unwrap_or(COPIES_LINE);
-            LineWriter::new(id, &work.line.name(), 0)
-        });
+        let line = line_of(&mut self.lines, work.line);
         let stats = [
             Stat {
                 id: self.correlation,
@@ -302,13 +343,46 @@ impl DevicePlane {
         line.span(name, offset, duration, &stats[..length]);
     }
 
+    fn sync(&mut self, sync: &DeviceSync, kind: &str, start: u64) {
+        let name = self.plane.event_of(kind, "cuda_sync", EventKind::Slice);
+        let kind = StatValue::Text(self.plane.text(kind));
+        let number = |value: u64| Some(StatValue::Uint(value));
+        let values = [
+            ("cuda_sync_kind", Some(kind)),
+            ("correlation", number(sync.correlation)),
+            ("device", number(sync.device.into())),
+            (
+                "stream",
+                sync.stream.and_then(|stream| number(stream.into())),
+            ),
+            (
+                "wait_on_stream",
+                sync.event.and_then(|(stream, _)| number(stream.into())),
+            ),
+            (
+                "wait_on_cuda_event_record_corr_id",
+                sync.event.and_then(|(_, call)| number(call)),
+            ),
+        ];
+        let stats: Vec<Stat<'_>> = values
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let id = self.plane.argument(name);
+                Some(Stat { id, value: value? })
+            })
+            .collect();
+        let (offset, duration) = times(start, sync.start, sync.end);
+        let line = line_of(&mut self.lines, PlaneLine::Synchronization);
+        line.span(name, offset, duration, &stats);
+    }
+
     fn finish(mut self, continues: bool) -> PlaneWriter {
         if continues {
             self.plane.continues();
         }
         for (line, writer) in self.lines {
             self.plane.describe(&TrackRecord {
-                line: Some(line.number().unwrap_or(COPIES_LINE)),
+                line: Some(line.id()),
                 kind: Some(TrackKind::DeviceQueue),
                 device: Some(self.ordinal),
                 stream: line.number(),
@@ -320,11 +394,20 @@ impl DevicePlane {
     }
 }
 
+fn line_of(lines: &mut BTreeMap<PlaneLine, LineWriter>, line: PlaneLine) -> &mut LineWriter {
+    lines
+        .entry(line)
+        .or_insert_with(|| LineWriter::new(line.id(), &line.name(), 0))
+}
+
 /// The plane of the program's threads.
 struct ThreadPlane {
     plane: PlaneWriter,
+    has_facts: bool,
     threads: BTreeMap<u32, LineWriter>,
     correlation: StatId,
+    /// The same number of a call that launches nothing, without a link.
+    wait_number: StatId,
     returned: StatId,
     bytes: StatId,
 }
@@ -334,9 +417,11 @@ impl Default for ThreadPlane {
         let mut plane = PlaneWriter::new(HOST_PLANE).with_id(1);
         Self {
             correlation: plane.stat("correlation_id"),
+            wait_number: plane.argument("correlation"),
             returned: plane.stat("return_value"),
             bytes: plane.stat("bytes"),
             plane,
+            has_facts: false,
             threads: BTreeMap::new(),
         }
     }
@@ -350,25 +435,25 @@ impl ThreadPlane {
     }
 
     fn call(&mut self, call: &Call, name: &str, category: &str, start: u64) {
-        let launches = launches_work(name);
-        let name = self.plane.event_of(name, category, EventKind::Slice);
-        let [correlation, returned] = [
-            (self.correlation, call.correlation),
-            (self.returned, call.returned.into()),
-        ]
-        .map(|(id, value)| Stat {
-            id,
-            value: StatValue::Uint(value),
-        });
         // The number of a call without work on a device would be a link to nowhere.
-        let stats: &[Stat<'_>] = match (launches, call.returned) {
-            (true, 0) => &[correlation],
-            (true, _) => &[correlation, returned],
-            (false, 0) => &[],
-            (false, _) => &[returned],
+        let number = match call_kind(name) {
+            CallKind::Launch => Some(self.correlation),
+            CallKind::Synchronization => Some(self.wait_number),
+            CallKind::Other => None,
         };
+        let number = number.map(|id| (id, call.correlation));
+        let returned = (call.returned != 0).then(|| (self.returned, call.returned.into()));
+        let name = self.plane.event_of(name, category, EventKind::Slice);
+        let stats: Vec<Stat<'_>> = number
+            .into_iter()
+            .chain(returned)
+            .map(|(id, value)| Stat {
+                id,
+                value: StatValue::Uint(value),
+            })
+            .collect();
         let (offset, duration) = times(start, call.start, call.end);
-        self.line(call.thread).span(name, offset, duration, stats);
+        self.line(call.thread).span(name, offset, duration, &stats);
     }
 
     fn range(&mut self, range: &Range<'_>, start: u64) {
@@ -388,8 +473,14 @@ impl ThreadPlane {
         self.line(range.thread).span(name, offset, duration, stats);
     }
 
+    fn add_fact(&mut self, name: &str, value: &str) {
+        let id = self.plane.stat(name);
+        self.plane.add_stat(id, StatValue::Str(value));
+        self.has_facts = true;
+    }
+
     fn finish(mut self) -> Option<PlaneWriter> {
-        if self.threads.is_empty() {
+        if self.threads.is_empty() && !self.has_facts {
             return None;
         }
         self.plane.continues();

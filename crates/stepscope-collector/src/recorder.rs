@@ -9,19 +9,18 @@
 
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use stepscope::CollectorFile;
+use stepscope::{CollectorFile, ProcessReport};
 use stepscope_model::vocabulary::producer::Producer;
 
 use crate::library::system_mappings;
 use crate::planes::{DeviceFacts, Planes};
 use crate::recording::{Recording, now_ns};
-use crate::report::Report;
-use crate::settings::{Settings, When, has_framework};
+use crate::settings::{Settings, When};
 
 /// Names of a vendor's devices and library.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +48,10 @@ pub trait DeviceApi: Sync {
     fn stop(&self);
     /// Called after each attempt to start.
     fn attempted(&self) {}
+    /// Returns the version of the vendor's library, once it is loaded, as a fact: its name and value.
+    fn version(&self) -> Option<(&'static str, String)> {
+        None
+    }
 }
 
 /// The recorder of the process's devices, of which a vendor's collector has one.
@@ -107,9 +110,9 @@ impl DeviceRecorder {
 
     /// Reads the environment. Returns whether this process is to be recorded.
     pub fn prepare(&self) -> bool {
-        let is_sourced = || has_framework(&system_mappings());
         let variable = |name: &str| std::env::var_os(name);
-        let Some(settings) = Settings::read(self.vendor.variable, &variable, &is_sourced) else {
+        let Some(settings) = Settings::read(self.vendor.variable, &variable, &system_mappings)
+        else {
             return false;
         };
         self.process.store(std::process::id(), Ordering::Relaxed);
@@ -126,10 +129,22 @@ impl DeviceRecorder {
     /// Starts recording, unless a recording of the program is to begin first.
     pub fn start_unless_requested(&self) {
         let when = self.state().as_ref().map(|state| state.settings.when);
-        if let Some(When::AtOnce { wait, length }) = when {
-            let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            let from = now_ns().saturating_add(ns(wait));
-            self.start((from, from.saturating_add(ns(length))));
+        match when {
+            Some(When::AtOnce { wait, length }) => {
+                let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                let from = now_ns().saturating_add(ns(wait));
+                self.start((from, from.saturating_add(ns(length))));
+            }
+            // The first recording replaces this report.
+            Some(When::OnRequest) => self.leave(&ProcessReport {
+                cause: Some(format!(
+                    "the program has used {}, and begun no recording: --steps, --skip-first and --signal need \
+                    Python, or the crate stepscope",
+                    self.vendor.devices
+                )),
+                ..ProcessReport::default()
+            }),
+            None => {}
         }
     }
 
@@ -180,7 +195,7 @@ impl DeviceRecorder {
         let recording = self.take_recording();
         let state = self.state().take();
         let Some(state) = state else { return };
-        let mut report = Report::default();
+        let mut report = ProcessReport::default();
         report.warnings.extend(state.refusal);
         if let Some(recording) = recording {
             if recording.events == 0 {
@@ -198,15 +213,35 @@ impl DeviceRecorder {
                 }
             }
         }
-        if let Some(folder) = state.settings.reports {
-            report.write(&folder, self.vendor.report);
+        if report != ProcessReport::default() {
+            self.leave_in(&report, state.settings.reports.as_deref());
         }
     }
 
-    /// Notes why nothing is recorded, for the report of this process.
+    fn leave(&self, report: &ProcessReport) {
+        let folder = self
+            .state()
+            .as_ref()
+            .and_then(|state| state.settings.reports.clone());
+        self.leave_in(report, folder.as_deref());
+    }
+
+    fn leave_in(&self, report: &ProcessReport, folder: Option<&Path>) {
+        if let Some(folder) = folder {
+            let name = format!("{}-{}", self.vendor.report, std::process::id());
+            report.write(folder, &name);
+        }
+    }
+
+    /// Notes why nothing is recorded, in the report of this process at once: the program may be killed.
     pub fn refuse(&self, cause: &str) {
+        let refusal = format!("cannot record {}: {cause}", self.vendor.devices);
+        self.leave(&ProcessReport {
+            warnings: vec![refusal.clone()],
+            ..ProcessReport::default()
+        });
         if let Some(state) = self.state().as_mut() {
-            state.refusal = Some(format!("cannot record {}: {cause}", self.vendor.devices));
+            state.refusal = Some(refusal);
         }
     }
 
@@ -245,12 +280,32 @@ impl DeviceRecorder {
         let created = self.create_file(window);
         let result = created.and_then(|settings| self.device.start(&settings));
         self.device.attempted();
-        let Err(cause) = result else { return true };
+        let Err(cause) = result else {
+            self.begun();
+            return true;
+        };
         if let Some(recording) = self.take_recording() {
             recording.file.discard();
         }
         self.refuse(&cause);
         false
+    }
+
+    /// Notes that a recording runs, and adds the version of the vendor's library to its file.
+    fn begun(&self) {
+        let version = self.device.version();
+        let is_requested = match self.state().as_mut() {
+            Some(state) => {
+                if let (Some((name, version)), Some(recording)) = (version, &mut state.recording) {
+                    recording.planes.add_fact(name, &version);
+                }
+                state.settings.when == When::OnRequest
+            }
+            None => false,
+        };
+        if is_requested {
+            self.leave(&ProcessReport::default());
+        }
     }
 
     fn create_file(&self, window: (u64, u64)) -> Result<Settings, String> {

@@ -118,8 +118,8 @@ fn head(start: u64, settings: &Settings, producer: Producer) -> Vec<u8> {
     plane.add_stat(id, StatValue::Str(writer));
     let numbers = [
         ("process_id", Some(u64::from(std::process::id()))),
-        ("rank", settings.ranks[0]),
-        ("world_size", settings.ranks[1]),
+        ("rank", settings.rank.rank),
+        ("world_size", settings.rank.world_size),
     ];
     for (name, value) in numbers {
         if let Some(value) = value {

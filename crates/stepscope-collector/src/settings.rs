@@ -4,17 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stepscope::LauncherRank;
+
 /// Bytes of a file unless `STEPSCOPE_MAX_BYTES` says otherwise.
 const MAX_BYTES: u64 = 8 << 30;
-/// Variables with the rank and the number of ranks, in the order in which they are believed.
-const RANKS: [(&str, &str); 5] = [
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-];
-
 /// When a process is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
@@ -44,52 +37,46 @@ pub struct Settings {
     pub reports: Option<PathBuf>,
     /// When the process is recorded.
     pub when: When,
-    /// Rank and number of ranks.
-    pub ranks: [Option<u64>; 2],
+    /// Rank of the process.
+    pub rank: LauncherRank,
 }
 
 impl Settings {
     /// Reads the variables. Returns `None` if this process is not to be recorded. `library` names the variable with the
-    /// path of the vendor's library; `is_sourced` tells whether the process has a framework whose profiler records
-    /// devices itself.
+    /// path of the vendor's library; `mappings` lists the mapped files of this process.
     pub fn read(
         library: &str,
         variable: &dyn Fn(&str) -> Option<OsString>,
-        is_sourced: &dyn Fn() -> bool,
+        mappings: &dyn Fn() -> String,
     ) -> Option<Self> {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let text = |name: &str| given(name).and_then(|value| value.into_string().ok());
         let number = |name: &str| text(name).and_then(|value| value.trim().parse::<f64>().ok());
         let log_dir = given("STEPSCOPE_LOG_DIR")?.into();
         // The flight recorder keeps its events in memory, and none of devices.
-        if number("STEPSCOPE_KEEP_LAST_S").is_some_and(|seconds| seconds > 0.0) {
+        let keeps_last = |name| number(name).is_some_and(|value| value > 0.0);
+        if keeps_last("STEPSCOPE_KEEP_LAST_S") || keeps_last("STEPSCOPE_SLOW_STEP") {
             return None;
         }
-        let ranks = RANKS
-            .iter()
-            .map(|(rank, count)| {
-                [*rank, *count].map(|name| text(name).and_then(|value| value.trim().parse().ok()))
-            })
-            .find(|[rank, _]| rank.is_some())
-            .unwrap_or_default();
-        if let Some(wanted) = text("STEPSCOPE_RANKS") {
-            let is_wanted = |rank: u64| {
-                wanted
-                    .split(',')
-                    .any(|word| word.trim().parse() == Ok(rank))
-            };
-            if !ranks[0].is_none_or(is_wanted) {
-                return None;
-            }
+        let rank = LauncherRank::read(&text);
+        if text("STEPSCOPE_RANKS").is_some_and(|wanted| !rank.is_in(&wanted)) {
+            return None;
         }
-        if text("STEPSCOPE_SOURCES").is_none_or(|sources| sources != "none") && is_sourced() {
+        let sources = text("STEPSCOPE_SOURCES").unwrap_or_else(|| "auto".to_owned());
+        if sources != "none" && has_profiled_framework(&mappings(), &sources) {
             return None;
         }
         let seconds = |name: &str| {
             let seconds = number(name)?;
             Duration::try_from_secs_f64(seconds).ok()
         };
-        let when = if text("STEPSCOPE_STEPS").is_some() {
+        let is_set = |name| text(name).is_some_and(|value| value.trim() != "0");
+        let by_program = [
+            "STEPSCOPE_STEPS",
+            "STEPSCOPE_SKIP_FIRST",
+            "STEPSCOPE_SIGNAL",
+        ];
+        let when = if by_program.into_iter().any(is_set) {
             When::OnRequest
         } else {
             When::AtOnce {
@@ -107,52 +94,86 @@ impl Settings {
             library: given(library).map(PathBuf::from),
             reports: given("STEPSCOPE_REPORTS").map(PathBuf::from),
             when,
-            ranks,
+            rank,
         })
     }
 }
 
-/// Whether the list of this process's mappings names a framework with a profiler of devices, which `stepscope run` then
-/// starts.
-pub(crate) fn has_framework(mappings: &str) -> bool {
-    ["/libtorch_cpu.so", "/libjax_common.so", "/xla_extension.so"]
+/// Returns whether the process has loaded a framework for Python whose profiler `stepscope run` starts, as `sources` of
+/// `STEPSCOPE_SOURCES` say. Programs in C++ load the same frameworks without their part for Python.
+fn has_profiled_framework(mappings: &str, sources: &str) -> bool {
+    const FRAMEWORKS: [(&str, &str); 3] = [
+        ("torch", "/libtorch_python.so"),
+        ("jax", "/libjax_common.so"),
+        ("jax", "/xla_extension.so"),
+    ];
+    let is_started = |name: &str| match sources {
+        "auto" => true,
+        // The profiler of PyTorch is left out.
+        "xla" => name != "torch",
+        names => names.split(',').any(|source| source.trim() == name),
+    };
+    FRAMEWORKS
         .iter()
-        .any(|library| mappings.contains(library))
+        .any(|(name, library)| is_started(name) && mappings.contains(library))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(set: &[(&str, &str)], is_sourced: bool) -> Option<Settings> {
+    fn read_in(set: &[(&str, &str)], mappings: &str) -> Option<Settings> {
         let variable = |name: &str| {
             let found = set.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        Settings::read("STEPSCOPE_CUPTI", &variable, &|| is_sourced)
+        Settings::read("STEPSCOPE_CUPTI", &variable, &|| mappings.to_owned())
+    }
+
+    fn read(set: &[(&str, &str)]) -> Option<Settings> {
+        read_in(set, "7f00 r-xp /usr/lib/libc.so.6\n")
     }
 
     const LOGS: (&str, &str) = ("STEPSCOPE_LOG_DIR", "logs");
 
     #[test]
     fn nothing_is_recorded_unasked() {
-        assert_eq!(read(&[], false), None);
-        assert_eq!(read(&[("STEPSCOPE_LOG_DIR", "")], false), None);
-        assert!(read(&[LOGS], false).is_some());
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[("STEPSCOPE_LOG_DIR", "")]), None);
+        assert!(read(&[LOGS]).is_some());
     }
 
     #[test]
-    fn profilers_of_frameworks_come_first_unless_they_are_left_out() {
-        assert_eq!(read(&[LOGS], true), None);
-        assert_eq!(read(&[LOGS, ("STEPSCOPE_SOURCES", "auto")], true), None);
-        assert!(read(&[LOGS, ("STEPSCOPE_SOURCES", "none")], true).is_some());
-        assert!(has_framework("7f00 r-xp /venv/torch/lib/libtorch_cpu.so\n"));
-        assert!(!has_framework("7f00 r-xp /usr/lib/libc.so.6\n"));
+    fn profilers_of_frameworks_come_first_where_they_record() {
+        let python = "7f00 r-xp /venv/torch/lib/libtorch_python.so\n";
+        let cpp = "7f00 r-xp /opt/libtorch/lib/libtorch.so\n7f01 r-xp /opt/libtorch/lib/libtorch_cpu.so\n";
+        let jax = "7f00 r-xp /venv/jaxlib/libjax_common.so\n";
+        let is_recorded = |sources: &str, mappings: &str| {
+            read_in(&[LOGS, ("STEPSCOPE_SOURCES", sources)], mappings).is_some()
+        };
+        assert!(read_in(&[LOGS], python).is_none());
+        for (sources, mappings, expected) in [
+            ("auto", python, false),
+            ("none", python, true),
+            ("jax, torch", python, false),
+            ("jax", python, true),
+            ("xla", python, true),
+            ("xla", jax, false),
+            ("torch", jax, true),
+            // A program in C++ has no profiler that the command could start.
+            ("auto", cpp, true),
+        ] {
+            assert_eq!(
+                is_recorded(sources, mappings),
+                expected,
+                "{sources} {mappings}"
+            );
+        }
     }
 
     #[test]
     fn the_time_is_that_of_the_options() {
-        let when = |set: &[(&str, &str)]| read(&[&[LOGS], set].concat(), false).unwrap().when;
+        let when = |set: &[(&str, &str)]| read(&[&[LOGS], set].concat()).unwrap().when;
         assert_eq!(
             when(&[("STEPSCOPE_WAIT_S", "1.5"), ("STEPSCOPE_DURATION_S", "2")]),
             When::AtOnce {
@@ -160,8 +181,14 @@ mod tests {
                 length: Duration::from_secs(2)
             }
         );
-        assert_eq!(when(&[("STEPSCOPE_STEPS", "3-4")]), When::OnRequest);
-        assert_eq!(read(&[LOGS, ("STEPSCOPE_KEEP_LAST_S", "30")], false), None);
+        for name in ["STEPSCOPE_STEPS", "STEPSCOPE_SKIP_FIRST"] {
+            assert_eq!(when(&[(name, "3")]), When::OnRequest);
+        }
+        assert_eq!(when(&[("STEPSCOPE_SIGNAL", "USR2")]), When::OnRequest);
+        assert_eq!(when(&[("STEPSCOPE_SKIP_FIRST", "0")]), when(&[]));
+        for name in ["STEPSCOPE_KEEP_LAST_S", "STEPSCOPE_SLOW_STEP"] {
+            assert_eq!(read(&[LOGS, (name, "3")]), None);
+        }
         // The recorder of the program warns about words that are no numbers.
         assert_eq!(
             when(&[("STEPSCOPE_WAIT_S", "soon"), ("STEPSCOPE_DURATION_S", "-1")]),
@@ -173,12 +200,12 @@ mod tests {
     fn only_chosen_ranks_are_recorded() {
         let rank = |rank: &str| {
             let set = [LOGS, ("STEPSCOPE_RANKS", "0, 8"), ("RANK", rank)];
-            read(&set, false).map(|found| found.ranks[0])
+            read(&set).map(|found| found.rank.rank)
         };
         assert_eq!(rank("8"), Some(Some(8)));
         assert_eq!(rank("1"), None);
-        assert!(read(&[LOGS, ("STEPSCOPE_RANKS", "0")], false).is_some());
-        let found = read(&[LOGS, ("SLURM_PROCID", "3"), ("SLURM_NTASKS", "4")], false);
-        assert_eq!(found.unwrap().ranks, [Some(3), Some(4)]);
+        assert!(read(&[LOGS, ("STEPSCOPE_RANKS", "0")]).is_some());
+        let found = read(&[LOGS, ("SLURM_PROCID", "3"), ("SLURM_NTASKS", "4")]).unwrap();
+        assert_eq!((found.rank.rank, found.rank.world_size), (Some(3), Some(4)));
     }
 }

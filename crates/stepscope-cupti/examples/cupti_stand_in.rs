@@ -5,6 +5,7 @@
 //! * `CUPTI_REAL=LIBRARY` too: it passes every call on to NVIDIA's library, and writes what that delivers into the file.
 //!   This is how `tests/data/cupti` was made.
 //! * `CUPTI_FAILS=NUMBER`: `cuptiSubscribe` returns this error.
+//! * `CUPTI_VERSION=NUMBER`: `cuptiGetVersion` returns this version.
 //!
 //! A file has a line for each record and each name of a call: `record HEX OFFSET=TEXT...`, `call DOMAIN NUMBER NAME`.
 #![allow(
@@ -40,7 +41,7 @@ static SUBSCRIBED: Mutex<bool> = Mutex::new(false);
 fn layout(kind: u32) -> (&'static [usize], &'static [usize]) {
     match kind {
         1 | 2 | 22 => (&[16, 24], &[]),
-        4 | 5 => (&[8, 16], &[]),
+        4 | 5 | 38 => (&[8, 16], &[]),
         8 => (&[], &[136]),
         10 => (&[16, 24], &[104]),
         12 => (&[8], &[40]),
@@ -222,6 +223,11 @@ passed_on!(cuptiSubscribe(subscriber: *mut *mut c_void, callback: Callback, data
             0
         }
     }
+});
+passed_on!(cuptiGetVersion(version: *mut u32) or {
+    let given = std::env::var("CUPTI_VERSION").ok().and_then(|number| number.parse().ok());
+    unsafe { *version = given.unwrap_or(130_000) };
+    0
 });
 passed_on!(cuptiUnsubscribe(subscriber: *mut c_void) or {
     let _ = subscriber;

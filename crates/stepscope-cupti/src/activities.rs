@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use stepscope_collector::{Delivery, Demangler, Range, recorded_call};
+use stepscope_collector::{Delivery, Demangler, DeviceSync, Range, recorded_call};
+use stepscope_model::vocabulary::cupti::sync_kind;
 
-use crate::records::{Activity, Kernel, Marker, MarkerKind, Memcpy, Memset};
+use crate::records::{
+    Activity, EventRecord, Kernel, Marker, MarkerKind, Memcpy, Memset, Synchronization,
+};
 
 /// Ranges that are open at once; further ones are not recorded.
 const MAX_OPEN_RANGES: usize = 1 << 16;
+/// Events whose last record is remembered.
+const MAX_EVENTS: usize = 1 << 16;
 
-/// Adds activities to a file. It remembers names, and ranges without an end.
+/// Adds activities to a file. It remembers names, ranges without an end, and what waits are about.
 #[derive(Default)]
 pub(crate) struct Activities {
     demangler: Demangler,
@@ -18,6 +23,10 @@ pub(crate) struct Activities {
     calls: HashMap<(bool, u32), Option<String>>,
     /// Ranges of NVTX without an end: their thread, start and name.
     open: HashMap<u32, (u32, u64, String)>,
+    /// Devices of contexts.
+    contexts: HashMap<u32, u32>,
+    /// The last record of an event, by context and event: its stream, and the number of its call.
+    events: HashMap<(u32, u32), (u32, u64)>,
 }
 
 impl Activities {
@@ -51,6 +60,11 @@ impl Activities {
             }
             Activity::Marker(marker) => self.add_marker(&marker, to),
             Activity::Device(device) => to.add_device(device),
+            Activity::Context(context) => {
+                self.contexts.insert(context.context, context.device);
+            }
+            Activity::EventRecord(record) => self.remember(&record),
+            Activity::Synchronization(wait) => self.add_wait(&wait, to),
         }
     }
 
@@ -63,6 +77,28 @@ impl Activities {
         );
         let name = self.demangler.demangled(&kernel.name);
         to.planes.add_kernel(&kernel.work, name, &details);
+    }
+
+    fn remember(&mut self, record: &EventRecord) {
+        if self.events.len() >= MAX_EVENTS {
+            self.events.clear();
+        }
+        let key = (record.context, record.event);
+        self.events
+            .insert(key, (record.stream, record.correlation.into()));
+    }
+
+    fn add_wait(&self, wait: &Synchronization, to: &mut Delivery<'_>) {
+        let event = wait.event.map(|event| (wait.context, event));
+        let sync = DeviceSync {
+            start: wait.start,
+            end: wait.end,
+            device: self.contexts.get(&wait.context).copied().unwrap_or(0),
+            stream: wait.stream,
+            correlation: wait.correlation.into(),
+            event: event.and_then(|event| self.events.get(&event).copied()),
+        };
+        to.planes.add_sync(&sync, sync_kind(wait.kind.into()));
     }
 
     fn add_marker(&mut self, marker: &Marker<'_>, to: &mut Delivery<'_>) {

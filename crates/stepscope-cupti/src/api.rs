@@ -11,7 +11,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use stepscope_collector::{LoadScope, find, open, package_folders, system_mappings};
+use stepscope_collector::{LoadScope, find, function, open, package_folders, system_mappings};
+use stepscope_model::vocabulary::cupti::{OLDEST_VERSION, version_text};
 
 /// `CUptiResult`.
 pub(crate) type Status = c_int;
@@ -32,13 +33,21 @@ pub(crate) mod kind {
     pub(crate) const DRIVER: u32 = 4;
     pub(crate) const RUNTIME: u32 = 5;
     pub(crate) const DEVICE: u32 = 8;
+    pub(crate) const CONTEXT: u32 = 9;
     pub(crate) const CONCURRENT_KERNEL: u32 = 10;
     pub(crate) const MARKER: u32 = 12;
     /// Copies between two devices.
     pub(crate) const MEMCPY2: u32 = 22;
-    pub(crate) const ALL: [u32; 8] = [
+    /// Events that streams record, for others to wait for.
+    pub(crate) const CUDA_EVENT: u32 = 36;
+    /// Waits of the host for the device, and of streams for events.
+    pub(crate) const SYNCHRONIZATION: u32 = 38;
+    pub(crate) const ALL: [u32; 11] = [
         DEVICE,
         CONCURRENT_KERNEL,
+        CONTEXT,
+        CUDA_EVENT,
+        SYNCHRONIZATION,
         MEMCPY,
         MEMCPY2,
         MEMSET,
@@ -79,6 +88,8 @@ struct Functions {
 /// CUPTI.
 pub(crate) struct Cupti {
     functions: Functions,
+    /// As `cuptiGetVersion` returns it.
+    version: u32,
 }
 
 /// The process's subscription, of which there is one.
@@ -105,10 +116,20 @@ impl Cupti {
                         .to_owned(),
                 )
             })?;
-        let functions = Functions::load(library).ok_or_else(|| {
-            Refusal("this libcupti.so is too old: CUDA 11.8 is the oldest that is known".to_owned())
-        })?;
-        Ok(Self { functions })
+        let version = version_of(library);
+        match Functions::load(library).filter(|_| version >= OLDEST_VERSION) {
+            Some(functions) => Ok(Self { functions, version }),
+            None => Err(Refusal(format!(
+                "this libcupti.so is too old: it has version {}, and that of CUDA 11.8 is the oldest that is known: \
+                pip install nvidia-cuda-cupti (CUDA 12: nvidia-cuda-cupti-cu12)",
+                version_text(version)
+            ))),
+        }
+    }
+
+    /// Describes the version.
+    pub(crate) fn version(&self) -> String {
+        version_text(self.version)
     }
 
     /// Subscribes, and starts recording into buffers of these functions.
@@ -237,6 +258,19 @@ impl Cupti {
         };
         Err(Refusal(format!("{name}: {advice}")))
     }
+}
+
+/// Returns the version of the interface; 0 if it is unknown.
+fn version_of(library: NonNull<c_void>) -> u32 {
+    type GetVersion = unsafe extern "C" fn(*mut u32) -> Status;
+    let mut version = 0;
+    // SAFETY: NVIDIA's headers define this type of the function; it writes one number.
+    unsafe {
+        if let Some(get) = function::<GetVersion>(library, c"cuptiGetVersion") {
+            get(&raw mut version);
+        }
+    }
+    version
 }
 
 /// No callback is enabled.

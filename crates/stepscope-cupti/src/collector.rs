@@ -86,6 +86,10 @@ impl DeviceApi for CudaDevices {
         }
     }
 
+    fn version(&self) -> Option<(&'static str, String)> {
+        Some(("cupti_version", CUPTI.get()?.version()))
+    }
+
     fn attempted(&self) {
         static AT_EXIT: Once = Once::new();
         // What was registered last ends first. CUPTI, which is loaded by now, must still work when this ends.

@@ -25,7 +25,42 @@ pub(crate) enum Activity<'a> {
     Call(NumberedCall),
     Marker(Marker<'a>),
     Device(DeviceFacts),
+    Context(Context),
+    EventRecord(EventRecord),
+    Synchronization(Synchronization),
 }
+
+/// The device of a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Context {
+    pub(crate) context: u32,
+    pub(crate) device: u32,
+}
+
+/// A call that has a stream record an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventRecord {
+    pub(crate) correlation: u32,
+    pub(crate) context: u32,
+    pub(crate) stream: u32,
+    pub(crate) event: u32,
+}
+
+/// A wait of the host for a device, or of a stream for an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Synchronization {
+    /// `CUpti_ActivitySynchronizationType`.
+    pub(crate) kind: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) correlation: u32,
+    pub(crate) context: u32,
+    pub(crate) stream: Option<u32>,
+    pub(crate) event: Option<u32>,
+}
+
+/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`.
+const NOT_APPLICABLE: u32 = u32::MAX;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Kernel<'a> {
@@ -202,6 +237,28 @@ pub(crate) unsafe fn decode<'a>(at: *const u8) -> Option<Activity<'a>> {
                         flags if flags & MARKER_END != 0 => MarkerKind::End,
                         _ => return None,
                     },
+                })
+            }
+            kind::CONTEXT => Activity::Context(Context {
+                context: record.get(4),
+                device: record.get(8),
+            }),
+            kind::CUDA_EVENT => Activity::EventRecord(EventRecord {
+                correlation: record.get(4),
+                context: record.get(8),
+                stream: record.get(12),
+                event: record.get(16),
+            }),
+            kind::SYNCHRONIZATION => {
+                let applicable = |number: u32| (number != NOT_APPLICABLE).then_some(number);
+                Activity::Synchronization(Synchronization {
+                    kind: record.get(4),
+                    start: record.get(8),
+                    end: record.get(16),
+                    correlation: record.get(24),
+                    context: record.get(28),
+                    stream: applicable(record.get(32)),
+                    event: applicable(record.get(36)),
                 })
             }
             kind::DEVICE => {

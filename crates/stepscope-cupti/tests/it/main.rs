@@ -264,26 +264,164 @@ fn nothing_is_recorded_unasked() {
     assert_eq!(std::fs::read_dir(log_dir.path()).unwrap().count(), 0);
 }
 
+/// Writes the records of the tests with those of a wait of stream 7 for an event of stream 13, and of the host for stream
+/// 7, as the headers of CUPTI define them. The host's is that of the last call. Returns the number of that call.
+fn add_waits(to: &Path) -> u64 {
+    let text = std::fs::read_to_string(RECORDS).unwrap();
+    let bytes = |hex: &str| -> Vec<u8> {
+        let pairs = (0..hex.len() / 2).map(|at| &hex[2 * at..2 * at + 2]);
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect()
+    };
+    let call = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("record 05000000"))
+        .map(|hex| bytes(&format!("05000000{hex}")))
+        .next_back()
+        .unwrap();
+    let time = |at: usize| u64::from_ne_bytes(call[at..at + 8].try_into().unwrap());
+    let (start, end) = (time(8), time(16));
+    let correlation = u32::from_ne_bytes(call[32..36].try_into().unwrap());
+    let record = |words: &[u32]| {
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+        let hex: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
+        format!("record {}\n", hex.concat())
+    };
+    let halves = |time: u64| [(time & 0xffff_ffff) as u32, (time >> 32) as u32];
+    let wait = |kind: u32, correlation: u32, stream: u32, event: u32| {
+        let [[start, start_high], [end, end_high]] = [halves(start), halves(end)];
+        record(&[
+            38,
+            kind,
+            start,
+            start_high,
+            end,
+            end_high,
+            correlation,
+            5,
+            stream,
+            event,
+        ])
+    };
+    let waits = [
+        record(&[9, 5, 0, 0]),
+        record(&[36, 4_711, 5, 13, 2, 0]),
+        wait(2, 4_712, 7, 2),
+        wait(3, correlation, 7, u32::MAX),
+    ];
+    std::fs::write(to, text + &waits.concat()).unwrap();
+    correlation.into()
+}
+
+#[test]
+fn waits_are_recorded_with_what_they_wait_for() {
+    let log_dir = tempfile::tempdir().unwrap();
+    let records = log_dir.path().join("waits.records");
+    let call = add_waits(&records);
+    let records = [("CUPTI_RECORDS", records.to_str().unwrap())];
+    succeed(log_dir.path(), "init work", &records);
+    let probe = read(&files(log_dir.path())[0]);
+    let expected = [("Stream Sync", 1), ("Stream Wait Event", 1)];
+    let expected = expected.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(counts(&probe, "cuda_sync"), BTreeMap::from(expected));
+    let values = |name: &str| {
+        let wait = of_category(&probe, "cuda_sync").find(|slice| slice.name == name);
+        let keys = [
+            "correlation",
+            "device",
+            "stream",
+            "wait_on_stream",
+            "wait_on_cuda_event_record_corr_id",
+        ];
+        keys.map(|key| {
+            arg(&probe, wait.unwrap(), key).map(|value| {
+                let digits = value.chars().filter(char::is_ascii_digit);
+                digits.collect::<String>()
+            })
+        })
+    };
+    let call = call.to_string();
+    assert_eq!(
+        values("Stream Wait Event"),
+        [Some("4712"), Some("0"), Some("7"), Some("13"), Some("4711")]
+            .map(|value| value.map(str::to_owned))
+    );
+    assert_eq!(
+        values("Stream Sync"),
+        [Some(call.as_str()), Some("0"), Some("7"), None, None]
+            .map(|value| value.map(str::to_owned))
+    );
+    let wait = of_category(&probe, "cuda_sync").next().unwrap();
+    let track = probe.tracks.iter().find(|track| track.key == wait.track);
+    assert_eq!(track.unwrap().name, "synchronization");
+}
+
+#[test]
+fn the_version_of_cupti_is_a_fact_of_each_recording() {
+    for words in ["init work", "init begin work end"] {
+        let log_dir = tempfile::tempdir().unwrap();
+        succeed(log_dir.path(), words, &[("CUPTI_VERSION", "26")]);
+        let probe = read(&files(log_dir.path())[0]);
+        let version = probe.facts.iter().find(|(key, _)| key == "cupti_version");
+        let version = version.map(|(_, version)| version.as_str());
+        assert_eq!(
+            version,
+            Some("26 (CUDA 12.8)"),
+            "{words}: {:?}",
+            probe.facts
+        );
+    }
+}
+
+#[test]
+fn recording_that_never_began_is_explained() {
+    for variable in [
+        "STEPSCOPE_STEPS",
+        "STEPSCOPE_SKIP_FIRST",
+        "STEPSCOPE_SIGNAL",
+    ] {
+        let log_dir = tempfile::tempdir().unwrap();
+        succeed(log_dir.path(), "init work", &[(variable, "3")]);
+        assert!(files(log_dir.path()).is_empty());
+        let report = report_of(log_dir.path());
+        assert!(
+            report.contains("--signal need Python, or the crate stepscope"),
+            "{report}"
+        );
+    }
+}
+
 #[test]
 fn refusals_are_reported_with_their_remedy() {
+    let refused = |more: &[(&str, &str)], expected: &str| {
+        // The report is there although the program is killed.
+        for words in ["init", "init abort"] {
+            let log_dir = tempfile::tempdir().unwrap();
+            let output = run(log_dir.path(), words, more);
+            assert_eq!(output.status.success(), words == "init", "{output:?}");
+            assert!(files(log_dir.path()).is_empty());
+            let report = report_of(log_dir.path());
+            assert!(report.contains(expected), "{report}");
+            assert!(
+                report.contains("\"warnings\": [\"cannot record CUDA devices: "),
+                "{report}"
+            );
+        }
+    };
     for (number, expected) in [
         ("39", "another profiler has CUPTI in this process"),
         ("35", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("33", "enable it in the hypervisor"),
         ("999", "error 999"),
     ] {
-        let log_dir = tempfile::tempdir().unwrap();
-        succeed(log_dir.path(), "init work", &[("CUPTI_FAILS", number)]);
-        assert!(files(log_dir.path()).is_empty());
-        assert!(
-            report_of(log_dir.path()).contains(expected),
-            "{}",
-            report_of(log_dir.path())
-        );
+        refused(&[("CUPTI_FAILS", number)], expected);
     }
-    let log_dir = tempfile::tempdir().unwrap();
+    let too_old =
+        "this libcupti.so is too old: it has version 17 (CUDA 11.6), and that of CUDA 11.8";
+    refused(&[("CUPTI_VERSION", "17")], too_old);
     let missing = [("STEPSCOPE_CUPTI", "/nowhere/libcupti.so")];
-    succeed(log_dir.path(), "init", &missing);
-    assert!(report_of(log_dir.path()).contains("pip install nvidia-cuda-cupti"));
+    refused(&missing, "pip install nvidia-cuda-cupti");
 }
 
 /// Returns the report for `stepscope run`.
