@@ -106,6 +106,7 @@ fn flight_options(text: &Text<'_>, settings: &Settings) -> Result<Option<FlightO
         host_name: settings.session.host_name.clone(),
         facts: settings.session.facts.clone(),
         slow_step,
+        save_on_signal: signal(text)?,
         ..FlightOptions::default()
     };
     options.keep_last = keep_last.unwrap_or(options.keep_last);
@@ -113,6 +114,17 @@ fn flight_options(text: &Text<'_>, settings: &Settings) -> Result<Option<FlightO
         options.max_bytes = max_bytes;
     }
     Ok(Some(options))
+}
+
+/// Returns the signal that saves what the flight recorder keeps.
+fn signal(text: &Text<'_>) -> Result<Option<i32>, String> {
+    const SIGNAL: &str = "STEPSCOPE_SIGNAL";
+    match text(SIGNAL).as_deref() {
+        None => Ok(None),
+        Some("USR1") => Ok(Some(libc::SIGUSR1)),
+        Some("USR2") => Ok(Some(libc::SIGUSR2)),
+        Some(other) => Err(refused(SIGNAL, other)),
+    }
 }
 
 /// Returns a time; none if it is not set or has no end.
@@ -181,6 +193,7 @@ mod tests {
             ("STEPSCOPE_AT_LIMIT", "stop"),
             ("STEPSCOPE_KEEP_LAST_S", "1.5"),
             ("STEPSCOPE_SLOW_STEP", "3"),
+            ("STEPSCOPE_SIGNAL", "USR2"),
         ])
         .unwrap();
         assert_eq!(found.session.session_name.as_deref(), Some("a"));
@@ -189,6 +202,7 @@ mod tests {
         let flight = found.flight.unwrap();
         assert_eq!(flight.keep_last, Duration::from_millis(1500));
         assert_eq!(flight.max_bytes, 2_000_000);
+        assert_eq!(flight.save_on_signal, Some(libc::SIGUSR2));
         let times_median = flight.slow_step.map(|slow| slow.times_median);
         assert_eq!(times_median, Some(3.0));
         let found = read(&[("STEPSCOPE_KEEP_LAST_S", "0")]).unwrap();
@@ -262,5 +276,7 @@ mod tests {
             assert!(cause.starts_with(&format!("cannot use {name}=")), "{cause}");
         }
         assert!(read(&[("STEPSCOPE_MIRROR", "nsys")]).is_err());
+        let signal = [("STEPSCOPE_KEEP_LAST_S", "1"), ("STEPSCOPE_SIGNAL", "TERM")];
+        assert!(read(&signal).is_err());
     }
 }

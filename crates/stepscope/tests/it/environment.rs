@@ -31,6 +31,13 @@ fn program() {
             }),
             "kill" => std::process::abort(),
             "leak" => std::mem::forget(stepscope::step(0)),
+            "signal" => {
+                // SAFETY: no memory is passed; the flight recorder catches the signal.
+                unsafe { libc::raise(libc::SIGUSR2) };
+                wait_until("a save", || {
+                    stepscope::flight_status().is_some_and(|status| status.saves > 0)
+                });
+            }
             "fork" => {
                 // SAFETY: the child only steps and ends.
                 unsafe {
@@ -200,6 +207,21 @@ fn flight_recorder_obeys_the_same_variables() {
     assert!(steps(&run.probe()).0.first() > Some(&11));
     let other = [keep, ("STEPSCOPE_RANKS", "0"), ("RANK", "1")];
     assert_eq!(Run::new("3", &other).files(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn signal_saves_what_the_flight_recorder_keeps() {
+    let set = [
+        ("STEPSCOPE_KEEP_LAST_S", "60"),
+        ("STEPSCOPE_SIGNAL", "USR2"),
+    ];
+    let run = Run::new("3 signal 2", &set);
+    let counts = run.files().into_iter().map(|file| steps(&read(&file)).0);
+    let mut counts: Vec<usize> = counts.map(|numbers| numbers.len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [3, 5]);
+    // Of the flight recorder, and of both saves.
+    assert_eq!(run.left("session").len(), 3);
 }
 
 #[test]
