@@ -113,7 +113,7 @@ fn prepare(asked: &args::Run, command: &mut Command) -> Result<RunFolder, String
         )
     })?;
     command.envs(environment::variables(asked, &logdir, &folder.path));
-    let gpu = gpu::prepare(asked, &folder.path);
+    let gpu = gpu::prepare(asked);
     command.envs(gpu.variables);
     for line in gpu.notes {
         note(&line);

@@ -23,7 +23,7 @@ use super::values::{program_steps, ranks, size, slow_step, time};
         stepscope run -- python train.py --epochs 3\n  \
         stepscope run --steps 10-20 --calls -- python -m package.train\n  \
         stepscope run --ranks 0 --logdir LOGDIR -- torchrun --nproc-per-node 8 train.py\n  \
-        stepscope run --keep-last 30s --on-slow-step 1.5 -- python train.py\n  \
+        stepscope run --on-slow-step 1.5x -- python train.py\n  \
         stepscope run --signal USR2 -- python train.py   # then: kill -USR2 PID, with the id of this command\n\n\
         The program is not changed: its input, output, exit code and signals are its own. What this command\n\
         prints goes to stderr, after the program has ended. docs/guide/run.md describes what is recorded, and\n\
@@ -45,19 +45,19 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
     /// Record these steps only; docs/guide/run.md says what counts as a step
-    #[arg(long, value_name = "N[-M]", value_parser = program_steps, conflicts_with_all = ["wait", "keep_last"])]
+    #[arg(long, value_name = "N[-M]", value_parser = program_steps, conflicts_with_all = ["wait", "keep_last", "on_slow_step"])]
     pub steps: Option<RangeInclusive<u64>>,
     /// Begin the recording after so many steps
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), conflicts_with_all = ["steps", "wait", "keep_last"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), conflicts_with_all = ["steps", "wait", "keep_last", "on_slow_step"])]
     pub skip_first: Option<u64>,
     /// Begin the recording after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub wait: Option<Duration>,
     /// End the recording after this time
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "keep_last")]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["keep_last", "on_slow_step"])]
     pub duration: Option<Duration>,
-    /// Begin and end a recording each time this signal comes; with --keep-last, save the last part. Python
-    /// programs only. This command hands the signal to each process that it records
+    /// Begin and end a recording each time this signal comes (Python programs only); with --keep-last, save the last
+    /// part. This command hands the signal to each process that it records
     #[arg(long, value_name = "SIGNAL", value_enum, ignore_case = true, conflicts_with_all = ["steps", "skip_first", "wait"])]
     pub signal: Option<ToggleSignal>,
     /// Samples of Python stacks per second; 0 takes none
@@ -79,14 +79,18 @@ pub struct Run {
     /// How CUDA and AMD devices are recorded
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Gpu::Auto)]
     pub gpu: Gpu,
+    /// Record ranges of NVTX too, in programs whose CUDA devices the collector records
+    #[arg(long, conflicts_with = "mirror")]
+    pub nvtx: bool,
     /// Ranks that are recorded, separated by commas [default: all]
     #[arg(long, value_name = "RANKS", value_parser = ranks)]
     pub ranks: Option<String>,
     /// Keep only the last part of the program, without the profilers of frameworks
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub keep_last: Option<Duration>,
-    /// Also save what led to a step that takes so many times the median
-    #[arg(long, value_name = "TIMES", value_parser = slow_step, requires = "keep_last")]
+    /// Save what led to each step that takes so many times the median, and the last part of the program: 30s unless
+    /// --keep-last is given
+    #[arg(long, value_name = "TIMES", value_parser = slow_step)]
     pub on_slow_step: Option<f64>,
     /// Give labels and steps to Nsight (nvtx) or VTune (itt) too
     #[arg(long, value_name = "TOOL", value_enum)]

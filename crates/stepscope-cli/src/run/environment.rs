@@ -7,6 +7,9 @@ use std::time::Duration;
 use super::summary::REPORTS;
 use crate::args;
 
+/// What the flight recorder keeps for `--on-slow-step` unless `--keep-last` says otherwise.
+const KEEP_LAST_FOR_SLOW_STEPS: Duration = Duration::from_secs(30);
+
 /// Returns the variables of the program, by name.
 pub(super) fn variables(
     asked: &args::Run,
@@ -17,13 +20,16 @@ pub(super) fn variables(
     let mut set: Vec<(&'static str, OsString)> = vec![
         ("PYTHONPATH", python_path(folder)),
         ("STEPSCOPE_LOG_DIR", logdir.into()),
+        ("STEPSCOPE_REPORTS", folder.join(REPORTS).into()),
         ("STEPSCOPE_SAMPLING_HZ", asked.sample.to_string().into()),
         ("STEPSCOPE_CALLS", u8::from(asked.calls).to_string().into()),
         ("STEPSCOPE_SOURCES", asked.sources.clone().into()),
-        ("STEPSCOPE_REPORTS", folder.join(REPORTS).into()),
         ("STEPSCOPE_SOURCE_TIME_S", seconds(asked.source_time).into()),
         ("STEPSCOPE_AT_LIMIT", asked.at_limit.as_str().into()),
     ];
+    let keep_last = asked
+        .keep_last
+        .or(asked.on_slow_step.map(|_| KEEP_LAST_FOR_SLOW_STEPS));
     let given: [(&'static str, Option<String>); 12] = [
         ("STEPSCOPE_SESSION_ID", asked.session.clone()),
         (
@@ -45,7 +51,7 @@ pub(super) fn variables(
         ("STEPSCOPE_WAIT_S", asked.wait.map(seconds)),
         ("STEPSCOPE_DURATION_S", asked.duration.map(seconds)),
         ("STEPSCOPE_RANKS", asked.ranks.clone()),
-        ("STEPSCOPE_KEEP_LAST_S", asked.keep_last.map(seconds)),
+        ("STEPSCOPE_KEEP_LAST_S", keep_last.map(seconds)),
         (
             "STEPSCOPE_SLOW_STEP",
             asked.on_slow_step.map(|times| times.to_string()),

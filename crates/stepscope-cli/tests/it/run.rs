@@ -55,7 +55,10 @@ fn options_of_the_program_need_no_dashes_before_them() {
     let refused = |arguments: &[&str]| refusal(&run(home.path(), arguments)).0;
     assert_eq!(refused(&["--no-such", "echo"]), 2);
     assert_eq!(refused(&["--steps", "0-3", "--", "echo"]), 2);
-    assert_eq!(refused(&["--on-slow-step", "2", "--", "echo"]), 2);
+    assert_eq!(
+        refused(&["--on-slow-step", "2", "--steps", "3", "--", "echo"]),
+        2
+    );
     assert_eq!(refused(&["--signal", "TERM", "--", "echo"]), 2);
     assert_eq!(
         refused(&["--signal", "USR2", "--wait", "1s", "--", "echo"]),
@@ -144,6 +147,60 @@ fn options_about_steps_signals_and_memory_become_variables() {
         );
         assert!(!printed.contains("STEPSCOPE_MEMORY"));
     }
+}
+
+#[test]
+fn slow_steps_are_saved_from_the_last_30_seconds_by_default() {
+    let home = tempfile::tempdir().unwrap();
+    let kept = |options: &[&str]| {
+        let script = [
+            "--",
+            "sh",
+            "-c",
+            "echo $STEPSCOPE_SLOW_STEP $STEPSCOPE_KEEP_LAST_S",
+        ];
+        text(&run(home.path(), &[options, &script[..]].concat()).stdout)
+    };
+    assert_eq!(kept(&["--on-slow-step", "1.5x"]), "1.5 30\n");
+    let given = ["--on-slow-step", "2", "--keep-last", "5s"];
+    assert_eq!(kept(&given), "2 5\n");
+    assert_eq!(kept(&[]), "\n");
+}
+
+#[test]
+fn ranges_of_nvtx_go_to_cupti() {
+    let home = tempfile::tempdir().unwrap();
+    let cupti = built("examples/libcupti_stand_in.so");
+    let nvtx = |set: &[(&str, &str)], options: &[&str]| {
+        let ended = stepscope(home.path())
+            .env("STEPSCOPE_PACKAGE", built("deps"))
+            .envs(set.iter().copied())
+            .args(["run", "--nvtx"])
+            .args(options)
+            .args([
+                "--",
+                "sh",
+                "-c",
+                "echo $NVTX_INJECTION64_PATH $STEPSCOPE_CUPTI",
+            ])
+            .output()
+            .unwrap();
+        (text(&ended.stdout), text(&ended.stderr))
+    };
+    let named = ("STEPSCOPE_CUPTI", cupti.as_str());
+    assert_eq!(nvtx(&[named], &[]).0, format!("{cupti} {cupti}\n"));
+    let other = ("NVTX_INJECTION64_PATH", "/nsight.so");
+    let (set, notes) = nvtx(&[named, other], &[]);
+    assert_eq!(set, format!("/nsight.so {cupti}\n"));
+    assert!(
+        notes.contains("help: unset NVTX_INJECTION64_PATH"),
+        "{notes}"
+    );
+    let (_, notes) = nvtx(&[named], &["--gpu", "none"]);
+    assert!(
+        notes.contains("cannot record NVTX: the collector of CUDA devices is left out"),
+        "{notes}"
+    );
 }
 
 #[test]
