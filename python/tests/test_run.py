@@ -139,7 +139,7 @@ class Programs(ProgramTest):
         self.assertEqual(len(self.files()), 2)
 
     def test_workers_of_multiprocessing_are_in_the_run(self):
-        for method in ("fork", "spawn"):
+        for method in ("fork", "spawn", "forkserver"):
             with self.subTest(method):
                 self.write(
                     {
@@ -202,6 +202,51 @@ class Programs(ProgramTest):
         self.assertEqual(len(files), 2, done.stderr)
         self.assertEqual(len({file.parent for file in files}), 1, files)
         self.assertEqual([file.name.endswith("_rank1.xplane.pb") for file in files], [False, True])
+
+    def test_ranks_of_a_launcher_are_one_run_without_the_launcher(self):
+        self.write(
+            {
+                **TORCH,
+                # As `accelerate launch`: an interpreter that imports torch, and starts others.
+                "bin/accelerate": """\
+                import os, subprocess, sys
+                import torch
+
+                def start(rank):
+                    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": 29500}
+                    texts = {name: str(value) for name, value in variables.items()}
+                    environment = {**os.environ, **texts, "MASTER_ADDR": "127.0.0.1"}
+                    return subprocess.Popen([sys.executable, *sys.argv[2:]], env=environment)
+
+                sys.exit(max(rank.wait() for rank in [start(0), start(1)]))
+                """,
+                "program.py": """\
+                import os, sys
+                import torch
+                sys.exit(3 * int(os.environ["RANK"]))
+                """,
+            }
+        )
+        done = self.run_program(
+            sys.executable, "bin/accelerate", "launch", "program.py",
+            PYTHONPATH=str(self.folder), options=["--sources", "none"],
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 3, done.stderr)
+        files = self.files()
+        self.assertEqual(len({file.parent for file in files}), 1, files)
+        ranks = [file.name.removesuffix(".xplane.pb").rpartition("_")[2] for file in files]
+        self.assertEqual(ranks, ["rank0", "rank1"])
+        self.assertNotIn("smaller run", done.stderr)
+
+    def test_recordings_of_other_programs_are_not_those_of_the_command(self):
+        code = "import os, stepscope; stepscope.start_trace('logs'); os.abort()"
+        killed = subprocess.run([sys.executable, "-c", code], cwd=self.folder, check=False)
+        self.assertEqual(killed.returncode, -signal.SIGABRT)
+        done = self.run_program("true")
+        self.assertIn("nothing was recorded: ", done.stderr)
+        done = self.run_program(sys.executable, "-c", "", options=["--session", "ours"])
+        self.assertIn("profile/ours (", done.stderr)
+        self.assertNotIn("smaller run", done.stderr)
 
     def test_other_ranks_are_not_recorded(self):
         for rank, count in [("1", 0), ("0", 1)]:
@@ -266,6 +311,9 @@ class Rules(unittest.TestCase):
         self.assertEqual((found.steps, found.ranks, found.sources), ((10, 20), (0, 8), ("jax", "torch")))
         self.assertTrue(found.options.traces_calls)
         self.assertEqual((found.options.python_sampling_hz, found.options.max_bytes), (50, 2_000_000))
+        for given, kept in [({}, 30), ({"STEPSCOPE_KEEP_LAST_S": "5"}, 5), ({"STEPSCOPE_SLOW_STEP": "0"}, 0)]:
+            found = settings({"STEPSCOPE_LOG_DIR": "logs", "STEPSCOPE_SLOW_STEP": "1.5", **given})
+            self.assertEqual(found.keep_last_s, kept, given)
         for name, value in [
             ("STEPS", "20-10"),
             ("STEPS", "x"),

@@ -18,6 +18,8 @@ LOG_DIR = "STEPSCOPE_LOG_DIR"
 
 _PREFIX = "STEPSCOPE_"
 _SOURCE_TIME_S = 10.0
+# What the flight recorder keeps for slow steps unless a time is given.
+_KEEP_FOR_SLOW_STEPS_S = 30.0
 # Signals that nothing but programs use.
 _SIGNALS = {"USR1": int(signal.SIGUSR1), "USR2": int(signal.SIGUSR2)}
 
@@ -74,6 +76,7 @@ def settings(environment: Mapping[str, str]) -> Settings | None:
     if at_limit:
         options.at_limit = at_limit
     names = environment.get(_PREFIX + "SOURCES") or "auto"
+    slow_step = _number(environment, "SLOW_STEP", 0)
     return Settings(
         log_dir=log_dir,
         options=options,
@@ -83,9 +86,9 @@ def settings(environment: Mapping[str, str]) -> Settings | None:
         steps=_steps(environment),
         wait_s=_number(environment, "WAIT_S", 0),
         duration_s=_number(environment, "DURATION_S", math.inf),
-        keep_last_s=_number(environment, "KEEP_LAST_S", 0),
+        keep_last_s=_number(environment, "KEEP_LAST_S", 0) or (_KEEP_FOR_SLOW_STEPS_S if slow_step else 0),
         kept_bytes=int(max_bytes),
-        slow_step=_number(environment, "SLOW_STEP", 0),
+        slow_step=slow_step,
         signal=_signal(environment),
         memory=_number(environment, "MEMORY", 0, most=1) == 1,
     )
