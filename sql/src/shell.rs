@@ -101,10 +101,7 @@ pub fn run(
                     });
                     out.write_all(text.as_bytes())?;
                 }
-                None => {
-                    let time = TimeLimit::new(timeout);
-                    runtime.block_on(answer(session, query, limits, &time, &mut out))?;
-                }
+                None => runtime.block_on(answer(session, query, limits, timeout, &mut out))?,
             },
         }
     }
@@ -115,9 +112,10 @@ async fn answer(
     session: &Session,
     sql: &str,
     limits: Limits,
-    time: &TimeLimit,
+    timeout: Duration,
     out: &mut std::io::Stdout,
 ) -> std::io::Result<()> {
+    let time = TimeLimit::new(timeout);
     let writer: Mutex<Option<Writer>> = Mutex::new(None);
     let lock = || {
         writer
@@ -135,7 +133,7 @@ async fn answer(
         }
         None => Ok(0),
     };
-    let result = session.run(sql, limits, time, begin, each).await;
+    let result = session.run(sql, limits, &time, begin, each).await;
     let result = result.and_then(|answer| match &mut *lock() {
         Some(writer) => {
             writer.finish(answer.truncated)?;
