@@ -367,7 +367,7 @@ fn the_version_of_cupti_is_a_fact_of_each_recording() {
         let version = version.map(|(_, version)| version.as_str());
         assert_eq!(
             version,
-            Some("26 (CUDA 12.8)"),
+            Some("Str(\"26 (CUDA 12.8)\")"),
             "{words}: {:?}",
             probe.facts
         );
