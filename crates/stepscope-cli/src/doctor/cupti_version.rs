@@ -1,7 +1,7 @@
-//! The version of CUPTI, which the library itself tells: names of its file have another one.
+//! The version of CUPTI as the library reports it: names of its file have another one.
 #![allow(
     unsafe_code,
-    reason = "calls a function of a C library; a SAFETY comment explains the block"
+    reason = "calls into a C library; a SAFETY comment explains the block"
 )]
 
 use std::ffi::{CString, c_int, c_void};
