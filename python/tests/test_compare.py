@@ -65,9 +65,7 @@ class Comparing(unittest.TestCase):
     def test_a_gate_keeps_its_own_tolerance(self) -> None:
         """What the call does not give comes from the file."""
         gate = self.folder / "gate.toml"
-        gate.write_text(
-            '[defaults]\ntolerance = "20%"\n[[rule]]\nmeasure = "step_ns"\nmax_increase = "3%"\n'
-        )
+        gate.write_text('[defaults]\ntolerance = "20%"\n[[rule]]\nmeasure = "step_ns"\nmax_increase = "3%"\n')
         found = stepscope.compare(self.base, self.new).gate(gate)
         self.assertEqual(found.result, "warn")
         found = stepscope.compare(self.base, self.new, tolerance=0.01).gate(gate)
