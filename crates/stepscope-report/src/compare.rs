@@ -258,10 +258,8 @@ impl<'a> ComparisonView<'a> {
         let large = |row: &&AttributionRow| row.difference_ps.unsigned_abs() > least;
         let mut causes = found.rows.iter().take(2).filter(large).map(row);
         let first = causes.next()?;
-        Some(match causes.next() {
-            Some(second) => sentence!("; {}, {}", first, second),
-            None => sentence!("; {}", first),
-        })
+        let second = causes.next().map(|second| sentence!(", {}", second));
+        Some(sentence!("; {}{}", first, second))
     }
 
     /// One row for each measure.
