@@ -252,7 +252,7 @@ fn sql_runs(
             *names.entry(run.name.clone()).or_default() += 1;
         }
     }
-    let named = runs.into_iter().map(|(url, mut run)| {
+    let with_urls = runs.into_iter().map(|(url, mut run)| {
         if let SqlRun::Listed { name, .. } = &mut run
             && names.get(name.as_str()).is_some_and(|count| *count > 1)
         {
@@ -260,7 +260,7 @@ fn sql_runs(
         }
         run
     });
-    Ok(named.collect())
+    Ok(with_urls.collect())
 }
 
 /// Returns paths of this machine for the SQL engine.

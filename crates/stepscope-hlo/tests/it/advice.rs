@@ -47,17 +47,15 @@ impl Builder {
         at
     }
 
-    fn allocate(&mut self, at: u32, allocation: Allocation) {
+    fn allocate(&mut self, at: u32, mut allocation: Allocation) {
         let size = self.plan.buffers[at as usize].size;
-        self.plan.allocations.push(Allocation {
+        allocation.size = size;
+        allocation.assigned.push(Assigned {
+            buffer_id: i64::from(at),
+            offset: 0,
             size,
-            assigned: vec![Assigned {
-                buffer_id: i64::from(at),
-                offset: 0,
-                size,
-            }],
-            ..allocation
         });
+        self.plan.allocations.push(allocation);
     }
 
     fn argument(&mut self, kib: u64) -> u32 {
