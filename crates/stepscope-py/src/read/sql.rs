@@ -67,18 +67,18 @@ pub(super) fn is_dataset(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
 }
 
 /// Lists the files of the runs at a path or URL. Fetches none.
-fn files_at(path: PathBuf) -> Result<Vec<RunFile>, EngineError> {
+fn files_at(path: &Path) -> Result<Vec<RunFile>, EngineError> {
     let choice = RunChoice::default();
-    if !is_url(&path) {
-        return list_files(&path, &choice);
+    if !is_url(path) {
+        return list_files(path, &choice);
     }
     let engine = Engine::new(EngineOptions {
         watch: false,
-        ..EngineOptions::new(vec![path.clone()])
+        ..EngineOptions::new(vec![path.to_owned()])
     })?;
     let copied = copied_files(&engine, &choice, false);
     if copied.is_empty() {
-        return Err(EngineError::NoTraces(shown_path(&path)));
+        return Err(EngineError::NoTraces(shown_path(path)));
     }
     Ok(copied.into_iter().map(|copied| copied.file).collect())
 }
@@ -87,7 +87,7 @@ fn files_at(path: PathBuf) -> Result<Vec<RunFile>, EngineError> {
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "Python passes it so")]
 pub(super) fn run_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, u32, u64)>> {
-    let found = py.detach(|| files_at(path));
+    let found = py.detach(|| files_at(&path));
     let found = found.map_err(|error| raised(py, &error))?.into_iter();
     let listed = found.map(|file| (file.run_id, file.number, file.bytes));
     Ok(listed.collect())
