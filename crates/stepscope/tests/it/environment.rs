@@ -12,6 +12,10 @@ use crate::{files, read, wait_until};
 #[test]
 #[ignore = "the program of the other tests"]
 fn program() {
+    // All ignored tests may be asked for: without words there is no program to run.
+    let Ok(words) = std::env::var("STEPS") else {
+        return;
+    };
     let recording = stepscope::trace_from_environment();
     let mut number = 10;
     let mut step = || {
@@ -19,7 +23,7 @@ fn program() {
         drop(stepscope::span!("inside"));
         number += 1;
     };
-    for word in std::env::var("STEPS").unwrap().split(' ') {
+    for word in words.split(' ') {
         match word {
             "recording" => wait_until("the recording", || {
                 step();
