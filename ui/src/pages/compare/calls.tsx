@@ -101,7 +101,7 @@ function Pair({
     resource.load(key, (signal) => fetchPair([base, other], pattern, scale, signal));
   }, [resource, key]);
   useEffect(() => () => resource.clear(), [resource]);
-  const { value, problem, key: loaded } = resource.state.value;
+  const { value, problem, key: loaded, loading } = resource.state.value;
   const bars = useMemo(() => (value === undefined ? [] : pairBars(value.base, value.other, perSide)), [value, perSide]);
   const tools = (
     <div class="ss-page-bar">
@@ -135,7 +135,8 @@ function Pair({
     </div>
   );
   if (problem !== undefined) return <ProblemState problem={problem} />;
-  if (value === undefined || loaded !== key) {
+  // While it loads, the value may be that of another row.
+  if (value === undefined || loaded !== key || loading) {
     return (
       <>
         {tools}
