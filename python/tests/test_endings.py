@@ -385,8 +385,8 @@ class NoRoom(unittest.TestCase):
     def test_failed_write_at_exit_is_printed(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run_python(self.LIMITED, folder)
-            self.assertRegex(done.stderr, "^stepscope: cannot write the recording .*")
-            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertRegex(done.stderr, "^stepscope: cannot write the recording .*\nhelp: .*\n$")
+            self.assertEqual(done.stderr.count("\n"), 2)
             self.assertEqual(files(folder), [])
             # What is left is a recording of a program that has gone.
             self.assertIn("inside", names_in(folder))
