@@ -168,8 +168,7 @@ function Pair({
       </figure>
       <Quantiles {...value} />
       <p class="ss-quiet">
-        All calls of this name in the whole of both runs, also outside of the compared steps, from start to end: calls
-        within them are counted in.
+        All calls of this name in both runs, also those outside of the compared steps, from their start to their end.
       </p>
     </>
   );
