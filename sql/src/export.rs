@@ -128,6 +128,8 @@ pub enum Progress {
     },
     /// Not all of it can be read.
     Problem(String),
+    /// What may not be meant.
+    Warning(String),
 }
 
 /// Cause of an export that failed.
@@ -227,6 +229,17 @@ fn report_problems(run: &Run, report: &mut dyn FnMut(Progress)) {
     }
 }
 
+/// Reports that a run will be in the dataset under two names.
+fn report_same_content(export: &RunExport<'_>, report: &mut dyn FnMut(Progress)) {
+    if let Some(other) = export.same_content() {
+        report(Progress::Warning(format!(
+            "{}: the dataset has a run of the same content under another name ({other}); both count. Export from the \
+             same folder each time, with --run to choose: names are relative to it",
+            export.name()
+        )));
+    }
+}
+
 /// Exports whole runs; returns how many were found.
 fn export_runs(
     sources: &[SqlRun],
@@ -244,6 +257,7 @@ fn export_runs(
                 report_problems(&run, report);
                 let name = run.name.clone();
                 let export = RunExport::new(run, path, dataset, options);
+                report_same_content(&export, report);
                 (name, threads.block_on(export.write()))
             }
             Err((id, error)) => (id, Err(open_failed(error))),
@@ -366,7 +380,9 @@ fn export_file(
     }
     match opened {
         Ok(run) if file.count == 1 => {
-            threads.block_on(RunExport::new(run, path, dataset, options).write())
+            let export = RunExport::new(run, path, dataset, options);
+            report_same_content(&export, report);
+            threads.block_on(export.write())
         }
         Err((_, error)) if file.count == 1 => Err(open_failed(error)),
         opened => threads.block_on(part::write(file, opened, dataset, &options.args)),

@@ -363,6 +363,10 @@ impl ExportTotals {
                 eprintln!("Not whole: {text}");
                 return;
             }
+            Progress::Warning(text) => {
+                eprintln!("Warning: {text}");
+                return;
+            }
         };
         if as_json {
             let mut line = json!({"run": run, "state": state});

@@ -17,6 +17,7 @@ import hmac
 import http.client
 import http.server
 import json
+import logging
 import os
 import re
 import subprocess
@@ -151,7 +152,7 @@ class Store:
         source, dataset = f"{self.url}/logs", f"{self.url}/dataset-{type(self).__name__}"
         here = f"{self.home.name}/dataset-{type(self).__name__}"
         self.run_command("export", source, here)
-        self.run_command("export", f"{source}/{SLOW.name}", dataset)
+        self.run_command("export", source, dataset, "--run", f"{SLOW.name}/trace/train.pt.trace.json.gz")
         first = self.rows(dataset, "SELECT count(*) AS n FROM runs")[0]["n"]
         self.assertGreater(first, 0)
         # The runs that are missing are added.
@@ -227,6 +228,8 @@ class Moto:
     """The emulator of S3."""
 
     def __init__(self) -> None:
+        # A line for each request hides what a failing test prints.
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self.server.start()
         host, self.port = self.server.get_host_and_port()

@@ -1,6 +1,6 @@
 //! Writes one run that is open as a whole.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stepscope_engine::Run;
 
@@ -57,9 +57,35 @@ impl<'a> RunExport<'a> {
         Destination::Run { date: &self.date }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that is written last.
+    fn last(&self) -> PathBuf {
+        self.destination().path(self.dataset, RUNS, &self.key, None)
+    }
+
+    /// Returns the key of a run in the dataset that has the same content and another name: it was exported from a folder
+    /// above this one's or below it.
+    pub(super) fn same_content(&self) -> Option<String> {
+        let last = self.last();
+        let own = last.file_name()?.to_str()?;
+        let (_, hash) = own.rsplit_once('-')?;
+        let entries = std::fs::read_dir(last.parent()?).into_iter().flatten();
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let other = names
+            .filter(|name| name != own)
+            .filter(|name| name.rsplit_once('-').is_some_and(|(_, end)| end == hash))
+            .min()?;
+        Some(other.trim_end_matches(".parquet").to_owned())
+    }
+
     pub(super) async fn write(&self) -> Result<Progress, ExportError> {
         let run = self.name.clone();
-        let last = self.destination().path(self.dataset, RUNS, &self.key, None);
+        let last = self.last();
         if last.exists() {
             remove_unfinished(self.dataset, &self.key);
             return Ok(Progress::Present { run, file: None });

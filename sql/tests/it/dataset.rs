@@ -267,6 +267,37 @@ fn run_is_exported_once_and_an_interrupted_export_goes_on() {
 }
 
 #[test]
+fn a_run_that_the_dataset_has_under_another_name_is_announced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, dataset) = (folder.path().join("logs"), folder.path().join("dataset"));
+    let session = logs.join("session");
+    std::fs::create_dir_all(&session).unwrap();
+    for file in files(&Corpus::committed().path(RUN)) {
+        std::fs::copy(&file, session.join(file.file_name().unwrap())).unwrap();
+    }
+    let warnings = |from: &Path| {
+        let mut seen = Vec::new();
+        export::export(
+            &[SqlRun::Path(from.to_owned())],
+            &dataset,
+            &options(ArgsChoice::None),
+            &mut |progress| match progress {
+                Progress::Warning(text) => seen.push(text),
+                Progress::Exported { .. } | Progress::Present { .. } => {}
+                other => panic!("{other:?}"),
+            },
+        )
+        .unwrap();
+        seen
+    };
+    assert!(warnings(&session).is_empty());
+    assert!(warnings(&session).is_empty());
+    let above = warnings(&logs);
+    assert!(above[0].starts_with("session/"), "{above:?}");
+    assert_eq!(above.len(), files(&dataset.join("runs")).len() / 2);
+}
+
+#[test]
 fn a_run_that_fails_is_named_leaves_nothing_and_the_others_are_exported() {
     // Of a day of its own, 2026-11-02: the first run is the one that fails.
     let logs = tempfile::tempdir().unwrap();
