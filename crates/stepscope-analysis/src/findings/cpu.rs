@@ -65,10 +65,9 @@ fn walk(
     window: &super::windows::Window,
     account: &mut Account,
 ) {
-    host.walk(thread, &window.range, &mut |host, segment| {
+    host.walk(thread, &window.range, &mut |_, segment| {
         let dur = segment.range.end.since(segment.range.start);
-        let (class, _) = host.decide(thread, segment.open);
-        let loss = match class {
+        let loss = match segment.class {
             HostClass::Compile => Loss::Compile,
             HostClass::Input => Loss::Input,
             HostClass::Collector => Loss::Collector,
@@ -82,8 +81,8 @@ fn walk(
         if matches!(loss, Loss::Collector | Loss::Overhead) {
             account.add(loss, dur.ps() as f64);
         }
-        if let Some(innermost) = segment.open.last() {
-            account.add_slice(loss, thread, *innermost, dur);
+        if let Some(innermost) = segment.innermost {
+            account.add_slice(loss, thread, innermost, dur);
         }
     });
 }
@@ -96,12 +95,12 @@ fn name_operations(
     account: &mut Account,
 ) {
     host.walk(thread, &window.range, &mut |host, segment| {
-        if let Some(innermost) = segment.open.last()
-            && host.computes(thread, *innermost)
+        if let Some(innermost) = segment.innermost
+            && host.computes(thread, innermost)
         {
             let slices = host.trace.slices(thread);
             let dur = segment.range.end.since(segment.range.start);
-            account.add_operation(slices.name[*innermost], slices.id(*innermost), dur);
+            account.add_operation(slices.name[innermost], slices.id(innermost), dur);
         }
     });
 }

@@ -376,17 +376,17 @@ impl<'a, 'b> Reader<'a, 'b> {
         let mut run = Run::new(gap.working, drained);
         let Self { host, overhead, .. } = self;
         let mut unexplained = Vec::new();
-        host.walk(thread, &range, &mut |host, segment| {
-            if segment.open.is_empty() && main.is_some_and(|main| main != thread) {
-                unexplained.push(segment.range.clone());
+        host.walk(thread, &range, &mut |_, segment| {
+            if segment.innermost.is_none() && main.is_some_and(|main| main != thread) {
+                unexplained.push(segment.range);
             } else {
-                run.add(host, thread, &segment, overhead, account);
+                run.add(thread, &segment, overhead, account);
             }
         });
         for range in unexplained {
             let Some(main) = main else { continue };
-            host.walk(main, &range, &mut |host, segment| {
-                run.add(host, main, &segment, overhead, account);
+            host.walk(main, &range, &mut |_, segment| {
+                run.add(main, &segment, overhead, account);
             });
         }
         run.close(account);
@@ -524,17 +524,16 @@ impl<'a> Run<'a> {
 
     fn add(
         &mut self,
-        host: &mut Host<'_>,
         thread: TrackId,
-        segment: &Segment<'_>,
+        segment: &Segment,
         overhead: &IntervalSet,
         account: &mut Account,
     ) {
         let whole = segment.range.end.since(segment.range.start);
         let profiler = overhead.within(&segment.range);
         account.add(Loss::Overhead, profiler.ps() as f64);
-        let (class, _) = host.decide(thread, segment.open);
-        let innermost = (thread, segment.open.last().copied());
+        let class = segment.class;
+        let innermost = (thread, segment.innermost);
         if self.innermost != Some(innermost) || self.class != Some(class) {
             self.close(account);
             self.innermost = Some(innermost);

@@ -56,20 +56,22 @@ impl HostClass {
     ];
 }
 
-/// Slices that are open on a thread between two timestamps.
-pub(super) struct Segment<'a> {
+/// What a thread does between two timestamps.
+pub(super) struct Segment {
     pub(super) range: Range<Time>,
-    /// Indexes of the innermost [`MAX_OPEN`] open slices, the outermost first.
-    pub(super) open: &'a [usize],
+    /// Index of the innermost open slice; `None` where no slice is open.
+    pub(super) innermost: Option<usize>,
+    /// The strongest class of the open slices that [decides](HostClass::DECIDE); without one, that of the innermost
+    /// slice.
+    pub(super) class: HostClass,
 }
 
-/// Open slices of a segment: more than programs nest on purpose, and few enough for a walk over
-/// spans that never end.
-const MAX_OPEN: usize = 1_000;
-
-/// Returns the innermost [`MAX_OPEN`] slices.
-fn innermost_open(open: &[usize]) -> &[usize] {
-    &open[open.len().saturating_sub(MAX_OPEN)..]
+/// An open slice of a walk.
+struct Open {
+    index: usize,
+    class: HostClass,
+    /// Index into [`HostClass::DECIDE`] of the strongest class of this slice and those around it; its length for none.
+    strongest: usize,
 }
 
 /// Reader of host threads.
@@ -139,25 +141,6 @@ impl<'a> Host<'a> {
         computes
     }
 
-    /// Returns the class of the open slices, and the slice that decides it.
-    pub(super) fn decide(&mut self, track: TrackId, open: &[usize]) -> (HostClass, Option<usize>) {
-        let mut strongest: Option<(usize, usize)> = None;
-        for index in open {
-            let class = self.class(track, *index);
-            let rank = HostClass::DECIDE.iter().position(|one| *one == class);
-            if let Some(rank) = rank
-                && strongest.is_none_or(|(known, _)| rank < known)
-            {
-                strongest = Some((rank, *index));
-            }
-        }
-        match (strongest, open.last()) {
-            (Some((rank, index)), _) => (HostClass::DECIDE[rank], Some(index)),
-            (None, Some(innermost)) => (self.class(track, *innermost), Some(*innermost)),
-            (None, None) => (HostClass::Other, None),
-        }
-    }
-
     /// Lists the slices that are open at a timestamp, the outermost first.
     pub(super) fn open_at(&mut self, track: TrackId, at: Time) -> Vec<usize> {
         let trace = self.trace;
@@ -186,66 +169,86 @@ impl<'a> Host<'a> {
         &mut self,
         track: TrackId,
         range: &Range<Time>,
-        visit: &mut dyn FnMut(&mut Self, Segment<'_>),
+        visit: &mut dyn FnMut(&mut Self, Segment),
     ) {
         if range.start >= range.end {
             return;
         }
         let slices = self.trace.slices(track);
-        let mut open = self.open_at(track, range.start);
-        open.retain(|index| slices.end(*index) > range.start);
+        let mut open = Vec::new();
+        for index in self.open_at(track, range.start) {
+            if slices.end(index) > range.start {
+                self.open(track, index, &mut open);
+            }
+        }
         let mut now = range.start;
         let from = slices.start.partition_point(|start| *start <= range.start);
         let to = slices.start.partition_point(|start| *start < range.end);
         for index in from..to {
             let start = slices.start[index];
             self.advance(track, &mut open, &mut now, start, visit);
-            open.push(index);
+            self.open(track, index, &mut open);
         }
         self.advance(track, &mut open, &mut now, range.end, visit);
+    }
+
+    /// Opens a slice inside those that are open.
+    fn open(&mut self, track: TrackId, index: usize, open: &mut Vec<Open>) {
+        let class = self.class(track, index);
+        let decide = HostClass::DECIDE.iter().position(|one| *one == class);
+        let around = open
+            .last()
+            .map_or(HostClass::DECIDE.len(), |around| around.strongest);
+        open.push(Open {
+            index,
+            class,
+            strongest: decide.map_or(around, |own| own.min(around)),
+        });
     }
 
     /// Closes slices that end before `until`, and visits the segments between.
     fn advance(
         &mut self,
         track: TrackId,
-        open: &mut Vec<usize>,
+        open: &mut Vec<Open>,
         now: &mut Time,
         until: Time,
-        visit: &mut dyn FnMut(&mut Self, Segment<'_>),
+        visit: &mut dyn FnMut(&mut Self, Segment),
     ) {
         let slices = self.trace.slices(track);
         while let Some(innermost) = open.last() {
-            let end = slices.end(*innermost);
+            let end = slices.end(innermost.index);
             if end > until {
                 break;
             }
             if end > *now {
-                visit(
-                    self,
-                    Segment {
-                        range: *now..end,
-                        open: innermost_open(open),
-                    },
-                );
+                visit(self, segment(*now..end, open));
                 *now = end;
             }
             open.pop();
         }
         // Slices that overlap without nesting may have ended below the innermost one.
         if matches!(self.overlapping.get(&track), Some(Some(_))) {
-            open.retain(|index| slices.end(*index) > *now);
+            let left = std::mem::take(open).into_iter();
+            for slice in left.filter(|slice| slices.end(slice.index) > *now) {
+                self.open(track, slice.index, open);
+            }
         }
         if until > *now {
-            visit(
-                self,
-                Segment {
-                    range: *now..until,
-                    open: innermost_open(open),
-                },
-            );
+            visit(self, segment(*now..until, open));
             *now = until;
         }
+    }
+}
+
+fn segment(range: Range<Time>, open: &[Open]) -> Segment {
+    let innermost = open.last();
+    let strongest = innermost.and_then(|slice| HostClass::DECIDE.get(slice.strongest).copied());
+    let own = innermost.map_or(HostClass::Other, |slice| slice.class);
+    Segment {
+        range,
+        innermost: innermost.map(|slice| slice.index),
+        class: strongest.unwrap_or(own),
     }
 }
 

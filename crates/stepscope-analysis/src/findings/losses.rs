@@ -1,7 +1,5 @@
 //! Time of a device besides computation, summed by cause and by name.
 
-use std::collections::BTreeMap;
-
 use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, TrackId};
 use stepscope_store::EventId;
@@ -10,7 +8,7 @@ use super::cause::Cause;
 use super::host::{Host, HostClass};
 
 /// Reason for which a device does not compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Loss {
     /// The host fetches or prepares input, or the device waits for its infeed.
     Input,
@@ -85,7 +83,7 @@ pub(super) struct Named {
 
 /// Key that time is charged to: a loss, the waits that drained the queue, or operations of a program without a
 /// device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Charge {
     Loss(Loss),
     Wait,
@@ -107,7 +105,7 @@ pub(super) struct Account {
     pub(super) waited_ps: f64,
     names: FxHashMap<(Charge, NameId), Named>,
     /// Time by the innermost open slice, until [`Account::seal`] adds it up by name.
-    innermost: FxHashMap<(Charge, TrackId, usize), (f64, u64)>,
+    innermost: Vec<(TrackId, Charge, OwnTime)>,
 }
 
 impl Account {
@@ -160,44 +158,53 @@ impl Account {
     }
 
     fn add_innermost(&mut self, charge: Charge, track: TrackId, index: usize, dur: Dur) {
-        let sums = self.innermost.entry((charge, track, index)).or_default();
-        sums.0 += dur.ps() as f64;
-        sums.1 += 1;
+        let own = OwnTime {
+            index,
+            ps: dur.ps() as f64,
+            count: 1,
+        };
+        self.innermost.push((track, charge, own));
     }
 
     /// Adds up by name the time that was charged to innermost slices: each slice once, whatever its number of
     /// children.
     pub(super) fn seal(&mut self, host: &mut Host<'_>) {
-        let mut by_track: BTreeMap<(TrackId, usize), Vec<Slot>> = BTreeMap::new();
-        let mut charges: Vec<Charge> = Vec::new();
-        let mut all: Vec<_> = std::mem::take(&mut self.innermost).into_iter().collect();
-        all.sort_unstable_by_key(|((_, track, index), _)| (*track, *index));
-        for ((charge, track, index), (ps, count)) in all {
-            let charge_index = charges
-                .iter()
-                .position(|known| *known == charge)
-                .unwrap_or_else(|| {
-                    charges.push(charge);
-                    charges.len() - 1
-                });
-            by_track
-                .entry((track, charge_index))
-                .or_default()
-                .push(Slot { index, ps, count });
-        }
-        for ((track, charge_index), slots) in by_track {
-            self.add_up(host, charges[charge_index], track, slots);
+        let mut all = std::mem::take(&mut self.innermost);
+        all.sort_by_key(|(track, charge, own)| (*track, *charge, own.index));
+        for of_charge in all.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (track, charge, _) = of_charge[0];
+            self.add_up(host, charge, track, of_charge);
         }
     }
 
     /// Passes the time of each slice to the one that encloses it, which comes before it in the track's order.
-    fn add_up(&mut self, host: &mut Host<'_>, charge: Charge, track: TrackId, slots: Vec<Slot>) {
+    fn add_up(
+        &mut self,
+        host: &mut Host<'_>,
+        charge: Charge,
+        track: TrackId,
+        mut innermost: &[(TrackId, Charge, OwnTime)],
+    ) {
         let slices = host.trace.slices(track);
-        let mut open: BTreeMap<usize, (f64, u64)> = slots
-            .into_iter()
-            .map(|slot| (slot.index, (slot.ps, slot.count)))
-            .collect();
-        while let Some((index, (ps, count))) = open.pop_last() {
+        // Enclosing slices with the time that was passed to them, the last one on top.
+        let mut around: Vec<OwnTime> = Vec::new();
+        loop {
+            let next = innermost.last().map(|(_, _, own)| own.index);
+            let Some(index) = next.max(around.last().map(|own| own.index)) else {
+                break;
+            };
+            let (mut ps, mut count) = (0.0, 0);
+            while let Some(((_, _, own), before)) = innermost.split_last()
+                && own.index == index
+            {
+                innermost = before;
+                ps += own.ps;
+                count += own.count;
+            }
+            if let Some(own) = around.pop_if(|own| own.index == index) {
+                ps += own.ps;
+                count += own.count;
+            }
             let parent = slices.parent.get(index).map(|parent| *parent as usize);
             let parent = parent.filter(|parent| *parent < index);
             let is_step = host.class(track, index) == HostClass::Step;
@@ -209,10 +216,24 @@ impl Account {
                 named.add(ps, count, depth, slices.id(index));
             }
             // A slice that encloses the step marker, such as the loop, does not explain the step.
-            if let Some(parent) = parent.filter(|_| !is_step) {
-                let sums = open.entry(parent).or_default();
-                sums.0 += ps;
-                sums.1 += count;
+            let Some(parent) = parent.filter(|_| !is_step) else {
+                continue;
+            };
+            // On top, where slices nest.
+            let before = around.iter().rposition(|own| own.index <= parent);
+            match before.map(|at| (at, around[at].index)) {
+                Some((at, known)) if known == parent => {
+                    around[at].ps += ps;
+                    around[at].count += count;
+                }
+                _ => around.insert(
+                    before.map_or(0, |at| at + 1),
+                    OwnTime {
+                        index: parent,
+                        ps,
+                        count,
+                    },
+                ),
             }
         }
     }
@@ -259,8 +280,9 @@ impl Account {
     }
 }
 
-/// Time of one slice.
-struct Slot {
+/// Time in which a slice is the innermost open one.
+#[derive(Clone, Copy, Debug)]
+struct OwnTime {
     index: usize,
     ps: f64,
     count: u64,
