@@ -28,7 +28,7 @@ pub(super) fn cpu_time(
         let ids = run_profile.ranks.threads(*rank);
         let threads = ids.iter().filter_map(|id| trace.tracks().get(id.index()));
         let busiest = threads.max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
-        let sampled = sample(trace, windows.rank_windows(*rank), ids, ranks.len());
+        let sampled = sample(trace, windows.rank_windows(*rank), ids, &[], ranks.len());
         let mut time = RankTime::new(*rank, Vec::new(), sampled);
         for window in &time.sampled {
             let account = match window.role {

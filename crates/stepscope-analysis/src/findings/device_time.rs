@@ -100,7 +100,8 @@ pub(super) fn device_time<'a>(
             .iter()
             .flat_map(|device| device.queues.iter().map(|queue| queue.track))
             .collect();
-        let sampled = sample(trace, windows.rank_windows(rank), &queues, count);
+        let threads = run_profile.ranks.threads(rank);
+        let sampled = sample(trace, windows.rank_windows(rank), &queues, threads, count);
         if sampled.is_empty() {
             continue;
         }
@@ -109,7 +110,6 @@ pub(super) fn device_time<'a>(
             _ => overhead(trace, rank.file),
         };
         let (_, overhead) = of_file.insert((rank.file, overhead));
-        let threads = run_profile.ranks.threads(rank);
         let mut reader = Reader::new(run_profile, threads, overhead, &mut host, launch_of);
         let devices = taking_part(&run_profile.devices, &own, &sampled, cancel)?;
         let mut time = RankTime::new(rank, devices, sampled);

@@ -155,8 +155,10 @@ impl Windows {
     }
 }
 
-/// Maximum number of slices of device queues that are read, over all ranks: a sample shows typical steps.
+/// Maximum number of slices that are read, over all ranks: a sample shows typical steps.
 const MOST_SLICES: usize = 60_000;
+/// Number of slices of threads that count as one of a device queue.
+const THREAD_SLICES: usize = 8;
 /// Number of samples taken from a long recording without steps.
 const PARTS: u32 = 16;
 
@@ -167,6 +169,7 @@ pub(super) fn sample(
     trace: &Trace,
     windows: &[Window],
     queues: &[TrackId],
+    threads: &[TrackId],
     ranks: usize,
 ) -> Vec<Window> {
     let budget = (MOST_SLICES / ranks.max(1)).max(2_000);
@@ -182,7 +185,8 @@ pub(super) fn sample(
         ranked.sort_by_key(|window| ((window.dur().ps() - typical.ps()).abs(), window.range.start));
         let mut used = 0_usize;
         for window in ranked {
-            let slices = slices_within(trace, queues, &window.range);
+            let slices = slices_within(trace, queues, &window.range)
+                + slices_within(trace, threads, &window.range) / THREAD_SLICES;
             if used > 0 && used.saturating_add(slices) > budget {
                 break;
             }
@@ -198,13 +202,13 @@ pub(super) fn sample(
     chosen
 }
 
-fn slices_within(trace: &Trace, queues: &[TrackId], range: &Range<Time>) -> usize {
-    let count = |queue: &TrackId| {
-        let start = trace.slices(*queue).start;
+fn slices_within(trace: &Trace, tracks: &[TrackId], range: &Range<Time>) -> usize {
+    let count = |track: &TrackId| {
+        let start = trace.slices(*track).start;
         let before = |at: Time| start.partition_point(|start| *start < at);
         before(range.end).saturating_sub(before(range.start))
     };
-    queues.iter().map(count).sum()
+    tracks.iter().map(count).sum()
 }
 
 /// Splits a window into chunks that together are one `divisor`th of it.
