@@ -271,6 +271,7 @@ impl<'a> ComparisonView<'a> {
             Column::new("ratio", "Ratio", Unit::Number),
             Column::new("low", "Lower end", Unit::Number),
             Column::new("high", "Upper end", Unit::Number),
+            Column::new("shift", "Difference", Unit::Text),
             Column::new("p", "p", Unit::Number),
             Column::new("detectable_share", "Detectable", Unit::Share),
             Column::new("verdict", "Verdict", Unit::Text),
@@ -285,6 +286,7 @@ impl<'a> ComparisonView<'a> {
                 estimate.map(|estimate| estimate.ratio).into(),
                 interval.map(|(low, _)| low).into(),
                 interval.map(|(_, high)| high).into(),
+                shift_text(measure).into(),
                 measure.p().into(),
                 estimate
                     .and_then(|estimate| estimate.detectable_share)
@@ -361,6 +363,19 @@ impl<'a> ComparisonView<'a> {
 fn with_unit(measure: &Measure, side: usize) -> String {
     let text = |value| format_value(value, measure.unit);
     measure.values[side].map(text).unwrap_or_default()
+}
+
+/// Returns the difference of a time that is zero in some steps, and so has no ratio, with its interval:
+/// `1.2 ms (0.9 ms to 1.5 ms)`.
+fn shift_text(measure: &Measure) -> String {
+    let Some(found) = measure.shift else {
+        return String::new();
+    };
+    let text = |value| format_value(value, measure.unit);
+    let ends = found.interval.map_or_else(String::new, |(low, high)| {
+        format!(" ({} to {})", text(low), text(high))
+    });
+    format!("{}{ends}", text(found.shift))
 }
 
 fn format_value(value: f64, unit: MeasureUnit) -> String {
