@@ -57,6 +57,7 @@ export const REPORT_KEYS = [
   'at_peak_bytes',
   'below_error',
   'best_rate_bytes_per_second',
+  'binds_then',
   'block',
   'blocks',
   'bound',

@@ -106,16 +106,11 @@ impl PathSegment {
 /// Walks back from a point in a segment to the start of the window. The result is in order of time and covers the
 /// window without gaps or overlaps.
 pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathSegment> {
-    let mut walk = Walk {
-        rows: Vec::new(),
-        start: window.start,
-        time: window.end,
-        edge: Confidence::Ordered,
-    };
+    let mut walk = Walk::new(window);
     let mut segment = last;
     // Time after the end of the last segment has no cause.
     walk.charge(PathKind::Unknown, segment, graph.end[segment]);
-    while walk.time > walk.start {
+    while !walk.is_done() {
         if walk.time >= graph.end[segment]
             && let Some(sync) = graph.bound_wait(segment)
         {
@@ -154,16 +149,34 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
     walk.rows
 }
 
-struct Walk {
-    rows: Vec<PathSegment>,
+/// A walk back.
+pub(super) struct Walk {
+    /// The rows so far, the last one first.
+    pub(super) rows: Vec<PathSegment>,
     start: i64,
-    time: i64,
+    /// Time up to which the walk came.
+    pub(super) time: i64,
     edge: Confidence,
 }
 
 impl Walk {
+    /// Begins at the end of a window.
+    pub(super) const fn new(window: &Range<i64>) -> Self {
+        Self {
+            rows: Vec::new(),
+            start: window.start,
+            time: window.end,
+            edge: Confidence::Ordered,
+        }
+    }
+
+    /// Returns whether the walk reached the start of the window.
+    pub(super) const fn is_done(&self) -> bool {
+        self.time <= self.start
+    }
+
     /// Charges the time since `begin` and moves there.
-    fn charge(&mut self, kind: PathKind, segment: usize, begin: i64) {
+    pub(super) fn charge(&mut self, kind: PathKind, segment: usize, begin: i64) {
         let begin = begin.max(self.start);
         if begin < self.time {
             self.rows.push(PathSegment {

@@ -3,9 +3,12 @@
 //! The order on each queue is kept. Every start is the maximum over its dependencies, so one visit of each segment
 //! is sufficient: queues advance in turn, and a queue that needs a segment of another one waits for it.
 
+use std::ops::Range;
+
 use stepscope_store::pages;
 
 use super::graph::{Bindings, Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
+use super::path::{PathKind, PathSegment, Walk};
 use crate::parallel;
 
 /// Start or end that is not computed yet.
@@ -181,10 +184,21 @@ impl<C: Changes> Replay<'_, C> {
 
     #[inline]
     fn start(&self, segment: usize) -> i64 {
+        let mut latest = OPEN;
+        self.arrivals(segment, |arrival| latest = latest.max(arrival.time()));
+        if latest == OPEN {
+            self.graph.begin[segment]
+        } else {
+            latest
+        }
+    }
+
+    /// Visits what the start of a segment depends on.
+    #[inline]
+    fn arrivals(&self, segment: usize, mut visit: impl FnMut(Arrival)) {
         let graph = self.graph;
         let binding = graph.binding[segment];
         let measured = graph.begin[segment];
-        let mut latest = OPEN;
         if let Some(previous) = graph.previous(segment) {
             let anchor = graph.end[previous];
             let binds = binding == PREVIOUS;
@@ -193,11 +207,15 @@ impl<C: Changes> Replay<'_, C> {
             } else {
                 0
             };
-            let lag = self
-                .changes
-                .lag(segment, graph.gap_kind(segment), lag, binds);
-            // Segments of a queue are visited in order.
-            latest = self.times.end[previous].saturating_add(lag);
+            let kind = graph.gap_kind(segment);
+            visit(Arrival {
+                from: previous,
+                kind,
+                // Segments of a queue are visited in order.
+                at: self.times.end[previous],
+                lag: self.changes.lag(segment, kind, lag, binds),
+                bound: binds,
+            });
         }
         for number in graph.dependencies.at(segment) {
             let edge = &graph.dependencies.list[number];
@@ -212,10 +230,14 @@ impl<C: Changes> Replay<'_, C> {
             } else {
                 (edge.kind, lag.min(graph.floor_of(segment, edge.kind)))
             };
-            let lag = self.changes.lag(segment, kind, lag, binds);
-            latest = latest.max(at.saturating_add(lag));
+            visit(Arrival {
+                from: edge.from as usize,
+                kind,
+                at,
+                lag: self.changes.lag(segment, kind, lag, binds),
+                bound: binds,
+            });
         }
-        if latest == OPEN { measured } else { latest }
     }
 
     #[inline]
@@ -242,11 +264,16 @@ impl<C: Changes> Replay<'_, C> {
     }
 
     fn end_of_wait(&self, segment: usize, wait: u32) -> i64 {
-        let graph = self.graph;
         let mut latest = self.times.begin[segment];
-        if !self.changes.waits(segment) {
-            return latest;
+        if self.changes.waits(segment) {
+            self.returns(segment, wait, |arrival| latest = latest.max(arrival.time()));
         }
+        latest
+    }
+
+    /// Visits what a wait waits for.
+    fn returns(&self, segment: usize, wait: u32, mut visit: impl FnMut(Arrival)) {
+        let graph = self.graph;
         for number in graph.syncs.at(segment) {
             let edge = &graph.syncs.list[number];
             let at = self.at(edge.from as usize, edge.anchor);
@@ -259,11 +286,121 @@ impl<C: Changes> Replay<'_, C> {
             } else {
                 0
             };
-            let lag = self.changes.lag(segment, LagKind::SyncReturn, lag, binds);
-            latest = latest.max(at.saturating_add(lag));
+            visit(Arrival {
+                from: edge.from as usize,
+                kind: LagKind::SyncReturn,
+                at,
+                lag: self.changes.lag(segment, LagKind::SyncReturn, lag, binds),
+                bound: binds,
+            });
         }
-        latest
     }
+
+    /// Returns what binds the start of a segment.
+    fn binds_start(&self, segment: usize) -> Option<Arrival> {
+        let mut found = None;
+        self.arrivals(segment, |arrival| arrival.take_later(&mut found));
+        found
+    }
+
+    /// Returns what binds the end of a wait; `None` if it ends as it begins.
+    fn binds_end(&self, segment: usize) -> Option<Arrival> {
+        let wait = self.graph.wait[segment];
+        if wait == NONE || !self.changes.waits(segment) {
+            return None;
+        }
+        let mut found = None;
+        self.returns(segment, wait, |arrival| arrival.take_later(&mut found));
+        found.filter(|arrival| arrival.time() > self.times.begin[segment])
+    }
+
+    /// Returns the participant that arrives last; of several, the one that did so in the measurement.
+    fn last_arriver(&self, group: &[u32]) -> Option<usize> {
+        let participants = group.iter().map(|participant| *participant as usize);
+        participants.max_by_key(|one| {
+            let begin = self.times.begin[*one];
+            (begin, self.graph.begin[*one], std::cmp::Reverse(*one))
+        })
+    }
+}
+
+/// A dependency in a replay.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// The segment that it leaves.
+    from: usize,
+    kind: LagKind,
+    /// New time at which it leaves.
+    at: i64,
+    /// New lag.
+    lag: i64,
+    /// Whether it binds in the measurement.
+    bound: bool,
+}
+
+impl Arrival {
+    /// Returns the time at which it arrives.
+    #[inline]
+    fn time(&self) -> i64 {
+        self.at.saturating_add(self.lag)
+    }
+
+    /// Replaces an earlier one; of equal ones, that of the measurement stays.
+    fn take_later(self, found: &mut Option<Self>) {
+        if found.is_none_or(|known| (self.time(), self.bound) > (known.time(), known.bound)) {
+            *found = Some(self);
+        }
+    }
+}
+
+/// Walks back through a replay along what binds, as [`walk`](super::path::walk) does through the measurement.
+pub(crate) fn walk_replayed<C: Changes>(
+    graph: &Graph,
+    changes: &C,
+    times: Times,
+    last: usize,
+    window: &Range<i64>,
+) -> Vec<PathSegment> {
+    let replay = Replay {
+        graph,
+        changes,
+        times,
+    };
+    let times = &replay.times;
+    let mut walk = Walk::new(window);
+    let mut segment = last;
+    walk.charge(PathKind::Unknown, segment, times.end[segment]);
+    // Each segment is visited once, and once more where it waits.
+    for _ in 0..=2 * graph.len() {
+        if walk.is_done() {
+            break;
+        }
+        if walk.time >= times.end[segment]
+            && let Some(sync) = replay.binds_end(segment)
+        {
+            walk.charge(PathKind::SyncReturn, segment, sync.at);
+            segment = sync.from;
+            continue;
+        }
+        if let Some(last) = graph
+            .group(segment)
+            .and_then(|group| replay.last_arriver(group))
+            && (walk.time > times.begin[last] || walk.time >= times.end[segment])
+        {
+            walk.charge(PathKind::Communication, segment, times.begin[last]);
+            segment = last;
+        }
+        let kind = PathKind::of_segment(graph.kind[segment]);
+        walk.charge(kind, segment, times.begin[segment]);
+        let Some(bound) = replay.binds_start(segment) else {
+            walk.charge(PathKind::Unknown, segment, window.start);
+            break;
+        };
+        walk.charge(PathKind::of_lag(bound.kind), segment, bound.at);
+        segment = bound.from;
+    }
+    walk.rows.reverse();
+    walk.rows
 }
 
 /// Finds an order of all starts and ends in which each comes after those that it needs: queues advance in turn.

@@ -7,14 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::pages;
 
 use super::CriticalPath;
 use super::blocks::Blocks;
 use super::graph::{Graph, LagKind, SegmentKind};
-use super::path::PathSegment;
-use super::replay::{Changes, Unchanged, replay};
+use super::path::{PathKind, PathSegment};
+use super::replay::{Changes, Unchanged, replay, walk_replayed};
 use super::spec::{Change, Scenario, Selector, Spec};
 use super::totals::CHUNK_BLOCKS;
 use crate::parallel::{self, Cancel};
@@ -28,6 +29,27 @@ pub struct Prediction {
     pub selected: u64,
     /// Time on the measured path that the scenario selects, picoseconds: no more can be saved.
     pub on_path_ps: i64,
+}
+
+/// Time on a path that is charged to one kind and one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathShare {
+    /// Kind of the time.
+    pub kind: PathKind,
+    /// Name of the slices; `None` for lags and where nothing is recorded.
+    pub name: Option<NameId>,
+    /// Time, picoseconds.
+    pub ps: i64,
+}
+
+/// What a scenario changes.
+struct ScenarioChanges<'a> {
+    changed: Changed<'a>,
+    lengths: Vec<LengthChange>,
+    /// Lags that it selects: kind, selected segments.
+    lags_on_path: Vec<(LagKind, Option<Vec<bool>>)>,
+    /// Number of selected segments, without lags.
+    selected: u64,
 }
 
 /// New lengths and lags of blocks.
@@ -168,15 +190,15 @@ impl LengthChange {
 impl CriticalPath<'_> {
     /// Returns the length of the window in a replay, picoseconds.
     fn replayed<C: Changes>(&self, changes: &C) -> i64 {
-        // Time after the last segment has no cause, and stays.
-        let tail = self
-            .window
-            .end
-            .saturating_sub(self.graph().end[self.last])
-            .max(0);
         let times = replay(&self.blocks.graph, changes);
-        let end = times.end[self.blocks.block_of(self.last)].saturating_add(tail);
+        let end = times.end[self.blocks.block_of(self.last)].saturating_add(self.tail());
         end.saturating_sub(self.window.start)
+    }
+
+    /// Returns the time after the last segment, picoseconds: it has no cause, and stays.
+    fn tail(&self) -> i64 {
+        let end = self.graph().end[self.last];
+        self.window.end.saturating_sub(end).max(0)
     }
 
     /// Returns the length of the window in a replay without changes: that of the measurement.
@@ -281,6 +303,80 @@ impl CriticalPath<'_> {
 
     /// Predicts the length of the window after a scenario.
     pub fn what_if(&self, scenario: &Scenario, cancel: &Cancel) -> Result<Prediction, Cancelled> {
+        let found = self.changes(scenario, cancel)?;
+        let on_path_ps = self.selected_on_path(&found.lengths, &found.lags_on_path, cancel)?;
+        let window_ps = self.replayed(&found.changed);
+        Ok(Prediction {
+            window_ps,
+            selected: found.selected,
+            on_path_ps,
+        })
+    }
+
+    /// Returns the path after a scenario by what its time is charged to, the largest first: what binds then. The times
+    /// add up to the new length of the window.
+    pub fn path_after(
+        &self,
+        scenario: &Scenario,
+        cancel: &Cancel,
+    ) -> Result<Vec<PathShare>, Cancelled> {
+        let found = self.changes(scenario, cancel)?;
+        let (changed, blocks) = (&found.changed, &self.blocks);
+        let times = replay(&blocks.graph, changed);
+        cancel.check()?;
+        let last = blocks.block_of(self.last);
+        let start = self.window.start;
+        let end = times.end[last].saturating_add(self.tail());
+        let path = walk_replayed(
+            &blocks.graph,
+            changed,
+            times,
+            last,
+            &(start..end.max(start)),
+        );
+        let mut sums: FxHashMap<(PathKind, Option<NameId>), i64> = FxHashMap::default();
+        for row in &path {
+            let mut charge = |kind: PathKind, segment: usize, ps: i64| {
+                let name = kind.is_segment().then(|| self.name(segment)).flatten();
+                let sum = sums.entry((kind, name)).or_insert(0);
+                *sum = sum.saturating_add(ps);
+            };
+            let block = row.segment as usize;
+            let segments = blocks.segments(block);
+            let mut left = row.length();
+            if row.kind.is_segment() && segments.len() > 1 {
+                for segment in segments.clone().rev() {
+                    let kind = PathKind::of_segment(self.graph().kind[segment]);
+                    let length = self.changed_length(block, segment, &found.lengths);
+                    let length = length.clamp(0, left);
+                    charge(kind, segment, length);
+                    left -= length;
+                    if segment > segments.start {
+                        let graph = self.graph();
+                        let kind = graph.gap_kind(segment);
+                        let lag = graph.begin[segment].saturating_sub(graph.end[segment - 1]);
+                        let lag = changed.lag_of(segment, kind, lag).clamp(0, left);
+                        charge(PathKind::of_lag(kind), segment, lag);
+                        left -= lag;
+                    }
+                }
+            }
+            charge(row.kind, segments.start, left);
+        }
+        let shares = sums.into_iter().filter(|(_, ps)| *ps != 0);
+        let mut shares: Vec<PathShare> = shares
+            .map(|((kind, name), ps)| PathShare { kind, name, ps })
+            .collect();
+        shares.sort_unstable_by_key(|share| (std::cmp::Reverse(share.ps), share.kind, share.name));
+        Ok(shares)
+    }
+
+    /// Reads what a scenario changes.
+    fn changes(
+        &self,
+        scenario: &Scenario,
+        cancel: &Cancel,
+    ) -> Result<ScenarioChanges<'_>, Cancelled> {
         let mut changed = Changed {
             blocks: &self.blocks,
             longer: Vec::new(),
@@ -327,12 +423,11 @@ impl CriticalPath<'_> {
         }
         cancel.check()?;
         let selected = self.set_longer(&mut changed, &lengths, cancel)?;
-        let on_path_ps = self.selected_on_path(&lengths, &lags_on_path, cancel)?;
-        let window_ps = self.replayed(&changed);
-        Ok(Prediction {
-            window_ps,
+        Ok(ScenarioChanges {
+            changed,
+            lengths,
+            lags_on_path,
             selected,
-            on_path_ps,
         })
     }
 

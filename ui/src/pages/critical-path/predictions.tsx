@@ -263,6 +263,7 @@ function Prediction({
       </li>
     );
   const isSmall = row['below_error'] === true;
+  const binds = textAt(row, 'binds_then');
   const perStep = steps > 1 ? `, ${formatDuration(afterNs / steps)} per step` : '';
   return (
     <li data-what-if={text} data-state={isSmall ? 'below-error' : 'predicted'}>
@@ -277,6 +278,11 @@ function Prediction({
         {isSmall ? ' · below the replay error: neither gain nor loss' : ''}
       </span>
       <span class="ss-quiet">{errorText}</span>
+      {binds === undefined || binds === '' ? undefined : (
+        <span class="ss-quiet ss-ellipsis" data-field="binds_then" title={`What binds then: ${binds}`}>
+          then binds {binds}
+        </span>
+      )}
     </li>
   );
 }

@@ -1,8 +1,13 @@
 //! The report over every trace of the corpus, and the cases with known answers.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stepscope_analysis::critical_path::groups::{PathGrouping, PathKey};
+use stepscope_analysis::critical_path::spec::parse;
+use stepscope_analysis::critical_path::{PathScope, critical_path};
+use stepscope_analysis::parallel::Cancel;
 use stepscope_report::reports::Options;
 use stepscope_store::Trace;
 use stepscope_test_data::{Corpus, bytes, corpus_tests, files, runs};
@@ -96,6 +101,7 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
             "{context}: {row}"
         );
     }
+    paths_after_scenarios_cover_the_predicted_window(trace, &context.to_string());
     for by in ["op", "kernel", "class", "rank", "thread", "step", "module"] {
         let grouped = report(trace, by, &[]);
         let rows = grouped["rows"].as_array().unwrap().iter();
@@ -104,6 +110,38 @@ fn check_partition(trace: &Trace, file: &Path, with_steps: &mut usize) {
             (sum - window).abs() <= 1e-6 * window.max(1.0),
             "{context} {by}: {sum} {window}"
         );
+    }
+}
+
+/// What binds after a scenario adds up to the predicted window; after one that changes nothing, it is the path.
+fn paths_after_scenarios_cover_the_predicted_window(trace: &Trace, context: &str) {
+    let cancel = Cancel::default();
+    let path = critical_path(trace, &PathScope::default(), &cancel)
+        .unwrap()
+        .unwrap();
+    for (number, text) in SCENARIOS.into_iter().enumerate() {
+        let scenario = parse(text).unwrap();
+        let shares = path.path_after(&scenario, &cancel).unwrap();
+        let sum: i64 = shares.iter().map(|share| share.ps).sum();
+        let predicted = path.what_if(&scenario, &cancel).unwrap().window_ps;
+        assert_eq!(sum, predicted, "{context}: {text}");
+        if number > 0 {
+            continue;
+        }
+        let groups = path.groups(PathGrouping::Op).iter();
+        let measured: BTreeSet<_> = groups
+            .map(|group| {
+                let name = match group.key {
+                    PathKey::Name(name) => Some(name),
+                    _ => None,
+                };
+                (group.kind, name, group.path_ps)
+            })
+            .collect();
+        let after = shares
+            .iter()
+            .map(|share| (Some(share.kind), share.name, share.ps));
+        assert_eq!(after.collect::<BTreeSet<_>>(), measured, "{context}");
     }
 }
 
