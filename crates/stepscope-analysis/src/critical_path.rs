@@ -61,7 +61,6 @@ use crate::device::Devices;
 use crate::launch::Launches;
 use crate::parallel::Cancel;
 use crate::run_profile::AnalysisScope;
-use crate::steps::steps_of;
 use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
@@ -166,10 +165,7 @@ impl PathGraph {
         let devices = Devices::from_trace(trace, cancel)?;
         let launches = Launches::from_trace(trace, &devices, cancel)?;
         let PathScope { steps: scope, end } = scope;
-        let mut steps = steps_of(trace, scope.marked_only);
-        if let Some(range) = &scope.range {
-            steps.cut(range);
-        }
+        let steps = scope.steps(trace);
         cancel.check()?;
         let matched = collectives(trace, &devices, &launches, cancel)?;
         let shift = |file: usize| matched.shift(file).ps();

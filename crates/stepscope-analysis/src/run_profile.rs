@@ -8,7 +8,7 @@
 mod iterations;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use stepscope_model::{Cancelled, Dur, SliceFlags, Time, TrackKind};
 use stepscope_store::{Trace, Track};
@@ -18,7 +18,7 @@ use crate::parallel::Cancel;
 use crate::steps::breakdown::{
     AnalysisWindow, Breakdown, ChargedWindows, StepParts, breakdown_with,
 };
-use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
+use crate::steps::{NoSuchSteps, RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
@@ -29,6 +29,57 @@ pub struct AnalysisScope {
     pub range: Option<Range<Time>>,
     /// Whether only steps that the program marked count, no derived ones.
     pub marked_only: bool,
+    /// Rank whose steps count, by the number of its files; `None` for all ranks.
+    pub rank: Option<u32>,
+    /// Numbers of the steps that count.
+    pub numbers: Option<RangeInclusive<i64>>,
+}
+
+impl AnalysisScope {
+    /// Returns the scope of steps by their numbers, and by their rank, which must have such steps.
+    pub fn of_steps(
+        trace: &Trace,
+        numbers: Option<RangeInclusive<i64>>,
+        rank: Option<u32>,
+    ) -> Result<Self, NoSuchSteps> {
+        let mut scope = Self {
+            rank,
+            ..Self::default()
+        };
+        if let Some(requested) = numbers {
+            let steps = scope.steps(trace).steps;
+            let known = || steps.iter().map(|step| step.number);
+            if !known().any(|number| requested.contains(&number)) {
+                let available = known().min().zip(known().max());
+                return Err(NoSuchSteps {
+                    requested,
+                    available,
+                });
+            }
+            scope.numbers = Some(requested);
+        }
+        Ok(scope)
+    }
+
+    /// Returns whether the steps of a file, by its index, count.
+    pub fn has_file(&self, trace: &Trace, file: usize) -> bool {
+        let rank = trace.files().get(file).and_then(|file| file.spec.rank);
+        self.rank.is_none() || rank == self.rank
+    }
+
+    /// Returns the steps of the scope, with the number of those outside.
+    pub(crate) fn steps(&self, trace: &Trace) -> StepReport {
+        let mut steps = steps_of(trace, self.marked_only);
+        if *self != Self::default() {
+            steps.limit(|step| {
+                let (range, numbers) = (self.range.as_ref(), self.numbers.as_ref());
+                self.has_file(trace, step.file)
+                    && range.is_none_or(|range| step.is_within(range))
+                    && numbers.is_none_or(|numbers| numbers.contains(&step.number))
+            });
+        }
+        steps
+    }
 }
 
 /// Devices and steps of a run, and the buckets of the steps' time.
@@ -52,8 +103,8 @@ pub struct RunProfile<'a> {
     pub times: Vec<Times>,
     /// Devices and threads of each rank.
     pub ranks: RankTracks,
-    /// Whether derived steps were left out: [`AnalysisScope::marked_only`].
-    pub marked_only: bool,
+    /// What was asked for.
+    pub scope: AnalysisScope,
 }
 
 /// Devices, steps and windows of a run, before their time is broken down.
@@ -64,7 +115,7 @@ pub(crate) struct RunWindows<'a> {
     pub(crate) analysis_windows: Vec<AnalysisWindow>,
     pub(crate) iterations: Vec<Iteration>,
     pub(crate) ranks: RankTracks,
-    pub(crate) marked_only: bool,
+    scope: AnalysisScope,
 }
 
 impl<'a> RunWindows<'a> {
@@ -73,12 +124,8 @@ impl<'a> RunWindows<'a> {
         scope: &AnalysisScope,
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let range = scope.range.as_ref();
         let devices = Devices::from_trace(trace, cancel)?;
-        let mut steps = steps_of(trace, scope.marked_only);
-        if let Some(range) = range {
-            steps.cut(range);
-        }
+        let steps = scope.steps(trace);
         cancel.check()?;
         let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
         let mut analysis_windows: Vec<AnalysisWindow> = finished
@@ -86,7 +133,7 @@ impl<'a> RunWindows<'a> {
             .map(|step| AnalysisWindow::from_step(trace, step))
             .collect();
         let iterations = if analysis_windows.is_empty() {
-            analysis_windows = whole_file_windows(trace, range);
+            analysis_windows = whole_file_windows(trace, scope);
             iterations::recording_iterations(&analysis_windows)
         } else {
             let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
@@ -100,7 +147,7 @@ impl<'a> RunWindows<'a> {
             analysis_windows,
             iterations,
             ranks,
-            marked_only: scope.marked_only,
+            scope: scope.clone(),
         })
     }
 
@@ -138,7 +185,7 @@ impl<'a> RunWindows<'a> {
             analysis_windows,
             iterations,
             ranks,
-            marked_only,
+            scope,
         } = self;
         let pauses = breakdown.parts.split_off(analysis_windows.len());
         breakdown.devices.truncate(analysis_windows.len());
@@ -176,7 +223,7 @@ impl<'a> RunWindows<'a> {
             pauses,
             times,
             ranks,
-            marked_only,
+            scope,
         })
     }
 }
@@ -268,12 +315,9 @@ pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
 
 /// Returns each file's recording as one window: from the first slice to the last end on threads and device
 /// queues.
-pub(crate) fn whole_file_windows(
-    trace: &Trace,
-    range: Option<&Range<Time>>,
-) -> Vec<AnalysisWindow> {
+pub(crate) fn whole_file_windows(trace: &Trace, scope: &AnalysisScope) -> Vec<AnalysisWindow> {
     let mut found = Vec::new();
-    for file in 0..trace.files().len() {
+    for file in (0..trace.files().len()).filter(|file| scope.has_file(trace, *file)) {
         let tracks = || {
             trace.tracks().iter().filter(move |track| {
                 track.file == file
@@ -294,7 +338,7 @@ pub(crate) fn whole_file_windows(
         else {
             continue;
         };
-        if let Some(range) = range {
+        if let Some(range) = &scope.range {
             whole = whole.start.max(range.start)..whole.end.min(range.end);
         }
         if whole.start >= whole.end {

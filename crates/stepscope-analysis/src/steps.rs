@@ -105,6 +105,11 @@ impl StepRow {
             process: self.process,
         }
     }
+
+    /// Returns whether the step lies fully in a range.
+    pub(crate) fn is_within(&self, range: &std::ops::Range<Time>) -> bool {
+        self.start >= range.start && self.start.saturating_add(self.dur) <= range.end
+    }
 }
 
 /// Location of a label relative to the thread that marks the steps.
@@ -224,12 +229,10 @@ impl StepReport {
         self.of_each.len()
     }
 
-    /// Removes the steps that do not lie fully in the range.
-    pub(crate) fn cut(&mut self, range: &std::ops::Range<Time>) {
+    /// Removes the steps outside a scope.
+    pub(crate) fn limit(&mut self, is_inside: impl Fn(&StepRow) -> bool) {
         let (before, said) = (self.steps.len(), self.counted());
-        self.steps.retain(|step| {
-            step.start >= range.start && step.start.saturating_add(step.dur) <= range.end
-        });
+        self.steps.retain(is_inside);
         self.outside = before - self.steps.len();
         self.notes.retain(|note| !said.contains(note));
         let now = self.counted();
@@ -351,7 +354,7 @@ pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
     let mut found = find(trace, options.marked_only);
     let mut report = report_of(trace, &found);
     if let Some((start, end)) = options.range {
-        report.cut(&(start..end));
+        report.limit(|step| step.is_within(&(start..end)));
         let markers = &mut found.markers;
         markers.retain(|marker| marker.start >= start && marker.end <= end);
     }

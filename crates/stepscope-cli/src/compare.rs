@@ -73,10 +73,17 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
         .or(gate.as_ref().map(|gate| gate.confidence))
         .unwrap_or(options.confidence);
     let gate_steps = gate.as_ref().and_then(|gate| gate.steps.as_deref());
-    let steps = match asked.steps.as_deref().or(gate_steps) {
-        Some(text) => StepsChoice::read(text)?,
-        None => StepsChoice::default(),
+    let steps = asked.steps.as_deref().or(gate_steps);
+    let side = |own: &Option<String>, rank| {
+        let choice = own.as_deref().or(steps).map(StepsChoice::read);
+        let mut choice = choice.transpose()?.unwrap_or_default();
+        choice.rank = rank;
+        Ok::<_, CliError>(choice)
     };
+    let steps = [
+        side(&asked.base_steps, asked.base_rank)?,
+        side(&asked.new_steps, asked.new_rank)?,
+    ];
     if let Some(folder) = &asked.history {
         return history::run(folder, asked, options.tolerance, out);
     }
@@ -86,8 +93,8 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
                 "cannot save a summary: --save-summary takes one run\nhelp: stepscope compare --save-summary FILE RUN",
             ));
         };
-        let side = Side::open(std::slice::from_ref(path), &steps, asked)?;
-        let text = summary::text(&side.runs[0], &steps)?;
+        let side = Side::open(std::slice::from_ref(path), &steps[1], asked)?;
+        let text = summary::text(&side.runs[0], &steps[1])?;
         return write_file(file, &text);
     }
     let today = jiff::Zoned::now().date().to_string();

@@ -10,10 +10,11 @@ mod sql;
 mod tests;
 mod timeline_image;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use stepscope_analysis::steps::{parse_numbers, range_of};
+use stepscope_analysis::run_profile::AnalysisScope;
+use stepscope_analysis::steps::{NoSuchSteps, parse_numbers, range_of};
 use stepscope_engine::{Engine, Run, find_sql_engine};
 use stepscope_model::{Dur, Time};
 use stepscope_remote::Address;
@@ -306,28 +307,49 @@ pub(crate) fn open(engine: &Engine, id: &str) -> Result<Arc<Run>, ToolError> {
     Ok(run)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "a function for map_err")]
+fn no_such_steps(error: NoSuchSteps) -> ToolError {
+    ToolError::new(
+        format!("cannot select steps: {error}"),
+        "call 'report' with kind 'steps' and by 'step' for the numbers",
+    )
+}
+
 impl Call<'_> {
     /// Opens the run of an argument.
     fn open(&self, argument: &str) -> Result<Arc<Run>, ToolError> {
         open(self.engine, self.args.text(argument).unwrap_or_default())
     }
 
+    /// Returns the numbers of the steps that are asked for.
+    fn numbers(&self) -> Result<Option<RangeInclusive<i64>>, ToolError> {
+        let Some(text) = self.args.text("steps") else {
+            return Ok(None);
+        };
+        parse_numbers(text).map(Some).ok_or_else(|| {
+            ToolError::new(
+                "cannot select steps: 'steps' is not a number or a range of numbers",
+                "'steps' is N or N-M, such as 12 or 10-20",
+            )
+        })
+    }
+
+    /// Returns the scope of an analysis of steps.
+    fn scope(&self, run: &Run) -> Result<AnalysisScope, ToolError> {
+        let numbers = self.numbers()?;
+        let range = match numbers {
+            Some(_) => None,
+            None => self.range(run)?,
+        };
+        let scope = AnalysisScope::of_steps(&run.trace, numbers, None).map_err(no_such_steps)?;
+        Ok(AnalysisScope { range, ..scope })
+    }
+
     /// Returns the time range of the arguments `steps`, or `from_ns` and `to_ns`; `None` without them.
     fn range(&self, run: &Run) -> Result<Option<Range<Time>>, ToolError> {
-        if let Some(text) = self.args.text("steps") {
-            let steps = parse_numbers(text).ok_or_else(|| {
-                ToolError::new(
-                    "cannot select steps: 'steps' is not a number or a range of numbers",
-                    "'steps' is N or N-M, such as 12 or 10-20",
-                )
-            })?;
-            let range = range_of(&run.trace, &steps, false).map_err(|error| {
-                ToolError::new(
-                    format!("cannot select steps: {error}"),
-                    "call 'report' with kind 'steps' and by 'step' for the numbers",
-                )
-            })?;
-            return Ok(Some(range));
+        if let Some(steps) = self.numbers()? {
+            let range = range_of(&run.trace, &steps, false);
+            return range.map(Some).map_err(no_such_steps);
         }
         let (from, to) = (self.args.number("from_ns"), self.args.number("to_ns"));
         if from.is_none() && to.is_none() {

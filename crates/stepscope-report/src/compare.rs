@@ -139,6 +139,13 @@ impl<'a> ComparisonView<'a> {
         if !found.predictions.is_empty() {
             report.section("what_if_check", "Predictions", self.predictions());
         }
+        if !found.memory.is_empty() {
+            let mut memory = self.memory();
+            if let Some(top) = self.top {
+                memory.cut(top);
+            }
+            report.section("memory", "Memory at the peaks, by operation", memory);
+        }
         if !found.environment.is_empty() {
             report.section(
                 "environment",
@@ -292,6 +299,29 @@ impl<'a> ComparisonView<'a> {
                     .and_then(|estimate| estimate.detectable_share)
                     .into(),
                 measure.verdict.map_or("no verdict", Verdict::as_str).into(),
+            ]);
+        }
+        table
+    }
+
+    /// One row for each operation that holds memory at a peak.
+    fn memory(&self) -> Table {
+        let mut table = Table::new(vec![
+            Column::new("operation", "Operation", Unit::Text),
+            Column::new("base_bytes", "Base", Unit::Bytes),
+            Column::new("new_bytes", "New", Unit::Bytes),
+            Column::new("difference_bytes", "Difference", Unit::Bytes),
+            Column::new("base_allocations", "Allocations, base", Unit::Number),
+            Column::new("new_allocations", "Allocations, new", Unit::Number),
+        ]);
+        for row in &self.comparison.memory {
+            table.push([
+                row.name.as_str().into(),
+                row.bytes[0].into(),
+                row.bytes[1].into(),
+                row.difference().into(),
+                row.allocations[0].into(),
+                row.allocations[1].into(),
             ]);
         }
         table

@@ -81,6 +81,7 @@ impl Options {
         AnalysisScope {
             range: self.range.clone(),
             marked_only: self.marked_only,
+            ..AnalysisScope::default()
         }
     }
 }

@@ -1,6 +1,6 @@
 // compare.ts: fetches the comparison of two runs. Answers are cached, so that a tab that was open sends no request.
 import { Lru } from '../base/lru.ts';
-import { type Comparison, comparisonOf } from '../model/compare.ts';
+import { type Comparison, comparisonOf, type SideLimit } from '../model/compare.ts';
 import { serverPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
 
@@ -11,9 +11,15 @@ export interface CompareQuery {
   readonly match: string | undefined;
   /** Only these steps of both runs. */
   readonly steps: { readonly from: number; readonly to: number } | undefined;
+  /** Only this of the base, and of the new run. */
+  readonly baseLimit: SideLimit | undefined;
+  readonly otherLimit: SideLimit | undefined;
   readonly tolerance: number | undefined;
   readonly confidence: number | undefined;
 }
+
+const rankText = (limit: SideLimit | undefined): string | undefined =>
+  limit?.rank === undefined ? undefined : String(limit.rank);
 
 const comparePath = (ask: CompareQuery): string =>
   serverPath('/compare', {
@@ -22,6 +28,10 @@ const comparePath = (ask: CompareQuery): string =>
     by: ask.by,
     match: ask.match,
     steps: ask.steps === undefined ? undefined : `${ask.steps.from}-${ask.steps.to}`,
+    base_steps: ask.baseLimit?.steps,
+    base_rank: rankText(ask.baseLimit),
+    new_steps: ask.otherLimit?.steps,
+    new_rank: rankText(ask.otherLimit),
     tolerance: ask.tolerance === undefined ? undefined : String(ask.tolerance),
     confidence: ask.confidence === undefined ? undefined : String(ask.confidence),
   });

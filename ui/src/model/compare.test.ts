@@ -5,6 +5,7 @@ import {
   comparisonOf,
   emptySide,
   eventsOf,
+  isOfLimit,
   type OwnerRow,
   occurrences,
   picoseconds,
@@ -232,4 +233,15 @@ describe('the pair of steps', () => {
     expect(alignedStep(choices, undefined, undefined)?.id).toBe('3');
     expect(alignedStep([], undefined, 5)).toBeUndefined();
   });
+});
+
+it('takes the steps and the rank of a limit', () => {
+  const of = (steps: string | undefined, rank?: number) =>
+    [3, 4, 5, 12, 13].filter((n) => isOfLimit({ n, rank: 1 }, { steps, rank }));
+  expect(of('4')).toEqual([4]);
+  expect(of('4-12')).toEqual([4, 5, 12]);
+  expect(of('5-')).toEqual([5, 12, 13]);
+  expect(of(undefined, 1)).toEqual([3, 4, 5, 12, 13]);
+  expect(of('4-12', 0)).toEqual([]);
+  expect(isOfLimit({ n: 1, rank: undefined }, undefined)).toBe(true);
 });

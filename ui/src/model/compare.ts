@@ -29,6 +29,24 @@ export const MATCH_BY = [
 /** Fewest compared steps of a side with which the server gives a verdict. */
 export const FEWEST_STEPS = 5;
 
+/** What of a run a comparison takes. */
+export interface SideLimit {
+  /** Step numbers: `13`, `13-21` or `13-`. */
+  readonly steps: string | undefined;
+  readonly rank: number | undefined;
+}
+
+/** Returns whether a comparison with this limit takes a step. */
+export function isOfLimit(
+  step: { readonly n: number; readonly rank: number | undefined },
+  limit: SideLimit | undefined,
+): boolean {
+  if (limit?.rank !== undefined && step.rank !== limit.rank) return false;
+  if (limit?.steps === undefined) return true;
+  const [from, to] = limit.steps.split('-');
+  return step.n >= Number(from) && (to === '' || step.n <= Number(to ?? from));
+}
+
 export interface ComparedSide {
   readonly label: string;
   readonly steps: number;
@@ -90,6 +108,17 @@ export interface EnvironmentFact {
   readonly other: string;
 }
 
+/** Memory of one operation at the peak of each side. */
+export interface HeldMemory {
+  /** Empty: allocated before the recording, or reserved for programs. */
+  readonly operation: string;
+  readonly baseBytes: number;
+  readonly otherBytes: number;
+  readonly differenceBytes: number;
+  readonly baseAllocations: number;
+  readonly otherAllocations: number;
+}
+
 export interface FindingChange {
   readonly finding: string;
   /** `new`, `gone` or `both`. */
@@ -120,6 +149,8 @@ export interface Comparison {
   readonly table: ReportTable;
   /** In the order of the table: the largest difference first. */
   readonly rows: readonly OwnerRow[];
+  /** What holds the memory at the peaks: the largest difference first. */
+  readonly memory: readonly HeldMemory[];
   readonly environment: readonly EnvironmentFact[];
   readonly findings: readonly FindingChange[];
   readonly notes: readonly string[];
@@ -207,6 +238,14 @@ export function comparisonOf(body: Json): Comparison {
     })),
     table,
     rows: table.rows.map(ownerOf),
+    memory: objects('memory').map((item) => ({
+      operation: asText(item['operation']) ?? '',
+      baseBytes: asNumber(item['base_bytes']) ?? 0,
+      otherBytes: asNumber(item['new_bytes']) ?? 0,
+      differenceBytes: asNumber(item['difference_bytes']) ?? 0,
+      baseAllocations: asNumber(item['base_allocations']) ?? 0,
+      otherAllocations: asNumber(item['new_allocations']) ?? 0,
+    })),
     environment: objects('environment').map((item) => ({
       fact: asText(item['fact']) ?? '',
       base: asText(item['base']) ?? '',

@@ -140,6 +140,8 @@ describe('the page of two runs', () => {
         tolerance: 0.05,
         confidence: 0.9,
         tab: 'timelines',
+        baseLimit: { steps: '4-12', rank: undefined },
+        otherLimit: { steps: '5-', rank: 3 },
         baseStep: '4',
         otherStep: '5:1',
         range: { startNs: -12.5, endNs: 300 },

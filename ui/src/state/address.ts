@@ -1,5 +1,6 @@
 // address.ts: converts between the view and an address. Pure. Ignores everything unknown or malformed.
 import type { Area } from '../model/area.ts';
+import type { SideLimit } from '../model/compare.ts';
 import { KIND_COUNT } from '../model/kind.ts';
 import { viewTool } from '../model/tools.ts';
 import { GROUPINGS, type Grouping } from '../model/track.ts';
@@ -112,6 +113,9 @@ export interface View {
   /** Relative change below which two runs are the same, and the coverage of intervals; `undefined`: the server's. */
   readonly tolerance: number | undefined;
   readonly confidence: number | undefined;
+  /** The only steps and rank of each compared run. */
+  readonly baseLimit: SideLimit | undefined;
+  readonly otherLimit: SideLimit | undefined;
   /** The aligned step of each compared run: `13`, or `13:2` of rank 2. */
   readonly baseStep: string | undefined;
   readonly otherStep: string | undefined;
@@ -170,6 +174,8 @@ export const EMPTY_VIEW: View = {
   top: undefined,
   tolerance: undefined,
   confidence: undefined,
+  baseLimit: undefined,
+  otherLimit: undefined,
   baseStep: undefined,
   otherStep: undefined,
   sql: '',
@@ -256,6 +262,15 @@ function parseSteps(text: string | null): View['steps'] {
   return to < from ? undefined : { from, to };
 }
 
+/** Reads `4-12`, `4-12:3` of rank 3, or `:3`. */
+function limitOf(text: string | null): SideLimit | undefined {
+  const match = /^(\d{1,15}(?:-(?:\d{1,15})?)?)?(?::(\d{1,9}))?$/.exec(text ?? '');
+  const limit = { steps: match?.[1], rank: numberOf(match?.[2] ?? null) };
+  return limit.steps === undefined && limit.rank === undefined ? undefined : limit;
+}
+
+const limitText = ({ steps, rank }: SideLimit): string => `${steps ?? ''}${rank === undefined ? '' : `:${rank}`}`;
+
 function parseEvents(text: string | null): View['events'] {
   const match = /^(\d{1,12})-(\d{1,12})$/.exec(text ?? '');
   const from = numberOf(match?.[1] ?? null);
@@ -341,6 +356,8 @@ export function parseAddress(path: string, search: string): Address {
     top: above(numberOf(params.get('top'))),
     tolerance: shareOf(params.get('tolerance')),
     confidence: shareOf(params.get('confidence')),
+    baseLimit: limitOf(params.get('alimit')),
+    otherLimit: limitOf(params.get('blimit')),
     baseStep: stepOf(params.get('astep')),
     otherStep: stepOf(params.get('bstep')),
     sql: params.get('sql') ?? '',
@@ -440,6 +457,8 @@ export function formatAddress({ place, view }: Address): string {
     if (view.top !== undefined) params.set('top', String(view.top));
     if (view.tolerance !== undefined) params.set('tolerance', String(view.tolerance));
     if (view.confidence !== undefined) params.set('confidence', String(view.confidence));
+    if (view.baseLimit !== undefined) params.set('alimit', limitText(view.baseLimit));
+    if (view.otherLimit !== undefined) params.set('blimit', limitText(view.otherLimit));
     if (view.baseStep !== undefined) params.set('astep', view.baseStep);
     if (view.otherStep !== undefined) params.set('bstep', view.otherStep);
   }

@@ -77,6 +77,8 @@ export function createStore(): Store {
     top: signal<View['top']>(undefined),
     tolerance: signal<View['tolerance']>(undefined),
     confidence: signal<View['confidence']>(undefined),
+    baseLimit: signal<View['baseLimit']>(undefined),
+    otherLimit: signal<View['otherLimit']>(undefined),
     baseStep: signal<View['baseStep']>(undefined),
     otherStep: signal<View['otherStep']>(undefined),
     sql: signal(''),

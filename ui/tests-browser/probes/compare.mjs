@@ -182,6 +182,23 @@ export const compare = [
       await holds(async () => assert.equal(Number((await factsOf(page)).low), told.low));
       assert.equal(await page.getByRole('combobox', { name: 'Match by' }).inputValue(), 'class');
       assert.equal(await steps.inputValue(), '4-12');
+      // Each run has a choice of its own, which goes with it.
+      const ofBase = page.getByRole('textbox', { name: 'Steps of the base' });
+      await ofBase.fill('6-');
+      await ofBase.press('Enter');
+      await page.waitForURL(/alimit=6-/);
+      await answered(page);
+      const own = await askedOf(page, a, b, '&tolerance=0.05&confidence=0.99&match=class&steps=4-12&base_steps=6-');
+      assert.notEqual(own.base.steps, told.base.steps);
+      await holds(async () => assert.equal(Number((await factsOf(page)).low), own.low));
+      await page.getByRole('button', { name: 'Swap' }).click();
+      await page.waitForURL(/blimit=6-/);
+      assert.equal(await ofBase.inputValue(), '');
+      await page.getByRole('button', { name: 'Swap' }).click();
+      await page.waitForURL(/alimit=6-/);
+      await ofBase.fill('');
+      await ofBase.press('Enter');
+      await holds(async () => assert.equal(Number((await factsOf(page)).low), told.low));
       // Swapped sides keep how they are compared, and the ratio turns around.
       await page.getByRole('button', { name: 'Swap' }).click();
       await holds(async () => assert.equal((await factsOf(page)).verdict, 'improved'));
@@ -469,6 +486,17 @@ export const compare = [
       await page.reload();
       await sameWindow(page);
       await holds(async () => assert.match(await step.inputValue(), /^step 5, rank 3: /));
+      // Two ranks of the run against each other: the page offers the steps of these.
+      await page.goto(addressOf(origin, job, job, '&tab=timelines'));
+      await page.getByRole('combobox', { name: 'Rank of the base' }).selectOption('0');
+      await page.getByRole('combobox', { name: 'Rank of the new run' }).selectOption('3');
+      await page.waitForURL(/alimit=:0&blimit=:3/);
+      await answered(page);
+      const ranks = await askedOf(page, job, job, '&base_rank=0&new_rank=3');
+      assert.notEqual(ranks.difference_ns, 0);
+      await holds(async () => assert.equal(Number((await factsOf(page)).differenceNs), ranks.difference_ns));
+      await holds(async () => assert.match(await step.inputValue(), /, rank 3: /));
+      await page.getByText(ranks.new.label).first().waitFor();
       assert.deepEqual(faults, []);
     },
   },

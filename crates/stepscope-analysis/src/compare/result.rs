@@ -8,6 +8,8 @@ pub use crate::compare::comparability::{
     Comparability, CompareNote, EnvironmentDifference, FindingDifference, Mismatch,
 };
 use crate::compare::comparability::{environment, findings, mismatches, notes};
+pub use crate::compare::memory::HeldDifference;
+use crate::compare::memory::differences;
 use crate::compare::owner::{Bucket, OwnerTime};
 use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
 use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
@@ -107,6 +109,8 @@ pub struct Comparison {
     pub mismatches: Vec<Mismatch>,
     /// Facts that qualify the figures.
     pub notes: Vec<CompareNote>,
+    /// What holds the memory at the peaks, the largest difference first; empty where a side does not say it.
+    pub memory: Vec<HeldDifference>,
     /// Facts of the environment that differ.
     pub environment: Vec<EnvironmentDifference>,
     /// Findings of both sides.
@@ -204,6 +208,7 @@ impl Comparison {
             mean_ps,
             outliers_ns: 0.0,
             steps,
+            memory: differences(sides),
             mismatches,
             notes: notes(
                 sides,

@@ -10,6 +10,7 @@ use stepscope_store::{EventId, Trace};
 
 use crate::collectives::{Clock, collectives};
 use crate::compare::charge::{DetailOf, OwnerSums, WindowOwners, break_down_and_charge};
+use crate::compare::memory::{PeakHolder, peak};
 use crate::compare::owner::{
     Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
 };
@@ -107,6 +108,8 @@ pub struct ComparedRun {
     pub totals: Vec<FunctionTotal>,
     /// Highest use of a device's memory, else of the host's, bytes.
     pub peak_memory_bytes: Option<f64>,
+    /// What holds the memory then, in the order of the names; empty where the files do not say it.
+    pub peak_holders: Vec<PeakHolder>,
     /// Number of ranks.
     pub ranks: u64,
     /// Model of each device.
@@ -164,9 +167,11 @@ impl ComparedRun {
             || Memory::read(trace, cancel),
         )?;
         let profile = windows.profile(breakdown, cancel)?;
+        let peak = peak(&memory, scope.rank);
         let mut run = Self {
             totals: totals(trace),
-            peak_memory_bytes: peak_memory(&memory),
+            peak_memory_bytes: peak.as_ref().map(|(bytes, _)| *bytes),
+            peak_holders: peak.map_or_else(Vec::new, |(_, holders)| holders),
             ranks: profile.steps.ranks().max(1) as u64,
             environment: environment(trace),
             derived_steps: profile.steps.derived.is_some(),
@@ -178,9 +183,10 @@ impl ComparedRun {
             .devices
             .list
             .iter()
+            .filter(|device| scope.has_file(trace, device.file))
             .map(|device| device_model(trace, device.file, device.ordinal))
             .collect();
-        if trace.files().len() > 1 {
+        if trace.files().len() > 1 && scope.rank.is_none() {
             let launches = Launches::from_trace(trace, &profile.devices, cancel)?;
             let matched = collectives(trace, &profile.devices, &launches, cancel)?;
             let errors = matched.clocks.iter().filter_map(Clock::arrival_error);
@@ -607,20 +613,6 @@ fn losses(trace: &Trace) -> Vec<(Diagnostic, u64)> {
             && found.what != Diagnostic::StrayTime
     });
     found.map(|found| (found.what, found.count)).collect()
-}
-
-/// Returns the highest peak of the devices' allocators, else of the host's.
-fn peak_memory(memory: &Memory) -> Option<f64> {
-    let peak = |on_device: bool| {
-        memory
-            .allocators
-            .iter()
-            .filter(|allocator| allocator.device.is_some() == on_device)
-            .filter_map(|allocator| memory.usage(allocator, None))
-            .map(|usage| usage.peak as f64)
-            .reduce(f64::max)
-    };
-    peak(true).or_else(|| peak(false))
 }
 
 /// Returns the totals of the statistics of a run, where it has no timeline.

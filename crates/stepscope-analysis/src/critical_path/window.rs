@@ -107,7 +107,7 @@ impl PathWindow {
                 left_out: PathLeftOut::default(),
             });
         }
-        let recordings = whole_file_windows(trace, scope.range.as_ref());
+        let recordings = whole_file_windows(trace, scope);
         let longest = recordings.into_iter().max_by_key(|window| {
             let end = window.range.end.ps().saturating_add(shift(window.file));
             (end, std::cmp::Reverse(window.file))

@@ -46,7 +46,7 @@ impl PathShares {
         let scope = PathScope {
             steps: AnalysisScope {
                 range: Some(start..end),
-                marked_only: run_profile.marked_only,
+                ..run_profile.scope.clone()
             },
             end: WindowEnd::DeviceWork,
         };

@@ -40,6 +40,18 @@ pub struct Compare {
     /// Steps to compare, by the program's step numbers: skip-warmup, N, N-M or N- [default: skip-warmup]
     #[arg(long, value_name = "STEPS")]
     pub steps: Option<String>,
+    /// Steps of the base, where they are others than those of the new side
+    #[arg(long, value_name = "STEPS", conflicts_with = "history")]
+    pub base_steps: Option<String>,
+    /// Steps of the new side
+    #[arg(long, value_name = "STEPS", conflicts_with = "history")]
+    pub new_steps: Option<String>,
+    /// Rank of the base: only its steps are compared [default: the slowest of each step]
+    #[arg(long, value_name = "N", conflicts_with = "history")]
+    pub base_rank: Option<u32>,
+    /// Rank of the new side
+    #[arg(long, value_name = "N", conflicts_with = "history")]
+    pub new_rank: Option<u32>,
     /// Change below which sides are the same [default: 1%]
     #[arg(long, value_name = "SHARE", value_parser = tolerance)]
     pub tolerance: Option<f64>,

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use stepscope_engine::analysis::compare::result::CompareOptions;
 use stepscope_engine::analysis::compare::run::ComparedRun;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::run_profile::AnalysisScope;
-use stepscope_engine::analysis::steps::range_of;
 use stepscope_engine::report::compare::gate::Gate;
 use stepscope_engine::{Engine, EngineOptions, Run};
 
@@ -69,7 +67,7 @@ impl Side {
 /// Opens the sides of each comparison: a base with each new side, or each baseline of the gate with them.
 pub(super) fn open(
     asked: &args::Compare,
-    steps: &StepsChoice,
+    steps: &[StepsChoice; 2],
     gate: Option<&Gate>,
 ) -> Result<Vec<Pair>, CliError> {
     let names_a_base = !asked.base.is_empty() || asked.baseline.is_some();
@@ -98,14 +96,18 @@ pub(super) fn open(
     }
     let mut new_sides = Vec::with_capacity(news.len());
     for paths in &news {
-        new_sides.push(Side::open(paths, steps, asked)?);
+        new_sides.push(Side::open(paths, &steps[1], asked)?);
     }
     let mut base = match baseline {
-        Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0], steps, asked)?,
-        None => Side::open(&base_paths, steps, asked)?,
+        Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0], &steps[0], asked)?,
+        None => Side::open(&base_paths, &steps[0], asked)?,
     };
-    // Files of equal names are told apart by their folders.
+    // Files of equal names are told apart by their folders, sides of one run by their steps.
     for new in &mut new_sides {
+        if new.label == base.label && steps[0] != steps[1] {
+            base.label = format!("{}: {}", base.label, steps[0].words());
+            new.label = format!("{}: {}", new.label, steps[1].words());
+        }
         if new.label == base.label
             && let (Some(one), Some(other)) = (base.paths.first(), new.paths.first())
         {
@@ -127,11 +129,11 @@ pub(super) fn open(
 /// Opens the new side with each baseline of the gate. Their paths are relative to the folder of the gate's file.
 fn open_baselines(
     asked: &args::Compare,
-    steps: &StepsChoice,
+    steps: &[StepsChoice; 2],
     gate: &Gate,
 ) -> Result<Vec<Pair>, CliError> {
     let paths = [&asked.new_runs[..], &asked.paths[..]].concat();
-    let new = Side::open(&paths, steps, asked)?;
+    let new = Side::open(&paths, &steps[1], asked)?;
     let folder = asked.gate.as_deref().and_then(Path::parent);
     let mut pairs = Vec::new();
     for baseline in &gate.baselines {
@@ -140,9 +142,9 @@ fn open_baselines(
         let is_accepted =
             !path.exists() || (path.is_dir() && !summary::summaries(&path)?.is_empty());
         let mut base = if is_accepted {
-            open_baseline(&path, baseline.last, &new.runs[0], steps, asked)?
+            open_baseline(&path, baseline.last, &new.runs[0], &steps[0], asked)?
         } else {
-            Side::open(&[path], steps, asked)?
+            Side::open(&[path], &steps[0], asked)?
         };
         base.label.clone_from(&baseline.name);
         pairs.push(Pair {
@@ -197,25 +199,18 @@ fn open_run(
     if let Some(Summary { run, steps: kept }) = summary::read_if_summary(path)? {
         if kept != *steps {
             return Err(CliError::failed(format!(
-                "cannot compare the steps {} of {}: the summary has the steps {}\nhelp: give the trace, or save its summary with --steps {0}",
-                steps.text(),
+                "cannot compare {} of {}: the summary has {}\nhelp: give the trace, or save the summary of these steps",
+                steps.words(),
                 path.display(),
-                kept.text()
+                kept.words()
             )));
         }
         return Ok((summary::name_of(path), run));
     }
     let (engine, opened) = open_trace(path, asked)?;
-    let range = match steps.range() {
-        Some(steps) => Some(range_of(&opened.trace, steps, false).map_err(|error| {
-            CliError::failed(format!("cannot compare {}: {error}", path.display()))
-        })?),
-        None => None,
-    };
-    let scope = AnalysisScope {
-        range,
-        ..AnalysisScope::default()
-    };
+    let scope = steps
+        .scope(&opened.trace)
+        .map_err(|error| CliError::failed(format!("cannot compare {}: {error}", path.display())))?;
     let options = CompareOptions {
         by: asked.by,
         match_by: asked.match_by,

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use stepscope_engine::analysis::compare::memory::PeakHolder;
 use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime, Phase};
 use stepscope_engine::analysis::compare::run::{
     ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
@@ -38,6 +39,7 @@ pub(super) struct Summary {
 pub(super) fn text(run: &ComparedRun, steps: &StepsChoice) -> Result<String, CliError> {
     let mut value = to_json(run);
     value["compared_steps"] = steps.text().into();
+    value["compared_rank"] = steps.rank.into();
     let text = serde_json::to_string(&value)?;
     // The schema comes first: a file is known by its head.
     let rest = text.strip_prefix('{').unwrap_or(&text);
@@ -88,7 +90,9 @@ pub(super) fn read_if_summary(path: &Path) -> Result<Option<Summary>, CliError> 
     }
     // Summaries of earlier versions lack the steps.
     let steps = value["compared_steps"].as_str().map(StepsChoice::read);
-    let steps = steps.transpose()?.unwrap_or_default();
+    let mut steps = steps.transpose()?.unwrap_or_default();
+    let rank = value["compared_rank"].as_u64();
+    steps.rank = rank.and_then(|rank| u32::try_from(rank).ok());
     let run = from_json(&value).ok_or_else(|| {
         let cause = "the summary lacks a field or has one of another type";
         unreadable(path, &cause)
@@ -136,6 +140,8 @@ fn to_json(run: &ComparedRun) -> Value {
         .collect();
     let findings = run.findings.iter();
     let findings = findings.map(|finding| json!([finding.cause, finding.saving_ns]));
+    let holders = run.peak_holders.iter();
+    let holders = holders.map(|holder| json!([holder.name, holder.bytes, holder.allocations]));
     let recording = RECORDING.iter().zip(run.recording);
     let recording: Map<String, Value> = recording
         .map(|(option, on)| ((*option).to_owned(), on.into()))
@@ -150,6 +156,7 @@ fn to_json(run: &ComparedRun) -> Value {
         "owners": owners.collect::<Vec<_>>(),
         "totals": totals.collect::<Vec<_>>(),
         "peak_memory_bytes": run.peak_memory_bytes,
+        "peak_holders": holders.collect::<Vec<_>>(),
         "ranks": run.ranks,
         "devices": run.devices,
         "environment": run.environment,
@@ -251,6 +258,14 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
             saving_ns: number(&finding[1]),
         });
     }
+    // Summaries of earlier versions lack these.
+    for holder in value["peak_holders"].as_array().into_iter().flatten() {
+        run.peak_holders.push(PeakHolder {
+            name: text(&holder[0])?,
+            bytes: number(&holder[1])?,
+            allocations: number(&holder[2])?,
+        });
+    }
     for (key, values) in value["environment"].as_object()? {
         run.environment.insert(key.clone(), texts(values)?);
     }
@@ -285,6 +300,11 @@ mod tests {
             ranks: 1,
             recording: [true, false, true],
             peak_memory_bytes: Some(5.0),
+            peak_holders: vec![PeakHolder {
+                name: "aten::mm".to_owned(),
+                bytes: 5.0,
+                allocations: 2.0,
+            }],
             devices: vec!["A100".to_owned()],
             ..ComparedRun::default()
         };

@@ -657,8 +657,130 @@ fn a_summary_stands_for_the_steps_that_it_has() {
     assert_eq!(found["base"]["steps"], found["new"]["steps"]);
     let (code, text) = compared("skip-warmup");
     assert!(
-        code == 1 && text.contains("the summary has the steps 2-") && text.contains("--steps"),
+        code == 1 && text.contains("the summary has steps 2-"),
         "{code} {text}"
+    );
+}
+
+/// Adds two allocations on the device to a run: 1,000 bytes in `prep`, `bytes` in `aten::mm`; 500 are from before.
+fn with_memory(path: &Path, bytes: u64) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let event = |ts: u32, bytes: u64, address: u8, total: u64| {
+        format!(
+            r#"{{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":100,"tid":1,"ts":{ts},"args":{{"Total Allocated":{total},"Bytes":{bytes},"Addr":{address},"Device Id":0,"Device Type":1}}}}"#
+        )
+    };
+    let first = event(1_000_010, 1_000, 1, 1_500);
+    let second = event(1_000_101, bytes, 2, 1_500 + bytes);
+    let added = format!("\"traceEvents\":[{first},{second},");
+    std::fs::write(path, text.replace("\"traceEvents\":[", &added)).unwrap();
+}
+
+#[test]
+fn memory_at_the_peaks_is_compared_by_operation() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    assert!(json(&[], &[&base, &new])["memory"].is_null());
+    with_memory(&base, 4_000);
+    with_memory(&new, 6_000);
+    // A summary knows what held the memory.
+    let saved = folder.path().join("summary.json");
+    let words = [
+        "compare",
+        "--no-cache",
+        "--save-summary",
+        saved.to_str().unwrap(),
+    ];
+    assert_eq!(command(&words, &[&base]).0, 0);
+    for base in [&base, &saved] {
+        let found = json(&[], &[base, &new]);
+        let rows = found["memory"].as_array().unwrap();
+        let of = |name: &str| {
+            let row = rows.iter().find(|row| row["operation"] == name).unwrap();
+            ["base_bytes", "new_bytes", "base_allocations"].map(|key| row[key].as_f64().unwrap())
+        };
+        assert_eq!(rows[0]["operation"], "aten::mm", "{rows:?}");
+        assert_eq!(rows[0]["difference_bytes"], 2_000.0);
+        assert_eq!(of("aten::mm"), [4_000.0, 6_000.0, 1.0]);
+        assert_eq!(of("prep"), [1_000.0, 1_000.0, 1.0]);
+        assert_eq!(of(""), [500.0, 500.0, 0.0]);
+        let measures = found["measures"].as_array().unwrap();
+        let peak = measures
+            .iter()
+            .find(|measure| measure["key"] == "peak_memory_bytes")
+            .unwrap();
+        assert_eq!(
+            (&peak["base"], &peak["new"]),
+            (&5_500.0.into(), &7_500.0.into())
+        );
+    }
+    let (code, text) = command(&["compare", "--no-cache"], &[&base, &new]);
+    assert!(code == 0 && text.contains("Memory at the peaks"), "{text}");
+}
+
+#[test]
+fn the_ranks_and_the_steps_of_one_run_are_compared() {
+    let folder = TempDir::new().unwrap();
+    write_run(&folder, "a.rank0.json", &BASE, &JITTER);
+    write_run(&folder, "a.rank1.json", &SLOWER, &JITTER);
+    let run = folder.path();
+    let mean = |words: &[&str], side: &str| json(words, &[run, run])[side]["mean_ns"].as_f64();
+    // Without a choice, the slower rank is each step.
+    let slowest = mean(&[], "base");
+    let ranks = ["--base-rank", "0", "--new-rank", "1"];
+    let found = json(&ranks, &[run, run]);
+    assert_eq!(found["verdict"], "regressed");
+    assert_eq!(found["new"]["mean_ns"].as_f64(), slowest);
+    assert_eq!(found["comparable"], true);
+    adds_up(&found);
+    let labels = ["base", "new"].map(|side| found[side]["label"].as_str().unwrap().to_owned());
+    for (label, rank) in labels.iter().zip(["rank 0", "rank 1"]) {
+        assert!(
+            label.ends_with(&format!(": {rank}, steps skip-warmup")),
+            "{label}"
+        );
+    }
+    let alone = json(&[], &[&run.join("a.rank0.json"), &run.join("a.rank1.json")]);
+    assert_eq!(found["rows"], alone["rows"]);
+    // The first half of the steps and the second one.
+    let halves = [
+        "--base-rank",
+        "0",
+        "--new-rank",
+        "0",
+        "--base-steps",
+        "2-6",
+        "--new-steps",
+        "7-",
+    ];
+    let found = json(&halves, &[run, run]);
+    assert_eq!(found["base"]["steps"], 5);
+    assert_eq!(found["new"]["steps"], JITTER.len() - 7);
+    let (code, text) = command(&["compare", "--no-cache", "--new-rank", "7"], &[run, run]);
+    assert!(
+        code == 1 && text.contains("it has no rank 7") && text.contains("its ranks are 0, 1"),
+        "{text}"
+    );
+    // A summary knows its rank.
+    let saved = folder.path().join("rank1.json");
+    let words = [
+        "compare",
+        "--no-cache",
+        "--new-rank",
+        "1",
+        "--save-summary",
+        saved.to_str().unwrap(),
+    ];
+    assert_eq!(command(&words, &[run]).0, 0);
+    assert_eq!(
+        json(&["--base-rank", "1"], &[&saved, run])["base"]["mean_ns"].as_f64(),
+        slowest
+    );
+    let (code, text) = command(&["compare", "--no-cache"], &[&saved, run]);
+    assert!(
+        code == 1 && text.contains("the summary has rank 1"),
+        "{text}"
     );
 }
 

@@ -171,10 +171,7 @@ const SLOWEST: usize = 5;
 /// Explains the slowest steps.
 pub(super) fn slow_steps(call: &Call<'_>) -> Result<Answer, ToolError> {
     let run = call.open("run")?;
-    let scope = AnalysisScope {
-        range: call.range(&run)?,
-        ..AnalysisScope::default()
-    };
+    let scope = call.scope(&run)?;
     let cancel = call.stop.cancel();
     let compared = ComparedRun::compute(&run.trace, &scope, OwnerDetail::Name, cancel)?;
     let owners = call.args.whole("owners").unwrap_or(OWNERS);
@@ -226,13 +223,7 @@ pub(super) fn compare(call: &Call<'_>) -> Result<Answer, ToolError> {
     let side = |run: &Run, scope: &AnalysisScope| {
         ComparedRun::compute(&run.trace, scope, options.detail(), cancel)
     };
-    let scope = |run: &Run| {
-        Ok::<_, ToolError>(AnalysisScope {
-            range: call.range(run)?,
-            ..AnalysisScope::default()
-        })
-    };
-    let (base_scope, new_scope) = (scope(&base)?, scope(&new)?);
+    let (base_scope, new_scope) = (call.scope(&base)?, call.scope(&new)?);
     let (from, to) = parallel::both(|| side(&base, &base_scope), || side(&new, &new_scope))?;
     let comparison = Comparison::new(
         std::slice::from_ref(&from),

@@ -47,7 +47,7 @@ impl Serialize for ComparisonView<'_> {
         map.serialize_entry("rows", &Rows(&report.table))?;
         map.serialize_entry("left_out", &report.table.left_out)?;
         for section in report.sections.iter().filter(|section| {
-            ["what_if_check", "environment", "findings"].contains(&&*section.name)
+            ["what_if_check", "memory", "environment", "findings"].contains(&&*section.name)
         }) {
             map.serialize_entry(&*section.name, &Rows(&section.table))?;
         }

@@ -9,7 +9,7 @@ use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, R
 use stepscope_analysis::compare::run::ComparedRun;
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::AnalysisScope;
-use stepscope_analysis::steps::{parse_numbers, range_of};
+use stepscope_analysis::steps::parse_numbers;
 use stepscope_engine::Run;
 use stepscope_report::compare::ComparisonView;
 
@@ -19,6 +19,9 @@ use crate::reply::{Json, StopOnDrop};
 use crate::routes::stats::MAX_ROWS;
 use crate::side_cache::SideCache;
 use crate::state::State;
+
+/// All steps but those of warm-up.
+const SKIP_WARMUP: &str = "skip-warmup";
 
 /// `GET /compare?base=RUN&new=RUN`
 pub(super) async fn compare(Shared(state): Shared<Arc<State>>, params: Params) -> Response {
@@ -67,13 +70,8 @@ fn compute(
         tolerance: share("tolerance", 0.01, 0.0)?,
         confidence: share("confidence", 0.95, 0.5)?,
     };
-    let scope = |run: &Run| {
-        Ok::<_, Problem>(AnalysisScope {
-            range: steps(run, params)?,
-            ..AnalysisScope::default()
-        })
-    };
-    let (of_base, of_new) = (scope(base)?, scope(new)?);
+    let of_base = scope(base, params, ["base_steps", "base_rank"])?;
+    let of_new = scope(new, params, ["new_steps", "new_rank"])?;
     let detail = options.detail();
     let read_base = || sides.side(base, of_base, detail, cancel);
     let read_new = || sides.side(new, of_new, detail, cancel);
@@ -87,23 +85,55 @@ fn compute(
     }
     let side = std::slice::from_ref::<ComparedRun>;
     let comparison = Comparison::new(side(&from), side(&to), &options);
-    let names = [base.name.clone(), new.name.clone()];
+    let names = names([base, new], params);
     let top = params.number("top", MAX_ROWS, 1..=MAX_ROWS)?;
     let view = ComparisonView::of_two(&comparison, names, options, top);
     Ok(Json(view).uncached(StatusCode::OK))
 }
 
-/// Returns the time range of the steps `N`, `N-M` or `N-`; `None` for `skip-warmup`.
-fn steps(
+/// Returns the names of the sides: those of the runs, and of one run with what is compared of it.
+fn names(runs: [&Arc<Run>; 2], params: &Params) -> [String; 2] {
+    let names = runs.map(|run| run.name.clone());
+    let limits = [("base_steps", "base_rank"), ("new_steps", "new_rank")].map(|(steps, rank)| {
+        let steps = params.text(steps).map(|steps| format!("steps {steps}"));
+        let rank = params.text(rank).map(|rank| format!("rank {rank}"));
+        [rank, steps]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
+    if names[0] != names[1] || limits[0] == limits[1] {
+        return names;
+    }
+    std::array::from_fn(|side| match limits[side].as_str() {
+        "" => names[side].clone(),
+        limit => format!("{}: {limit}", names[side]),
+    })
+}
+
+/// Returns the scope of a side: its own steps, else those of both sides, `N`, `N-M`, `N-` or `skip-warmup`, and its rank.
+fn scope(
     run: &Run,
     params: &Params,
-) -> Result<Option<std::ops::Range<stepscope_model::Time>>, Problem> {
-    let Some(text) = params.text("steps").filter(|text| *text != "skip-warmup") else {
-        return Ok(None);
+    [own_steps, own_rank]: [&str; 2],
+) -> Result<AnalysisScope, Problem> {
+    let rank = params.text(own_rank).map(|text| {
+        let mut ranks = run.trace.files().iter().map(|file| file.spec.rank);
+        let rank = text.parse().ok();
+        rank.filter(|_| ranks.any(|known| known == rank))
+            .ok_or_else(|| {
+                Problem::bad_request(own_rank, format!("{own_rank} is a rank of the run"))
+            })
+    });
+    let of_both = || Some(("steps", params.text("steps")?));
+    let own = params.text(own_steps).map(|text| (own_steps, text));
+    let (name, text) = own.or_else(of_both).unwrap_or(("steps", SKIP_WARMUP));
+    let wrong = || Problem::bad_request(name, format!("{name} is {SKIP_WARMUP}, N, N-M or N-"));
+    let numbers = match text {
+        SKIP_WARMUP => None,
+        text => Some(parse_numbers(text).ok_or_else(wrong)?),
     };
-    let wrong = || Problem::bad_request("steps", "steps is skip-warmup, N, N-M or N-".to_owned());
-    let range = parse_numbers(text).ok_or_else(wrong)?;
-    range_of(&run.trace, &range, false)
-        .map(Some)
-        .map_err(|error| Problem::bad_request("steps", error.to_string()))
+    AnalysisScope::of_steps(&run.trace, numbers, rank.transpose()?)
+        .map_err(|error| Problem::bad_request(name, error.to_string()))
 }

@@ -116,6 +116,7 @@ fn scope(view: &RunView, params: &Params) -> Result<PathScope, Problem> {
     let steps = AnalysisScope {
         range: range.transpose()?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
+        ..AnalysisScope::default()
     };
     let end = params.choice("until", WindowEnd::WORDS)?;
     Ok(PathScope { steps, end })

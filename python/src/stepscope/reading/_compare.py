@@ -16,6 +16,7 @@ from stepscope.reading._report import Table
 if TYPE_CHECKING:
     from stepscope.reading._run import Run
 
+Steps: TypeAlias = "int | tuple[int, int | None]"
 Side: TypeAlias = "str | os.PathLike[str] | Run | Sequence[str | os.PathLike[str] | Run]"
 
 _USAGE = 2
@@ -112,7 +113,11 @@ def compare(
     *,
     by: str = "op",
     match: str = "auto",
-    steps: int | tuple[int, int | None] | None = None,
+    steps: Steps | None = None,
+    base_steps: Steps | None = None,
+    new_steps: Steps | None = None,
+    base_rank: int | None = None,
+    new_rank: int | None = None,
     tolerance: float | None = None,
     confidence: float | None = None,
 ) -> Comparison:
@@ -133,6 +138,10 @@ def compare(
     steps
         Only this step, or those from the first to the last of two; a last one of None is the end of the run.
         Default: all but warm-up.
+    base_steps, new_steps
+        The same of one side: another part of a run.
+    base_rank, new_rank
+        Only the steps of this rank. Default: of each step the slowest rank.
     tolerance
         Relative change below which the sides are the same. Default: that of the gate, else 0.01.
     confidence
@@ -159,9 +168,13 @@ def compare(
         arguments.append(f"--tolerance={tolerance}")
     if confidence is not None:
         arguments.append(f"--confidence={confidence}")
-    if steps is not None:
-        first, last = steps if isinstance(steps, tuple) else (steps, steps)
-        arguments.append(f"--steps={first}-{'' if last is None else last}")
+    for option, chosen in (("steps", steps), ("base-steps", base_steps), ("new-steps", new_steps)):
+        if chosen is not None:
+            first, last = chosen if isinstance(chosen, tuple) else (chosen, chosen)
+            arguments.append(f"--{option}={first}-{'' if last is None else last}")
+    for option, rank in (("base-rank", base_rank), ("new-rank", new_rank)):
+        if rank is not None:
+            arguments.append(f"--{option}={rank}")
     return Comparison(arguments, _run(arguments))
 
 

@@ -10,6 +10,7 @@ import { Attribution } from './attribution.tsx';
 import { Calls } from './calls.tsx';
 import { Flame } from './flame.tsx';
 import { Facts, Settings } from './head.tsx';
+import { Memory } from './memory.tsx';
 import type { Compared, ComparePageProps } from './props.ts';
 import { Sides } from './sides.tsx';
 import { Environment, Findings, Measures } from './tables.tsx';
@@ -30,6 +31,8 @@ export default function ComparePage({ store, theme }: ComparePageProps): JSX.Ele
           by: view.by.value,
           match: view.mode.value,
           steps: view.steps.value,
+          baseLimit: view.baseLimit.value,
+          otherLimit: view.otherLimit.value,
           tolerance: view.tolerance.value,
           confidence: view.confidence.value,
         };
@@ -108,7 +111,7 @@ export default function ComparePage({ store, theme }: ComparePageProps): JSX.Ele
       <PageHead title="Compare" summary={ask === undefined ? QUESTION : (comparison?.sentence ?? QUESTION)} />
       <div class="ss-page">
         <div class="ss-page-bar ss-compare-bar">
-          <Sides store={store} base={base} other={other} />
+          <Sides store={store} base={base} other={other} ranks={[baseRun?.ranks ?? [], otherRun?.ranks ?? []]} />
           {ask === undefined || failed.length > 0 ? undefined : <Settings store={store} />}
         </div>
         {content}
@@ -122,13 +125,15 @@ function resetChoices({ view }: Store): void {
   view.by.value = undefined;
   view.mode.value = undefined;
   view.steps.value = undefined;
+  view.baseLimit.value = undefined;
+  view.otherLimit.value = undefined;
   view.tolerance.value = undefined;
   view.confidence.value = undefined;
 }
 
 function Answer(page: Compared): JSX.Element {
   const { store, comparison } = page;
-  const { findings, environment, measures } = comparison;
+  const { findings, environment, measures, memory } = comparison;
   const tabs = [
     { id: 'attribution', label: 'Attribution', body: () => <Attribution {...page} /> },
     { id: 'timelines', label: 'Timelines', body: () => <Timelines {...page} /> },
@@ -140,6 +145,7 @@ function Answer(page: Compared): JSX.Element {
       count: String(measures.length),
       body: () => <Measures {...page} />,
     },
+    { id: 'memory', label: 'Memory', count: String(memory.length), body: () => <Memory {...page} /> },
     {
       id: 'findings',
       label: 'Findings',

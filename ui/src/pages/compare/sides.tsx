@@ -1,6 +1,10 @@
-// sides.tsx: the choice of the two runs.
+// sides.tsx: the choice of the two runs, and what of each is compared.
+import type { Signal } from '@preact/signals';
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import type { SideLimit } from '../../model/compare.ts';
 import { shortRunNames } from '../../model/run-list.ts';
+import { announce } from '../../state/commands.ts';
 import { runList } from '../../state/lists.ts';
 import { goTo, type Store } from '../../state/store.ts';
 import { Combobox, type Option } from '../../widgets/combobox.tsx';
@@ -9,20 +13,27 @@ export function Sides({
   store,
   base,
   other,
+  ranks,
 }: {
   readonly store: Store;
   readonly base: string | undefined;
   readonly other: string | undefined;
+  /** The ranks of both runs. */
+  readonly ranks: readonly [readonly number[], readonly number[]];
 }): JSX.Element {
+  const { view } = store;
   const { runs } = runList.value;
   const names = shortRunNames(runs);
   const nameOf = (id: string | undefined) => (id === undefined ? '' : (names.get(id) ?? id));
   // Steps, rows and ranges belong to the runs; how they are compared does not.
-  const choose = (sides: { readonly base: string | undefined; readonly other: string | undefined }) =>
+  const choose = (
+    sides: { readonly base: string | undefined; readonly other: string | undefined },
+    limits: { readonly baseLimit?: SideLimit | undefined; readonly otherLimit?: SideLimit | undefined },
+  ) =>
     goTo(
       store,
       { kind: 'compare', ...sides },
-      { baseStep: undefined, otherStep: undefined, row: undefined, range: undefined, folds: [] },
+      { baseStep: undefined, otherStep: undefined, row: undefined, range: undefined, folds: [], ...limits },
     );
   const options = (chosen: string | undefined): readonly Option[] =>
     runs.map((run) => ({
@@ -42,13 +53,16 @@ export function Sides({
         text={nameOf(base)}
         placeholder="Choose the base"
         options={options(base)}
-        onChoose={(id) => choose({ base: id, other })}
+        onChoose={(id) => choose({ base: id, other }, { baseLimit: undefined })}
       />
+      {base === undefined ? undefined : <Limit of="the base" limit={view.baseLimit} ranks={ranks[0]} />}
       <button
         type="button"
         class="ss-button"
         title="Exchange base and new run"
-        onClick={() => choose({ base: other, other: base })}
+        onClick={() =>
+          choose({ base: other, other: base }, { baseLimit: view.otherLimit.peek(), otherLimit: view.baseLimit.peek() })
+        }
       >
         Swap
       </button>
@@ -58,8 +72,62 @@ export function Sides({
         text={nameOf(other)}
         placeholder="Choose the new run"
         options={options(other)}
-        onChoose={(id) => choose({ base, other: id })}
+        onChoose={(id) => choose({ base, other: id }, { otherLimit: undefined })}
       />
+      {other === undefined ? undefined : <Limit of="the new run" limit={view.otherLimit} ranks={ranks[1]} />}
     </div>
+  );
+}
+
+/** Limits one run to some of its steps and to one rank. */
+function Limit(props: {
+  readonly of: string;
+  readonly limit: Signal<SideLimit | undefined>;
+  readonly ranks: readonly number[];
+}): JSX.Element {
+  const { of, limit, ranks } = props;
+  const { steps, rank } = limit.value ?? { steps: undefined, rank: undefined };
+  const [typed, setTyped] = useState<string | undefined>(undefined);
+  const set = (next: SideLimit) => {
+    limit.value = next.steps === undefined && next.rank === undefined ? undefined : next;
+  };
+  const take = (text: string) => {
+    setTyped(undefined);
+    const plain = text.replaceAll(/\s/g, '').replace('–', '-');
+    if (plain === '') set({ steps: undefined, rank });
+    else if (/^\d{1,15}(-(\d{1,15})?)?$/.test(plain)) set({ steps: plain, rank });
+    else announce('Steps are a number, 12, two, 12-40, or a first one, 12-');
+  };
+  return (
+    <>
+      <input
+        type="text"
+        class="ss-filter ss-compare-steps"
+        placeholder="steps"
+        aria-label={`Steps of ${of}`}
+        title={`Steps of ${of} only: 12, 12-40 or 12-`}
+        value={typed ?? steps ?? ''}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onChange={(event) => take(event.currentTarget.value)}
+      />
+      {ranks.length < 2 ? undefined : (
+        <select
+          aria-label={`Rank of ${of}`}
+          title="The slowest rank of each step, or one rank"
+          value={rank === undefined ? '' : String(rank)}
+          onChange={(event) => {
+            const text = event.currentTarget.value;
+            set({ steps, rank: text === '' ? undefined : Number(text) });
+          }}
+        >
+          <option value="">all ranks</option>
+          {ranks.map((one) => (
+            <option key={one} value={String(one)}>
+              rank {one}
+            </option>
+          ))}
+        </select>
+      )}
+    </>
   );
 }

@@ -6,7 +6,7 @@ import { type Problem, toProblem } from '../../api/client.ts';
 import { createResource } from '../../api/resource.ts';
 import { fetchSteps, fetchTracks } from '../../api/server.ts';
 import { exactTime, formatDuration } from '../../base/format.ts';
-import { alignedStep, eventsOf, type StepChoice, stepChoices } from '../../model/compare.ts';
+import { alignedStep, eventsOf, isOfLimit, type SideLimit, type StepChoice, stepChoices } from '../../model/compare.ts';
 import type { NameMatch } from '../../model/event.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import type { Track } from '../../model/track.ts';
@@ -75,11 +75,15 @@ function Aligned({
 }: Compared & { readonly loaded: readonly [Loaded, Loaded] }): JSX.Element | undefined {
   const { store, theme, base, other, comparison } = page;
   const { view } = store;
-  const choices = useMemo(
-    () =>
-      loaded.map(({ steps }) => stepChoices(steps, formatDuration)) as [readonly StepChoice[], readonly StepChoice[]],
-    [loaded[0], loaded[1]],
-  );
+  const { baseLimit, otherLimit } = page.ask;
+  const choices = useMemo(() => {
+    const of = (side: 0 | 1, limit: SideLimit | undefined) =>
+      stepChoices(
+        loaded[side].steps.filter((step) => isOfLimit(step, limit)),
+        formatDuration,
+      );
+    return [of(0, baseLimit), of(1, otherLimit)] as const;
+  }, [loaded[0], loaded[1], baseLimit, otherLimit]);
   const first = alignedStep(choices[0], view.baseStep.value, comparison.base.medianNs);
   const second = alignedStep(choices[1], view.otherStep.value, comparison.other.medianNs);
   // Events of the row that was chosen in another tab stand out on both sides.
