@@ -190,12 +190,12 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
     }
     let steps = trained.times.len();
     let cpu_ns: u64 = trained.times.iter().map(|(_, cpu_ns)| cpu_ns).sum();
-    let cpu_us = cpu_ns as f64 / 1_000.0 / steps.max(1) as f64;
+    let per_step = cpu_ns as f64 / 1_000.0 / steps.max(1) as f64;
     // Tests that need only the port have closed the pipe.
     let _ = std::io::Write::write_fmt(
         &mut std::io::stdout(),
         format_args!(
-            "steps={steps}\nchecksum={:016x}\ncpu_us_per_step={cpu_us:.3}\n",
+            "steps={steps}\nchecksum={:016x}\ncpu_us_per_step={per_step:.3}\n",
             trained.checksum
         ),
     );

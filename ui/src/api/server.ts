@@ -520,6 +520,9 @@ export interface HistogramRange {
   /** The bins span this range at least. */
   readonly lowNs?: number;
   readonly highNs?: number;
+  /** Only calls in this time, and on these tracks with those below them. */
+  readonly range?: { readonly startNs: number; readonly endNs: number };
+  readonly tracks?: readonly number[];
 }
 
 export async function fetchHistogram(
@@ -528,9 +531,11 @@ export async function fetchHistogram(
   scale: 'log' | 'linear',
   v: string,
   options?: RequestOptions,
-  { mode, lowNs, highNs }: HistogramRange = {},
+  { mode, lowNs, highNs, range, tracks }: HistogramRange = {},
 ): Promise<Histogram> {
-  const asked = { name, scale, bins: 40, mode, low_ns: lowNs, high_ns: highNs, v };
+  const edges = { mode, low_ns: lowNs, high_ns: highNs };
+  const part = { t0: range?.startNs, t1: range?.endNs, tracks: tracks?.join(',') };
+  const asked = { name, scale, bins: 40, ...edges, ...part, v };
   const body = asObject((await getJson(runPath(run, '/histogram', asked), options)).body) ?? {};
   const numbers = (value: Json) => asArray(value).map((item) => asNumber(item) ?? 0);
   return {

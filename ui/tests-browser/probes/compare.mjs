@@ -166,7 +166,7 @@ export const compare = [
       await page.getByRole('combobox', { name: 'Tolerance' }).selectOption('0.05');
       await page.getByRole('combobox', { name: 'Confidence' }).selectOption('0.99');
       await page.getByRole('combobox', { name: 'Match by' }).selectOption('class');
-      const steps = page.getByRole('textbox', { name: 'Steps' });
+      const steps = page.getByRole('textbox', { name: 'Steps', exact: true });
       await steps.fill('4-12');
       await steps.press('Enter');
       await page.waitForURL(/step=4-12/);
@@ -493,10 +493,26 @@ export const compare = [
       await page.waitForURL(/alimit=:0&blimit=:3/);
       await answered(page);
       const ranks = await askedOf(page, job, job, '&base_rank=0&new_rank=3');
-      assert.notEqual(ranks.difference_ns, 0);
+      assert.match(ranks.new.label, /: rank 3$/);
       await holds(async () => assert.equal(Number((await factsOf(page)).differenceNs), ranks.difference_ns));
       await holds(async () => assert.match(await step.inputValue(), /, rank 3: /));
       await page.getByText(ranks.new.label).first().waitFor();
+      // The calls are those of each rank: together all calls of the run.
+      const callsOf = async () => {
+        await page.getByRole('tab', { name: 'Calls' }).click();
+        const row = page
+          .getByTestId('compare-calls')
+          .locator('xpath=..')
+          .getByRole('row', { name: /^Calls/ });
+        await row.waitFor({ timeout: PATIENCE_MS });
+        const cells = await row.getByRole('cell').allTextContents();
+        return cells.slice(0, 2).map((text) => Number(text.replace(/\D/g, '')));
+      };
+      const ofRanks = await callsOf();
+      await page.goto(addressOf(origin, job, job, '&tab=calls'));
+      await answered(page);
+      const all = await callsOf();
+      assert.ok(ofRanks[0] > 0 && ofRanks[0] < all[0] && ofRanks[1] < all[1], `${ofRanks} of ${all}`);
       assert.deepEqual(faults, []);
     },
   },

@@ -128,8 +128,8 @@ mod tests {
         let rows = differences([&base, &new]);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["cat", "", "add", "mm"]);
-        assert_eq!(rows[2].bytes, [2.0, 0.0]);
-        assert_eq!(rows[3].allocations, [2.0, 2.0]);
+        assert_eq!(format!("{:?}", rows[2].bytes), "[2.0, 0.0]");
+        assert_eq!(format!("{:?}", rows[3].allocations), "[2.0, 2.0]");
         let sum: f64 = rows.iter().map(HeldDifference::difference).sum();
         assert!((sum - (26.0 - 17.0)).abs() < 1e-9);
     }

@@ -2,9 +2,9 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { createResource } from '../../api/resource.ts';
-import { fetchHistogram } from '../../api/server.ts';
+import { fetchHistogram, fetchSteps, fetchTracks, type HistogramRange } from '../../api/server.ts';
 import { exactTime, formatCount, formatDuration, plural } from '../../base/format.ts';
-import { callPattern, type OwnerRow } from '../../model/compare.ts';
+import { callPattern, isOfLimit, type OwnerRow, type SideLimit } from '../../model/compare.ts';
 import type { Histogram } from '../../model/event.ts';
 import { commonRange, type PairBar, pairBars } from '../../model/histogram-pair.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -22,18 +22,48 @@ interface HistogramPair {
   readonly other: Histogram;
 }
 
+/** Returns which calls of a run a limit takes: those that begin in the time of its steps, on the tracks of its rank. */
+async function callsOf(
+  run: RunDetail,
+  limit: SideLimit | undefined,
+  signal: AbortSignal,
+): Promise<Pick<HistogramRange, 'range' | 'tracks'>> {
+  if (limit === undefined) return {};
+  const [tracks, steps] = await Promise.all([
+    fetchTracks(run.id, run.contentHash, { signal }),
+    fetchSteps(run.id, run.contentHash, { signal }),
+  ]);
+  const inside = steps.filter((step) => isOfLimit(step, limit));
+  const range = {
+    startNs: Math.min(...inside.map(({ startNs }) => startNs)),
+    endNs: Math.max(...inside.map(({ startNs, durNs }) => startNs + durNs)),
+  };
+  const own = tracks.filter(({ rank }) => rank === limit.rank);
+  const ids = new Set(own.map(({ id }) => id));
+  return {
+    ...(inside.length === 0 ? {} : { range }),
+    // The server adds the tracks below each.
+    ...(limit.rank === undefined
+      ? {}
+      : { tracks: own.filter(({ parent }) => parent === undefined || !ids.has(parent)).map(({ id }) => id) }),
+  };
+}
+
 /** Fetches the histograms of both runs with the same edges. */
 async function fetchPair(
   runs: readonly [RunDetail, RunDetail],
+  limits: readonly [SideLimit | undefined, SideLimit | undefined],
   pattern: string,
   scale: Scale,
   signal: AbortSignal,
 ): Promise<HistogramPair> {
+  const calls = await Promise.all([callsOf(runs[0], limits[0], signal), callsOf(runs[1], limits[1], signal)]);
+  const one = (side: 0 | 1, range: { lowNs?: number; highNs?: number }) => {
+    const { id, contentHash } = runs[side];
+    return fetchHistogram(id, pattern, scale, contentHash, { signal }, { mode: 'regex', ...calls[side], ...range });
+  };
   const both = async (range: { lowNs?: number; highNs?: number }): Promise<HistogramPair> => {
-    const [base, other] = await Promise.all([
-      fetchHistogram(runs[0].id, pattern, scale, runs[0].contentHash, { signal }, { mode: 'regex', ...range }),
-      fetchHistogram(runs[1].id, pattern, scale, runs[1].contentHash, { signal }, { mode: 'regex', ...range }),
-    ]);
+    const [base, other] = await Promise.all([one(0, range), one(1, range)]);
     return { base, other };
   };
   const alone = await both({});
@@ -84,7 +114,7 @@ export function Calls(page: Compared): JSX.Element {
 }
 
 function Pair({
-  page: { base, other, comparison },
+  page: { base, other, comparison, ask },
   row,
   choice,
 }: {
@@ -96,9 +126,10 @@ function Pair({
   const [perSide, setPerSide] = useState(true);
   const resource = useMemo(() => createResource<HistogramPair>(), []);
   const pattern = callPattern(row) ?? '';
-  const key = `${scale} ${base.contentHash} ${other.contentHash} ${pattern}`;
+  const { baseLimit, otherLimit } = ask;
+  const key = `${scale} ${base.contentHash} ${other.contentHash} ${JSON.stringify([baseLimit, otherLimit])} ${pattern}`;
   useEffect(() => {
-    resource.load(key, (signal) => fetchPair([base, other], pattern, scale, signal));
+    resource.load(key, (signal) => fetchPair([base, other], [baseLimit, otherLimit], pattern, scale, signal));
   }, [resource, key]);
   useEffect(() => () => resource.clear(), [resource]);
   const { value, problem, key: loaded, loading } = resource.state.value;
@@ -169,6 +200,8 @@ function Pair({
       <Quantiles {...value} />
       <p class="ss-quiet">
         All calls of this name in both runs, also those outside of the compared steps, from their start to their end.
+        Where a run is limited to steps or to a rank, its calls are those that begin in the time of these steps, on the
+        tracks of this rank.
       </p>
     </>
   );

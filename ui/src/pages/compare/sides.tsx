@@ -111,22 +111,24 @@ function Limit(props: {
         onChange={(event) => take(event.currentTarget.value)}
       />
       {ranks.length < 2 ? undefined : (
-        <select
-          aria-label={`Rank of ${of}`}
-          title="The slowest rank of each step, or one rank"
-          value={rank === undefined ? '' : String(rank)}
-          onChange={(event) => {
-            const text = event.currentTarget.value;
-            set({ steps, rank: text === '' ? undefined : Number(text) });
-          }}
-        >
-          <option value="">all ranks</option>
-          {ranks.map((one) => (
-            <option key={one} value={String(one)}>
-              rank {one}
-            </option>
-          ))}
-        </select>
+        <span class="ss-field">
+          <select
+            aria-label={`Rank of ${of}`}
+            title="The slowest rank of each step, or one rank"
+            value={rank === undefined ? '' : String(rank)}
+            onChange={(event) => {
+              const text = event.currentTarget.value;
+              set({ steps, rank: text === '' ? undefined : Number(text) });
+            }}
+          >
+            <option value="">all ranks</option>
+            {ranks.map((one) => (
+              <option key={one} value={String(one)}>
+                rank {one}
+              </option>
+            ))}
+          </select>
+        </span>
       )}
     </>
   );

@@ -78,10 +78,7 @@ function Aligned({
   const { baseLimit, otherLimit } = page.ask;
   const choices = useMemo(() => {
     const of = (side: 0 | 1, limit: SideLimit | undefined) =>
-      stepChoices(
-        loaded[side].steps.filter((step) => isOfLimit(step, limit)),
-        formatDuration,
-      );
+      stepChoices(loaded[side].steps, formatDuration).filter(({ step }) => isOfLimit(step, limit));
     return [of(0, baseLimit), of(1, otherLimit)] as const;
   }, [loaded[0], loaded[1], baseLimit, otherLimit]);
   const first = alignedStep(choices[0], view.baseStep.value, comparison.base.medianNs);

@@ -276,13 +276,13 @@ function Prediction({
         <strong data-field="step_ns">{formatDuration(afterNs)}</strong>
         {perStep} · {savedText(savedNs, share)}
         {isSmall ? ' · below the replay error: neither gain nor loss' : ''}
+        {binds === undefined || binds === '' ? undefined : (
+          <span class="ss-quiet ss-binds" data-field="binds_then">
+            then binds {binds}
+          </span>
+        )}
       </span>
       <span class="ss-quiet">{errorText}</span>
-      {binds === undefined || binds === '' ? undefined : (
-        <span class="ss-quiet ss-ellipsis" data-field="binds_then" title={`What binds then: ${binds}`}>
-          then binds {binds}
-        </span>
-      )}
     </li>
   );
 }
