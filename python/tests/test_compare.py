@@ -87,6 +87,17 @@ class Comparing(unittest.TestCase):
         self.assertEqual(stepscope.compare(base, base).verdict, "same")
         self.assertEqual(stepscope.compare(new, base).verdict, "improved")
 
+    def test_ranks_and_parts_of_one_run(self) -> None:
+        """Each side is limited to a rank and to steps."""
+        logs = self.folder / "ranks"
+        logs.mkdir()
+        for rank, extra_us in enumerate((0, 50)):
+            write_run(logs, f"t.rank{rank}.pt.trace.json", extra_us)
+        self.assertEqual(stepscope.compare(logs, logs, base_rank=0, new_rank=1).verdict, "regressed")
+        found = stepscope.compare(logs, logs, base_steps=(0, 5), new_steps=(6, None)).to_dict()
+        self.assertEqual(found["base"]["steps"], 6)
+        self.assertTrue(found["new"]["label"].endswith(": steps 6-"), found["new"]["label"])
+
     def test_errors_have_a_class(self) -> None:
         """Unknown options and missing runs are different errors."""
         with self.assertRaises(stepscope.QueryError):
