@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::run::ComparedRun;
 use crate::memory::Memory;
 
 /// Memory at the peak that one operation allocated.
@@ -73,16 +72,16 @@ pub(super) fn peak(memory: &Memory, rank: Option<u32>) -> Option<(f64, Vec<PeakH
     Some((usage.peak as f64, holders))
 }
 
-/// Returns what holds the memory on both sides, the largest difference first: nothing if a side does not know it.
-pub(super) fn differences(sides: [&[ComparedRun]; 2]) -> Vec<HeldDifference> {
+/// Returns what holds the memory on both sides, each with the holders of its runs, the largest difference first:
+/// nothing if a side does not know it.
+pub(super) fn differences(sides: [Vec<&[PeakHolder]>; 2]) -> Vec<HeldDifference> {
     let mut rows: BTreeMap<&str, HeldDifference> = BTreeMap::new();
     for (side, runs) in sides.into_iter().enumerate() {
-        let knows = |run: &&ComparedRun| !run.peak_holders.is_empty();
-        let count = runs.iter().filter(knows).count() as f64;
+        let count = runs.iter().filter(|holders| !holders.is_empty()).count() as f64;
         if count == 0.0 {
             return Vec::new();
         }
-        for holder in runs.iter().flat_map(|run| &run.peak_holders) {
+        for holder in runs.into_iter().flatten() {
             let row = rows.entry(&holder.name).or_insert_with(|| HeldDifference {
                 name: holder.name.clone(),
                 bytes: [0.0; 2],
@@ -106,16 +105,13 @@ pub(super) fn differences(sides: [&[ComparedRun]; 2]) -> Vec<HeldDifference> {
 mod tests {
     use super::*;
 
-    fn run(holders: &[(&str, f64, f64)]) -> ComparedRun {
+    fn run(holders: &[(&str, f64, f64)]) -> Vec<PeakHolder> {
         let holder = |(name, bytes, allocations): &(&str, f64, f64)| PeakHolder {
             name: (*name).to_owned(),
             bytes: *bytes,
             allocations: *allocations,
         };
-        ComparedRun {
-            peak_holders: holders.iter().map(holder).collect(),
-            ..ComparedRun::default()
-        }
+        holders.iter().map(holder).collect()
     }
 
     #[test]
@@ -125,7 +121,8 @@ mod tests {
             run(&[("mm", 20.0, 3.0)]),
         ];
         let new = [run(&[("mm", 15.0, 2.0), ("cat", 8.0, 1.0), ("", 3.0, 0.0)])];
-        let rows = differences([&base, &new]);
+        let rows =
+            differences([&base[..], &new[..]].map(|runs| runs.iter().map(Vec::as_slice).collect()));
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["cat", "", "add", "mm"]);
         assert_eq!(format!("{:?}", rows[2].bytes), "[2.0, 0.0]");
@@ -136,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_side_that_does_not_know_its_holders_has_no_rows() {
-        let known = [run(&[("mm", 10.0, 1.0)])];
-        assert!(differences([&known, &[run(&[])]]).is_empty());
+        let known = run(&[("mm", 10.0, 1.0)]);
+        assert!(differences([vec![&known], vec![&[]]]).is_empty());
     }
 }

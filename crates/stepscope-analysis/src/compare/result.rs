@@ -208,7 +208,10 @@ impl Comparison {
             mean_ps,
             outliers_ns: 0.0,
             steps,
-            memory: differences(sides),
+            memory: differences(sides.map(|runs| {
+                let holders = runs.iter().map(|run| &run.peak_holders[..]);
+                holders.collect()
+            })),
             mismatches,
             notes: notes(
                 sides,
