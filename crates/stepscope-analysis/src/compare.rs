@@ -3,8 +3,8 @@
 //! Reading order: [`run`] (one run as samples and sums), [`statistics`] (ratio, interval, test), [`result`] (two sides,
 //! each of one or several runs), and below them `charge` (who owns each moment of a step), [`owner`] (names, phases),
 //! `align` (which rows belong together), `attribution` (what each row makes of the difference), [`sampling`] (whether
-//! steps or runs are the samples), [`memory`] (what holds the peak), `comparability` (what qualifies the figures), [`prediction`] (earlier predictions,
-//! and what happened), [`history`] (a series of runs).
+//! steps or runs are the samples), [`memory`] (what holds the peak), `comparability` (what qualifies the figures),
+//! [`prediction`] (earlier predictions, and what happened), [`history`] (a series of runs).
 //!
 //! With `n` compared steps of a side, the mean step of that side is the sum over the owners of its moments:
 //!

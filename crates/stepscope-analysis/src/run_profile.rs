@@ -36,7 +36,7 @@ pub struct AnalysisScope {
 }
 
 impl AnalysisScope {
-    /// Returns the scope of steps by their numbers, and by their rank, which must have such steps.
+    /// Returns the scope of steps by their numbers, and by their rank, which must have finished steps of these numbers.
     pub fn of_steps(
         trace: &Trace,
         numbers: Option<RangeInclusive<i64>>,
@@ -48,7 +48,9 @@ impl AnalysisScope {
         };
         if let Some(requested) = numbers {
             let steps = scope.steps(trace).steps;
-            let known = || steps.iter().map(|step| step.number);
+            // Without a finished step, the whole recording would stand for those that were asked for.
+            let finished = || steps.iter().filter(|step| !step.unfinished);
+            let known = || finished().map(|step| step.number);
             if !known().any(|number| requested.contains(&number)) {
                 let available = known().min().zip(known().max());
                 return Err(NoSuchSteps {

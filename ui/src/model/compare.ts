@@ -110,7 +110,7 @@ export interface EnvironmentFact {
 
 /** Memory of one operation at the peak of each side. */
 export interface HeldMemory {
-  /** Empty: allocated before the recording, or reserved for programs. */
+  /** Empty: allocated outside of operations or before the recording, or reserved for programs. */
   readonly operation: string;
   readonly baseBytes: number;
   readonly otherBytes: number;

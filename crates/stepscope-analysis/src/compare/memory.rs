@@ -7,11 +7,12 @@ use crate::memory::Memory;
 /// Memory at the peak that one operation allocated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeakHolder {
-    /// The operation; empty for memory without one: allocated before the recording, or reserved for programs.
+    /// The operation; empty for memory without one: allocated outside of operations or before the recording, or reserved
+    /// for programs.
     pub name: String,
     /// Bytes.
     pub bytes: f64,
-    /// Number of allocations; 0 for memory without an operation.
+    /// Number of recorded allocations.
     pub allocations: f64,
 }
 
@@ -22,7 +23,7 @@ pub struct HeldDifference {
     pub name: String,
     /// Bytes at the peak of each side, mean over its runs; zero where the operation holds none.
     pub bytes: [f64; 2],
-    /// Number of allocations of each side, mean over its runs.
+    /// Number of recorded allocations of each side, mean over its runs.
     pub allocations: [f64; 2],
 }
 
@@ -52,7 +53,7 @@ pub(super) fn peak(memory: &Memory, rank: Option<u32>) -> Option<(f64, Vec<PeakH
         for record in memory.alive(allocator, usage.peak_at).0 {
             let sum = sums.entry(memory.op(record)).or_default();
             sum.0 = sum.0.saturating_add(record.bytes);
-            sum.1 += u64::from(!memory.op(record).is_empty());
+            sum.1 += 1;
             held = held.saturating_add(record.bytes);
         }
         let rest = usage.peak.saturating_sub(held);

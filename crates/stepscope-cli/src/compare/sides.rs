@@ -102,12 +102,14 @@ pub(super) fn open(
         Some(folder) => open_baseline(folder, asked.last, &new_sides[0].runs[0], &steps[0], asked)?,
         None => Side::open(&base_paths, &steps[0], asked)?,
     };
-    // Files of equal names are told apart by their folders, sides of one run by their steps.
-    for new in &mut new_sides {
-        if new.label == base.label && steps[0] != steps[1] {
-            base.label = format!("{}: {}", base.label, steps[0].words());
-            new.label = format!("{}: {}", new.label, steps[1].words());
+    // Sides of one run are distinguished by their steps, files of equal names by their folders.
+    if steps[0] != steps[1] && new_sides.iter().any(|new| new.label == base.label) {
+        let sides = std::iter::once((&mut base, &steps[0]));
+        for (side, steps) in sides.chain(new_sides.iter_mut().map(|new| (new, &steps[1]))) {
+            side.label = format!("{}: {}", side.label, steps.words());
         }
+    }
+    for new in &mut new_sides {
         if new.label == base.label
             && let (Some(one), Some(other)) = (base.paths.first(), new.paths.first())
         {

@@ -61,8 +61,11 @@ impl StepsChoice {
 
     /// Returns the choice in words: `rank 3, steps 13-21`.
     pub(super) fn words(&self) -> String {
-        let rank = self.rank.map(|rank| format!("rank {rank}, "));
-        format!("{}steps {}", rank.unwrap_or_default(), self.text())
+        match self.rank {
+            Some(rank) if self.numbers.is_none() => format!("rank {rank}"),
+            Some(rank) => format!("rank {rank}, steps {}", self.text()),
+            None => format!("steps {}", self.text()),
+        }
     }
 
     /// Returns the text of the numbers that [`read`](Self::read) takes.

@@ -35,8 +35,9 @@ async function callsOf(
   ]);
   const inside = steps.filter((step) => isOfLimit(step, limit));
   const range = {
-    startNs: Math.min(...inside.map(({ startNs }) => startNs)),
-    endNs: Math.max(...inside.map(({ startNs, durNs }) => startNs + durNs)),
+    // As arguments of one call, the steps of a long run would not fit on the stack.
+    startNs: inside.reduce((least, { startNs }) => Math.min(least, startNs), Infinity),
+    endNs: inside.reduce((most, { startNs, durNs }) => Math.max(most, startNs + durNs), -Infinity),
   };
   const own = tracks.filter(({ rank }) => rank === limit.rank);
   const ids = new Set(own.map(({ id }) => id));

@@ -10,7 +10,7 @@ import type { Compared } from './props.ts';
 const signedBytes = (bytes: number): string =>
   bytes === 0 ? '0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`;
 
-const OTHER = 'no operation: from before the recording, or reserved for programs';
+const OTHER = 'no operation: outside of one, before the recording, or reserved for programs';
 
 export function Memory({ store, comparison, base, other }: Compared): JSX.Element {
   const { memory, measures } = comparison;
