@@ -1,6 +1,6 @@
 //! Comparison of runs: which is faster, by how much, how sure is that, and what makes the difference.
 //!
-//! Reading order: [`run`] (one run as samples and sums), [`statistics`] (ratio, interval, test), [`result`] (two sides,
+//! Reading order: [`run`] (one run as samples and sums), [`statistics`](crate::statistics) (ratio, interval, test), [`result`] (two sides,
 //! each of one or several runs), and below them `charge` (who owns each moment of a step), [`owner`] (names, phases),
 //! `align` (which rows belong together), `attribution` (what each row makes of the difference), [`sampling`] (whether
 //! steps or runs are the samples), [`memory`] (what holds the peak), `comparability` (what qualifies the figures),
@@ -21,7 +21,6 @@ mod align;
 mod attribution;
 mod charge;
 mod comparability;
-mod distributions;
 pub mod history;
 pub mod memory;
 pub mod owner;
@@ -29,4 +28,3 @@ pub mod prediction;
 pub mod result;
 pub mod run;
 pub mod sampling;
-pub mod statistics;

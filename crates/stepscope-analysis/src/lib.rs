@@ -1,7 +1,8 @@
 //! Analyses of a trace: pure functions from a trace to numbers.
 //!
 //! Reading order: [`steps`] and [`ops`], [`run_profile`] and [`findings`] above them, then [`names`] and
-//! [`parallel`] (shared by all scans of a range), and [`timeline_query`] (queries of the timeline).
+//! [`parallel`] (shared by all scans of a range), [`statistics`] (intervals and tests), and [`timeline_query`] (queries of
+//! the timeline).
 //! [`programs`] are the compiled programs of a run; `stepscope-hlo` says what they cost and how they use memory.
 //!
 //! **Invariant:** this crate does no I/O, reads no bytes of a file, and writes no sentence: field names or types
@@ -39,6 +40,7 @@ pub mod run_profile;
 pub mod slice_class;
 pub mod slow_steps;
 pub mod stack_samples;
+pub mod statistics;
 pub mod steps;
 pub mod timeline_query;
 pub mod torch_args;

@@ -15,7 +15,7 @@
 
 use crate::compare::owner::Owner;
 use crate::compare::run::{ComparedRun, ComparedStep, LeftOut};
-use crate::compare::statistics::median;
+use crate::statistics::median;
 
 /// The slowest steps of a run.
 #[derive(Clone, Debug, Default, PartialEq)]

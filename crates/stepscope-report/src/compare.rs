@@ -14,7 +14,7 @@ mod wire;
 use stepscope_analysis::compare::result::{
     AttributionRow, CompareOptions, Comparison, Measure, MeasureUnit,
 };
-use stepscope_analysis::compare::statistics::Verdict;
+use stepscope_analysis::statistics::Verdict;
 
 use crate::compare::gate::GateOutcome;
 use crate::report::{

@@ -7,8 +7,8 @@ use crate::compare::align::{AlignedRow, MatchLevel, RowKey, RowSide};
 use crate::compare::owner::{Bucket, Owner, OwnerTime, Phase};
 use crate::compare::run::ComparedRun;
 use crate::compare::sampling::Sampling;
-use crate::compare::statistics::false_discovery_rates;
 use crate::op_class::OpClass;
+use crate::statistics::false_discovery_rates;
 
 /// One row of the attribution.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stepscope_model::Diagnostic;
 
 use crate::compare::run::ComparedRun;
-use crate::compare::statistics::{FEWEST_RUNS, FEWEST_STEPS};
+use crate::statistics::{FEWEST_RUNS, FEWEST_STEPS};
 
 /// Fraction of device time without a known launch from which it is worth a note.
 const UNLAUNCHED: f64 = 0.1;

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use crate::compare::statistics::{Random, median};
+use crate::statistics::{Random, median};
 
 /// Most values of a series that are read.
 pub const MOST: usize = 500;

@@ -14,8 +14,8 @@ use crate::compare::owner::{Bucket, OwnerTime};
 use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
 use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
 use crate::compare::sampling::{Sampling, SeriesEstimate};
-pub use crate::compare::statistics::{FEWEST_RUNS, FEWEST_STEPS};
-use crate::compare::statistics::{
+pub use crate::statistics::{FEWEST_RUNS, FEWEST_STEPS};
+use crate::statistics::{
     RatioEstimate, ShiftEstimate, Verdict, compare_quantiles, family_wise, median,
 };
 
@@ -396,7 +396,7 @@ fn mean(values: &[f64]) -> f64 {
 fn quantile_of(values: &[f64], quantile: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    crate::compare::statistics::interpolate(&sorted, quantile)
+    crate::statistics::interpolate(&sorted, quantile)
 }
 
 fn peak(runs: &[ComparedRun]) -> Option<f64> {

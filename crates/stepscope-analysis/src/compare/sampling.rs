@@ -1,7 +1,7 @@
 //! What the samples of a comparison are: steps, or runs.
 
 use crate::compare::run::ComparedRun;
-use crate::compare::statistics::{
+use crate::statistics::{
     FEWEST_RUNS, FEWEST_STEPS, RatioEstimate, ShiftEstimate, compare_runs, compare_samples,
     mann_whitney, median, shift_of_runs, shift_of_samples, widening,
 };

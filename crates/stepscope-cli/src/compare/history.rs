@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stepscope_engine::analysis::compare::history::{FEWEST, change_points};
 use stepscope_engine::analysis::compare::run::ComparedRun;
-use stepscope_engine::analysis::compare::statistics::median;
+use stepscope_engine::analysis::statistics::median;
 use stepscope_engine::report::report::{Column, Report, Table, Unit, duration, share};
 use stepscope_engine::report::reports::Options;
 

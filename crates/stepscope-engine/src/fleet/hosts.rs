@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_analysis::compare::statistics::median;
+use stepscope_analysis::statistics::median;
 use stepscope_report::report::{Cell, Column, Report, Sentence, Table, Unit, duration, share};
 
 use super::FleetError;

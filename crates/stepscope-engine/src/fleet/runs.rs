@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use stepscope_analysis::compare::history::{ChangePoint, FEWEST, change_points};
-use stepscope_analysis::compare::statistics::median;
+use stepscope_analysis::statistics::median;
 use stepscope_report::report::{Column, Report, Table, Unit, duration, share};
 
 use super::FleetError;

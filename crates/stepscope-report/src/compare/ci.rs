@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use stepscope_analysis::compare::statistics::Verdict;
+use stepscope_analysis::statistics::Verdict;
 
 use super::ComparisonView;
 use super::gate::{GateOutcome, GateResult};

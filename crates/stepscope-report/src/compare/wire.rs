@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use stepscope_analysis::compare::result::{Comparison, Measure, Mismatch};
-use stepscope_analysis::compare::statistics::Verdict;
+use stepscope_analysis::statistics::Verdict;
 
 use super::gate::{GateOutcome, RuleOutcome};
 use super::{ComparisonView, notes};

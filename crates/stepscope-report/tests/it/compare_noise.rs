@@ -2,9 +2,9 @@
 
 use stepscope_analysis::compare::result::{CompareOptions, Comparison};
 use stepscope_analysis::compare::run::{ComparedRun, OwnerDetail};
-use stepscope_analysis::compare::statistics::Verdict;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::AnalysisScope;
+use stepscope_analysis::statistics::Verdict;
 use stepscope_test_data::runs;
 
 use crate::simulated::noise::{Noise, Random};

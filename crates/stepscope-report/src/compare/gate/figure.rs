@@ -3,7 +3,7 @@
 use stepscope_analysis::compare::owner::{Bucket, OwnerTime};
 use stepscope_analysis::compare::result::{Comparison, Measure, MeasureUnit};
 use stepscope_analysis::compare::sampling::SeriesEstimate;
-use stepscope_analysis::compare::statistics::Verdict;
+use stepscope_analysis::statistics::Verdict;
 
 use super::{GateRule, WhereClause};
 

@@ -1,4 +1,4 @@
-//! Statistics of a comparison: ratio of two samples with an interval, tests, corrections for many tests.
+//! Statistics of samples: ratio of two samples with an interval, tests, corrections for many tests, interval of a mean.
 //!
 //! With `a_i` the samples of the base and `b_j` those of the new side, all positive, and `d_ij = ln(b_j / a_i)`:
 //!
@@ -19,7 +19,9 @@
 //! Cost: `n log n`. Pairs are never listed: a rank among their differences is found by bisection, and the pairs below
 //! a limit are counted in one pass over both sorted sides.
 
-use crate::compare::distributions::{
+mod distributions;
+
+use distributions::{
     normal_cdf, normal_quantile, student_quantile, student_two_sided, u_distribution,
 };
 
@@ -33,9 +35,9 @@ const EXACT: usize = 20;
 const FEWEST_EFFECTIVE: f64 = 4.0;
 /// Power with which the smallest detectable effect is found: 80 %.
 const POWER: f64 = 0.8;
-/// Draws that the bootstrap of a quantile makes at most, over all resamples.
+/// Draws that a bootstrap makes at most, over all resamples.
 const MOST_DRAWS: usize = 4_000_000;
-/// Resamples of the bootstrap of a quantile, where [`MOST_DRAWS`] allows them.
+/// Resamples of a bootstrap, where [`MOST_DRAWS`] allows them.
 const RESAMPLES: usize = 10_000;
 /// Fewest resamples: below them percentiles of the resamples mean nothing.
 const FEWEST_RESAMPLES: usize = 400;
@@ -279,6 +281,30 @@ pub fn compare_quantiles(
                 .exp_m1(),
         ),
     })
+}
+
+/// Returns the percentile interval of the mean of samples in the order of time: a moving-block bootstrap, with a
+/// generator that starts from their content. `None` with fewer than [`FEWEST_STEPS`], or a value that is not finite.
+pub fn interval_of_mean(samples: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    if samples.len() < FEWEST_STEPS || samples.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let resamples = (MOST_DRAWS / samples.len()).clamp(FEWEST_RESAMPLES, RESAMPLES);
+    let mut random = Random::from_samples(samples, &[]);
+    let block = block_length(samples);
+    let mut drawn = Vec::new();
+    let mut means: Vec<f64> = (0..resamples)
+        .map(|_| {
+            random.draw_blocks(samples, block, &mut drawn);
+            drawn.iter().sum::<f64>() / drawn.len() as f64
+        })
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let outside = (1.0 - confidence.clamp(0.5, 0.9999)) / 2.0;
+    Some((
+        interpolate(&means, outside),
+        interpolate(&means, 1.0 - outside),
+    ))
 }
 
 /// Computes the two-sided p of Mann and Whitney's U. `widening` (at least 1) divides the statistic, for samples that
@@ -568,7 +594,7 @@ fn quantile_of(values: &mut [f64], quantile: f64) -> f64 {
 }
 
 /// Returns the quantile of sorted values.
-pub(super) fn interpolate(sorted: &[f64], quantile: f64) -> f64 {
+pub(crate) fn interpolate(sorted: &[f64], quantile: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;
     };
@@ -599,11 +625,11 @@ fn block_length(samples: &[f64]) -> usize {
 }
 
 /// A generator of pseudo-random numbers (SplitMix64): the same samples give the same result.
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Starts from the content of two samples.
-    pub(super) fn from_samples(base: &[f64], new: &[f64]) -> Self {
+    pub(crate) fn from_samples(base: &[f64], new: &[f64]) -> Self {
         let mut random = Self(0x5EED);
         for value in base.iter().chain(new) {
             random.0 ^= value.to_bits();
@@ -621,7 +647,7 @@ impl Random {
     }
 
     /// Returns an index below `count`, which is at least one.
-    pub(super) fn below(&mut self, count: usize) -> usize {
+    pub(crate) fn below(&mut self, count: usize) -> usize {
         let wide = u128::from(self.next()) * count as u128;
         usize::try_from(wide >> 64).unwrap_or(0)
     }

@@ -243,6 +243,24 @@ fn quantiles_are_compared_by_resampling_with_a_fixed_start() {
     assert_eq!(compare_quantiles(&base, &new, 0.99, 0.95), Some(found));
 }
 
+#[test]
+fn the_interval_of_a_mean_covers_it() {
+    const ROUNDS: u64 = 300;
+    let mut covered = 0;
+    for round in 0..ROUNDS {
+        let mut random = Random(round);
+        let samples: Vec<f64> = (0..40).map(|_| random.below(1_000) as f64).collect();
+        let (low, high) = interval_of_mean(&samples, 0.95).unwrap();
+        assert!(low < high, "{low} {high}");
+        covered += u64::from((low..=high).contains(&499.5));
+    }
+    // Blocks and percentiles are narrower than the promise in short series.
+    assert!((ROUNDS * 86 / 100..ROUNDS).contains(&covered), "{covered}");
+    assert_eq!(interval_of_mean(&[3.0; 8], 0.95), Some((3.0, 3.0)));
+    assert_eq!(interval_of_mean(&[3.0; 4], 0.95), None);
+    assert_eq!(interval_of_mean(&[f64::NAN; 8], 0.95), None);
+}
+
 proptest! {
     /// The rank among the pairs equals that in a list of all pairs.
     #[test]
