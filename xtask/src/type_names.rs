@@ -38,7 +38,6 @@ const SHARED: &[(&str, usize, &str)] = &[
     ("Occurrence", 2, "of an operation, and of a kernel"),
     ("OpClass", 3, "for colours, for shares, and for costs"),
     ("Phase", 3, "of a step, of an owner, and of memory"),
-    ("Prediction", 2, "of a what-if, and of a comparison"),
     ("Program", 2, "as kept, and as analysed"),
     ("Role", 2, "of an execution, and of an iteration"),
     ("Run", 2, "an opened one, and the arguments of `run`"),

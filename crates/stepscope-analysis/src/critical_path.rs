@@ -38,6 +38,7 @@ pub mod groups;
 mod host_edges;
 mod nearest;
 pub mod path;
+pub mod prediction;
 mod replay;
 pub mod segments;
 pub mod selection;
@@ -64,7 +65,7 @@ use crate::run_profile::AnalysisScope;
 use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
-use graph::{Dependency, Graph, SegmentKind};
+use graph::{Dependency, Graph, QueueSegments, SegmentKind};
 use groups::{PathGroup, PathGrouping};
 use host_edges::HostEdges;
 use path::{PathSegment, walk};
@@ -95,6 +96,8 @@ pub struct PathGraph {
     pub window: Range<i64>,
     /// File of the window's thread: index into [`Trace::files`].
     pub file: usize,
+    /// The thread that ends the last step, or the recording; `None` where nothing says it.
+    thread: Option<TrackId>,
     /// Segment at the end of the window.
     pub last: usize,
     /// The path over blocks, in order of time.
@@ -195,6 +198,7 @@ impl PathGraph {
             segments,
             window: window.range,
             file: window.file,
+            thread: window.thread,
             steps: window.steps,
             step_starts: step_starts(&steps, &shift),
             left_out: window.left_out,
@@ -268,6 +272,13 @@ impl PathGraph {
         let (known, unknown): (Vec<u32>, Vec<u32>) =
             on_hosts.partition(|member| awaited.contains(*member));
         unknown.len() > known.len()
+    }
+
+    /// Returns the segments of the thread of the steps; `None` where it has none.
+    fn thread_queue(&self) -> Option<QueueSegments> {
+        let queue = self.segments.queue_of(self.thread?)?;
+        let found = self.graph().queues[queue];
+        (found.first < found.end).then_some(found)
     }
 
     /// Returns the length of the window, picoseconds.

@@ -284,6 +284,7 @@ fn what_if(trace: &Trace, scenario: &Scenario) -> Result<(), Cancelled> {
     })?;
     timed(&format!("what-if {}", scenario.text), || {
         path.what_if(scenario, &cancel)
+            .map(|replayed| replayed.window_ps())
     })?;
     Ok(())
 }

@@ -345,6 +345,8 @@ export const REPORT_KEYS = [
   'sample_type',
   'samples',
   'saved_bytes',
+  'saved_high_ns',
+  'saved_low_ns',
   'saved_ns',
   'saved_share',
   'saving_2x_ns',

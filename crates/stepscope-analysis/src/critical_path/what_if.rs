@@ -1,4 +1,4 @@
-//! What-if: the length of the window after changes of segments and lags.
+//! What-if: what a scenario changes, and the length of the window in a replay with changes of segments and lags.
 //!
 //! ```text
 //! start(s) = max over dependencies p of (anchor'(p) + lag)      lag: measured where p binds, else its floor
@@ -7,53 +7,30 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::pages;
 
 use super::CriticalPath;
 use super::blocks::Blocks;
 use super::graph::{Graph, LagKind, SegmentKind};
-use super::path::{PathKind, PathSegment};
-use super::replay::{Changes, Unchanged, replay, walk_replayed};
+use super::path::PathSegment;
+use super::replay::{Changes, Times, Unchanged, replay};
 use super::spec::{Change, Scenario, Selector, Spec};
 use super::totals::CHUNK_BLOCKS;
 use crate::parallel::{self, Cancel};
 
-/// Result of a scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prediction {
-    /// New length of the window, picoseconds.
-    pub window_ps: i64,
-    /// Number of segments that the scenario selects, without lags.
-    pub selected: u64,
-    /// Time on the measured path that the scenario selects, picoseconds: no more can be saved.
-    pub on_path_ps: i64,
-}
-
-/// Time on a path that is charged to one kind and one name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathShare {
-    /// Kind of the time.
-    pub kind: PathKind,
-    /// Name of the slices; `None` for lags and where nothing is recorded.
-    pub name: Option<NameId>,
-    /// Time, picoseconds.
-    pub ps: i64,
-}
-
 /// What a scenario changes.
-struct ScenarioChanges<'a> {
-    changed: Changed<'a>,
-    lengths: Vec<LengthChange>,
+pub(super) struct ScenarioChanges<'a> {
+    pub(super) changed: Changed<'a>,
+    pub(super) lengths: Vec<LengthChange>,
     /// Lags that it selects: kind, selected segments.
-    lags_on_path: Vec<(LagKind, Option<Vec<bool>>)>,
+    pub(super) lags_on_path: Vec<(LagKind, Option<Vec<bool>>)>,
     /// Number of selected segments, without lags.
-    selected: u64,
+    pub(super) selected: u64,
 }
 
 /// New lengths and lags of blocks.
-struct Changed<'a> {
+pub(super) struct Changed<'a> {
     blocks: &'a Blocks,
     /// By block: new length minus measured one; empty without a change.
     longer: Vec<i64>,
@@ -65,7 +42,7 @@ struct Changed<'a> {
 
 impl Changed<'_> {
     /// Returns the new lag before a segment.
-    fn lag_of(&self, segment: usize, kind: LagKind, measured: i64) -> i64 {
+    pub(super) fn lag_of(&self, segment: usize, kind: LagKind, measured: i64) -> i64 {
         let mut lag = measured;
         for (changed, mask, change) in &self.lags {
             let selected = mask.as_ref().is_none_or(|mask| mask[segment]);
@@ -161,7 +138,7 @@ type StepKey = Option<(i64, usize)>;
 type Partner = (SegmentKind, NameId, StepKey, u32);
 
 /// A change of the lengths of segments.
-enum LengthChange {
+pub(super) enum LengthChange {
     /// The same change of each of these segments.
     Each(Vec<bool>, Change),
     /// New lengths of these segments: a column for all.
@@ -191,8 +168,13 @@ impl CriticalPath<'_> {
     /// Returns the length of the window in a replay, picoseconds.
     fn replayed<C: Changes>(&self, changes: &C) -> i64 {
         let times = replay(&self.blocks.graph, changes);
-        let end = times.end[self.blocks.block_of(self.last)].saturating_add(self.tail());
-        end.saturating_sub(self.window.start)
+        self.end_of_window(&times).saturating_sub(self.window.start)
+    }
+
+    /// Returns the end of the window in a replay, picoseconds.
+    pub(super) fn end_of_window(&self, times: &Times) -> i64 {
+        let last = self.blocks.block_of(self.last);
+        times.end[last].saturating_add(self.tail())
     }
 
     /// Returns the time after the last segment, picoseconds: it has no cause, and stays.
@@ -301,78 +283,8 @@ impl CriticalPath<'_> {
         })
     }
 
-    /// Predicts the length of the window after a scenario.
-    pub fn what_if(&self, scenario: &Scenario, cancel: &Cancel) -> Result<Prediction, Cancelled> {
-        let found = self.changes(scenario, cancel)?;
-        let on_path_ps = self.selected_on_path(&found.lengths, &found.lags_on_path, cancel)?;
-        let window_ps = self.replayed(&found.changed);
-        Ok(Prediction {
-            window_ps,
-            selected: found.selected,
-            on_path_ps,
-        })
-    }
-
-    /// Returns the path after a scenario by what its time is charged to, the largest first: what binds then. The times
-    /// add up to the new length of the window.
-    pub fn path_after(
-        &self,
-        scenario: &Scenario,
-        cancel: &Cancel,
-    ) -> Result<Vec<PathShare>, Cancelled> {
-        let found = self.changes(scenario, cancel)?;
-        let (changed, blocks) = (&found.changed, &self.blocks);
-        let times = replay(&blocks.graph, changed);
-        cancel.check()?;
-        let last = blocks.block_of(self.last);
-        let start = self.window.start;
-        let end = times.end[last].saturating_add(self.tail());
-        let path = walk_replayed(
-            &blocks.graph,
-            changed,
-            times,
-            last,
-            &(start..end.max(start)),
-        );
-        let mut sums: FxHashMap<(PathKind, Option<NameId>), i64> = FxHashMap::default();
-        for row in &path {
-            let mut charge = |kind: PathKind, segment: usize, ps: i64| {
-                let name = kind.is_segment().then(|| self.name(segment)).flatten();
-                let sum = sums.entry((kind, name)).or_insert(0);
-                *sum = sum.saturating_add(ps);
-            };
-            let block = row.segment as usize;
-            let segments = blocks.segments(block);
-            let mut left = row.length();
-            if row.kind.is_segment() && segments.len() > 1 {
-                for segment in segments.clone().rev() {
-                    let kind = PathKind::of_segment(self.graph().kind[segment]);
-                    let length = self.changed_length(block, segment, &found.lengths);
-                    let length = length.clamp(0, left);
-                    charge(kind, segment, length);
-                    left -= length;
-                    if segment > segments.start {
-                        let graph = self.graph();
-                        let kind = graph.gap_kind(segment);
-                        let lag = graph.begin[segment].saturating_sub(graph.end[segment - 1]);
-                        let lag = changed.lag_of(segment, kind, lag).clamp(0, left);
-                        charge(PathKind::of_lag(kind), segment, lag);
-                        left -= lag;
-                    }
-                }
-            }
-            charge(row.kind, segments.start, left);
-        }
-        let shares = sums.into_iter().filter(|(_, ps)| *ps != 0);
-        let mut shares: Vec<PathShare> = shares
-            .map(|((kind, name), ps)| PathShare { kind, name, ps })
-            .collect();
-        shares.sort_unstable_by_key(|share| (std::cmp::Reverse(share.ps), share.kind, share.name));
-        Ok(shares)
-    }
-
     /// Reads what a scenario changes.
-    fn changes(
+    pub(super) fn changes(
         &self,
         scenario: &Scenario,
         cancel: &Cancel,
@@ -432,7 +344,7 @@ impl CriticalPath<'_> {
     }
 
     /// Returns the time on the path of selected segments and lags, picoseconds.
-    fn selected_on_path(
+    pub(super) fn selected_on_path(
         &self,
         lengths: &[LengthChange],
         lags: &[(LagKind, Option<Vec<bool>>)],
@@ -467,7 +379,12 @@ impl CriticalPath<'_> {
     }
 
     /// Returns the length of a segment after changes.
-    fn changed_length(&self, block: usize, segment: usize, lengths: &[LengthChange]) -> i64 {
+    pub(super) fn changed_length(
+        &self,
+        block: usize,
+        segment: usize,
+        lengths: &[LengthChange],
+    ) -> i64 {
         let own = self.own_length(block, segment);
         let changes = lengths.iter();
         changes.fold(own, |length, change| change.apply(segment, length))

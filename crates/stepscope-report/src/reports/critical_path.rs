@@ -14,11 +14,11 @@ use crate::reports::Options;
 use stepscope_analysis::critical_path::graph::{Confidence, LagKind};
 use stepscope_analysis::critical_path::groups::{PathGroup, PathGrouping, PathKey, segments_named};
 use stepscope_analysis::critical_path::path::PathKind;
+use stepscope_analysis::critical_path::prediction::PathShare;
 use stepscope_analysis::critical_path::spec::{
     PRESETS, Scenario, SpecCause, SpecError, parse, preset,
 };
 use stepscope_analysis::critical_path::totals::PathTotals;
-use stepscope_analysis::critical_path::what_if::PathShare;
 use stepscope_analysis::critical_path::{CriticalPath, MAX_SLICES, PathScope, critical_path};
 use stepscope_analysis::op_class::OpClass;
 use stepscope_analysis::parallel::{self, Cancel};
@@ -501,6 +501,17 @@ fn edges(path: &CriticalPath<'_>) -> Table {
     table
 }
 
+/// What a scenario gives, picoseconds.
+#[derive(Default)]
+struct ScenarioRow {
+    window: i64,
+    /// Interval of the saved time over steps.
+    saved: Option<(f64, f64)>,
+    on_path: i64,
+    selected: Option<u64>,
+    binds: Option<String>,
+}
+
 fn what_if(
     report: &mut Report,
     path: &CriticalPath<'_>,
@@ -514,6 +525,8 @@ fn what_if(
         Column::new("step_ns", "Window", Unit::Ns),
         Column::new("saved_ns", "Saved", Unit::Ns),
         Column::new("saved_share", "Saved", Unit::Share),
+        Column::new("saved_low_ns", "Saved at least", Unit::Ns),
+        Column::new("saved_high_ns", "Saved at most", Unit::Ns),
         Column::new("on_path_ns", "Selected on the path", Unit::Ns),
         Column::new("selected", "Selected segments", Unit::Count),
         Column::new("replay_error_share", "Replay error", Unit::Share),
@@ -523,38 +536,42 @@ fn what_if(
     let length = path.length();
     let error_ps = replay_error.abs() * length as f64;
     let mut below_error = 0;
-    let mut push = |text: &str,
-                    window: i64,
-                    (on_path, selected): (i64, Option<u64>),
-                    binds: Option<String>| {
-        let saved = length.saturating_sub(window);
+    let mut push = |text: &str, found: ScenarioRow| {
+        let saved = length.saturating_sub(found.window);
         let shown = |value: f64| -> Cell { is_known.then_some(value).into() };
+        let (low, high) = found.saved.filter(|_| is_known).unzip();
         let is_below_error = saved != 0 && (saved.saturating_abs() as f64) < error_ps;
         table.push([
             text.into(),
-            shown(ns(window)),
+            shown(ns(found.window)),
             shown(ns(saved)),
             shown(if length > 0 {
                 saved as f64 / length as f64
             } else {
                 0.0
             }),
-            ns(on_path).into(),
-            selected.into(),
+            low.map(|ps| ps / 1e3).into(),
+            high.map(|ps| ps / 1e3).into(),
+            ns(found.on_path).into(),
+            found.selected.into(),
             replay_error.into(),
             is_known.then_some(is_below_error).into(),
-            binds.filter(|_| is_known).into(),
+            found.binds.filter(|_| is_known).into(),
         ]);
         below_error += usize::from(is_known && is_below_error);
     };
     for scenario in scenarios {
         let found = path.what_if(scenario, cancel)?;
-        let binds = path.path_after(scenario, cancel)?;
+        let window = found.window_ps();
         push(
             &scenario.text,
-            found.window_ps,
-            (found.on_path_ps, Some(found.selected)),
-            Some(largest(path, &binds, found.window_ps)),
+            ScenarioRow {
+                window,
+                saved: found.saved_interval(),
+                on_path: found.on_path_ps(cancel)?,
+                selected: Some(found.selected()),
+                binds: Some(largest(path, &found.into_shares(), window)),
+            },
         );
     }
     let segments = faster.unwrap_or_default().iter();
@@ -569,9 +586,11 @@ fn what_if(
             let text = format!("{}={change}", path.trace.name(name));
             push(
                 &text,
-                path.what_if_selected(selected.clone(), factor),
-                (row.path_ps, None),
-                None,
+                ScenarioRow {
+                    window: path.what_if_selected(selected.clone(), factor),
+                    on_path: row.path_ps,
+                    ..ScenarioRow::default()
+                },
             );
         }
     }

@@ -7,6 +7,7 @@
 )]
 
 mod corpus;
+mod intervals;
 mod kineto;
 
 use std::path::Path;

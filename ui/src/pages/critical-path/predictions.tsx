@@ -264,6 +264,8 @@ function Prediction({
     );
   const isSmall = row['below_error'] === true;
   const binds = textAt(row, 'binds_then');
+  const low = numberAt(row, 'saved_low_ns');
+  const high = numberAt(row, 'saved_high_ns');
   const perStep = steps > 1 ? `, ${formatDuration(afterNs / steps)} per step` : '';
   return (
     <li data-what-if={text} data-state={isSmall ? 'below-error' : 'predicted'}>
@@ -275,6 +277,11 @@ function Prediction({
       <span class="ss-tabular">
         <strong data-field="step_ns">{formatDuration(afterNs)}</strong>
         {perStep} · {savedText(savedNs, share)}
+        {low === undefined || high === undefined || low >= high ? undefined : (
+          <span data-field="saved_interval">
+            , {formatDuration(low)} to {formatDuration(high)} over the steps
+          </span>
+        )}
         {isSmall ? ' · below the replay error: neither gain nor loss' : ''}
         {binds === undefined || binds === '' ? undefined : (
           <span class="ss-quiet ss-binds" data-field="binds_then">

@@ -121,9 +121,22 @@ fn paths_after_scenarios_cover_the_predicted_window(trace: &Trace, context: &str
         .unwrap();
     for (number, text) in SCENARIOS.into_iter().enumerate() {
         let scenario = parse(text).unwrap();
-        let shares = path.path_after(&scenario, &cancel).unwrap();
+        let replayed = path.what_if(&scenario, &cancel).unwrap();
+        let predicted = replayed.window_ps();
+        let saved = path.length() - predicted;
+        if let Some((low, high)) = replayed.saved_interval() {
+            let error = 1e-9 * path.length() as f64;
+            assert!(low <= high + error, "{context}: {text}: {low} {high}");
+            if number == 0 {
+                assert_eq!([low, high], [0.0, 0.0], "{context}");
+            }
+            assert!(
+                low <= saved as f64 + error && saved as f64 <= high + error,
+                "{context}: {text}: {saved} not in {low} to {high}"
+            );
+        }
+        let shares = replayed.into_shares();
         let sum: i64 = shares.iter().map(|share| share.ps).sum();
-        let predicted = path.what_if(&scenario, &cancel).unwrap().window_ps;
         assert_eq!(sum, predicted, "{context}: {text}");
         if number > 0 {
             continue;
