@@ -1,4 +1,5 @@
-//! The critical path in the output of a conversion: a track of its own, and flows that lead to it.
+//! The critical path in the output of a conversion: a track of its own, flows that lead to it, and the argument
+//! `critical` of the slices on it, as in overlays of HTA.
 //!
 //! Flows lead from slices of the trace to slices of the path, never to slices of the trace: analyses of the output find
 //! the same launches and hand-overs as before.
@@ -16,7 +17,7 @@ use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::path_ranges::{PathRange, PathRanges, path_ranges};
 use stepscope_model::{
     ArgError, ArgRef, ArgSource, ArgValue, EventSink, FlowDirection, FlowKey, SliceFlow, SliceIn,
-    TrackId, TrackKind, TrackPatch, forward_to_sink,
+    SourceId, TrackId, TrackKind, TrackPatch, forward_to_sink,
 };
 use stepscope_store::{EventId, Trace};
 
@@ -54,14 +55,11 @@ impl PathOverlay {
 
     /// Emits a trace and the path into a sink.
     pub(crate) fn replay_into<S: EventSink>(&self, trace: &Trace, sink: S) -> (S, OverlayCounts) {
-        let mut with_flows = FlowSink {
-            inner: sink,
-            flows: HashMap::new(),
-            seen: HashMap::new(),
-        };
-        let entered = self.add_flows(trace, &mut with_flows);
-        trace.replay_into(&mut with_flows);
-        let mut sink = with_flows.inner;
+        let mut with_path = OverlaySink::new(sink);
+        let entered = self.add_flows(trace, &mut with_path);
+        self.mark(trace, &mut with_path);
+        trace.replay_into(&mut with_path);
+        let mut sink = with_path.inner;
         self.emit_track(trace, &entered, &mut sink);
         let counts = OverlayCounts {
             slices: self.path.ranges.len() as u64,
@@ -75,7 +73,7 @@ impl PathOverlay {
     fn add_flows<S: EventSink>(
         &self,
         trace: &Trace,
-        sink: &mut FlowSink<S>,
+        sink: &mut OverlaySink<S>,
     ) -> HashMap<usize, FlowKey> {
         let category = sink.inner.name(CATEGORY);
         let mut entered = HashMap::new();
@@ -88,11 +86,22 @@ impl PathOverlay {
                 id: at as u64,
             };
             let direction = FlowDirection::Out;
-            if sink.attach(trace, from, SliceFlow { key, direction }) {
+            if let Some(added) = sink.at(trace, from) {
+                added.flows.push(SliceFlow { key, direction });
                 entered.insert(at, key);
             }
         }
         entered
+    }
+
+    /// Marks the slices on the path.
+    fn mark<S: EventSink>(&self, trace: &Trace, sink: &mut OverlaySink<S>) {
+        let on_path = self.path.ranges.iter().filter(|row| row.kind.is_segment());
+        for event in on_path.filter_map(|row| row.event) {
+            if let Some(added) = sink.at(trace, event) {
+                added.is_critical = true;
+            }
+        }
     }
 
     fn emit_track<S: EventSink>(
@@ -193,34 +202,78 @@ impl ArgSource for PathArgs {
     }
 }
 
-/// A sink that attaches further flows to slices of a replayed trace.
-struct FlowSink<S> {
-    inner: S,
-    /// Flows by track of the inner sink and position of the slice on it.
-    flows: HashMap<(TrackId, usize), Vec<SliceFlow>>,
-    /// Number of slices of each track with flows.
-    seen: HashMap<TrackId, usize>,
-}
+/// Arguments of a slice on the path: its own ones, and `critical`.
+struct CriticalArgs(Option<Arc<dyn ArgSource>>);
 
-impl<S: EventSink> FlowSink<S> {
-    /// Returns whether the slice exists.
-    fn attach(&mut self, trace: &Trace, event: EventId, flow: SliceFlow) -> bool {
-        let Some((track, position)) = trace.place_of_slice(event) else {
-            return false;
+impl ArgSource for CriticalArgs {
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        let own = match &self.0 {
+            Some(own) => own.visit(token, visit),
+            None => Ok(()),
         };
-        let Some(track) = trace.tracks().get(track.index()) else {
-            return false;
-        };
-        // The replay asks for the same key.
-        let track = self.inner.track(&track.key);
-        self.seen.insert(track, 0);
-        self.flows.entry((track, position)).or_default().push(flow);
-        true
+        visit("critical", ArgValue::Int(1));
+        own
     }
 }
 
-impl<S: EventSink> EventSink for FlowSink<S> {
-    forward_to_sink!(inner: epoch name track describe source instant counter flow module profile fact diagnose);
+/// What the path adds to a slice.
+#[derive(Default)]
+struct AddedToSlice {
+    flows: Vec<SliceFlow>,
+    is_critical: bool,
+}
+
+/// A sink that adds the path to the slices of a replayed trace.
+struct OverlaySink<S> {
+    inner: S,
+    /// Additions by track of the inner sink and position of the slice on it.
+    added: HashMap<(TrackId, usize), AddedToSlice>,
+    /// Number of slices of each track with additions.
+    seen: HashMap<TrackId, usize>,
+    /// The source that adds `critical` to the arguments of each source; `None` for slices without arguments.
+    critical: HashMap<Option<SourceId>, SourceId>,
+}
+
+impl<S: EventSink> OverlaySink<S> {
+    fn new(mut inner: S) -> Self {
+        let without = inner.source(Arc::new(CriticalArgs(None)));
+        Self {
+            inner,
+            added: HashMap::new(),
+            seen: HashMap::new(),
+            critical: HashMap::from([(None, without)]),
+        }
+    }
+
+    /// Returns what is added to a slice; `None` if the slice does not exist.
+    fn at(&mut self, trace: &Trace, event: EventId) -> Option<&mut AddedToSlice> {
+        let (track, position) = trace.place_of_slice(event)?;
+        let track = trace.tracks().get(track.index())?;
+        // The replay asks for the same key.
+        let track = self.inner.track(&track.key);
+        self.seen.insert(track, 0);
+        Some(self.added.entry((track, position)).or_default())
+    }
+
+    /// Returns the arguments of a slice with `critical`.
+    fn with_critical(&self, args: ArgRef) -> ArgRef {
+        let (source, token) = args.get().unzip();
+        let critical = self.critical.get(&source);
+        critical.map_or(args, |critical| {
+            ArgRef::new(*critical, token.unwrap_or_default())
+        })
+    }
+}
+
+impl<S: EventSink> EventSink for OverlaySink<S> {
+    forward_to_sink!(inner: epoch name track describe instant counter flow module profile fact diagnose);
+
+    fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {
+        let id = self.inner.source(Arc::clone(&source));
+        let critical = self.inner.source(Arc::new(CriticalArgs(Some(source))));
+        self.critical.insert(Some(id), critical);
+        id
+    }
 
     fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
         let Some(seen) = self.seen.get_mut(&track) else {
@@ -229,26 +282,32 @@ impl<S: EventSink> EventSink for FlowSink<S> {
         };
         let position = *seen;
         *seen += 1;
-        match self.flows.get(&(track, position)) {
-            None => self.inner.slice(track, slice),
-            Some(more) => {
-                let flows: Vec<SliceFlow> = slice.flows.iter().chain(more).copied().collect();
-                self.inner.slice(
-                    track,
-                    SliceIn {
-                        flows: &flows,
-                        ..slice
-                    },
-                );
-            }
-        }
+        let Some(added) = self.added.get(&(track, position)) else {
+            self.inner.slice(track, slice);
+            return;
+        };
+        let flows: Vec<SliceFlow> = slice.flows.iter().chain(&added.flows).copied().collect();
+        let args = if added.is_critical {
+            self.with_critical(slice.args)
+        } else {
+            slice.args
+        };
+        self.inner.slice(
+            track,
+            SliceIn {
+                flows: &flows,
+                args,
+                ..slice
+            },
+        );
     }
 
     fn fork(&self) -> Self {
         Self {
             inner: self.inner.fork(),
-            flows: HashMap::new(),
+            added: HashMap::new(),
             seen: HashMap::new(),
+            critical: self.critical.clone(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! `stepscope convert --overlay critical-path`: the path in the output, as our own reader finds it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -231,6 +232,49 @@ fn flows_lead_from_the_slices_that_the_path_leaves() {
     ];
     let expected: Vec<(&str, &str)> = expected.into_iter().flat_map(|pair| [pair, pair]).collect();
     assert_eq!(pairs, expected);
+}
+
+/// Returns the names of the slices with the argument `critical`.
+fn critical(trace: &Trace) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for track in trace.tracks().iter().filter(|track| !track.derived) {
+        let slices = trace.slices(track.id);
+        for at in 0..slices.len() {
+            let mut is_critical = false;
+            let visit = &mut |key: &str, value: ArgValue<'_>| {
+                is_critical |= key == "critical" && matches!(value, ArgValue::Int(1));
+            };
+            trace.args(slices.id(at), visit).unwrap();
+            if is_critical {
+                found.insert(trace.name(slices.name[at]).to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn slices_on_the_path_are_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write_run(folder.path());
+    assert_eq!(critical(&open_one(&input).unwrap().trace), BTreeSet::new());
+    for extension in ["json", "pftrace", "xplane.pb"] {
+        let output = folder.path().join(format!("out.{extension}"));
+        convert(&input, &output, &["--overlay", "critical-path"]);
+        let trace = open_one(&output).unwrap().trace;
+        let expected = [
+            "ProfilerStep#0",
+            "ProfilerStep#1",
+            "consume",
+            "cudaLaunchKernel",
+            "produce",
+        ];
+        assert_eq!(
+            critical(&trace),
+            expected.map(str::to_owned).into(),
+            "{extension}"
+        );
+    }
 }
 
 #[test]
