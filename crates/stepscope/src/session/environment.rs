@@ -222,7 +222,7 @@ impl Recording {
             }
             // The program has ended it itself.
             Err(SessionError::NotRecording | SessionError::NoFlight) => {}
-            Err(error) => os::print_warning(&format!("cannot write the recording: {error}")),
+            Err(error) => os::print_warning(&error.to_string()),
         }
         self.leave_report(&mut state, None);
         drop(state);

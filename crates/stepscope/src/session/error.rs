@@ -114,8 +114,8 @@ pub enum SessionError {
         cause: io::Error,
     },
     /// The recording is complete, but its file could not be written. The recording is retained:
-    /// call [`stop_trace`](crate::stop_trace) again when the cause is removed.
-    #[error("cannot write the recording {}: {cause}\nhelp: it is kept; remove the cause and call stop_trace again", path.display())]
+    /// call [`stop_trace`](crate::stop_trace) again when the cause is removed. `stepscope recover` writes what its journal has.
+    #[error("cannot write the recording {}: {cause}\nhelp: it is kept; remove the cause and call stop_trace again, or after the end of the program run `stepscope recover` on its log directory", path.display())]
     NotWritten {
         /// The destination file.
         path: PathBuf,
