@@ -24,8 +24,7 @@ pub(crate) use stepscope_engine::DATASET_RUNS as RUNS;
 pub(crate) use stepscope_engine::DATASET_UNFINISHED as UNFINISHED;
 pub(crate) use table::register;
 
-/// Version of the layout. Columns may be added at the end of a table; whatever else changes is another version.
-pub const SCHEMA: u64 = 1;
+use crate::schema::SCHEMA;
 
 /// Tables with a row for each event; their files are numbered.
 pub(crate) const EVENT_TABLES: [&str; 8] = [

@@ -31,11 +31,11 @@ use stepscope_engine::{
 };
 use stepscope_model::{ReadContext, Severity};
 
-use crate::dataset::{DATE, DatasetError, MARK, RUNS, SCHEMA, TABLE_COLUMNS, check_mark};
+use crate::dataset::{DATE, DatasetError, MARK, RUNS, TABLE_COLUMNS, check_mark};
 use crate::events::SAMPLES;
 use crate::output::describe;
 use crate::runtime::runtime;
-use crate::schema::{Column, Type};
+use crate::schema::{Column, SCHEMA, Type};
 use crate::schema_table;
 use crate::session::as_found;
 pub(crate) use receipt::files_done;

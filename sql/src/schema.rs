@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+/// Version of the layout of tables and datasets. Columns may be added at the end of a table; whatever else changes is
+/// another version.
+pub const SCHEMA: u64 = 1;
+
 /// Type of a column, by its SQL name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use stepscope_model::clock::unix_now_ns;
 
 use super::ExportError;
-use crate::dataset::{EVENT_TABLES, SCHEMA, UNFINISHED, date_folder, file_name};
+use crate::dataset::{EVENT_TABLES, UNFINISHED, date_folder, file_name};
 use crate::parquet_file::ParquetFile;
-use crate::schema::{Column, with_unit};
+use crate::schema::{Column, SCHEMA, with_unit};
 use crate::session::read_in_order;
 
 /// Size after which a further file begins, bytes.

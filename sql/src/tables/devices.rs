@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::idle::{Cause, Gap, idle};
 use stepscope_analysis::launch::Launches;
+use stepscope_analysis::memory::owners::device_bytes;
 use stepscope_model::Time;
 use stepscope_store::EventId;
 
@@ -43,6 +44,12 @@ pub(super) const DEVICES: Table = Table {
         ),
         time("copy_ps", "A copy or memset runs"),
         time("idle_ps", "Nothing runs"),
+        column(
+            "memory_bytes",
+            Type::BigInt,
+            "Its memory, if the file states it",
+        )
+        .unit("bytes"),
     ],
     build: devices,
 };
@@ -74,9 +81,16 @@ fn devices(data: &RunData) -> Result<RecordBatch> {
             times.exposed_communication().into(),
             times.copy().into(),
             times.idle().into(),
+            memory_bytes(data, device.file, device.ordinal).into(),
         ]);
     }
     rows.finish()
+}
+
+/// Returns the memory of a device, from the facts of its file.
+fn memory_bytes(data: &RunData, file: usize, device: u32) -> Option<i64> {
+    let file = data.trace().files().get(file)?;
+    device_bytes(file, device)
 }
 
 pub(super) const GAPS: Table = Table {

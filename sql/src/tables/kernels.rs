@@ -11,7 +11,7 @@ use stepscope_analysis::ops::framework_op_of;
 use stepscope_analysis::ops::hlo::Catalogue;
 use stepscope_engine::report::demangle::demangled;
 use stepscope_engine::report::report::short_symbol_name;
-use stepscope_model::NameId;
+use stepscope_model::{NameId, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use super::{Table, stopped};
@@ -212,13 +212,17 @@ fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {
 /// Returns the innermost module of the model around a slice.
 fn layer(trace: &Trace, id: EventId) -> Option<&str> {
     let (track, index) = trace.place_of_slice(id)?;
+    layer_of(trace, track, index)
+}
+
+/// Returns the module of the model that a slice of a track is, or lies in.
+pub(super) fn layer_of(trace: &Trace, track: TrackId, mut index: usize) -> Option<&str> {
     let slices = trace.slices(track);
-    let mut at = index;
     loop {
-        let name = trace.name(*slices.name.get(at)?);
+        let name = trace.name(*slices.name.get(index)?);
         if let Some(module) = name.strip_prefix(MODULE) {
             return Some(module);
         }
-        at = *slices.parent.get(at)? as usize;
+        index = *slices.parent.get(index)? as usize;
     }
 }

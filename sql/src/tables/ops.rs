@@ -5,6 +5,7 @@ use datafusion::error::Result;
 use stepscope_analysis::ops::By;
 use stepscope_analysis::ops::occurrences::occurrences;
 
+use super::kernels::layer_of;
 use super::{Table, stopped};
 use crate::rows::Rows;
 use crate::run_data::RunData;
@@ -42,6 +43,23 @@ pub(super) const OPS: Table = Table {
         )
         .unit("ps"),
         column("source", Type::Text, "Line of the program"),
+        column(
+            "device_total_ps",
+            Type::BigInt,
+            "Device time of the work that a framework operation or label launched",
+        )
+        .unit("ps"),
+        column(
+            "device_self_ps",
+            Type::BigInt,
+            "The same without operations of the class inside",
+        )
+        .unit("ps"),
+        column(
+            "layer",
+            Type::Text,
+            "The module of the model around it; of a module the one around that",
+        ),
     ],
     build: ops,
 };
@@ -59,6 +77,7 @@ fn ops(data: &RunData) -> Result<RecordBatch> {
                 continue;
             };
             let slices = trace.slices(op.track);
+            let around = slices.parent.get(op.index).map(|around| *around as usize);
             rows.push([
                 (&data.key).into(),
                 data.id(op.event).into(),
@@ -75,6 +94,11 @@ fn ops(data: &RunData) -> Result<RecordBatch> {
                 op.dur.into(),
                 op.self_time.into(),
                 row.source.as_ref().into(),
+                op.launched.map(|launched| launched.total).into(),
+                op.launched.map(|launched| launched.own).into(),
+                around
+                    .and_then(|around| layer_of(trace, op.track, around))
+                    .into(),
             ]);
         }
     }

@@ -11,7 +11,7 @@ use stepscope_store::{FactValue, FileFacts, Track};
 use super::Table;
 use crate::rows::Rows;
 use crate::run_data::RunData;
-use crate::schema::{Column, Type, column, common};
+use crate::schema::{Column, SCHEMA, Type, column, common};
 
 const FILE: Column = column("file", Type::Int, "File: `files.file`");
 
@@ -69,6 +69,11 @@ pub(crate) const RUNS: Table = Table {
             "job",
             Type::Text,
             "The fact 'job' of its files, else the name with '#' for its digits",
+        ),
+        column(
+            "schema_version",
+            Type::Int,
+            "Version of the layout of the tables",
         ),
     ],
     build: runs,
@@ -216,6 +221,7 @@ impl RunTableRow {
                 .clone()
                 .unwrap_or_else(|| without_numbers(&self.name))
                 .into(),
+            SCHEMA.into(),
         ]);
         rows.finish()
     }

@@ -331,7 +331,7 @@ pub(crate) fn q12_which_operations_cost_most(session: &Session, run: &Run) -> f6
     let rows = ask(
         session,
         "SELECT class, name, coalesce(program, '') AS program, count(*) AS count, sum(dur_ps) / 1e3 AS total_ns, \
-         sum(self_ps) / 1e3 AS self_ns FROM ops GROUP BY 1, 2, 3",
+         sum(self_ps) / 1e3 AS self_ns, sum(device_self_ps) / 1e3 AS device_self_ns FROM ops GROUP BY 1, 2, 3",
     );
     for class in ["framework", "hlo", "module", "action", "label", "python"] {
         let reported = report(session, &format!("'ops', '{class}'"));
@@ -354,6 +354,12 @@ pub(crate) fn q12_which_operations_cost_most(session: &Session, run: &Run) -> f6
             run,
             &sums(&ours, &by, &counts),
             &sums(&reported, &by, &counts),
+        );
+        let launched = ["device_self_ns"];
+        assert_same_sums(
+            run,
+            &sums(&ours, &by, &launched),
+            &sums(&reported, &by, &launched),
         );
         if uses_one_clock(run) {
             let times = ["total_ns", "self_ns"];

@@ -284,6 +284,28 @@ fn arguments_are_read_by_event_and_by_key() {
 }
 
 #[test]
+fn operations_have_the_module_around_them() {
+    let session = open("torch_cpu/cpu_modules.pt.trace.json.gz");
+    let rows = ask(
+        &session,
+        "SELECT DISTINCT o.layer, s.name AS module FROM ops o JOIN slices s ON s.id = o.id \
+         WHERE o.class = 'framework' AND o.layer IS NOT NULL",
+    );
+    assert!(rows.len() > 3, "{rows:?}");
+    let wrong = ask(
+        &session,
+        "SELECT o.id FROM ops o WHERE o.layer IS NOT NULL AND strpos(stack(o.id), 'nn.Module: ' || o.layer) = 0",
+    );
+    assert!(wrong.is_empty(), "{wrong:?}");
+    // The module of a module is another one.
+    let own = ask(
+        &session,
+        "SELECT o.id FROM ops o WHERE o.class = 'module' AND 'nn.Module: ' || o.layer = o.name",
+    );
+    assert!(own.is_empty(), "{own:?}");
+}
+
+#[test]
 fn enclosing_slices_are_found() {
     let session = open("torch_cpu/cpu_modules.pt.trace.json.gz");
     let rows = ask(

@@ -210,7 +210,7 @@ fn passes(intervals: &[(Time, Time)], boundaries: &[Time]) -> Spans {
 pub const MODULE: &str = "nn.Module: ";
 
 /// Returns the bytes of a device, from the file's list of devices.
-pub(super) fn limit(file: &FileFacts, device: u32) -> Option<i64> {
+pub fn device_bytes(file: &FileFacts, device: u32) -> Option<i64> {
     match file.fact(&format!("device.{device}.memory_bytes"))? {
         FactValue::Int(bytes) => Some(*bytes),
         FactValue::Uint(bytes) => i64::try_from(*bytes).ok(),
@@ -336,7 +336,7 @@ mod tests {
         builder.add(sink);
         let trace = builder.finish();
         let file = &trace.files()[0];
-        let limits: Vec<_> = (0..4).map(|device| limit(file, device)).collect();
+        let limits: Vec<_> = (0..4).map(|device| device_bytes(file, device)).collect();
         assert_eq!(limits, [None, Some(80), None, None]);
     }
 

@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
                 name,
                 capacity: file
                     .zip(limit)
-                    .and_then(|(file, of)| owners::limit(file, of)),
+                    .and_then(|(file, of)| owners::device_bytes(file, of)),
                 file: location.file,
                 host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
                 rank: facts.and_then(|spec| spec.rank),

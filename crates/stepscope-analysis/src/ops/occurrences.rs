@@ -7,8 +7,10 @@
 use stepscope_model::{Cancelled, Dur, TrackId};
 use stepscope_store::{EventId, Trace};
 
+use super::class::is_annotation;
 use super::{By, OpRow, OpsQuery, Split, collect, hlo, launched, rows};
 use crate::parallel::Cancel;
+use crate::slice_class::is_operator;
 
 /// One occurrence of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,18 @@ pub struct Occurrence {
     pub dur: Dur,
     /// Duration without the operations of the class directly inside.
     pub self_time: Dur,
+    /// Device time of the work that it launched; `None` for classes that launch none, and where no device work is
+    /// linked to calls of the host.
+    pub launched: Option<LaunchedTime>,
+}
+
+/// Device time of the work that one operation launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchedTime {
+    /// Including operations inside.
+    pub total: Dur,
+    /// Without them.
+    pub own: Dur,
 }
 
 /// Result of [`occurrences`].
@@ -60,6 +74,14 @@ pub fn occurrences(trace: &Trace, by: By, cancel: &Cancel) -> Result<Occurrences
             u32::try_from(found.rows.len() - 1).unwrap_or(u32::MAX)
         }));
     }
+    let is_class: Option<fn(&str) -> bool> = match by {
+        By::Framework => Some(is_operator),
+        By::Label => Some(is_annotation),
+        _ => None,
+    };
+    let launched = is_class.map(|is_class| launched::by_slice(trace, is_class, cancel));
+    let launched = launched.transpose()?.filter(|found| !found.is_empty());
+    let dur = |ps: i128| Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
     let members = collected.members.iter().filter_map(|member| {
         Some(Occurrence {
             row: (*row_of_sum.get(member.sum)?)?,
@@ -68,6 +90,13 @@ pub fn occurrences(trace: &Trace, by: By, cancel: &Cancel) -> Result<Occurrences
             event: trace.slices(member.track).id(member.index),
             dur: member.dur,
             self_time: member.self_time,
+            launched: launched.as_ref().map(|times| {
+                let times = times.get(member.track, member.index);
+                LaunchedTime {
+                    total: dur(times.total_ps),
+                    own: dur(times.self_ps),
+                }
+            }),
         })
     });
     found.list = members.collect();
