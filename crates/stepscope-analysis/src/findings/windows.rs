@@ -159,11 +159,13 @@ impl Windows {
 const MOST_SLICES: usize = 60_000;
 /// Number of slices of threads that count as one of a device queue.
 const THREAD_SLICES: usize = 8;
+/// Mean over the median length of steps from which the steps run ahead of the work that they launch.
+const RUNS_AHEAD: f64 = 2.0;
 /// Number of samples taken from a long recording without steps.
 const PARTS: u32 = 16;
 
-/// Chooses the windows of a rank that are read in detail: those of each role that are nearest to the median, as
-/// many as the budget allows and at least one of each role. A window that is too long itself is replaced by
+/// Chooses the windows of a rank that are read in detail: those of each role that are nearest to the median (in the
+/// middle of the loop, where the steps run ahead), as many as the budget allows and at least one of each role. A window that is too long itself is replaced by
 /// chunks spread evenly over it.
 pub(super) fn sample(
     trace: &Trace,
@@ -182,7 +184,16 @@ pub(super) fn sample(
         let Some(typical) = median(ranked.iter().map(|window| window.dur())) else {
             continue;
         };
-        ranked.sort_by_key(|window| ((window.dur().ps() - typical.ps()).abs(), window.range.start));
+        let all: f64 = ranked.iter().map(|window| window.dur().ps() as f64).sum();
+        if all > RUNS_AHEAD * typical.ps() as f64 * ranked.len() as f64 {
+            // Short steps launch what long ones wait for: a part of the loop shows both.
+            let middle = ranked[ranked.len() / 2].range.start;
+            ranked.sort_by_key(|window| window.range.start.since(middle).ps().abs());
+        } else {
+            ranked.sort_by_key(|window| {
+                ((window.dur().ps() - typical.ps()).abs(), window.range.start)
+            });
+        }
         let mut used = 0_usize;
         for window in ranked {
             let slices = slices_within(trace, queues, &window.range)

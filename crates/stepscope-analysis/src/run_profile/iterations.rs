@@ -99,6 +99,9 @@ fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
     }
 }
 
+/// Fraction of the time of the steps below which the steps of usual length only launch work.
+const MOST_AHEAD: f64 = 0.1;
+
 fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
     let mut sorted: Vec<Dur> = rank.iter().map(|index| found[*index].dur()).collect();
     sorted.sort_unstable();
@@ -126,17 +129,31 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
         slow_start
     };
     let later = is_long[slow_start..].iter().filter(|long| **long).count();
+    // Steps that launch work without waiting for it are short, and the ones that wait for all of it are long:
+    // together they are the pace of the loop.
+    let length = |position: usize| found[rank[position]].dur().as_ns_f64();
+    let all: f64 = (slow_start..rank.len()).map(length).sum();
+    let short: f64 = (slow_start..rank.len())
+        .filter(|position| !is_long[*position])
+        .map(length)
+        .sum();
+    let runs_ahead = later >= 2 && short < MOST_AHEAD * all;
+    let mean = all / (rank.len() - slow_start) as f64;
+    let is_slow_start: Vec<bool> = (0..slow_start)
+        .map(|position| !runs_ahead || length(position) > mean)
+        .collect();
     // A length that most steps have is usual.
-    let usual = later * 5 > (rank.len() - slow_start) * 2;
+    let usual = runs_ahead || later * 5 > (rank.len() - slow_start) * 2;
     for (position, index) in rank.iter().enumerate() {
         let is_early = position < slow_start;
-        found[*index].role = if is_early && (is_long[position] || position == 0) {
-            Role::WarmUp
-        } else if !is_early && is_long[position] && !usual {
-            Role::Outlier
-        } else {
-            Role::Steady
-        };
+        found[*index].role =
+            if is_early && is_slow_start[position] && (is_long[position] || position == 0) {
+                Role::WarmUp
+            } else if !is_early && is_long[position] && !usual {
+                Role::Outlier
+            } else {
+                Role::Steady
+            };
     }
 }
 

@@ -9,7 +9,7 @@ use stepscope_store::Trace;
 
 use super::{environment, findings as findings_report, ops as ops_report, steps as steps_report};
 use crate::report::{
-    Column, Link, Report, Sentence, Table, Unit, count, duration, sentence, share, with_thousands,
+    Column, Link, Report, Sentence, Table, Unit, count, sentence, share, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::device::Times;
@@ -209,19 +209,7 @@ fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Rep
 fn sentence_of(run_profile: &RunProfile<'_>, found: &Diagnosis) -> Sentence {
     let times = &run_profile.steps.times;
     let mut text = match times.p50_ns {
-        Some(p50) => {
-            let what = if run_profile.steps.derived.is_some() {
-                "Derived steps"
-            } else {
-                "Steps"
-            };
-            sentence!(
-                "{} take {}{}.",
-                what,
-                duration(p50).link(steps_report::nearest(run_profile, p50)),
-                steps_report::tail(run_profile)
-            )
-        }
+        Some(p50) => sentence!("{}.", steps_report::step_time(run_profile, p50)),
         None => match run_profile.steps.steps.len() {
             0 if run_profile.steps.outside > 0 => "No whole step lies in this range.".into(),
             0 => "No steps are marked.".into(),
