@@ -126,6 +126,8 @@ pub enum Detail {
         /// Mean over the steps.
         per_step: f64,
     },
+    /// The thread of a program without a device waits, and no other thread works meanwhile.
+    Waits,
     /// Where batches are prepared.
     Input {
         /// True if the thread of the loop prepares them, false if workers do.

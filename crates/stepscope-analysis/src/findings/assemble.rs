@@ -543,6 +543,17 @@ impl Assembly<'_, '_> {
                 },
             );
         }
+        let waits = whole.waits_share();
+        let names = whole.names_of_waits();
+        self.add(
+            waits,
+            Finding {
+                subjects: words(trace, &names),
+                evidence: events(&names),
+                detail: Detail::Waits,
+                ..Finding::new(Cause::HostBound, Confidence::Medium)
+            },
+        );
         let mut sums: BTreeMap<NameId, Named> = BTreeMap::new();
         for loss in [Loss::HostOperator, Loss::Host] {
             for (name, named) in whole.names_of(loss) {
@@ -572,8 +583,8 @@ impl Assembly<'_, '_> {
         {
             sums.retain(|(name, named)| is_single_process(name, named));
         }
-        // Garbage collection and the profiler have findings of their own, but count in the host's bucket.
-        let reported_elsewhere = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
+        // Garbage collection, the profiler and waits have findings of their own, but count in the host's bucket.
+        let reported_elsewhere = whole.share(Loss::Collector) + whole.share(Loss::Overhead) + waits;
         let share = whole.busy_share() + (whole.share(Loss::Host) - reported_elsewhere).max(0.0);
         // Operations are more specific than their callers where they take most of the time.
         let mut all_ps = length;

@@ -65,8 +65,17 @@ fn walk(
     window: &super::windows::Window,
     account: &mut Account,
 ) {
-    host.walk(thread, &window.range, &mut |_, segment| {
+    host.walk(thread, &window.range, &mut |host, segment| {
         let dur = segment.range.end.since(segment.range.start);
+        // A slice around the wait that decides the class, such as one of the input, has the better name.
+        if matches!(segment.class, HostClass::Wait | HostClass::Other)
+            && let Some(innermost) = segment.innermost
+            && host.waits(thread, innermost)
+        {
+            account.waited_ps += dur.ps() as f64;
+            account.add_wait(thread, innermost, dur);
+            return;
+        }
         let loss = match segment.class {
             HostClass::Compile => Loss::Compile,
             HostClass::Input => Loss::Input,
@@ -74,8 +83,9 @@ fn walk(
             HostClass::Collective => Loss::Communication,
             HostClass::Overhead => Loss::Overhead,
             HostClass::Operator | HostClass::Runtime => Loss::HostOperator,
-            HostClass::Wait => Loss::Unknown,
-            HostClass::Allocator | HostClass::Step | HostClass::Other => Loss::Host,
+            HostClass::Wait | HostClass::Allocator | HostClass::Step | HostClass::Other => {
+                Loss::Host
+            }
         };
         // Of the losses charged here, only these have a finding of their own.
         if matches!(loss, Loss::Collector | Loss::Overhead) {

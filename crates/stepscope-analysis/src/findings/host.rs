@@ -141,6 +141,18 @@ impl<'a> Host<'a> {
         computes
     }
 
+    /// Returns whether a slice itself waits: for time to pass, a lock, another thread, a device.
+    pub(super) fn waits(&mut self, track: TrackId, index: usize) -> bool {
+        match self.class(track, index) {
+            HostClass::Wait => true,
+            HostClass::Other => {
+                let name = self.trace.slices(track).name.get(index);
+                name.is_some_and(|name| is_waiting_function(self.trace.name(*name)))
+            }
+            _ => false,
+        }
+    }
+
     /// Lists the slices that are open at a timestamp, the outermost first.
     pub(super) fn open_at(&mut self, track: TrackId, at: Time) -> Vec<usize> {
         let trace = self.trace;
@@ -316,6 +328,29 @@ fn is_allocation(name: &str) -> bool {
     CALLS.iter().any(|call| name.starts_with(call)) || name.contains("empty_cache")
 }
 
+/// Returns whether a function of C that Python calls waits: `$time sleep` as our recorder and JAX name it, and
+/// `<built-in method acquire of _thread.lock object at 0x7f10>` as torch does.
+fn is_waiting_function(name: &str) -> bool {
+    const WAIT: [&str; 8] = [
+        "acquire",
+        "poll",
+        "recv",
+        "recv_into",
+        "select",
+        "sleep",
+        "wait",
+        "waitpid",
+    ];
+    let mut words = name.split_whitespace();
+    let function = match words.next() {
+        Some(module) if module.starts_with('$') && !module.contains(".py:") => words.next_back(),
+        Some("<built-in") => words.nth(1),
+        Some("<method") => words.next(),
+        _ => None,
+    };
+    function.is_some_and(|function| WAIT.contains(&function.trim_matches(['\'', '>'])))
+}
+
 /// Returns whether a slice is a run of Python's garbage collector.
 pub(super) fn is_collector(name: &str) -> bool {
     name == "gc"
@@ -350,4 +385,33 @@ fn waits_for_device(name: &str) -> bool {
     ]
     .iter()
     .any(|call| name.contains(call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_waiting_function;
+
+    #[test]
+    fn functions_of_c_that_wait_are_known_by_the_names_of_each_recorder() {
+        for name in [
+            "$time sleep",
+            "$lock acquire",
+            "<built-in function sleep>",
+            "<built-in method acquire of _thread.lock object at 0x7f10>",
+            "<method 'recv' of '_socket.socket' objects>",
+        ] {
+            assert!(is_waiting_function(name), "{name}");
+        }
+        for name in [
+            "$train.py:3 sleep",
+            "train.py(3): wait",
+            "$builtins len",
+            "<built-in method matmul of type object at 0x7f10>",
+            "acquire_batch",
+            "$",
+            "",
+        ] {
+            assert!(!is_waiting_function(name), "{name}");
+        }
+    }
 }

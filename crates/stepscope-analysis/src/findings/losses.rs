@@ -101,7 +101,8 @@ pub(super) struct Account {
     pub(super) by: [f64; LOSSES],
     /// The part of each loss that followed a wait which drained the queue.
     pub(super) drained: [f64; LOSSES],
-    /// Time in which the launching threads waited for the device.
+    /// Time in which the launching threads waited for the device; of programs without one, the threads of the steps
+    /// for anything.
     pub(super) waited_ps: f64,
     names: FxHashMap<(Charge, NameId), Named>,
     /// Time by the innermost open slice, until [`Account::seal`] adds it up by name.
@@ -133,6 +134,14 @@ impl Account {
         } else {
             0.0
         }
+    }
+
+    /// Returns the fraction of the steps in which the thread of a program without a device surely waits while no other
+    /// thread computes or communicates: the waits that cannot all lie in other buckets than the host's. In the idle
+    /// ones, nothing is recorded.
+    pub(super) fn waits_share(&self) -> f64 {
+        let others = self.length_ps - self.get(Loss::Host) - self.get(Loss::Unknown);
+        ((self.waited_ps - others) / self.length_ps.max(1.0)).max(0.0)
     }
 
     /// Charges time to a slice of a device queue.

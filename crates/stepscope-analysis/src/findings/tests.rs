@@ -78,6 +78,17 @@ fn first_long_steps_are_warm_up_and_later_ones_outliers() {
 }
 
 #[test]
+fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
+    use Role::{Steady, WarmUp};
+    let lengths = [3, 1, 1, 1, 200, 1, 1, 1, 1, 210, 1, 1, 1, 1, 190];
+    assert_eq!(roles(&lengths), [Steady; 15]);
+    let mut compiled = lengths;
+    compiled[0] = 900;
+    let found = roles(&compiled);
+    assert_eq!((found[0], &found[1..]), (WarmUp, &[Steady; 14][..]));
+}
+
+#[test]
 fn a_single_long_step_is_spread_over_all() {
     let trace = steps(&[10, 10, 10, 10, 10, 10, 110, 10, 10, 10]);
     let found = diagnosed(&trace);
@@ -158,6 +169,39 @@ fn computing_operations_are_named_instead_of_waits() {
     let found = first(&trace);
     assert_eq!(found.cause, Cause::DeviceBound);
     assert_eq!(found.subjects, ["dot.1"]);
+}
+
+#[test]
+fn waits_of_a_program_without_a_device_are_no_work() {
+    let trace = ascii_trace::trace(
+        "
+        main   | step0------------------- step1------------------- step2-------------------
+               |  work------- sleep-----   work------- sleep-----   work------- sleep-----
+        ",
+    );
+    let found = diagnosed(&trace).findings;
+    let causes: Vec<_> = found.iter().map(|one| (one.cause, &one.detail)).collect();
+    assert_eq!(causes[0], (Cause::HostBound, &Detail::Waits));
+    assert_eq!(found[0].subjects, ["sleep"]);
+    assert!((found[0].share - 30.0 / 74.0).abs() < 0.01, "{found:?}");
+    let busy = &found[1];
+    assert_eq!(
+        (busy.cause, &busy.subjects[..]),
+        (Cause::DeviceBound, &["work".to_owned()][..])
+    );
+    assert!((busy.share - 33.0 / 74.0).abs() < 0.01, "{busy:?}");
+}
+
+#[test]
+fn a_function_called_wait_that_computes_does_not_wait() {
+    let trace = ascii_trace::trace(
+        "
+        main   | step0------------ step1------------ step2------------
+               |  wait_for_it----   wait_for_it----   wait_for_it----
+               |  compute_-------   compute_-------   compute_-------
+        ",
+    );
+    assert_eq!(kinds(&trace), [Cause::DeviceBound]);
 }
 
 #[test]

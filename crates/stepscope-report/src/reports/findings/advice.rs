@@ -216,6 +216,10 @@ fn host(finding: &Finding, platform: &Platform) -> String {
         return "The thread waits for another one: shorten what holds the lock, or hand the data over by a queue."
             .to_owned();
     }
+    if finding.detail == Detail::Waits {
+        return "Remove the wait, shorten what it waits for, or let another thread wait."
+            .to_owned();
+    }
     match platform.framework {
         Framework::Neuron | Framework::TorchXla => {
             "Build less on the host in each step: keep the graph the same, trace once, and fetch results rarely."

@@ -50,6 +50,13 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
         Cause::HostBound if matches!(finding.detail, Detail::None) => {
             sentence!("Garbage collection holds the program up{}: {}", at, cost)
         }
+        Cause::HostBound if finding.detail == Detail::Waits => {
+            sentence!(
+                "The thread of the steps waits while no recorded thread computes{}: {}",
+                at,
+                cost
+            )
+        }
         Cause::HostBound => sentence!("The device waits while the host works{}: {}", at, cost),
         Cause::Synchronization => sentence!(
             "The host waits for the device ({} per step) and cannot run ahead{}: {}",
