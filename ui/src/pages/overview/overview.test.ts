@@ -78,6 +78,14 @@ it('puts what explains a figure below it, and makes no card of what is not there
   ]);
 });
 
+it('leads with the mean where most steps only launch work', () => {
+  const scalar = (key: string, value: number) => ({ key, title: key, unit: 'ns' as const, value });
+  const cards = cardsOf([scalar('step_p50_ns', 35.6e3), scalar('step_p90_ns', 109e3), scalar('step_mean_ns', 19.2e6)]);
+  expect(cards.map((card) => [card.scalar.key, card.scalar.title, card.beside])).toEqual([
+    ['step_mean_ns', 'Mean step time', 'median 35.6 µs · p90 109 µs'],
+  ]);
+});
+
 it('says once what is the same on every host, and who differs', () => {
   const rows = [
     { key: 'torch', value: '2.9', hosts: undefined },

@@ -31,8 +31,15 @@ const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string)
     ['step_p90_ns', (text) => `p90 ${text}`],
     ['step_mean_ns', (text) => `mean ${text}`],
   ],
+  step_mean_ns: [
+    ['step_p50_ns', (text) => `median ${text}`],
+    ['step_p90_ns', (text) => `p90 ${text}`],
+  ],
   peak_memory_bytes: [['memory_bytes', (text) => `of ${text}`]],
 };
+
+/** Mean over the median of the steps from which the mean leads, as in the report's sentence. */
+const RUNS_AHEAD = 2;
 
 /** Returns the cards of figures with a value, most important first. Pure. */
 export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
@@ -43,7 +50,11 @@ export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
   const steps = told.find((scalar) => scalar.key === 'steps')?.value;
   const isShown = (key: string): boolean =>
     typeof steps !== 'number' || steps >= (key === 'step_p90_ns' ? LEAST_FOR_P90 : key === 'step_mean_ns' ? 2 : 0);
-  const below = new Set(Object.values(BESIDE).flatMap((list) => list.map(([key]) => key)));
+  const [median, mean] = ['step_p50_ns', 'step_mean_ns'].map((key) => told.find((item) => item.key === key)?.value);
+  const meanLeads = typeof median === 'number' && typeof mean === 'number' && mean > RUNS_AHEAD * median;
+  const hidden = meanLeads ? 'step_p50_ns' : 'step_mean_ns';
+  const leading = Object.entries(BESIDE).filter(([key]) => key !== hidden);
+  const below = new Set(leading.flatMap(([, list]) => list.map(([key]) => key)));
   return told
     .filter((scalar) => !below.has(scalar.key))
     .slice(0, MOST_CARDS)
@@ -52,7 +63,8 @@ export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
         const other = isShown(key) ? told.find((item) => item.key === key) : undefined;
         return other === undefined ? [] : [say(cellText(other.value, other.unit))];
       });
-      return { scalar, beside: words.length === 0 ? undefined : words.join(' · ') };
+      const titled = scalar.key === 'step_mean_ns' ? { ...scalar, title: 'Mean step time' } : scalar;
+      return { scalar: titled, beside: words.length === 0 ? undefined : words.join(' · ') };
     });
 }
 
