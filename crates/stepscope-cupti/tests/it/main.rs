@@ -229,10 +229,10 @@ fn the_file_of_a_killed_program_is_recovered() {
     assert_eq!(runs.len(), 1);
     let file = runs[0].file.as_ref().unwrap();
     assert_eq!(files(log_dir.path()), [file.as_path()]);
-    // All but the last batch.
+    // What had been written: at least 800 KB, of which a kernel and its call take about 100 bytes.
     let kernels = counts(&read(file), "kernel")[KERNEL];
-    assert!((9 * 1_000..9 * 2_000).contains(&kernels), "{kernels}");
-    assert!(runs[0].spans > 9 * 1_000);
+    assert!((4_000..9 * 2_000).contains(&kernels), "{kernels}");
+    assert!(runs[0].spans > 4_000);
 }
 
 #[test]
