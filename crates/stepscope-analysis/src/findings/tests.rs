@@ -79,13 +79,20 @@ fn first_long_steps_are_warm_up_and_later_ones_outliers() {
 
 #[test]
 fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
-    use Role::{Steady, WarmUp};
+    use Role::{Outlier, Steady, WarmUp};
     let lengths = [3, 1, 1, 1, 200, 1, 1, 1, 1, 210, 1, 1, 1, 1, 190];
     assert_eq!(roles(&lengths), [Steady; 15]);
     let mut compiled = lengths;
     compiled[0] = 900;
     let found = roles(&compiled);
     assert_eq!((found[0], &found[1..]), (WarmUp, &[Steady; 14][..]));
+    // Two steps that compile say nothing about the pace, and neither do three at any distance.
+    for long in [&[5, 8][..], &[4, 8, 13]] {
+        let mut lengths = [1; 16];
+        long.iter().for_each(|at| lengths[*at] = 200);
+        let found = roles(&lengths);
+        assert!(long.iter().all(|at| found[*at] == Outlier), "{found:?}");
+    }
 }
 
 #[test]

@@ -129,16 +129,22 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
         slow_start
     };
     let later = is_long[slow_start..].iter().filter(|long| **long).count();
-    // Steps that launch work without waiting for it are short, and the ones that wait for all of it are long:
-    // together they are the pace of the loop.
+    // Steps that launch work without waiting for it are short, and every n-th, which waits for all of it, is long:
+    // together they are the pace of the loop. Long steps at other distances compile, or have another cause.
     let length = |position: usize| found[rank[position]].dur().as_ns_f64();
     let all: f64 = (slow_start..rank.len()).map(length).sum();
     let short: f64 = (slow_start..rank.len())
         .filter(|position| !is_long[*position])
         .map(length)
         .sum();
-    let runs_ahead = later >= 2 && short < MOST_AHEAD * all;
     let mean = all / (rank.len() - slow_start) as f64;
+    let waiting: Vec<usize> = (slow_start..rank.len())
+        .filter(|position| length(*position) > mean)
+        .collect();
+    let is_regular = waiting
+        .windows(3)
+        .all(|three| three[1] - three[0] == three[2] - three[1]);
+    let runs_ahead = waiting.len() >= 3 && is_regular && short < MOST_AHEAD * all;
     let is_slow_start: Vec<bool> = (0..slow_start)
         .map(|position| !runs_ahead || length(position) > mean)
         .collect();
