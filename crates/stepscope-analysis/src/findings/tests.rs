@@ -89,7 +89,9 @@ fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
     // Two steps that compile say nothing about the pace, and neither do three at any distance.
     for long in [&[5, 8][..], &[4, 8, 13]] {
         let mut lengths = [1; 16];
-        long.iter().for_each(|at| lengths[*at] = 200);
+        for at in long {
+            lengths[*at] = 200;
+        }
         let found = roles(&lengths);
         assert!(long.iter().all(|at| found[*at] == Outlier), "{found:?}");
     }
