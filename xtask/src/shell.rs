@@ -25,10 +25,21 @@ pub(crate) fn collected_traces() -> PathBuf {
         .map_or_else(|| root().join("../shared/traces"), PathBuf::from)
 }
 
-/// Creates a command that runs in the root of the checkout.
+/// Creates a command that runs in the root of the checkout, without the variables in which `cargo run`
+/// describes the package of this program: the build script of `ring` reads them, so that a cargo with them and
+/// a cargo without them would each compile it and all crates above it again.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
+    for (key, _) in std::env::vars_os() {
+        let text = key.to_string_lossy();
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"]
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
+        {
+            command.env_remove(&key);
+        }
+    }
     command
 }
 
