@@ -20,7 +20,7 @@ use crate::steps::breakdown::{
 };
 use crate::steps::{NoSuchSteps, RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
-pub use iterations::{Iteration, Role};
+pub use iterations::{Iteration, RUNS_AHEAD, Role};
 
 /// Scope of an analysis. Default: the whole run, with derived steps where none are marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

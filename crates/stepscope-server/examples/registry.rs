@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::run_profile::RUNS_AHEAD;
 use stepscope_engine::open_path;
 use stepscope_model::{ReadContext, SliceKind};
 use stepscope_report::report::{Column, Report, Unit};
@@ -99,6 +100,10 @@ fn typescript() -> String {
         out,
         "\n/** The port on which `stepscope view` listens by default. */\nexport const DEFAULT_PORT = {};\n",
         stepscope_server::DEFAULT_PORT
+    );
+    let _ = writeln!(
+        out,
+        "\n/** Mean over the median length of steps from which the mean leads: the host runs ahead of its work. */\nexport const RUNS_AHEAD = {RUNS_AHEAD};"
     );
     let kinds: Vec<&str> = SliceKind::ALL.iter().map(|kind| kind.label()).collect();
     constant(

@@ -5,6 +5,9 @@
 /** The port on which `stepscope view` listens by default. */
 export const DEFAULT_PORT = 8791;
 
+/** Mean over the median length of steps from which the mean leads: the host runs ahead of its work. */
+export const RUNS_AHEAD = 2;
+
 /** Labels of the kinds of slices, by number, as the legend shows them. */
 export const KIND_LABELS: readonly string[] = [
   'other',

@@ -23,7 +23,7 @@ use crate::statistics::{interval_of_mean, median};
 pub const CONFIDENCE: f64 = 0.95;
 /// Length of the last piece over the median one from which the steps run ahead of the device: their starts say when
 /// work was launched, not when it was done.
-const RUNS_AHEAD: f64 = 2.0;
+const LONG_LAST_PIECE: f64 = 2.0;
 
 /// Time on a path that is charged to one kind and one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl ReplayedScenario<'_> {
         let before = pieces(&measured, self.path.window.end);
         let after = pieces(&replayed, self.path.end_of_window(&self.times));
         let (last, others) = before.split_last()?;
-        if *last > RUNS_AHEAD * median(others)? {
+        if *last > LONG_LAST_PIECE * median(others)? {
             return None;
         }
         let saved: Vec<f64> = before

@@ -7,7 +7,7 @@ use stepscope_model::{Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
 pub(super) use crate::run_profile::Role;
-use crate::run_profile::{RunProfile, median};
+use crate::run_profile::{RUNS_AHEAD, RunProfile, median};
 use crate::steps::StepRank;
 
 /// One step, or a chunk of the recording where there are no steps.
@@ -159,14 +159,12 @@ impl Windows {
 const MOST_SLICES: usize = 60_000;
 /// Number of slices of threads that count as one of a device queue.
 const THREAD_SLICES: usize = 8;
-/// Mean over the median length of steps from which the steps run ahead of the work that they launch.
-const RUNS_AHEAD: f64 = 2.0;
 /// Number of samples taken from a long recording without steps.
 const PARTS: u32 = 16;
 
 /// Chooses the windows of a rank that are read in detail: those of each role that are nearest to the median (in the
-/// middle of the loop, where the steps run ahead), as many as the budget allows and at least one of each role. A window that is too long itself is replaced by
-/// chunks spread evenly over it.
+/// middle of the loop, where the steps run ahead), as many as the budget allows and at least one of each role. A window
+/// that is too long itself is replaced by chunks spread evenly over it.
 pub(super) fn sample(
     trace: &Trace,
     windows: &[Window],

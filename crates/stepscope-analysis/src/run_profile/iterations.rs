@@ -40,6 +40,10 @@ impl Iteration {
     }
 }
 
+/// Mean over the median length of steps from which the median says little: the host runs ahead of the work that its
+/// steps launch, and a few of them wait for all of it.
+pub const RUNS_AHEAD: f64 = 2.0;
+
 /// Builds the iterations of windows that are steps, in their order; `numbers` are those of the steps.
 pub(super) fn step_iterations(
     analysis_windows: &[AnalysisWindow],

@@ -10,7 +10,7 @@ use crate::report::{
 use crate::reports::Options;
 use crate::step_notes::step_notes;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::run_profile::{Iteration, RunProfile};
+use stepscope_analysis::run_profile::{Iteration, RUNS_AHEAD, RunProfile};
 use stepscope_analysis::steps::{StepOptions, StepReport, StepRow, step_report};
 use stepscope_compat::xprof_steps;
 
@@ -126,10 +126,6 @@ pub(super) fn nearest(run_profile: &RunProfile<'_>, ns: f64) -> Option<Link> {
     let end = step.start.saturating_add(step.dur);
     Some(Link::range(run_profile.trace, step.start, end, &step.host))
 }
-
-/// Mean over the median from which the median says little: the host runs ahead of the work that its steps launch, and
-/// a few of them wait for all of it.
-const RUNS_AHEAD: f64 = 2.0;
 
 /// Returns how long steps take: `Steps take 950 µs (mean 957 µs, p90 12.0 ms)`. The mean is that of the counted
 /// iterations, to which shares refer; it leads where the median says little.

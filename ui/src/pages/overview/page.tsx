@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { OVERVIEW } from '../../api/reports.ts';
 import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
+import { RUNS_AHEAD } from '../../model/generated.ts';
 import { type Cell, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { codeIn, isAbout, type Sentence } from '../../model/sentence.ts';
 import { PageLink } from '../shared/links.tsx';
@@ -37,9 +38,6 @@ const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string)
   ],
   peak_memory_bytes: [['memory_bytes', (text) => `of ${text}`]],
 };
-
-/** Mean over the median of the steps from which the mean leads, as in the report's sentence. */
-const RUNS_AHEAD = 2;
 
 /** Returns the cards of figures with a value, most important first. Pure. */
 export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
