@@ -54,6 +54,14 @@ class Comparing(unittest.TestCase):
         self.assertEqual(found.measures[0]["key"], "step_ns")
         self.assertEqual(stepscope.compare(self.base, self.base).verdict, "same")
 
+    def test_a_name_that_changed_is_joined(self) -> None:
+        """The operator of the base is compared under the name of the new run."""
+        self.new.write_text(self.new.read_text().replace("aten::mm", "aten::matmul"))
+        found = stepscope.compare(self.base, self.new, rename={"*::mm": "*::matmul"})
+        row = next(row for row in found.rows if row["key"] == "aten::matmul")
+        self.assertEqual((row["match"], row["difference_ns"]), ("name", 50_000))
+        self.assertEqual(found.to_dict()["renamed"], [{"base": "aten::mm", "new": "aten::matmul"}])
+
     def test_a_gate_judges_the_comparison(self) -> None:
         """A rule fails beyond its limit only."""
         gate = self.folder / "gate.toml"

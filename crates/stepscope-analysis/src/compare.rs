@@ -1,10 +1,11 @@
 //! Comparison of runs: which is faster, by how much, how sure is that, and what makes the difference.
 //!
-//! Reading order: [`run`] (one run as samples and sums), [`statistics`](crate::statistics) (ratio, interval, test), [`result`] (two sides,
-//! each of one or several runs), and below them `charge` (who owns each moment of a step), [`owner`] (names, phases),
-//! `align` (which rows belong together), `attribution` (what each row makes of the difference), [`sampling`] (whether
-//! steps or runs are the samples), [`memory`] (what holds the peak), `comparability` (what qualifies the figures),
-//! [`prediction`] (earlier predictions, and what happened), [`history`] (a series of runs).
+//! Reading order: [`run`] (one run as samples and sums), [`statistics`](crate::statistics) (ratio, interval, test),
+//! [`result`] (two sides, each of one or several runs), and below them `charge` (who owns each moment of a step),
+//! [`owner`] (names, phases), [`rename`] (names that changed between the runs), `align` (which rows belong together),
+//! `attribution` (what each row makes of the difference), [`sampling`] (whether steps or runs are the samples),
+//! [`memory`] (what holds the peak), `comparability` (what qualifies the figures), [`prediction`] (earlier predictions,
+//! and what happened), [`history`] (a series of runs).
 //!
 //! With `n` compared steps of a side, the mean step of that side is the sum over the owners of its moments:
 //!
@@ -25,6 +26,7 @@ pub mod history;
 pub mod memory;
 pub mod owner;
 pub mod prediction;
+pub mod rename;
 pub mod result;
 pub mod run;
 pub mod sampling;

@@ -62,6 +62,7 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
     let mut options = CompareOptions {
         by: asked.by,
         match_by: asked.match_by,
+        renames: asked.rename.clone(),
         ..CompareOptions::default()
     };
     options.tolerance = asked
@@ -127,7 +128,7 @@ pub fn run(asked: &args::Compare, out: &mut dyn Write) -> Result<(), CliError> {
             comparison: &comparison,
             labels: [base.label.clone(), new.label.clone()],
             runs: [base.names.clone(), new.names.clone()],
-            options,
+            options: &options,
             top: asked.top,
             gate: outcome.as_ref(),
         };

@@ -36,7 +36,7 @@ pub struct ComparisonView<'a> {
     /// Names of the runs of each side.
     pub runs: [Vec<String>; 2],
     /// How it was made.
-    pub options: CompareOptions,
+    pub options: &'a CompareOptions,
     /// Maximum number of rows; `None`: all.
     pub top: Option<usize>,
     /// Outcome of the gate, if one was asked.
@@ -48,7 +48,7 @@ impl<'a> ComparisonView<'a> {
     pub fn of_two(
         comparison: &'a Comparison,
         names: [String; 2],
-        options: CompareOptions,
+        options: &'a CompareOptions,
         top: usize,
     ) -> Self {
         Self {

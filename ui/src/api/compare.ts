@@ -9,6 +9,8 @@ export interface CompareQuery {
   readonly other: string;
   readonly by: string | undefined;
   readonly match: string | undefined;
+  /** Names of the base that the new run calls differently: `base=new`. */
+  readonly renames: readonly string[];
   /** Only these steps of both runs. */
   readonly steps: { readonly from: number; readonly to: number } | undefined;
   /** Only this of the base, and of the new run. */
@@ -27,6 +29,7 @@ const comparePath = (ask: CompareQuery): string =>
     new: ask.other,
     by: ask.by,
     match: ask.match,
+    rename: ask.renames,
     steps: ask.steps === undefined ? undefined : `${ask.steps.from}-${ask.steps.to}`,
     base_steps: ask.baseLimit?.steps,
     base_rank: rankText(ask.baseLimit),

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   alignedStep,
   type Comparison,
+  callPattern,
   comparisonOf,
   emptySide,
   eventsOf,
@@ -74,6 +75,7 @@ const made = (more: object = {}): Comparison =>
     measures: [{ key: 'step_ns', base: 1, new: 2, exact: false, ratio: 2, verdict: 'regressed' }],
     environment: [{ fact: 'torch', base: '1', new: '2' }],
     findings: [{ finding: 'host_bound', change: 'new', base_saving_ns: null, new_saving_ns: 5 }],
+    renamed: [{ base: 'sgemm', new: 'gemm' }],
     notes: ['a note'],
     ...more,
   });
@@ -84,6 +86,7 @@ describe('comparison', () => {
     expect([found.verdict, found.ratio, found.low, found.high]).toEqual(['regressed', 1.2, 1.1, 1.3]);
     expect(found.rows.map(({ key, differenceNs }) => [key, differenceNs])[0]).toEqual(['mm', 49.625]);
     expect(found.mismatches).toEqual(['the devices differ']);
+    expect(found.renamed).toEqual([{ base: 'sgemm', other: 'gemm' }]);
     expect(found.environment).toEqual([{ fact: 'torch', base: '1', other: '2' }]);
     expect(found.findings[0]?.otherSavingNs).toBe(5);
     expect(found.findings[0]?.baseSavingNs).toBeUndefined();
@@ -180,6 +183,9 @@ it('finds every event of a name that lost its counter, its line or its address',
   expect(matches('<object at 0x>', '<object at 0x7f00aabb>')).toBe(true);
   expect(matches('a(b)+', 'a(b)+')).toBe(true);
   expect(matches('aten::mm', 'gemm_kernel', 'gemm_kernel')).toBe(true);
+  const renamed = [{ base: 'sgemm', other: 'gemm' }];
+  expect(callPattern({ operation: 'gemm' } as OwnerRow, renamed)).toBe('^(sgemm|gemm)(\\.?\\d+)?$');
+  expect(callPattern({ operation: 'mm' } as OwnerRow, renamed)).toBe('^mm(\\.?\\d+)?$');
   expect(occurrences({ operation: '' } as OwnerRow)).toBeUndefined();
   expect(occurrences({ operation: undefined } as OwnerRow)).toBeUndefined();
 });
@@ -200,6 +206,10 @@ it('lights the operations of a row and the kernels that they launch', () => {
   expect(lit(owner({ class: undefined, operation: 'aten::mm' }))).toEqual(['aten::mm', 'gemm', 'gemm.7']);
   // The kernel alone, not the operation that also launches others.
   expect(lit(owner({ class: undefined, operation: 'aten::mm', kernel: 'gemm' }))).toEqual(['gemm', 'gemm.7']);
+  const renamed = eventsOf(owner({ class: undefined, operation: 'aten::relu' }), tree, [
+    { base: 'old_relu', other: 'relu' },
+  ]);
+  expect(['old_relu', 'relu', 'mm'].filter((name) => renamed?.(name))).toEqual(['old_relu', 'relu']);
   expect(lit({ bucket: 'compute', class: 'element-wise' })).toEqual(['relu', 'aten::relu']);
   expect(lit({ bucket: 'compute' })).toHaveLength(6);
   expect(eventsOf({ bucket: 'idle', operation: '' } as OwnerRow, tree)).toBeUndefined();

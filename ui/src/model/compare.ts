@@ -127,6 +127,12 @@ export interface FindingChange {
   readonly otherSavingNs: number | undefined;
 }
 
+/** A name of the base, and the name under which it is compared. */
+export interface RenamedName {
+  readonly base: string;
+  readonly other: string;
+}
+
 export interface Comparison {
   readonly sentence: string;
   readonly verdict: Verdict;
@@ -144,6 +150,7 @@ export interface Comparison {
   readonly by: string;
   readonly base: ComparedSide;
   readonly other: ComparedSide;
+  readonly renamed: readonly RenamedName[];
   readonly mismatches: readonly string[];
   readonly measures: readonly Measure[];
   readonly table: ReportTable;
@@ -221,6 +228,10 @@ export function comparisonOf(body: Json): Comparison {
     by: asText(fields['by']) ?? '',
     base: sideOf(fields['base']),
     other: sideOf(fields['new']),
+    renamed: objects('renamed').map((item) => ({
+      base: asText(item['base']) ?? '',
+      other: asText(item['new']) ?? '',
+    })),
     mismatches: objects('mismatches').flatMap((item) => asText(item['text']) ?? []),
     measures: objects('measures').map((item) => ({
       key: asText(item['key']) ?? '',
@@ -369,26 +380,38 @@ export function waterfallAxis(bars: readonly WaterfallBar[]): { readonly lowPs: 
 // ---- events of a row in the runs ----
 
 /**
- * Returns an expression for every event that the server gave this name: it removes addresses, line numbers and counters
- * at the end.
+ * Returns an expression for every event that the server gave one of these names: it removes addresses, line numbers and
+ * counters at the end.
  */
-function eventPattern(name: string): string {
-  const pattern = name
-    .replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')
-    .replace(/\\\.py(?=$|[^\w])/g, '\\.py(\\(\\d+\\)|:\\d+)?')
-    .replace(/0x(?=$|[^0-9a-fA-F])/g, '0x[0-9a-fA-F]*');
-  return `^${pattern}(\\.?\\d+)?$`;
+function eventPattern(names: readonly string[]): string {
+  const patterns = names.map((name) =>
+    name
+      .replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')
+      .replace(/\\\.py(?=$|[^\w])/g, '\\.py(\\(\\d+\\)|:\\d+)?')
+      .replace(/0x(?=$|[^0-9a-fA-F])/g, '0x[0-9a-fA-F]*'),
+  );
+  const [first = ''] = patterns;
+  return `^${patterns.length === 1 ? first : `(${patterns.join('|')})`}(\\.?\\d+)?$`;
 }
 
-/** Returns an expression for the names of a row's kernel, else of its operation. `undefined`: the row is neither. */
-export function callPattern(row: OwnerRow): string | undefined {
+/** Returns the names that events of a row's name have in a run. `renamed`: of the base, those of the comparison. */
+export const namesIn = (name: string, renamed: readonly RenamedName[]): readonly string[] => [
+  ...renamed.flatMap(({ base, other }) => (other === name ? base : [])),
+  name,
+];
+
+/**
+ * Returns an expression for the names of a row's kernel, else of its operation. `undefined`: the row is neither.
+ * `renamed`: in the base, the names that the comparison changed.
+ */
+export function callPattern(row: OwnerRow, renamed: readonly RenamedName[] = []): string | undefined {
   const name = row.kernel === undefined || row.kernel === '' ? row.operation : row.kernel;
-  return name === undefined || name === '' ? undefined : eventPattern(name);
+  return name === undefined || name === '' ? undefined : eventPattern(namesIn(name, renamed));
 }
 
-/** Returns a search for every event of a row's kernel, else of its operation. `undefined`: the row is neither. */
-export function occurrences(row: OwnerRow): string | undefined {
-  const pattern = callPattern(row);
+/** Returns a search for every event of a row's kernel, else of its operation, as `callPattern`. */
+export function occurrences(row: OwnerRow, renamed: readonly RenamedName[] = []): string | undefined {
+  const pattern = callPattern(row, renamed);
   return pattern === undefined ? undefined : `/${pattern}/`;
 }
 
@@ -396,7 +419,11 @@ export function occurrences(row: OwnerRow): string | undefined {
  * Returns a matcher for the events of a row: its operations and the kernels that they launch, by the rows of the tree.
  * `undefined`: no event has the row's name.
  */
-export function eventsOf(row: OwnerRow, tree: readonly OwnerRow[]): ((name: string) => boolean) | undefined {
+export function eventsOf(
+  row: OwnerRow,
+  tree: readonly OwnerRow[],
+  renamed: readonly RenamedName[] = [],
+): ((name: string) => boolean) | undefined {
   const fits = (other: OwnerRow) =>
     (['bucket', 'class', 'operation', 'phase', 'kernel'] as const).every(
       (key) => row[key] === undefined || other[key] === undefined || row[key] === other[key],
@@ -410,7 +437,7 @@ export function eventsOf(row: OwnerRow, tree: readonly OwnerRow[]): ((name: stri
   }
   names.delete('');
   if (names.size === 0) return undefined;
-  const expressions = [...names].map((name) => new RegExp(eventPattern(name)));
+  const expressions = [...names].map((name) => new RegExp(eventPattern(namesIn(name, renamed))));
   const known = new Map<string, boolean>();
   return (name) => {
     const before = known.get(name);

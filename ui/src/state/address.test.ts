@@ -140,6 +140,7 @@ describe('the page of two runs', () => {
         tolerance: 0.05,
         confidence: 0.9,
         tab: 'timelines',
+        renames: ['mm=matmul', 'model/*=net/*'],
         baseLimit: { steps: '4-12', rank: undefined },
         otherLimit: { steps: '5-', rank: 3 },
         baseStep: '4',

@@ -113,6 +113,8 @@ export interface View {
   /** Relative change below which two runs are the same, and the coverage of intervals; `undefined`: the server's. */
   readonly tolerance: number | undefined;
   readonly confidence: number | undefined;
+  /** Names of the base that the new run calls differently: `base=new`. */
+  readonly renames: readonly string[];
   /** The only steps and rank of each compared run. */
   readonly baseLimit: SideLimit | undefined;
   readonly otherLimit: SideLimit | undefined;
@@ -164,6 +166,7 @@ export const EMPTY_VIEW: View = {
   hops: undefined,
   open: [],
   whatIf: [],
+  renames: [],
   presets: [],
   criticalPath: false,
   quiet: false,
@@ -346,6 +349,7 @@ export function parseAddress(path: string, search: string): Address {
     hops: numberOf(params.get('hops')),
     open: params.getAll('open'),
     whatIf: params.getAll('whatif'),
+    renames: params.getAll('rename'),
     presets: params.getAll('preset'),
     criticalPath: params.get('path') === '1',
     quiet: params.get('quiet') === '1',
@@ -457,6 +461,7 @@ export function formatAddress({ place, view }: Address): string {
     if (view.top !== undefined) params.set('top', String(view.top));
     if (view.tolerance !== undefined) params.set('tolerance', String(view.tolerance));
     if (view.confidence !== undefined) params.set('confidence', String(view.confidence));
+    for (const rule of view.renames) params.append('rename', rule);
     if (view.baseLimit !== undefined) params.set('alimit', limitText(view.baseLimit));
     if (view.otherLimit !== undefined) params.set('blimit', limitText(view.otherLimit));
     if (view.baseStep !== undefined) params.set('astep', view.baseStep);
@@ -496,6 +501,7 @@ export const PAGE_KEYS = [
   'hops',
   'open',
   'whatIf',
+  'renames',
   'presets',
   'category',
   'top',

@@ -67,6 +67,7 @@ export function createStore(): Store {
     hops: signal<View['hops']>(undefined),
     open: signal<View['open']>([]),
     whatIf: signal<View['whatIf']>([]),
+    renames: signal<View['renames']>([]),
     presets: signal<View['presets']>([]),
     criticalPath: signal(false),
     quiet: signal(false),

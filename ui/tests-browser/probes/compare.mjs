@@ -199,6 +199,19 @@ export const compare = [
       await ofBase.fill('');
       await ofBase.press('Enter');
       await holds(async () => assert.equal(Number((await factsOf(page)).low), told.low));
+      // A name of the base that the new run calls differently: the rule is exchanged with the runs.
+      const names = page.getByRole('textbox', { name: 'Names' });
+      await names.fill('never recorded=also never');
+      await names.press('Enter');
+      await page.waitForURL(/rename=never\+recorded%3Dalso\+never/);
+      await page.getByText('matches the rule never recorded=also never').waitFor({ timeout: PATIENCE_MS });
+      await page.getByRole('button', { name: 'Swap' }).click();
+      await page.waitForURL(/rename=also\+never%3Dnever\+recorded/);
+      await page.getByRole('button', { name: 'Swap' }).click();
+      await names.fill('');
+      await names.press('Enter');
+      await page.waitForURL((url) => !url.searchParams.has('rename'));
+      await answered(page);
       // Swapped sides keep how they are compared, and the ratio turns around.
       await page.getByRole('button', { name: 'Swap' }).click();
       await holds(async () => assert.equal((await factsOf(page)).verdict, 'improved'));

@@ -143,9 +143,6 @@ pub struct RowSide {
     pub device_ns: f64,
     /// Time in each step, nanoseconds; empty where it is not known.
     pub by_step_ns: Vec<f64>,
-    /// Name of the heaviest operation in it.
-    pub heaviest: String,
-    heaviest_ps: i64,
     exists: bool,
 }
 
@@ -165,10 +162,6 @@ impl RowSide {
             for (sum, ns) in self.by_step_ns.iter_mut().zip(&time.by_step_ns) {
                 *sum += ns;
             }
-        }
-        if self.heaviest.is_empty() || time.mean_ps > self.heaviest_ps {
-            self.heaviest.clone_from(&time.owner.operation);
-            self.heaviest_ps = time.mean_ps;
         }
     }
 }

@@ -160,6 +160,8 @@ pub enum CompareNote {
         /// Largest possible error, nanoseconds.
         error_ns: f64,
     },
+    /// A rule for names that changed matches no name of the base.
+    RenameUnused(String),
     /// Nothing was recorded.
     Empty {
         /// Side.

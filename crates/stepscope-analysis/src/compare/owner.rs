@@ -225,6 +225,27 @@ pub struct OwnerTime {
     pub device_by_step_ns: Vec<f64>,
 }
 
+impl OwnerTime {
+    /// Adds the time of another owner of the same run: an owner without times by step has its mean in each.
+    pub(super) fn add(&mut self, other: &Self) {
+        let means = |time: &Self| [time.mean_ps as f64 / 1_000.0, time.device_ns];
+        let [own, others] = [means(self), means(other)];
+        let series = [
+            (&mut self.by_step_ns, &other.by_step_ns),
+            (&mut self.device_by_step_ns, &other.device_by_step_ns),
+        ];
+        for (at, (sum, more)) in series.into_iter().enumerate() {
+            sum.resize(sum.len().max(more.len()), own[at]);
+            let more = more.iter().copied().chain(std::iter::repeat(others[at]));
+            sum.iter_mut().zip(more).for_each(|(sum, ns)| *sum += ns);
+        }
+        self.calls += other.calls;
+        self.executions += other.executions;
+        self.mean_ps = self.mean_ps.saturating_add(other.mean_ps);
+        self.device_ns += other.device_ns;
+    }
+}
+
 /// Returns a name without the parts that change from run to run: addresses, line numbers, counters.
 pub fn stable_name(name: &str) -> Cow<'_, str> {
     let without_counter = strip_counter(name);

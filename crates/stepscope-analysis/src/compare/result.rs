@@ -12,6 +12,8 @@ pub use crate::compare::memory::HeldDifference;
 use crate::compare::memory::differences;
 use crate::compare::owner::{Bucket, OwnerTime};
 use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
+use crate::compare::rename::Renaming;
+pub use crate::compare::rename::{Rename, RenamedName};
 use crate::compare::run::{ComparedRun, ComparedStep, OwnerDetail};
 use crate::compare::sampling::{Sampling, SeriesEstimate};
 pub use crate::statistics::{FEWEST_RUNS, FEWEST_STEPS};
@@ -22,12 +24,14 @@ use crate::statistics::{
 /// Fewest steps of a side for quantiles above the median.
 const FEWEST_FOR_TAIL: usize = 10;
 /// How to compare.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CompareOptions {
     /// Rows of the attribution.
     pub by: RowsBy,
     /// First key of the alignment.
     pub match_by: MatchBy,
+    /// Names of the base that the new side calls differently; the first rule that matches a name applies.
+    pub renames: Vec<Rename>,
     /// Relative change below which sides are the same.
     pub tolerance: f64,
     /// Coverage of intervals.
@@ -39,6 +43,7 @@ impl Default for CompareOptions {
         Self {
             by: RowsBy::default(),
             match_by: MatchBy::default(),
+            renames: Vec::new(),
             tolerance: 0.01,
             confidence: 0.95,
         }
@@ -109,6 +114,8 @@ pub struct Comparison {
     pub mismatches: Vec<Mismatch>,
     /// Facts that qualify the figures.
     pub notes: Vec<CompareNote>,
+    /// Names of the base that are compared under other names.
+    pub renamed: Vec<RenamedName>,
     /// What holds the memory at the peaks, the largest difference first; empty where a side does not say it.
     pub memory: Vec<HeldDifference>,
     /// Facts of the environment that differ.
@@ -145,7 +152,10 @@ impl Comparison {
 
     /// Compares two sides. Cost: `n log n` in the steps and rows.
     pub fn new(base: &[ComparedRun], new: &[ComparedRun], options: &CompareOptions) -> Self {
-        let sides = [base, new];
+        let mut renaming = Renaming::new(&options.renames);
+        let base = renaming.apply(base);
+        let (renamed, unused_renames) = renaming.into_result();
+        let sides = [&*base, new];
         let samples = sides.map(|runs| {
             runs.iter()
                 .flat_map(ComparedRun::samples)
@@ -219,6 +229,7 @@ impl Comparison {
                 are_totals,
                 options.tolerance,
             ),
+            renamed,
             environment,
             findings: findings(sides),
             are_totals,
@@ -226,6 +237,8 @@ impl Comparison {
             owners,
             predictions: Vec::new(),
         };
+        let unused = unused_renames.into_iter().map(CompareNote::RenameUnused);
+        comparison.notes.extend(unused);
         comparison.measure(sides, &samples, options);
         comparison
     }

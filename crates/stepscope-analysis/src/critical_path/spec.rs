@@ -108,6 +108,11 @@ pub enum Change {
 pub struct Glob(String);
 
 impl Glob {
+    /// Creates a pattern.
+    pub(crate) fn new(pattern: &str) -> Self {
+        Self(pattern.to_owned())
+    }
+
     /// Returns whether the whole name matches. Cost: the product of both lengths at most.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
@@ -261,7 +266,7 @@ fn phase(name: &str) -> Option<Phase> {
 fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
     let text = text.trim();
     if let Some((kind, value)) = text.split_once(':') {
-        let glob = || Glob(value.to_owned());
+        let glob = || Glob::new(value);
         return Ok(match kind {
             "op" => Selector::Op(glob()),
             "host" => Selector::HostName(glob()),
@@ -446,11 +451,7 @@ mod tests {
             ("a*b*c", "aXbbY", false),
             ("", "", true),
         ] {
-            assert_eq!(
-                Glob(glob.to_owned()).matches(name),
-                expected,
-                "{glob} {name}"
-            );
+            assert_eq!(Glob::new(glob).matches(name), expected, "{glob} {name}");
         }
     }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
+use stepscope_engine::analysis::compare::result::{MatchBy, Rename, RowsBy};
 
 use super::Reading;
-use super::values::{confidence, match_by, rows_by, tolerance};
+use super::values::{confidence, match_by, rename, rows_by, tolerance};
 
 /// `stepscope compare`.
 #[derive(Debug, Default, Args)]
@@ -15,6 +15,7 @@ use super::values::{confidence, match_by, rows_by, tolerance};
         stepscope compare main=logs/a pull=logs/b --by class --format md=comment.md\n  \
         stepscope compare --base a1 --base a2 --base a3 --new b1 --new b2 --new b3\n  \
         stepscope compare --baseline accepted logs/new --gate stepscope-gate.toml --format junit=gate.xml\n  \
+        stepscope compare old new --rename 'model/*=net/*' --rename sgemm=gemm\n  \
         stepscope compare --history accepted\n  \
         stepscope compare gs://BUCKET/main gs://BUCKET/pull\n\n\
         Of a directory with several runs, the newest is used; DIR#RUN names one by its name or id. Exit codes: 0 success, 1 failure, 2 usage;\n\
@@ -37,6 +38,10 @@ pub struct Compare {
     /// What operations are matched by: auto, name, shape, stack, class
     #[arg(long = "match", value_name = "KEY", default_value = "auto", value_parser = match_by)]
     pub match_by: MatchBy,
+    /// Names of operations, kernels and modules of the base that have another name on the new side: `*` in BASE matches
+    /// any text, and in NEW stands for it; repeatable
+    #[arg(long, value_name = "BASE=NEW", conflicts_with = "history", value_parser = rename)]
+    pub rename: Vec<Rename>,
     /// Steps to compare, by the program's step numbers: skip-warmup, N, N-M or N- [default: skip-warmup]
     #[arg(long, value_name = "STEPS")]
     pub steps: Option<String>,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use stepscope_engine::analysis::compare::result::{MatchBy, RowsBy};
+use stepscope_engine::analysis::compare::result::{MatchBy, Rename, RowsBy};
 use stepscope_engine::analysis::steps::parse_numbers;
 use stepscope_model::Dur;
 use stepscope_remote::OptionValue;
@@ -156,6 +156,13 @@ pub(super) fn rows_by(text: &str) -> Result<RowsBy, String> {
 pub(super) fn match_by(text: &str) -> Result<MatchBy, String> {
     let known = || MatchBy::ALL.map(MatchBy::as_str).join(", ");
     MatchBy::from_name(text).ok_or_else(|| format!("give one of {}", known()))
+}
+
+/// Reads a rule for names that changed.
+pub(super) fn rename(text: &str) -> Result<Rename, String> {
+    Rename::parse(text).ok_or_else(|| {
+        "give it as BASE=NEW; a * in NEW needs one * in BASE, for whose text it stands".to_owned()
+    })
 }
 
 /// Reads a share below one, such as `1%` or `0.01`.

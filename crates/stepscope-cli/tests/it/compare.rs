@@ -206,6 +206,51 @@ fn rows_name_the_operations_that_make_a_step_longer() {
 }
 
 #[test]
+fn names_that_changed_between_the_runs_are_joined() {
+    let folder = TempDir::new().unwrap();
+    let base = write_run(&folder, "a.json", &BASE, &JITTER);
+    let new = write_run(&folder, "b.json", &SLOWER, &JITTER);
+    let rules = [
+        "--rename",
+        "*copy=*clone",
+        "--rename",
+        "copy_*=clone_*",
+        "--rename",
+        "sgemm=gemm",
+    ];
+    let found = json(&rules, &[&base, &new]);
+    let joined = row(&found, "aten::clone");
+    let figures = ["base_ns", "new_ns", "count_part_ns", "time_part_ns"];
+    let figures = figures.map(|key| joined[key].as_f64().unwrap() / 1_000.0);
+    assert_eq!(figures, [50.0, 20.0, 0.0, -30.0]);
+    assert_eq!(joined["match"], "name");
+    assert_eq!(
+        found["renamed"],
+        serde_json::json!([
+            {"base": "aten::copy", "new": "aten::clone"},
+            {"base": "copy_kernel", "new": "clone_kernel"},
+        ])
+    );
+    let notes = found["notes"].as_array().unwrap();
+    let has = |text: &str| {
+        notes
+            .iter()
+            .any(|note| note.as_str().unwrap().contains(text))
+    };
+    assert!(has("matches the rule sgemm=gemm"), "{notes:?}");
+    assert!(has("aten::copy as aten::clone and 1 more"), "{notes:?}");
+    for by in ["op", "kernel", "tree"] {
+        let found = json(&[&["--by", by], &rules[..]].concat(), &[&base, &new]);
+        adds_up(&found);
+        let rows = found["rows"].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["match"] == "name"), "{found:#}");
+    }
+    let (code, text) = command(&["compare", "--rename", "x=*"], &[&base, &new]);
+    assert_eq!(code, 2);
+    assert!(text.contains("BASE=NEW"), "{text}");
+}
+
+#[test]
 fn a_summary_stands_in_the_place_of_its_run() {
     let folder = TempDir::new().unwrap();
     let base = write_run(&folder, "a.json", &BASE, &JITTER);

@@ -231,6 +231,6 @@ pub(super) fn compare(call: &Call<'_>) -> Result<Answer, ToolError> {
         &options,
     );
     let names = [base.name.clone(), new.name.clone()];
-    let view = ComparisonView::of_two(&comparison, names, options, call.page.top());
+    let view = ComparisonView::of_two(&comparison, names, &options, call.page.top());
     Ok(Answer::new(None, view.report()))
 }

@@ -100,6 +100,16 @@ pub(super) fn notes(view: &ComparisonView<'_>) -> Vec<Sentence> {
             new
         ));
     }
+    if let Some((first, more)) = found.renamed.split_first() {
+        let more = (!more.is_empty()).then(|| sentence!(" and {} more", count(more.len())));
+        notes.push(sentence!(
+            "Names of {} that are compared under other names: {} as {}{}",
+            view.label(0),
+            &first.base,
+            &first.new,
+            more
+        ));
+    }
     for note in &found.notes {
         // What holds for both sides is said once.
         let other = found
@@ -251,6 +261,11 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             "Comparability is lowered: the clocks of the ranks of {} may differ by {}",
             label(side),
             duration(*error_ns)
+        ),
+        CompareNote::RenameUnused(rule) => sentence!(
+            "No name of {} matches the rule {}: names stand in the rows as they are compared",
+            label(&0),
+            rule
         ),
         CompareNote::Empty { side } => sentence!("{} has nothing to compare", label(side)),
     }

@@ -1,7 +1,9 @@
 //! The comparison as JSON, by `serde`.
 
+use std::collections::BTreeMap;
+
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use stepscope_analysis::compare::result::{Comparison, Measure, Mismatch};
+use stepscope_analysis::compare::result::{Comparison, Measure, Mismatch, RenamedName};
 use stepscope_analysis::statistics::Verdict;
 
 use super::gate::{GateOutcome, RuleOutcome};
@@ -34,6 +36,7 @@ impl Serialize for ComparisonView<'_> {
         map.serialize_entry("confidence", &self.options.confidence)?;
         map.serialize_entry("by", self.options.by.as_str())?;
         map.serialize_entry("match", self.options.match_by.as_str())?;
+        map.serialize_entry("renamed", &RenamedNames(&found.renamed))?;
         map.serialize_entry("sample", if found.sampling.by_run { "run" } else { "step" })?;
         map.serialize_entry("base", &Side(self, 0))?;
         map.serialize_entry("new", &Side(self, 1))?;
@@ -76,6 +79,18 @@ impl Serialize for Side<'_> {
         let median = found.step().and_then(|step| step.values[side]);
         map.serialize_entry("median_ns", &median)?;
         map.end()
+    }
+}
+
+/// Names of the base by the name under which they are compared.
+struct RenamedNames<'a>(&'a [RenamedName]);
+
+impl Serialize for RenamedNames<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let pair = |name: &RenamedName| {
+            BTreeMap::from([("base", name.base.clone()), ("new", name.new.clone())])
+        };
+        to.collect_seq(self.0.iter().map(pair))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, RowsBy};
+use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, Rename, RowsBy};
 use stepscope_analysis::compare::run::ComparedRun;
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::AnalysisScope;
@@ -64,9 +64,19 @@ fn compute(
                 Problem::bad_request(name, format!("{name} is a number from {low} to below 1"))
             }),
     };
+    let renames = params.all_texts("rename").into_iter().map(|text| {
+        Rename::parse(&text).ok_or_else(|| {
+            Problem::bad_request(
+                "rename",
+                format!("'{text}' is not BASE=NEW; a * in NEW needs one * in BASE, for whose text it stands"),
+            )
+        })
+    });
+    let renames = renames.collect::<Result<Vec<Rename>, Problem>>()?;
     let options = CompareOptions {
         by,
         match_by,
+        renames,
         tolerance: share("tolerance", 0.01, 0.0)?,
         confidence: share("confidence", 0.95, 0.5)?,
     };
@@ -87,7 +97,7 @@ fn compute(
     let comparison = Comparison::new(side(&from), side(&to), &options);
     let names = names([base, new], params);
     let top = params.number("top", MAX_ROWS, 1..=MAX_ROWS)?;
-    let view = ComparisonView::of_two(&comparison, names, options, top);
+    let view = ComparisonView::of_two(&comparison, names, &options, top);
     Ok(Json(view).uncached(StatusCode::OK))
 }
 

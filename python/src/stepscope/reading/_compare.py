@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -113,6 +113,7 @@ def compare(
     *,
     by: str = "op",
     match: str = "auto",
+    rename: Mapping[str, str] | None = None,
     steps: Steps | None = None,
     base_steps: Steps | None = None,
     new_steps: Steps | None = None,
@@ -135,6 +136,9 @@ def compare(
         Rows of the attribution: ``op``, ``kernel``, ``module``, ``class``, ``bucket`` or ``tree``.
     match
         What operations are matched by: ``auto``, ``name``, ``shape``, ``stack`` or ``class``.
+    rename
+        Names of operations, kernels and modules of the base by pattern, with the name that the new side gives the
+        same work: ``{"mm": "matmul", "model/*": "net/*"}``.
     steps
         Only this step, or those from the first to the last of two; a last one of None is the end of the run.
         Default: all but warm-up.
@@ -163,6 +167,7 @@ def compare(
     arguments = [f"--base={path}" for path in _paths(base)]
     arguments += [f"--new={path}" for path in _paths(new)]
     arguments += ["--by", by, "--match", match]
+    arguments += [f"--rename={old}={changed}" for old, changed in (rename or {}).items()]
     # What is not given comes from the file of a gate.
     if tolerance is not None:
         arguments.append(f"--tolerance={tolerance}")

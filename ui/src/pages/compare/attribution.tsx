@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, formatNumber, formatShare, significant } from '../../base/format.ts';
-import { emptySide, type OwnerRow, occurrences, whyNoVerdict } from '../../model/compare.ts';
+import { emptySide, namesIn, type OwnerRow, occurrences, type RenamedName, whyNoVerdict } from '../../model/compare.ts';
 import type { ReportTable as Data, ReportColumn, ReportRow } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
 import type { View } from '../../state/address.ts';
@@ -124,7 +124,7 @@ export function Attribution({ store, base, other, comparison }: Compared): JSX.E
         </div>
         {chosen === undefined ? undefined : (
           <aside class="ss-side" aria-label="Details">
-            <Chosen store={store} base={base} other={other} owner={chosen} />
+            <Chosen store={store} base={base} other={other} owner={chosen} renamed={comparison.renamed} />
           </aside>
         )}
       </div>
@@ -137,11 +137,13 @@ function Chosen({
   base,
   other,
   owner,
+  renamed,
 }: {
   readonly store: Store;
   readonly base: RunDetail;
   readonly other: RunDetail;
   readonly owner: OwnerRow;
+  readonly renamed: readonly RenamedName[];
 }): JSX.Element {
   const perCall = (ns: number, count: number) => (count > 0 ? ns / count : undefined);
   const facts: readonly (readonly [string, number | undefined, number | undefined, 'time' | 'count'])[] = [
@@ -207,8 +209,22 @@ function Chosen({
           </>
         )}
       </dl>
-      <RunLinks store={store} run={base} side="base" owner={owner} isThere={owner.match !== 'added'} />
-      <RunLinks store={store} run={other} side="new run" owner={owner} isThere={owner.match !== 'removed'} />
+      <RunLinks
+        store={store}
+        run={base}
+        side="base"
+        owner={owner}
+        renamed={renamed}
+        isThere={owner.match !== 'added'}
+      />
+      <RunLinks
+        store={store}
+        run={other}
+        side="new run"
+        owner={owner}
+        renamed={[]}
+        isThere={owner.match !== 'removed'}
+      />
     </section>
   );
 }
@@ -219,15 +235,18 @@ function RunLinks({
   run,
   side,
   owner,
+  renamed,
   isThere,
 }: {
   readonly store: Store;
   readonly run: RunDetail;
   readonly side: string;
   readonly owner: OwnerRow;
+  /** Names that the comparison changed in this run. */
+  readonly renamed: readonly RenamedName[];
   readonly isThere: boolean;
 }): JSX.Element {
-  const query = occurrences(owner);
+  const query = occurrences(owner, renamed);
   const has = (tool: string) => {
     const state = run.tools.find(({ id }) => id === tool)?.state;
     return state !== undefined && state !== 'unavailable';
@@ -238,7 +257,9 @@ function RunLinks({
         {title}
       </PageLink>
     ) : undefined;
-  const { operation, kernel } = owner;
+  const [operation, kernel] = [owner.operation, owner.kernel].map((name) =>
+    name === undefined ? undefined : namesIn(name, renamed)[0],
+  );
   return (
     <nav class="ss-compare-links" aria-label={`In the ${side}`}>
       <span class="ss-quiet">In the {side}</span>

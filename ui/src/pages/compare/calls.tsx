@@ -54,14 +54,21 @@ async function callsOf(
 async function fetchPair(
   runs: readonly [RunDetail, RunDetail],
   limits: readonly [SideLimit | undefined, SideLimit | undefined],
-  pattern: string,
+  patterns: readonly [string, string],
   scale: Scale,
   signal: AbortSignal,
 ): Promise<HistogramPair> {
   const calls = await Promise.all([callsOf(runs[0], limits[0], signal), callsOf(runs[1], limits[1], signal)]);
   const one = (side: 0 | 1, range: { lowNs?: number; highNs?: number }) => {
     const { id, contentHash } = runs[side];
-    return fetchHistogram(id, pattern, scale, contentHash, { signal }, { mode: 'regex', ...calls[side], ...range });
+    return fetchHistogram(
+      id,
+      patterns[side],
+      scale,
+      contentHash,
+      { signal },
+      { mode: 'regex', ...calls[side], ...range },
+    );
   };
   const both = async (range: { lowNs?: number; highNs?: number }): Promise<HistogramPair> => {
     const [base, other] = await Promise.all([one(0, range), one(1, range)]);
@@ -126,11 +133,11 @@ function Pair({
   const [scale, setScale] = useState<Scale>('log');
   const [perSide, setPerSide] = useState(true);
   const resource = useMemo(() => createResource<HistogramPair>(), []);
-  const pattern = callPattern(row) ?? '';
+  const patterns = [callPattern(row, comparison.renamed) ?? '', callPattern(row) ?? ''] as const;
   const { baseLimit, otherLimit } = ask;
-  const key = `${scale} ${base.contentHash} ${other.contentHash} ${JSON.stringify([baseLimit, otherLimit])} ${pattern}`;
+  const key = `${scale} ${base.contentHash} ${other.contentHash} ${JSON.stringify([baseLimit, otherLimit, patterns])}`;
   useEffect(() => {
-    resource.load(key, (signal) => fetchPair([base, other], [baseLimit, otherLimit], pattern, scale, signal));
+    resource.load(key, (signal) => fetchPair([base, other], [baseLimit, otherLimit], patterns, scale, signal));
   }, [resource, key]);
   useEffect(() => () => resource.clear(), [resource]);
   const { value, problem, key: loaded, loading } = resource.state.value;

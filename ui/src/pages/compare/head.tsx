@@ -112,6 +112,7 @@ export function Settings({ store }: { readonly store: Store }): JSX.Element {
         }}
       />
       <StepRange store={store} />
+      <Names store={store} />
     </>
   );
 }
@@ -143,6 +144,35 @@ function StepRange({ store }: { readonly store: Store }): JSX.Element {
         placeholder="all"
         title="Steps of both runs: 12, or 12-40"
         value={typed ?? shown}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onChange={(event) => take(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
+/** Takes rules for names that changed between the runs, separated by semicolons. */
+function Names({ store }: { readonly store: Store }): JSX.Element {
+  const { renames, row } = store.view;
+  const [typed, setTyped] = useState<string | undefined>(undefined);
+  const take = (text: string) => {
+    setTyped(undefined);
+    const rules = text.split(';').flatMap((rule) => rule.trim() || []);
+    if (rules.every((rule) => /^[^=]+=./.test(rule))) {
+      renames.value = rules;
+      row.value = undefined;
+    } else
+      announce('Names are the one of the base and the one of the new run, mm=matmul; the next ones follow after ;');
+  };
+  return (
+    <label class="ss-field">
+      <span>Names</span>
+      <input
+        type="text"
+        class="ss-filter ss-compare-names"
+        placeholder="base=new"
+        title="Names of the base that the new run calls differently: mm=matmul; model/*=net/*"
+        value={typed ?? renames.value.join('; ')}
         onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => take(event.currentTarget.value)}
       />

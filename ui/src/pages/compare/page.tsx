@@ -30,6 +30,7 @@ export default function ComparePage({ store, theme }: ComparePageProps): JSX.Ele
           other,
           by: view.by.value,
           match: view.mode.value,
+          renames: view.renames.value,
           steps: view.steps.value,
           baseLimit: view.baseLimit.value,
           otherLimit: view.otherLimit.value,
@@ -124,6 +125,7 @@ export default function ComparePage({ store, theme }: ComparePageProps): JSX.Ele
 function resetChoices({ view }: Store): void {
   view.by.value = undefined;
   view.mode.value = undefined;
+  view.renames.value = [];
   view.steps.value = undefined;
   view.baseLimit.value = undefined;
   view.otherLimit.value = undefined;

@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { SideLimit } from '../../model/compare.ts';
 import { shortRunNames } from '../../model/run-list.ts';
+import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
 import { runList } from '../../state/lists.ts';
 import { goTo, type Store } from '../../state/store.ts';
@@ -28,12 +29,12 @@ export function Sides({
   // Steps, rows and ranges belong to the runs; how they are compared does not.
   const choose = (
     sides: { readonly base: string | undefined; readonly other: string | undefined },
-    limits: { readonly baseLimit?: SideLimit | undefined; readonly otherLimit?: SideLimit | undefined },
+    more: Partial<Pick<View, 'baseLimit' | 'otherLimit' | 'renames'>>,
   ) =>
     goTo(
       store,
       { kind: 'compare', ...sides },
-      { baseStep: undefined, otherStep: undefined, row: undefined, range: undefined, folds: [], ...limits },
+      { baseStep: undefined, otherStep: undefined, row: undefined, range: undefined, folds: [], ...more },
     );
   const options = (chosen: string | undefined): readonly Option[] =>
     runs.map((run) => ({
@@ -61,7 +62,14 @@ export function Sides({
         class="ss-button"
         title="Exchange base and new run"
         onClick={() =>
-          choose({ base: other, other: base }, { baseLimit: view.otherLimit.peek(), otherLimit: view.baseLimit.peek() })
+          choose(
+            { base: other, other: base },
+            {
+              baseLimit: view.otherLimit.peek(),
+              otherLimit: view.baseLimit.peek(),
+              renames: view.renames.peek().map(swapped),
+            },
+          )
         }
       >
         Swap
@@ -77,6 +85,12 @@ export function Sides({
       {other === undefined ? undefined : <Limit of="the new run" limit={view.otherLimit} ranks={ranks[1]} />}
     </div>
   );
+}
+
+/** Returns the rule `base=new` for exchanged runs. */
+function swapped(rule: string): string {
+  const at = rule.indexOf('=');
+  return `${rule.slice(at + 1)}=${rule.slice(0, at)}`;
 }
 
 /** Limits one run to some of its steps and to one rank. */

@@ -88,7 +88,8 @@ function Aligned({
   const tree = useComparison(row === undefined ? undefined : { ...page.ask, by: 'tree' }, page.content);
   const lit = useSignal<NameMatch | undefined>(undefined);
   useEffect(() => {
-    lit.value = row === undefined || tree.value === undefined ? undefined : eventsOf(row, tree.value.rows);
+    lit.value =
+      row === undefined || tree.value === undefined ? undefined : eventsOf(row, tree.value.rows, comparison.renamed);
   }, [row, tree.value]);
   const [pair, setPair] = useState<TimelinePair | undefined>(undefined);
   const [problem, setProblem] = useState<Problem | undefined>(undefined);
