@@ -1,8 +1,11 @@
 //! What holds the memory at the peak of a run, and what makes the difference of two peaks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use crate::memory::Memory;
+use stepscope_model::Time;
+
+use crate::memory::{Allocator, Memory};
 
 /// Memory at the peak that one operation allocated.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,14 +38,22 @@ impl HeldDifference {
 }
 
 /// Returns the highest use of a device's memory, else of the host's, in bytes, and what held it: nothing where the file
-/// has no addresses. The holders add up to the use.
-pub(super) fn peak(memory: &Memory, rank: Option<u32>) -> Option<(f64, Vec<PeakHolder>)> {
+/// has no addresses. The holders add up to the use. `within`: the time that counts in each file; `None`: all.
+pub(super) fn peak(
+    memory: &Memory,
+    rank: Option<u32>,
+    within: Option<&BTreeMap<usize, Range<Time>>>,
+) -> Option<(f64, Vec<PeakHolder>)> {
+    let usage = |allocator: &Allocator| match within {
+        None => memory.usage(allocator, None),
+        Some(files) => memory.usage(allocator, Some(files.get(&allocator.file)?)),
+    };
     let peak = |on_device: bool| {
         let allocators = memory.allocators.iter();
         allocators
             .filter(|allocator| rank.is_none() || allocator.rank == rank)
             .filter(|allocator| allocator.device.is_some() == on_device)
-            .filter_map(|allocator| Some((allocator, memory.usage(allocator, None)?)))
+            .filter_map(|allocator| Some((allocator, usage(allocator)?)))
             .reduce(|a, b| if b.1.peak > a.1.peak { b } else { a })
     };
     let (allocator, usage) = peak(true).or_else(|| peak(false))?;

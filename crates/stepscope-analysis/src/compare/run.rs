@@ -167,7 +167,10 @@ impl ComparedRun {
             || Memory::read(trace, cancel),
         )?;
         let profile = windows.profile(breakdown, cancel)?;
-        let peak = peak(&memory, scope.rank);
+        // The usual steps stand for the run: its peak may lie before them.
+        let limit = scope.numbers.as_ref();
+        let within = limit.map(|_| spans(&profile.analysis_windows));
+        let peak = peak(&memory, scope.rank, within.as_ref());
         let mut run = Self {
             totals: totals(trace),
             peak_memory_bytes: peak.as_ref().map(|(bytes, _)| *bytes),
@@ -394,6 +397,17 @@ impl ComparedRun {
             }
         }
     }
+}
+
+/// Returns the time from the first to the last window of each file.
+fn spans(windows: &[AnalysisWindow]) -> BTreeMap<usize, Range<Time>> {
+    let mut spans: BTreeMap<usize, Range<Time>> = BTreeMap::new();
+    for window in windows {
+        let range = &window.range;
+        let span = spans.entry(window.file).or_insert_with(|| range.clone());
+        *span = span.start.min(range.start)..span.end.max(range.end);
+    }
+    spans
 }
 
 /// The windows that may become samples.

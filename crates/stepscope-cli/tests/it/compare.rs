@@ -765,6 +765,38 @@ fn memory_at_the_peaks_is_compared_by_operation() {
 }
 
 #[test]
+fn memory_of_chosen_steps_is_that_of_their_time() {
+    let folder = TempDir::new().unwrap();
+    let run = write_run(&folder, "a.json", &BASE, &JITTER);
+    with_memory(&run, 4_000);
+    let text = std::fs::read_to_string(&run).unwrap();
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let last = events
+        .iter()
+        .find(|event| event["name"] == "ProfilerStep#11")
+        .unwrap();
+    let at = last["ts"].as_i64().unwrap() + 1;
+    let late = format!(
+        r#"{{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":100,"tid":1,"ts":{at},"args":{{"Total Allocated":15500,"Bytes":10000,"Addr":3,"Device Id":0,"Device Type":1}}}}"#
+    );
+    let all = format!("\"traceEvents\":[{late},");
+    std::fs::write(&run, text.replace("\"traceEvents\":[", &all)).unwrap();
+    let peaks = |words: &[&str]| {
+        let found = json(words, &[&run, &run]);
+        let measures = found["measures"].as_array().unwrap().iter();
+        let mut peaks = measures.filter(|measure| measure["key"] == "peak_memory_bytes");
+        let peak = peaks.next().unwrap();
+        ["base", "new"].map(|side| peak[side].as_f64().unwrap())
+    };
+    assert_eq!(peaks(&[]), [15_500.0, 15_500.0]);
+    assert_eq!(
+        peaks(&["--base-steps", "3-8", "--new-steps", "9-"]),
+        [5_500.0, 15_500.0]
+    );
+}
+
+#[test]
 fn the_ranks_and_the_steps_of_one_run_are_compared() {
     let folder = TempDir::new().unwrap();
     write_run(&folder, "a.rank0.json", &BASE, &JITTER);
