@@ -6,6 +6,7 @@
 )]
 
 mod iterations;
+mod profiled;
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -18,9 +19,10 @@ use crate::parallel::Cancel;
 use crate::steps::breakdown::{
     AnalysisWindow, Breakdown, ChargedWindows, StepParts, breakdown_with,
 };
-use crate::steps::{NoSuchSteps, RankTracks, StepRank, StepReport, steps_of};
+use crate::steps::{NoSuchSteps, RankTracks, StepNote, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, RUNS_AHEAD, Role};
+pub(crate) use profiled::ProfiledTimes;
 
 /// Scope of an analysis. Default: the whole run, with derived steps where none are marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +129,7 @@ impl<'a> RunWindows<'a> {
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
         let devices = Devices::from_trace(trace, cancel)?;
-        let steps = scope.steps(trace);
+        let mut steps = scope.steps(trace);
         cancel.check()?;
         let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
         let mut analysis_windows: Vec<AnalysisWindow> = finished
@@ -139,8 +141,17 @@ impl<'a> RunWindows<'a> {
             iterations::recording_iterations(&analysis_windows)
         } else {
             let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
-            iterations::step_iterations(&analysis_windows, &numbers)
+            let profiled = ProfiledTimes::find(trace);
+            iterations::step_iterations(&analysis_windows, &numbers, &profiled)
         };
+        let is_unprofiled = |whole: &&Iteration| whole.role == Role::Unprofiled;
+        let unprofiled = iterations.iter().filter(is_unprofiled).count();
+        if unprofiled > 0 {
+            steps.notes.push(StepNote::Unprofiled {
+                unprofiled,
+                steps: iterations.len(),
+            });
+        }
         let ranks = RankTracks::new(trace, &devices);
         Ok(Self {
             trace,

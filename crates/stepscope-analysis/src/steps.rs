@@ -178,6 +178,13 @@ pub enum StepNote {
         /// All steps.
         steps: usize,
     },
+    /// The profilers of frameworks did not record all of some steps; only the others tell where the time goes.
+    Unprofiled {
+        /// Steps that they did not record as a whole.
+        unprofiled: usize,
+        /// All finished steps.
+        steps: usize,
+    },
     /// Another track marks steps of the same numbers, which count once.
     AlsoMarkedOn {
         /// The name of the track.

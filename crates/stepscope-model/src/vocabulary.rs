@@ -7,6 +7,7 @@ pub mod collective;
 pub mod cupti;
 pub mod kineto;
 pub mod producer;
+pub mod profilers;
 pub mod sample;
 pub mod step;
 pub mod torch_compile;

@@ -155,6 +155,7 @@ const fn reason(left_out: LeftOut) -> &'static str {
         LeftOut::Compiles => "compiles",
         LeftOut::WarmUp => "warm-up",
         LeftOut::AfterGap => "first after a gap",
+        LeftOut::Unprofiled => "not profiled",
     }
 }
 

@@ -60,6 +60,12 @@ pub(crate) fn step_notes(trace: &Trace, notes: &[StepNote]) -> Vec<Sentence> {
                 count(*unfinished),
                 count(*steps)
             )),
+            StepNote::Unprofiled { unprofiled, steps } => out.push(sentence!(
+                "{} of {} steps lie outside of the time in which the profilers of frameworks recorded: they count in \
+                 the times of steps only; 'stepscope run --source-time' sets that time.",
+                count(*unprofiled),
+                count(*steps)
+            )),
             StepNote::AlsoMarkedOn { track, group } => {
                 out.push(sentence!(
                     "Steps of the same numbers are also marked on the track {}{}; they count once.",

@@ -52,6 +52,8 @@ pub enum LeftOut {
     WarmUp,
     /// The first after a gap in the numbers: the recording was off before it.
     AfterGap,
+    /// The profilers of frameworks did not record all of it, but recorded others.
+    Unprofiled,
 }
 
 /// One finished step: of several ranks the longest of the same number.
@@ -246,10 +248,12 @@ impl ComparedRun {
                 .copied()
                 .unwrap_or_default();
             let length_ns = parts.sum().as_ns_f64();
-            let is_warm_up = profile.iterations[*index].role == Role::WarmUp;
-            let left_out = if parts.compile.as_ns_f64() > COMPILES * length_ns {
+            let role = profile.iterations[*index].role;
+            let left_out = if role == Role::Unprofiled {
+                Some(LeftOut::Unprofiled)
+            } else if parts.compile.as_ns_f64() > COMPILES * length_ns {
                 Some(LeftOut::Compiles)
-            } else if is_warm_up {
+            } else if role == Role::WarmUp {
                 Some(LeftOut::WarmUp)
             } else {
                 after_gap[*index].then_some(LeftOut::AfterGap)

@@ -8,9 +8,9 @@ use stepscope_store::{EventId, Trace};
 
 use super::segments::PathQueue;
 use crate::launch::Launches;
-use crate::run_profile::{AnalysisScope, whole_file_windows};
+use crate::run_profile::{AnalysisScope, ProfiledTimes, whole_file_windows};
 use crate::steps::breakdown::AnalysisWindow;
-use crate::steps::{StepRank, StepReport};
+use crate::steps::{StepRank, StepReport, StepRow};
 
 /// Maximum number of slices that begin in the window of a path.
 pub const MAX_SLICES: usize = 1 << 25;
@@ -75,7 +75,16 @@ impl PathWindow {
         steps: &StepReport,
         shift: &impl Fn(usize) -> i64,
     ) -> Option<Self> {
-        let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
+        let mut finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
+        let profiled = ProfiledTimes::find(trace);
+        let is_profiled = |step: &&StepRow| {
+            let end = step.start.saturating_add(step.dur);
+            profiled.has(step.file, &(step.start..end))
+        };
+        // What was not recorded binds nothing.
+        if finished.iter().any(is_profiled) {
+            finished.retain(is_profiled);
+        }
         // The rank whose last step ends last; the first of several.
         let last = finished.iter().max_by_key(|step| {
             let end = step.start.saturating_add(step.dur).ps();

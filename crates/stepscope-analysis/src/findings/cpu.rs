@@ -33,7 +33,7 @@ pub(super) fn cpu_time(
         for window in &time.sampled {
             let account = match window.role {
                 Role::Outlier => &mut time.outlying,
-                Role::Steady | Role::WarmUp => &mut time.steady,
+                Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
             };
             account.length_ps += window.dur().ps() as f64;
             let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
@@ -141,7 +141,7 @@ fn add_buckets(run_profile: &RunProfile<'_>, windows: &Windows, time: &mut RankT
     for role in [Role::Steady, Role::Outlier] {
         let account = match role {
             Role::Outlier => &mut time.outlying,
-            Role::Steady | Role::WarmUp => &mut time.steady,
+            Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
         };
         let all = windows
             .rank_windows(time.rank)

@@ -605,7 +605,7 @@ fn busy_part(part: &Range<Time>, set: u8, infeed: &IntervalSet, account: &mut Ac
 fn account_of<'t>(time: &'t mut RankTime, window: &Window) -> &'t mut Account {
     match window.role {
         Role::Outlier => &mut time.outlying,
-        Role::Steady | Role::WarmUp => &mut time.steady,
+        Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
     }
 }
 

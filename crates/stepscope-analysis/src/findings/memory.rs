@@ -6,7 +6,7 @@ use stepscope_model::vocabulary::kineto;
 use stepscope_model::{SliceKind, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::windows::{Role, Window, Windows};
+use super::windows::{Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::{Allocator, Memory};
 
@@ -61,7 +61,7 @@ fn growth(
     let steps: Vec<&Window> = windows
         .rank_windows(windows.rank_of(allocator.file, allocator.device))
         .iter()
-        .filter(|window| window.role != Role::WarmUp)
+        .filter(|window| window.role.counts())
         .collect();
     let records: Vec<_> = memory.records_of(allocator).collect();
     // Live bytes at the end of each step: temporary allocations are already freed.

@@ -2,7 +2,7 @@
 
 use stepscope_model::Cancelled;
 
-use super::windows::{Role, Windows};
+use super::windows::Windows;
 use super::{Cause, Finding, LISTED};
 use crate::critical_path::path::PathKind;
 use crate::critical_path::{CriticalPath, PathScope, WindowEnd};
@@ -34,7 +34,7 @@ impl PathShares {
         cancel: &Cancel,
     ) -> Result<Option<Self>, Cancelled> {
         let counted = windows.list.iter();
-        let counted = counted.filter(|window| window.role != Role::WarmUp);
+        let counted = counted.filter(|window| window.role.counts());
         let start = counted.clone().map(|window| window.range.start).min();
         let end = counted.map(|window| window.range.end).max();
         let (Some(start), Some(end)) = (start, end) else {

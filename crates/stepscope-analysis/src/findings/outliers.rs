@@ -118,7 +118,7 @@ fn explain_rank(
 }
 
 fn counted(windows: &[Window]) -> impl Iterator<Item = &Window> + Clone {
-    windows.iter().filter(|window| window.role != Role::WarmUp)
+    windows.iter().filter(|window| window.role.counts())
 }
 
 /// Sums up by how much the steps of a rank exceed the median, picoseconds. A step after a long one is often

@@ -24,6 +24,11 @@ fn kinds(trace: &Trace) -> Vec<Cause> {
 
 /// Builds steps of these lengths in microseconds, without pauses, each with one slice.
 fn steps(lengths: &[i64]) -> Trace {
+    steps_with(lengths, &[])
+}
+
+/// The same, with slices of another thread: name, start and length in microseconds.
+fn steps_with(lengths: &[i64], others: &[(&str, i64, i64)]) -> Trace {
     const US: i64 = 1_000_000;
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
@@ -46,14 +51,30 @@ fn steps(lengths: &[i64]) -> Trace {
         }
         at += length;
     }
+    let other = sink.track("other");
+    for (name, start, length) in others {
+        let name = sink.name(name);
+        sink.slice(
+            other,
+            SliceIn {
+                start: Time::from_ps(start * US),
+                dur: Dur::from_ps(length * US),
+                name,
+                ..SliceIn::default()
+            },
+        );
+    }
     builder.add(sink);
     builder.finish()
 }
 
 fn roles(lengths: &[i64]) -> Vec<Role> {
-    let trace = steps(lengths);
+    roles_in(&steps(lengths))
+}
+
+fn roles_in(trace: &Trace) -> Vec<Role> {
     let run_profile =
-        RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
+        RunProfile::compute(trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
     Windows::new(&run_profile)
         .list
         .iter()
@@ -95,6 +116,29 @@ fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
         let found = roles(&lengths);
         assert!(long.iter().all(|at| found[*at] == Outlier), "{found:?}");
     }
+}
+
+#[test]
+fn steps_outside_of_the_time_of_the_profilers_do_not_count() {
+    use Role::{Outlier, Steady, Unprofiled};
+    use stepscope_model::vocabulary::profilers::{START, STOP};
+    // The profilers stop in the sixth step, which therefore is long.
+    let lengths = [20, 20, 21, 20, 20, 500, 10, 10, 11, 10];
+    let trace = steps_with(&lengths, &[(START, 15, 3), (STOP, 110, 480)]);
+    let mut expected = [Unprofiled; 10];
+    expected[1..5].fill(Steady);
+    assert_eq!(roles_in(&trace), expected);
+    let found = diagnosed(&trace);
+    assert!((found.steps - 4.0).abs() < 1e-9, "{found:?}");
+    assert!(
+        found
+            .findings
+            .iter()
+            .all(|one| one.cause != Cause::OutlierSteps)
+    );
+    // Without a whole step in that time, all count.
+    let trace = steps_with(&lengths, &[(START, 1, 1), (STOP, 10, 1)]);
+    assert_eq!(roles_in(&trace)[5], Outlier);
 }
 
 #[test]

@@ -122,19 +122,13 @@ impl Windows {
 
     /// Sums up the lengths, warm-up left out.
     pub(super) fn total(&self) -> f64 {
-        let counted = self
-            .list
-            .iter()
-            .filter(|window| window.role != Role::WarmUp);
+        let counted = self.list.iter().filter(|window| window.role.counts());
         counted.map(|window| window.dur().as_ns_f64()).sum()
     }
 
     /// Counts the windows, warm-up left out; at least one.
     pub(super) fn count(&self) -> f64 {
-        let counted = self
-            .list
-            .iter()
-            .filter(|window| window.role != Role::WarmUp);
+        let counted = self.list.iter().filter(|window| window.role.counts());
         counted.count().max(1) as f64
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
 
+use super::profiled::ProfiledTimes;
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 
@@ -17,6 +18,16 @@ pub enum Role {
     WarmUp,
     /// Longer than most, later on.
     Outlier,
+    /// The profilers of frameworks did not record all of it, but recorded others.
+    Unprofiled,
+}
+
+impl Role {
+    /// Returns whether the figures of a run count such a step: warm-up does not represent the steps that follow, and
+    /// what was not recorded would count as idle.
+    pub const fn counts(self) -> bool {
+        !matches!(self, Self::WarmUp | Self::Unprofiled)
+    }
 }
 
 /// A step with the pause until the next one starts; or a recording.
@@ -34,9 +45,9 @@ impl Iteration {
         self.range.end.since(self.range.start).max(Dur::ZERO)
     }
 
-    /// Returns whether the figures of a run count it: warm-up does not represent the steps that follow.
+    /// Returns whether the figures of a run [count](Role::counts) it.
     pub fn counts(&self) -> bool {
-        self.role != Role::WarmUp
+        self.role.counts()
     }
 }
 
@@ -48,6 +59,7 @@ pub const RUNS_AHEAD: f64 = 2.0;
 pub(super) fn step_iterations(
     analysis_windows: &[AnalysisWindow],
     numbers: &[i64],
+    profiled: &ProfiledTimes,
 ) -> Vec<Iteration> {
     let mut found = recording_iterations(analysis_windows);
     let mut order: Vec<usize> = (0..analysis_windows.len()).collect();
@@ -60,7 +72,20 @@ pub(super) fn step_iterations(
     order.sort_by_key(|index| (key(index), analysis_windows[*index].range.start));
     for rank in order.chunk_by(|a, b| key(a) == key(b)) {
         join_neighbours(rank, numbers, &mut found);
-        assign_roles(rank, &mut found);
+        let is_profiled = |index: &usize| {
+            let window = &analysis_windows[*index];
+            profiled.has(window.file, &window.range)
+        };
+        let (own, others): (Vec<usize>, Vec<usize>) =
+            rank.iter().partition(|index| is_profiled(index));
+        if own.is_empty() {
+            assign_roles(&others, &mut found);
+            continue;
+        }
+        assign_roles(&own, &mut found);
+        for index in others {
+            found[index].role = Role::Unprofiled;
+        }
     }
     found
 }

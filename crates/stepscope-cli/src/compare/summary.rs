@@ -21,10 +21,11 @@ const SCHEMA: &str = "stepscope.run-summary/1";
 /// Largest file that is tried as a summary, bytes.
 const LARGEST: u64 = 256 << 20;
 const RECORDING: [&str; 3] = ["python_calls", "shapes", "memory"];
-const LEFT_OUT: [(&str, LeftOut); 3] = [
+const LEFT_OUT: [(&str, LeftOut); 4] = [
     ("compiles", LeftOut::Compiles),
     ("warm_up", LeftOut::WarmUp),
     ("after_gap", LeftOut::AfterGap),
+    ("unprofiled", LeftOut::Unprofiled),
 ];
 
 /// A summary.

@@ -10,8 +10,8 @@ use crate::report::{
 use crate::reports::Options;
 use crate::step_notes::step_notes;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::run_profile::{Iteration, RUNS_AHEAD, RunProfile};
-use stepscope_analysis::steps::{StepOptions, StepReport, StepRow, step_report};
+use stepscope_analysis::run_profile::{RUNS_AHEAD, Role, RunProfile};
+use stepscope_analysis::steps::{StepNote, StepOptions, StepReport, StepRow, step_report};
 use stepscope_compat::xprof_steps;
 
 const KIND: &str = "steps";
@@ -43,10 +43,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let most = BUCKETS.iter().zip(&buckets);
             let most = most.max_by_key(|(_, (_, dur))| *dur);
             let all = sum.sum().as_ns_f64();
-            // Shares refer to all steps except warm-up, not to the median step.
+            // Shares refer to all steps except warm-up and those that were not profiled, not to the median step.
+            let whole = run_profile.iterations.iter();
+            let counted = if whole.clone().any(|step| step.role == Role::Unprofiled) {
+                "profiled steps"
+            } else {
+                "steps after warm-up"
+            };
             let most = most.filter(|_| all > 0.0).map(|((key, _), (name, dur))| {
                 sentence!(
-                    " Of the steps after warm-up, {} is {}.",
+                    " Of the {}, {} is {}.",
+                    counted,
                     share(dur.as_ns_f64() / all).link(Link::scalar(key)),
                     name.replace('_', " ")
                 )
@@ -100,7 +107,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             },
         );
         report.table = by_label(&labelled);
-        report.notes = step_notes(trace, &labelled.notes);
+        let of_profile = found.notes.iter();
+        let unprofiled = of_profile.filter(|note| matches!(note, StepNote::Unprofiled { .. }));
+        let notes: Vec<StepNote> = labelled.notes.iter().chain(unprofiled).cloned().collect();
+        report.notes = step_notes(trace, &notes);
         if labelled.labels.iter().any(|row| row.share > 1.0) {
             report.note(
                 "A label's time is summed over all devices and threads: what ran side by side counts each time, so \
@@ -138,8 +148,19 @@ pub(super) fn step_time(run_profile: &RunProfile<'_>, p50: f64) -> Sentence {
         "Steps"
     };
     let time = |ns| duration(ns).link(nearest(run_profile, ns));
-    let is_warm = run_profile.iterations.iter().all(Iteration::counts);
-    let after = if is_warm { "" } else { " after warm-up" };
+    let has = |role| {
+        run_profile
+            .iterations
+            .iter()
+            .any(|whole| whole.role == role)
+    };
+    let after = if has(Role::Unprofiled) {
+        " while profiled"
+    } else if has(Role::WarmUp) {
+        " after warm-up"
+    } else {
+        ""
+    };
     let mut further = Vec::new();
     let leads = mean > RUNS_AHEAD * p50;
     if leads {
