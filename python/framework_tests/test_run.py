@@ -1,6 +1,8 @@
 """`stepscope run` on programs of torch and JAX that know nothing of it."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import stepscope
+from stepscope.recording._sources import STOP
 
 TORCH = """\
     import torch
@@ -118,6 +121,49 @@ LIGHTNING = """\
     )
     trainer.fit(Model(), loader, loader)
     """
+OWN_TORCH = """\
+    import sys
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function, schedule
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    cycle = schedule(wait=1, warmup=1, active=6)
+    with profile(activities=[ProfilerActivity.CPU], schedule=cycle) as profiling:
+        for _ in range(9):
+            with record_function("forward"):
+                loss = model(torch.ones(8, 16)).square().mean()
+            loss.backward()
+            optimizer.step()
+            profiling.step()
+    profiling.export_chrome_trace(sys.argv[1])
+    """
+OWN_TORCH_XLA = """\
+    import sys
+    import torch
+    import torch_xla
+    import torch_xla.debug.profiler as xp
+    xp.start_trace(sys.argv[1])
+    for _ in range(8):
+        with torch_xla.step(), xp.Trace("forward"):
+            torch.ones(8, 8, device=torch_xla.device()).exp().sum()
+    xp.stop_trace()
+    """
+SHORT_SOURCE_TIME = """\
+    import torch
+    from stepscope.recording._recorder import recorder
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(8, 16)).square().mean().backward()
+        optimizer.step()
+
+    while not recorder.session.gathered:
+        step()
+    for _ in range(50):
+        step()
+    """
 RANKS = """\
     import torch
     import torch.distributed as distributed
@@ -171,6 +217,31 @@ class Run(unittest.TestCase):
         self.assertEqual(done.stdout, "done\n", done.stderr)
         self.assertTrue(list((self.folder / "own").rglob("*.xplane.pb")))
         self.assertIn("PjitFunction(advance)", self.names())
+        # One call is in the program's own profile.
+        (run,) = stepscope.open(self.logs)
+        stops = [slice for track in run.tracks for slice in track.slices if slice.name == STOP]
+        self.assertEqual(len(stops), 2)
+
+    def test_own_profile_of_torch_is_taken_in(self):
+        own = self.folder / "own.json"
+        done = self.run_program(OWN_TORCH, arguments=[own])
+        self.assertEqual(json.loads(own.read_text())["traceName"], str(own))
+        names = self.names()
+        self.assertTrue({"forward", "aten::linear", "ProfilerStep#3"} <= names, names)
+        self.assertNotIn("warning: cannot", done.stderr.replace("warning: cannot take ", ""))
+
+    def test_own_profile_of_torch_xla_is_taken_in(self):
+        done = self.run_program(OWN_TORCH_XLA, arguments=[self.folder / "own"])
+        self.assertTrue(list((self.folder / "own").rglob("*.xplane.pb")), done.stderr)
+        self.assertIn("forward", self.names())
+
+    def test_steps_after_the_time_of_the_sources_only_have_lengths(self):
+        self.run_program(SHORT_SOURCE_TIME, options=["--source-time", "1s"])
+        (run,) = stepscope.open(self.logs)
+        report = run.report("steps")
+        (note,) = (str(note) for note in report.notes if "lie outside of the time" in str(note))
+        outside, all_steps = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", note)[:2])
+        self.assertTrue(50 <= outside < all_steps, note)
 
     def derived_from(self):
         """What the derived steps of the only run are derived from, and their number."""

@@ -137,8 +137,8 @@ def compare(
     match
         What operations are matched by: ``auto``, ``name``, ``shape``, ``stack`` or ``class``.
     rename
-        Names of operations, kernels and modules of the base by pattern, with the name that the new side gives the
-        same work: ``{"mm": "matmul", "model/*": "net/*"}``.
+        Names of operations, kernels and modules of the base by pattern, with the name that the new side gives
+        the same work: ``{"mm": "matmul", "model/*": "net/*"}``.
     steps
         Only this step, or those from the first to the last of two; a last one of None is the end of the run.
         Default: all but warm-up.

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import deque
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,11 @@ from stepscope._import_hook import expect, import_after
 from stepscope.recording import _step_sources
 from stepscope.recording._derived_steps import StepSource, steps
 from stepscope.recording._memory import MemoryRecording
+from stepscope.recording._own_profilers import OwnProfilers
 from stepscope.recording._ranks import find
 from stepscope.recording._recorder import State, recorder
 from stepscope.recording._signal import SignalHandler
-from stepscope.recording._sources import checked, imported
+from stepscope.recording._sources import START, STOP, checked, imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from stepscope._options import ProfileOptions
 
 _FRAMEWORKS = ("jax", "torch", "torch_xla")
-_JAX_PROFILER = "jax._src.profiler"
 # Programs that start others and do not compute.
 _LAUNCHERS = frozenset({"accelerate", "deepspeed", "jupyter", "papermill", "ray", "torchrun"})
 _LAUNCHER_MODULES = (
@@ -106,6 +106,9 @@ class ProgramRecording:
         self._first_thread = _thread.get_ident()
         self._sources_ran = False
         self._sources_run = False
+        self._own_profilers = OwnProfilers(self._stop_sources, self._take_in, self._guarded, note)
+        self._unused_sources: tuple[str, ...] = ()
+        """Profilers that have stopped before the first step: it starts them again."""
 
     # When the recording begins.
 
@@ -114,7 +117,8 @@ class ProgramRecording:
         _step_sources.register()
         recorder.fork_callbacks.append(self._forget)
         # A recording may begin while the program imports one of them.
-        expect(*_FRAMEWORKS, _JAX_PROFILER)
+        expect(*_FRAMEWORKS)
+        OwnProfilers.expect()
         if at_once:
             self._arm()
             return
@@ -158,6 +162,9 @@ class ProgramRecording:
         elif last is None:
             if steps.source is not StepSource.JIT:
                 self._use_torch()
+            unused, self._unused_sources = self._unused_sources, ()
+            for name in unused:
+                self._guarded(partial(self._start_source, name))
             self._count(number, previous_ns)
         elif number == last + 1:
             self.finish()
@@ -235,14 +242,14 @@ class ProgramRecording:
         if math.isfinite(asked.duration_s):
             self._after_this(asked.duration_s, self.finish)
         if self._recordings == 1:
-            import_after(_JAX_PROFILER, self._make_room_for_jax)
+            self._own_profilers.watch()
         if asked.steps is not None and asked.steps[1] is not None:
             return
         steps.listener = self._before_step
         if at_once:
             self._sources_run = bool(names is None or names)
             if math.isfinite(asked.source_time_s):
-                self._after_this(asked.source_time_s, self._stop_sources)
+                self._after_this(asked.source_time_s, self._end_source_time)
             return
         for name in _FRAMEWORKS:
             if names is None or name in names:
@@ -322,35 +329,41 @@ class ProgramRecording:
         def start() -> None:
             if self._ended or recorder.state is not State.RECORDING or os.getpid() != self._process_id:
                 return
-            recorder.session.sources.start_named((name,), self._settings.options)
+            if name in self._own_profilers.running:
+                return
+            with _core.Trace(START):
+                recorder.session.sources.start_named((name,), self._settings.options)
             self._sources_run = True
 
         recorder.exclusive(start)
         if self._sources_run and math.isfinite(self._settings.source_time_s):
-            self._after_this(self._settings.source_time_s, self._stop_sources)
+            self._after_this(self._settings.source_time_s, self._end_source_time)
+
+    def _end_source_time(self) -> None:
+        """Stop them. Before the first step they have seen nothing of the loop: they start again with it."""
+        running = () if steps.recorded else recorder.session.sources.running()
+        self._stop_sources()
+        self._unused_sources += running
 
     def _stop_sources(self) -> None:
         def stop() -> None:
             if recorder.state is State.RECORDING and not self._ended:
                 session = recorder.session
-                session.gathered += session.sources.stop()
+                if session.sources.running():
+                    with _core.Trace(STOP):
+                        session.gathered += session.sources.stop()
                 self._sources_run = False
 
         recorder.exclusive(stop)
 
-    def _make_room_for_jax(self) -> None:
-        """Have the program's `jax.profiler` find XLA's only recorder free."""
-        profiler: Any = sys.modules[_JAX_PROFILER]
-        start: Any = profiler.start_trace
+    def _take_in(self, source: str, data: bytes) -> None:
+        """Add a recording of the program's own profiler."""
 
-        @wraps(start)
-        def start_trace(*arguments: Any, **keywords: Any) -> Any:
-            self._guarded(self._stop_sources)
-            return start(*arguments, **keywords)
+        def add() -> None:
+            if recorder.state is State.RECORDING and not self._ended:
+                recorder.session.gathered.append((source, data))
 
-        for name in (_JAX_PROFILER, "jax.profiler"):
-            if getattr(sys.modules.get(name), "start_trace", None) is start:
-                sys.modules[name].start_trace = start_trace  # type: ignore[attr-defined]
+        recorder.exclusive(add)
 
     # The end.
 

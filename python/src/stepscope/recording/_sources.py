@@ -45,6 +45,9 @@ class SourceReport:
     """Its events in the file."""
 
 
+START, STOP = "start the profilers of frameworks", "stop the profilers of frameworks"
+"""Names of the slices in which `stepscope run` starts and stops them: the analysis looks for them."""
+
 xla_is_ours = False
 """Whether a session of ours runs torch_xla's recorder: labels are then in our part of the file."""
 
@@ -342,6 +345,10 @@ class Group:
                 self._missing(name, _explained(error), options)
             else:
                 self._running.append(source)
+
+    def running(self) -> tuple[str, ...]:
+        """Name those that record."""
+        return tuple(source.name for source in self._running)
 
     def _missing(self, name: str, reason: str, options: ProfileOptions) -> None:
         self._reports.append(SourceReport(name, started=False, reason=reason, stop_s=0.0, events=0))
