@@ -601,7 +601,7 @@ mod tests {
     #[test]
     fn program_that_never_greets_is_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let path = script(folder.path(), "exec cat > /dev/null");
+        let path = script(folder.path(), "exec cat 4>&1 > /dev/null");
         let error = SqlEngine::start_within(Duration::from_millis(20), path, 1 << 30).err();
         assert!(matches!(error, Some(SqlError::NotStarted { .. })));
     }

@@ -313,9 +313,10 @@ async fn engine_that_says_it_ends_is_not_asked_again() {
 
 #[tokio::test]
 async fn query_ends_when_its_client_leaves() {
+    // Its output stays open: the end of that would be an answer, too.
     let engine = StandIn::new(
         &[(STARTED, br#"{"id": 1, "problems": []}"#)],
-        "head -c 1 > /dev/null\necho asked >&3\nexec cat > /dev/null",
+        "head -c 1 > /dev/null\necho asked >&3\nexec cat 4>&1 > /dev/null",
     );
     let site = engine.site();
     let starts = engine.starts.clone();
