@@ -241,7 +241,7 @@ class ProgramRecording:
             os.environ[_PARENT_RUN] = Path(recorder.worker_run.folder).name
         if math.isfinite(asked.duration_s):
             self._after_this(asked.duration_s, self.finish)
-        if self._recordings == 1:
+        if self._recordings == 1 and (names is None or names):
             self._own_profilers.watch()
         if asked.steps is not None and asked.steps[1] is not None:
             return
