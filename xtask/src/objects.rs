@@ -40,7 +40,7 @@ fn run(stores: &[&str]) -> Result<Outcome> {
     };
     shell::run(
         shell::program(python)
-            .args(["-B", "tests/objects/test_stores.py"])
+            .arg("tests/objects/test_stores.py")
             .args(stores)
             .env("STEPSCOPE_BIN", Build::Dev.command()?)
             .env("STEPSCOPE_SERVE", peers::serve_program(Build::Dev)?)

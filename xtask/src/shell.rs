@@ -28,9 +28,15 @@ pub(crate) fn collected_traces() -> PathBuf {
 /// Creates a command that runs in the root of the checkout, without the variables in which `cargo run`
 /// describes the package of this program: the build script of `ring` reads them, so that a cargo with them and
 /// a cargo without them would each compile it and all crates above it again.
+///
+/// Python keeps its compiled modules in the target folder, also where the environment says not to write any:
+/// importing the frameworks takes half the time with them, and a test run does it a hundred times.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
-    command.current_dir(root());
+    command
+        .current_dir(root())
+        .env("PYTHONPYCACHEPREFIX", target_dir().join("pycache"))
+        .env_remove("PYTHONDONTWRITEBYTECODE");
     for (key, _) in std::env::vars_os() {
         let text = key.to_string_lossy();
         if ["CARGO_MANIFEST_", "CARGO_PKG_"]

@@ -38,7 +38,7 @@ pub(crate) fn unit_tests(
 ) -> Result<Command> {
     let mut command = shell::program(python);
     let script = shell::root().join("tests/run_unittests.py");
-    command.arg("-B").arg(script).args(arguments);
+    command.arg(script).args(arguments);
     record(&mut command, name)?;
     Ok(command)
 }
