@@ -272,7 +272,7 @@ class Browser:
 
 def chromium():
     """Path of one, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = (shutil.which(name) for name in (os.environ.get("STEPSCOPE_CHROMIUM", ""), *names) if name)
     return next((path for path in found if path), None)
 

