@@ -3,7 +3,10 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{cycles, laws, licences, package, shell, site, sql, type_names, ui, vocabulary};
+use crate::{cycles, laws, licences, lints, package, shell, site, sql, type_names, ui, vocabulary};
+
+/// All crates but the example, which brings a library for neural networks.
+const WORKSPACE: [&str; 3] = ["--workspace", "--exclude=rust_mnist", "--all-features"];
 
 /// `cargo xtask check [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -13,32 +16,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     parts.run("clippy", || {
-        shell::run(shell::cargo().args([
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--exclude=rust_mnist",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "-D",
-            "warnings",
-        ]))?;
-        Ok(Outcome::Ok)
+        lints::run(
+            shell::cargo()
+                .args(["check", "--quiet", "--all-targets"])
+                .args(WORKSPACE),
+        )
     });
     parts.run("doc", || {
-        shell::run(
-            shell::cargo()
-                .args([
-                    "doc",
-                    "--quiet",
-                    "--workspace",
-                    "--exclude=rust_mnist",
-                    "--no-deps",
-                    "--all-features",
-                ])
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        )?;
+        let mut doc = shell::cargo();
+        doc.args(["doc", "--quiet", "--no-deps"]).args(WORKSPACE);
+        // What clippy has checked is not checked again.
+        lints::add(&mut doc)?;
+        shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
         Ok(Outcome::Ok)
     });
     parts.run("fuzz targets", || {

@@ -22,6 +22,7 @@ mod fuzz;
 mod generate;
 mod laws;
 mod licences;
+mod lints;
 mod objects;
 mod package;
 mod part;

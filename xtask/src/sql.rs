@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::part::Outcome;
 use crate::programs::Build;
 use crate::python::Environment;
-use crate::{demo, peers, shell};
+use crate::{demo, lints, peers, shell};
 
 /// Readers of Parquet files.
 const READERS: Environment = Environment::from_requirements(
@@ -29,13 +29,7 @@ fn cargo(command: &str) -> Command {
 /// Returns a cargo command in the workspace that lints what it builds, and treats warnings as errors.
 fn linting_cargo(command: &str) -> Result<Command> {
     let mut cargo = cargo(command);
-    if let Some(driver) = clippy_driver()? {
-        cargo.env("RUSTC_WORKSPACE_WRAPPER", driver).env(
-            "CLIPPY_ARGS",
-            // As `cargo clippy -- -D warnings` passes it.
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
-    }
+    lints::add(&mut cargo)?;
     Ok(cargo)
 }
 
@@ -56,23 +50,9 @@ pub(crate) fn check() -> Result<Outcome> {
         return crate::laws::report(faults);
     }
     shell::run(cargo("fmt").arg("--check"))?;
-    if clippy_driver()?.is_none() {
-        return Ok(Outcome::NotRun(
-            "clippy is missing: rustup component add clippy".to_owned(),
-        ));
-    }
-    shell::run(linting_cargo("build")?.args(["--quiet", "--locked", "--tests"]))?;
-    Ok(Outcome::Ok)
-}
-
-/// Returns the path of clippy's compiler, next to the one that cargo uses.
-fn clippy_driver() -> Result<Option<PathBuf>> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let root = shell::output(Command::new(rustc).args(["--print", "sysroot"]))?;
-    let root = root.lines().next().context("rustc names no sysroot")?;
-    let file = format!("clippy-driver{}", std::env::consts::EXE_SUFFIX);
-    let driver = PathBuf::from(root).join("bin").join(file);
-    Ok(driver.is_file().then_some(driver))
+    let mut build = cargo("build");
+    build.args(["--quiet", "--locked", "--tests"]);
+    lints::run(&mut build)
 }
 
 /// Builds the program in its development profile and runs its tests, one binary; then asks it through the command.
