@@ -39,6 +39,14 @@ pub(crate) struct FileMetadata {
     pub(crate) recovered: bool,
 }
 
+impl FileMetadata {
+    fn process_id(&self) -> Option<i64> {
+        let mut stats = self.stats.iter();
+        let (_, value) = stats.find(|(key, _)| key == "process_id")?;
+        value.parse().ok()
+    }
+}
+
 /// Statistics of a written file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExportStats {
@@ -111,7 +119,7 @@ pub(crate) fn write(
         } else {
             plane.continues();
         }
-        let mut filler = PlaneFiller::new(&mut plane, names, timeline.cursor());
+        let mut filler = PlaneFiller::new(&mut plane, facts.process_id(), names, timeline.cursor());
         for serial in window.threads.keys() {
             let state = states.entry(*serial).or_default();
             decoder.batch(window, *serial, state, &mut batch);
@@ -217,6 +225,7 @@ fn describe(plane: &mut PlaneWriter, facts: &FileMetadata) {
 /// Converts batches to lines of one plane.
 struct PlaneFiller<'p> {
     plane: &'p mut PlaneWriter,
+    process_id: Option<i64>,
     names: &'p Names<'p>,
     cursor: Cursor<'p>,
     counters_line: LineWriter,
@@ -259,12 +268,18 @@ impl Ids {
 }
 
 impl<'p> PlaneFiller<'p> {
-    fn new(plane: &'p mut PlaneWriter, names: &'p Names<'p>, cursor: Cursor<'p>) -> Self {
+    fn new(
+        plane: &'p mut PlaneWriter,
+        process_id: Option<i64>,
+        names: &'p Names<'p>,
+        cursor: Cursor<'p>,
+    ) -> Self {
         Self {
             value_stat: plane.stat("counter_value"),
             root_stat: plane.stat("_r"),
             unfinished_stat: plane.unfinished(),
             plane,
+            process_id,
             names,
             cursor,
             counters_line: LineWriter::new(COUNTERS_ID, COUNTERS_LINE, 0),
@@ -308,6 +323,7 @@ impl<'p> PlaneFiller<'p> {
         }
         let record = TrackRecord {
             line: Some(id),
+            pid: self.process_id,
             tid: Some(thread.tid.cast_signed()),
             ..TrackRecord::default()
         };

@@ -59,3 +59,34 @@ fn virtual_tracks_are_separate_from_thread_tracks() {
         assert_eq!(on("second (sampled)").1.len(), 1);
     }
 }
+
+/// Reports join the rows of a thread by these: its steps, what its stack samples show, the rows of other profilers.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_virtual_track_of_a_thread_has_its_process_and_number() {
+    let _exclusive = exclusive();
+    let sampled = NameNumber::intern("sampled").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let worker = std::thread::spawn(move || {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        let number = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let track = VirtualTrack::new("worker (sampled)", Some(number));
+        start_trace(dir.path()).unwrap();
+        let now = Timestamp::now();
+        let around = track.begin(sampled, now).unwrap();
+        track.end(around, Timestamp::now());
+        drop(stepscope::span!("step"));
+        let report = stop_trace().unwrap();
+        (i64::from(number), read(&report.path))
+    });
+    let (number, probe) = worker.join().unwrap();
+    let mut rows: Vec<_> = probe
+        .tracks
+        .iter()
+        .filter(|track| track.tid.is_some())
+        .collect();
+    rows.sort_by_key(|track| track.key.clone());
+    let thread = (Some(i64::from(std::process::id())), Some(number));
+    let found: Vec<_> = rows.iter().map(|track| (track.pid, track.tid)).collect();
+    assert_eq!(found, [thread, thread], "{rows:?}");
+}
