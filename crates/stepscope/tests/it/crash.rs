@@ -174,9 +174,10 @@ fn child() {
                 start_trace(dir).unwrap();
                 if case == "truncated, bursts" {
                     // Fills several chunks.
-                    record_until_line(12_000, std::time::Duration::from_millis(10));
+                    record_until_line(12_000, || sleep_ms(10));
                 } else {
-                    record_until_line(128, BURST_PAUSE);
+                    // A ring that is emptied after each burst never fills up.
+                    record_until_line(128, flush);
                 }
                 let report = stop_trace().unwrap();
                 println!(
@@ -191,7 +192,7 @@ fn child() {
                     ..stepscope::FlightOptions::default()
                 };
                 stepscope::start_flight(&options).unwrap();
-                record_until_line(128, BURST_PAUSE);
+                record_until_line(128, || sleep_ms(1));
                 drop(span!("last"));
                 let report = stepscope::save_last(std::time::Duration::from_hours(1)).unwrap();
                 println!(
@@ -207,8 +208,9 @@ fn child() {
     }
 }
 
-/// Pause between bursts of 128 spans, in which rings never fill up.
-const BURST_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+fn sleep_ms(ms: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(ms));
+}
 
 /// Prints a line for the parent.
 fn print_line(line: &str) {
@@ -220,8 +222,8 @@ fn print_line(line: &str) {
 
 /// Prints "ready", records on two threads until it reads a line, prints the number of spans they
 /// finished, and waits for another line. `burst`: number of spans that a thread records before it
-/// sleeps.
-fn record_until_line(burst: u64, sleep: std::time::Duration) {
+/// pauses.
+fn record_until_line(burst: u64, pause: fn()) {
     let done = std::sync::Arc::new(AtomicU32::new(0));
     let mut workers = Vec::new();
     for _ in 0..2 {
@@ -233,10 +235,10 @@ fn record_until_line(burst: u64, sleep: std::time::Duration) {
                 drop(span!("inner"));
                 count += 2;
                 if count.is_multiple_of(burst) {
-                    std::thread::sleep(sleep);
+                    pause();
                 }
             }
-            std::thread::sleep(sleep);
+            pause();
             drop(span!("last"));
             count + 1
         }));
