@@ -211,6 +211,10 @@ class Run(unittest.TestCase):
         names = self.names()
         self.assertTrue({"aten::linear", "step (derived)"} <= names, names)
         self.assertIn("Derived steps take ", done.stderr)
+        # The steps are the recorder's, the operators kineto's: both are of one thread.
+        (run,) = stepscope.open(self.logs)
+        (linear,) = (row for row in run.report("steps").rows if row["label"] == "aten::linear")
+        self.assertEqual(linear["place"], "step thread (other track)")
 
     def test_jax_program_has_events_of_xla_and_its_own_profile(self):
         done = self.run_program(JAX, arguments=[self.folder / "own"])
