@@ -174,23 +174,14 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
     let names: Vec<String> = others.iter().map(|one| one.minor()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let wheel = wheel(&builder, Build::Dev)?;
+    let mut commands = Vec::new();
+    for (one, name) in others.into_iter().zip(&names) {
+        let python = environment_with(one, &builder, &wheel)?;
+        let tests = skipped::unit_tests(python, name, &PACKAGE_TESTS)?;
+        commands.push((*name, tests));
+    }
     // The tests mostly wait: running both concurrently takes little longer than one.
-    let failed: Vec<String> = std::thread::scope(|scope| {
-        let (builder, wheel) = (&builder, &wheel);
-        let run = |one| (one, scope.spawn(move || test_with(one, builder, wheel)));
-        let running: Vec<_> = others.into_iter().map(run).collect();
-        let ended = running.into_iter().map(|(one, test)| {
-            let result = test
-                .join()
-                .unwrap_or_else(|_panic| Err(anyhow::anyhow!("panicked")));
-            let failed = result.err();
-            if let Some(error) = &failed {
-                println!("CPython {}: {error:#}", one.minor());
-            }
-            failed.map(|_told| one.minor())
-        });
-        ended.flatten().collect()
-    });
+    let failed = shell::run_in_pairs(commands);
     anyhow::ensure!(failed.is_empty(), "failed on CPython {}", failed.join(", "));
     skipped::outcome(&names, &[&MAY_LACK[..], &BARE_MAY_LACK].concat())
 }
@@ -199,16 +190,6 @@ pub(crate) fn test_other_versions() -> Result<Outcome> {
 fn ends(found: &[Interpreter]) -> impl Iterator<Item = &Interpreter> {
     let last = found.last().filter(|_| found.len() > 1);
     found.first().into_iter().chain(last)
-}
-
-/// Runs the package's tests in an environment with only an interpreter and the wheel.
-fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
-    let python = environment_with(one, builder, wheel)?;
-    shell::run(&mut skipped::unit_tests(
-        python,
-        &one.minor(),
-        &PACKAGE_TESTS,
-    )?)
 }
 
 /// Installs the package in every interpreter of this machine except the minor version of `but`:

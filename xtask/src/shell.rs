@@ -1,5 +1,6 @@
 //! Functions that run programs and find files of the checkout.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,10 +55,26 @@ pub(crate) fn cargo() -> Command {
     program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+thread_local! {
+    static PRINTS_AT_END: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets [`run`] print the output of this thread's commands in one piece when they have ended: another thread prints
+/// too.
+pub(crate) fn print_at_end() {
+    PRINTS_AT_END.set(true);
+}
+
 /// Prints the command and runs it; returns an error when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     println!("$ {shown}");
+    if PRINTS_AT_END.get() {
+        if !run_and_print(command) {
+            bail!("failed: {shown}");
+        }
+        return Ok(());
+    }
     let status = command
         .status()
         .with_context(|| format!("cannot start: {shown}"))?;
@@ -65,6 +82,29 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("failed ({status}): {shown}");
     }
     Ok(())
+}
+
+/// Runs a command, prints its output in one piece, and returns whether it succeeded.
+fn run_and_print(command: &mut Command) -> bool {
+    let mut text = format!("$ {}\n", show(command));
+    let output = command.stdin(Stdio::null()).output();
+    let succeeded = match &output {
+        Ok(output) => {
+            text += &String::from_utf8_lossy(&output.stdout);
+            text += &String::from_utf8_lossy(&output.stderr);
+            if !output.status.success() {
+                let _ = writeln!(text, "failed: {}", output.status);
+            }
+            output.status.success()
+        }
+        Err(error) => {
+            let _ = writeln!(text, "cannot start: {error}");
+            false
+        }
+    };
+    // One call: another thread prints too.
+    print!("{text}");
+    succeeded
 }
 
 /// Runs commands two at a time, prints the output of each when it has ended, and returns the names
@@ -75,23 +115,9 @@ pub(crate) fn run_in_pairs(commands: Vec<(&str, Command)>) -> Vec<&str> {
     let failed = Mutex::new(Vec::new());
     let worker = || {
         while let Some((at, (name, mut command))) = next() {
-            let shown = show(&command);
-            let output = command.stdin(Stdio::null()).output();
-            let mut text = format!("$ {shown}\n");
-            let succeeded = match &output {
-                Ok(output) => {
-                    text += &String::from_utf8_lossy(&output.stdout);
-                    text += &String::from_utf8_lossy(&output.stderr);
-                    output.status.success()
-                }
-                Err(error) => {
-                    let _ = writeln!(text, "cannot start: {error}");
-                    false
-                }
-            };
-            // One call: the other worker prints too.
-            print!("{text}");
-            if !succeeded && let Ok(mut failed) = failed.lock() {
+            if !run_and_print(&mut command)
+                && let Ok(mut failed) = failed.lock()
+            {
                 failed.push((at, name));
             }
         }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::part::{Outcome, Parts};
+use crate::part::{Outcome, PartFunction, Parts};
 use crate::programs::Build;
 use crate::{
     assistants, browser, conformance, demo, dist, generate, objects, package, peers, shell,
@@ -34,40 +34,46 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         shell::run(ui::npm().args(["test"]))?;
         Ok(Outcome::Ok)
     });
-    let mut slow = |name: &str, part: &dyn Fn() -> Result<Outcome>| {
-        parts.run(name, || {
-            if quick {
-                return Ok(Outcome::NotRun("left out by --quick".to_owned()));
-            }
-            part()
-        });
-    };
-    slow("SQL engine", &sql::test);
-    slow("SQL engine, collected traces", &sql::collected);
-    slow("readers of datasets", &sql::read_by_others);
-    slow("generated code", &generate::is_fresh);
-    slow("release files", &dist::check);
-    slow("viewer in a browser", &in_a_browser);
-    slow("python package", &package::test);
-    slow(
-        "python package, other versions",
-        &package::test_other_versions,
-    );
-    slow("python frameworks", &package::test_with_frameworks);
-    slow("upstream's own tests", &package::test_upstream);
-    slow("example", &|| {
-        demo::train(Build::Dev, &demo::log_directory("test"))?;
-        Ok(Outcome::Ok)
-    });
-    slow("peers read our files", &peers::read_our_files);
-    slow("assistants", &assistants::test);
-    slow("assistants, conformance", &conformance::test);
-    slow("object storage", &objects::test);
-    slow("object storage, Azure", &objects::test_azure);
+    let left_out: PartFunction = || Ok(Outcome::NotRun("left out by --quick".to_owned()));
+    let slow = |part: PartFunction| if quick { left_out } else { part };
+    parts.run("SQL engine", slow(sql::test));
+    parts.run("SQL engine, collected traces", slow(sql::collected));
+    parts.run("readers of datasets", slow(sql::read_by_others));
+    parts.run("generated code", slow(generate::is_fresh));
+    parts.run("release files", slow(dist::check));
+    parts.run_side_by_side([
+        &[("viewer in a browser", slow(in_a_browser))],
+        &[
+            ("python package", slow(package::test)),
+            (
+                "python package, other versions",
+                slow(package::test_other_versions),
+            ),
+        ],
+    ]);
+    parts.run("python frameworks", slow(package::test_with_frameworks));
+    parts.run("upstream's own tests", slow(package::test_upstream));
+    parts.run("example", slow(example));
+    parts.run("peers read our files", slow(peers::read_our_files));
+    parts.run("assistants", slow(assistants::test));
+    parts.run("assistants, conformance", slow(conformance::test));
+    parts.run("object storage", slow(objects::test));
+    parts.run("object storage, Azure", slow(objects::test_azure));
     for test in peers::CAPTURE_TESTS {
-        slow(test.name, &|| peers::capture(test));
+        parts.run(test.name, || {
+            if quick {
+                left_out()
+            } else {
+                peers::capture(test)
+            }
+        });
     }
     parts.finish()
+}
+
+fn example() -> Result<Outcome> {
+    demo::train(Build::Dev, &demo::log_directory("test"))?;
+    Ok(Outcome::Ok)
 }
 
 /// The tests that the part *rust* ignores, since they read traces that are not in the repository.
