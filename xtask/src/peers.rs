@@ -126,19 +126,8 @@ pub(crate) fn read_our_files() -> Result<Outcome> {
     if log_directory.exists() {
         std::fs::remove_dir_all(&log_directory)?;
     }
-    shell::run(
-        shell::cargo()
-            .args([
-                "run",
-                "--quiet",
-                "--package",
-                "stepscope",
-                "--example",
-                "record",
-                "--",
-            ])
-            .arg(&log_directory),
-    )?;
+    let record = Build::Dev.example("stepscope", "record")?;
+    shell::run(shell::program(record).arg(&log_directory))?;
     shell::run(
         shell::program(python)
             .arg("tests/peers/read_recording.py")
