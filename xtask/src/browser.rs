@@ -37,8 +37,9 @@ pub(crate) fn chromium() -> Result<PathBuf, String> {
                 .status()
                 .is_ok_and(|status| status.success())
         };
-        let installed = apt(&["update", "-qq"])
-            && apt(&["install", "-y", "-qq", "--no-install-recommends", SHELL]);
+        let install = |package| apt(&["install", "-y", "-qq", "--no-install-recommends", package]);
+        // Older systems have the whole browser only.
+        let installed = apt(&["update", "-qq"]) && (install(SHELL) || install("chromium"));
         if installed && let Some(path) = on_path() {
             return Ok(path);
         }
