@@ -86,8 +86,7 @@ fn write_with(
         out.flush()?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
-        let process = index.facts.get("process_id").and_then(|id| id.parse().ok());
-        let process = process.unwrap_or_else(std::process::id);
+        let process = index.process_id().unwrap_or_else(std::process::id);
         let path = publish(&temporary, path, process, &mut |path| {
             before(written.bytes, path);
         })?;

@@ -39,14 +39,6 @@ pub(crate) struct FileMetadata {
     pub(crate) recovered: bool,
 }
 
-impl FileMetadata {
-    fn process_id(&self) -> Option<i64> {
-        let mut stats = self.stats.iter();
-        let (_, value) = stats.find(|(key, _)| key == "process_id")?;
-        value.parse().ok()
-    }
-}
-
 /// Statistics of a written file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExportStats {
@@ -119,7 +111,7 @@ pub(crate) fn write(
         } else {
             plane.continues();
         }
-        let mut filler = PlaneFiller::new(&mut plane, facts.process_id(), names, timeline.cursor());
+        let mut filler = PlaneFiller::new(&mut plane, index.process_id(), names, timeline.cursor());
         for serial in window.threads.keys() {
             let state = states.entry(*serial).or_default();
             decoder.batch(window, *serial, state, &mut batch);
@@ -225,7 +217,7 @@ fn describe(plane: &mut PlaneWriter, facts: &FileMetadata) {
 /// Converts batches to lines of one plane.
 struct PlaneFiller<'p> {
     plane: &'p mut PlaneWriter,
-    process_id: Option<i64>,
+    process_id: Option<u32>,
     names: &'p Names<'p>,
     cursor: Cursor<'p>,
     counters_line: LineWriter,
@@ -270,7 +262,7 @@ impl Ids {
 impl<'p> PlaneFiller<'p> {
     fn new(
         plane: &'p mut PlaneWriter,
-        process_id: Option<i64>,
+        process_id: Option<u32>,
         names: &'p Names<'p>,
         cursor: Cursor<'p>,
     ) -> Self {
@@ -323,7 +315,7 @@ impl<'p> PlaneFiller<'p> {
         }
         let record = TrackRecord {
             line: Some(id),
-            pid: self.process_id,
+            pid: self.process_id.map(i64::from),
             tid: Some(thread.tid.cast_signed()),
             ..TrackRecord::default()
         };

@@ -66,6 +66,11 @@ pub(crate) struct Leftover<'a> {
 }
 
 impl<'a> Index<'a> {
+    /// Returns the id of the recorded process.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.facts.get("process_id")?.parse().ok()
+    }
+
     /// Adds the blocks in `bytes`.
     pub(crate) fn add(&mut self, bytes: &'a [u8]) {
         let garbage = read_blocks(bytes, |head, content| match head.kind {
