@@ -59,8 +59,8 @@ thread_local! {
     static PRINTS_AT_END: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets [`run`] print the output of this thread's commands in one piece when they have ended: another thread prints
-/// too.
+/// Lets [`run`] print the output of this thread's commands in one piece, below the command again, when they have
+/// ended: another thread prints too.
 pub(crate) fn print_at_end() {
     PRINTS_AT_END.set(true);
 }
