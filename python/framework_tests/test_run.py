@@ -215,6 +215,8 @@ class Run(unittest.TestCase):
         (run,) = stepscope.open(self.logs)
         (linear,) = (row for row in run.report("steps").rows if row["label"] == "aten::linear")
         self.assertEqual(linear["place"], "step thread (other track)")
+        path = {row["name"] for row in run.report("critical-path").rows}
+        self.assertTrue(any(name.startswith("aten::") for name in path), path)
 
     def test_jax_program_has_events_of_xla_and_its_own_profile(self):
         done = self.run_program(JAX, arguments=[self.folder / "own"])

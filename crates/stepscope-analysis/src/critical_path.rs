@@ -1,7 +1,7 @@
 //! Critical path of a run's steps: a partition of the window into what the end of the window waited for.
 //!
-//! **Segments** are the pieces of time of the innermost open slice of each thread and device queue ([`segments`]).
-//! A segment's start depends on the segment before it on its queue, on the call that launched it, on events, and on
+//! **Segments** are the pieces of time of the innermost open slice of each thread and device queue ([`segments`]);
+//! all rows of a thread are one queue ([`queues`]). A segment's start depends on the segment before it on its queue, on the call that launched it, on events, and on
 //! other threads; the end of a wait depends on what it waits for; participants of a collective are released by the
 //! one that begins last ([`graph`]). For a segment `s` with dependencies `p`:
 //!
@@ -39,6 +39,7 @@ mod host_edges;
 mod nearest;
 pub mod path;
 pub mod prediction;
+pub mod queues;
 mod replay;
 pub mod segments;
 pub mod selection;
@@ -69,6 +70,7 @@ use graph::{Dependency, Graph, QueueSegments, SegmentKind};
 use groups::{PathGroup, PathGrouping};
 use host_edges::HostEdges;
 use path::{PathSegment, walk};
+use queues::PathQueue;
 use segments::Segments;
 use totals::PathTotals;
 pub use window::{MAX_SLICES, PathLeftOut, PathStep, WindowEnd};
@@ -78,8 +80,8 @@ use window::{PathWindow, StepStart, step_starts, step_threads};
 pub struct CriticalPath<'a> {
     /// The run.
     pub trace: &'a Trace,
-    /// Names of the slices of each queue.
-    names: Vec<&'a [NameId]>,
+    /// Names of the slices of each row of each queue.
+    names: Vec<Vec<&'a [NameId]>>,
     found: Arc<PathGraph>,
 }
 
@@ -182,7 +184,7 @@ impl PathGraph {
             && trace.files().len() > 1;
         let has_file = |file: usize| crosses_files || file == window.file;
         let threads = step_threads(trace, &steps, window.thread);
-        let queues = segments::queues(trace, &devices, has_file, shift, |track| {
+        let queues = queues::queues(trace, &devices, has_file, shift, |track| {
             threads.contains(&track)
         });
         let mut last_queue = window.thread;
@@ -192,7 +194,8 @@ impl PathGraph {
             last_queue = Some(queue);
         }
         window.limit(trace, &queues, max_slices);
-        let segments = segments::flatten(trace, &devices, queues, &window.range, cancel)?;
+        let markers = steps.steps.iter().map(|step| step.event).collect();
+        let segments = segments::flatten(trace, &devices, queues, &window.range, &markers, cancel)?;
         let mut found = Self {
             launches,
             segments,
@@ -231,9 +234,13 @@ impl<'a> CriticalPath<'a> {
 
     fn new(trace: &'a Trace, found: Arc<PathGraph>) -> Self {
         let queues = found.segments.queues.iter();
+        let names = |queue: &PathQueue| {
+            let rows = queue.tracks().map(|track| trace.slices(track).name);
+            rows.collect()
+        };
         Self {
             trace,
-            names: queues.map(|queue| trace.slices(queue.track).name).collect(),
+            names: queues.map(names).collect(),
             found,
         }
     }
@@ -244,10 +251,10 @@ impl CriticalPath<'_> {
     #[inline]
     pub fn name(&self, segment: usize) -> Option<NameId> {
         let slice = *self.segments.slice.get(segment)?;
-        let queue = *self.graph().queue.get(segment)?;
-        // `NONE` is no index of a slice.
-        let names = self.names.get(queue as usize)?;
-        names.get(slice as usize).copied()
+        let queue = *self.graph().queue.get(segment)? as usize;
+        let (row, at) = self.segments.queues.get(queue)?.locate(slice);
+        // `NONE` is past the end of the last row.
+        self.names.get(queue)?.get(row)?.get(at).copied()
     }
 
     /// Returns the slice of a segment.

@@ -130,8 +130,9 @@ pub fn path_ranges(
     path.visit_rows(|row| {
         let segment = row.segment as usize;
         let queue = &path.segments.queues[graph.queue[segment] as usize];
+        let slice = path.segments.slice_of(segment);
         ranges.push(PathRange {
-            track: queue.track,
+            track: slice.map_or_else(|| queue.track(), |(track, _)| track),
             kind: row.kind,
             edge: row.edge,
             event: path.event(segment),
@@ -140,9 +141,10 @@ pub fn path_ranges(
         });
     });
     let queues = path.segments.queues.iter();
-    let shifts = queues
-        .filter(|queue| queue.shift != 0)
-        .map(|queue| (queue.track, Dur::from_ps(queue.shift)));
+    let shifts = queues.filter(|queue| queue.shift != 0).flat_map(|queue| {
+        let rows = queue.rows.iter();
+        rows.map(|row| (row.track, Dur::from_ps(queue.shift)))
+    });
     let window = Time::from_ps(path.window.start)..Time::from_ps(path.window.end);
     Ok(Some(PathRanges::new(window, ranges, shifts.collect())))
 }

@@ -40,6 +40,7 @@ const SHORTEST_BLOCKED_CALL: i64 = 10_000_000;
 struct Call {
     kind: CallKind,
     queue: usize,
+    /// Number of its slice in the queue.
     slice: u32,
     begin: i64,
     end: i64,
@@ -112,7 +113,7 @@ impl<'a> DeviceEdges<'a> {
     ) -> Self {
         let mut streams = BTreeMap::new();
         for (number, queue) in segments.queues.iter().enumerate() {
-            let track = trace.tracks().get(queue.track.index());
+            let track = trace.tracks().get(queue.track().index());
             let device = queue.device.and_then(|device| devices.list.get(device));
             if let (Some(device), Some(stream)) = (device, track.and_then(|track| track.stream)) {
                 streams
@@ -178,12 +179,12 @@ impl<'a> DeviceEdges<'a> {
         time.ps().saturating_add(self.shift(queue))
     }
 
-    /// Returns the thread and the slice of the call that launched a segment.
-    fn call_of(&self, segment: usize) -> Option<(usize, usize)> {
+    /// Returns the thread of the call that launched a segment, and the number of its slice there.
+    fn call_of(&self, segment: usize) -> Option<(usize, u32)> {
         let (track, slice) = self.segments.slice_of(segment)?;
         let launch = self.launches.get(track, slice)?;
         let (host, call) = self.trace.place_of_slice(launch)?;
-        Some((self.segments.queue_of(host)?, call))
+        self.segments.number_of(host, call)
     }
 
     /// Adds the edges from launching calls to the work of all queues.
@@ -239,14 +240,15 @@ impl<'a> DeviceEdges<'a> {
         &self,
         segment: u32,
         thread: usize,
-        slice: usize,
+        slice: u32,
         near: &mut [usize],
         found: &mut FoundLaunches,
     ) {
         let segments = self.segments;
-        let slices = self.trace.slices(segments.queues[thread].track);
-        let called = self.shifted(thread, slices.start[slice]);
-        let returned = self.shifted(thread, slices.end(slice));
+        let (track, call) = segments.queues[thread].slice_on_track(slice);
+        let slices = self.trace.slices(track);
+        let called = self.shifted(thread, slices.start[call]);
+        let returned = self.shifted(thread, slices.end(call));
         let begin = segments.graph.begin[segment as usize];
         let end = segments.graph.end[segment as usize];
         // Only the first piece of a slice is launched.
@@ -257,7 +259,7 @@ impl<'a> DeviceEdges<'a> {
                 let start = self.trace.slices(track).start.get(slice);
                 start.is_some_and(|start| self.shifted(queue, *start) == begin)
             });
-        let kind = self.kinds.get(slices.name[slice]);
+        let kind = self.kinds.get(slices.name[call]);
         let mut anchor = returned.min(begin);
         let limit = longest_return(called, returned);
         let is_awaited = match kind {
@@ -268,7 +270,7 @@ impl<'a> DeviceEdges<'a> {
         if is_awaited {
             // The call launches the copy as it begins, and then waits for it.
             anchor = called.min(begin);
-            found.copies.push(((thread, index(slice)), segment));
+            found.copies.push(((thread, slice), segment));
         }
         found.latest = found.latest.max(called);
         if !is_first {
@@ -282,7 +284,7 @@ impl<'a> DeviceEdges<'a> {
                 let call = Call {
                     kind,
                     queue: thread,
-                    slice: index(slice),
+                    slice,
                     begin: called,
                     end: returned,
                     correlation: None,
@@ -305,15 +307,16 @@ impl<'a> DeviceEdges<'a> {
         }
     }
 
-    /// Lists the calls of all threads that may wait or mark events, in order of threads and time.
+    /// Lists the calls of all threads that may wait or mark events, in order of threads, rows and time.
     fn calls(&self, cancel: &Cancel) -> Result<Vec<Call>, Cancelled> {
         let queues = &self.segments.queues;
         let threads = queues.iter().filter(|queue| queue.device.is_none());
-        let chunks = parallel::track_chunks(
-            threads.map(|queue| (queue.track, self.in_range(queue.track, queue.shift))),
-        );
+        let chunks = parallel::track_chunks(threads.flat_map(|queue| {
+            let tracks = queue.tracks();
+            tracks.map(|track| (track, self.in_range(track, queue.shift)))
+        }));
         let found = parallel::scan(&chunks, cancel, Vec::new, |out, chunk| {
-            let Some(queue) = self.segments.queue_of(chunk.track) else {
+            let Some((queue, first)) = self.segments.number_of(chunk.track, 0) else {
                 return;
             };
             let slices = self.trace.slices(chunk.track);
@@ -323,7 +326,7 @@ impl<'a> DeviceEdges<'a> {
                     out.push(Call {
                         kind,
                         queue,
-                        slice: index(slice),
+                        slice: first + index(slice),
                         begin: self.shifted(queue, slices.start[slice]),
                         end: self.shifted(queue, slices.end(slice)),
                         correlation: None,

@@ -16,6 +16,7 @@ use stepscope_store::{EventId, Trace};
 use super::calls::{CallKind, CallKinds};
 use super::device_edges::longest_return;
 use super::graph::{Confidence, Dependency, LagKind, index};
+use super::queues::PathQueue;
 use super::segments::Segments;
 use crate::collectives::Collectives;
 use crate::names::by_text;
@@ -48,7 +49,8 @@ impl HostEdges {
             .queues
             .iter()
             .filter(|queue| queue.device.is_none());
-        let slices = threads.map(|queue| (queue.track, 0..trace.slices(queue.track).len()));
+        let tracks = threads.flat_map(PathQueue::tracks);
+        let slices = tracks.map(|track| (track, 0..trace.slices(track).len()));
         let chunks = parallel::track_chunks(slices);
         let reader = || HandoverReader {
             trace,
@@ -81,16 +83,13 @@ impl HostEdges {
             if queue.device.is_some() {
                 continue;
             }
-            let slices = trace.slices(queue.track);
             let range = graph.queues[number];
-            for segment in range.first..range.end {
-                let Some(name) = slices.name.get(segments.slice[segment as usize] as usize) else {
-                    continue;
-                };
-                if kinds.get(*name) == CallKind::Await {
-                    waits.push((number, segment));
-                }
-            }
+            let is_wait = |segment: &u32| {
+                let name = queue.name(trace, segments.slice[*segment as usize]);
+                name.is_some_and(|name| kinds.get(name) == CallKind::Await)
+            };
+            let found = (range.first..range.end).filter(is_wait);
+            waits.extend(found.map(|segment| (number, segment)));
         }
         if waits.is_empty() {
             return;
@@ -163,8 +162,10 @@ impl HostEdges {
         let engines: Vec<usize> = (0..segments.queues.len())
             .filter(|queue| {
                 let queue = &segments.queues[*queue];
-                let names = trace.slices(queue.track).name;
-                queue.device.is_none() && !queue.marks_steps && names.iter().any(is_engine)
+                let mut tracks = queue.tracks();
+                queue.device.is_none()
+                    && !queue.marks_steps
+                    && tracks.any(|track| trace.slices(track).name.iter().any(is_engine))
             })
             .collect();
         for (caller, queue) in segments.queues.iter().enumerate() {
@@ -304,7 +305,7 @@ impl HostEdges {
 /// Returns the file and the number of the process of a thread.
 fn process(trace: &Trace, segments: &Segments, queue: usize) -> (usize, Option<i64>) {
     let queue = &segments.queues[queue];
-    let track = trace.tracks().get(queue.track.index());
+    let track = trace.tracks().get(queue.track().index());
     (queue.file, track.and_then(|track| track.pid))
 }
 
@@ -334,11 +335,13 @@ impl HandoverReader<'_> {
                 continue;
             };
             // A slice may begin together with those inside it: the segment is that of the innermost.
-            let mut inner = segments.slice[segment as usize] as usize;
-            while inner > to && slices.start.get(inner) == Some(&start) {
+            let Some((track, mut inner)) = segments.slice_of(segment as usize) else {
+                continue;
+            };
+            while track == chunk.track && inner > to && slices.start.get(inner) == Some(&start) {
                 inner = slices.parent[inner] as usize;
             }
-            if inner == to {
+            if track != chunk.track || inner == to {
                 self.hand_over((queue, segment), from);
             }
         }

@@ -1,9 +1,13 @@
 //! The innermost slice of some kind around each slice of the host threads, and around the launch of device work.
 
+use std::ops::Range;
+
 use stepscope_model::TrackId;
+use stepscope_store::Trace;
 
 use super::CriticalPath;
 use super::graph::{NONE, index};
+use super::queues::PathQueue;
 
 /// For each slice of the host threads of a graph, the innermost slice of some kind that is or encloses it.
 pub(super) struct Nearest {
@@ -22,17 +26,10 @@ impl Nearest {
             if queue.device.is_some() {
                 return Vec::new();
             }
-            let slices = path.trace.slices(queue.track);
-            let mut nearest: Vec<u32> = Vec::with_capacity(slices.len());
-            for (slice, parent) in slices.parent.iter().enumerate() {
-                // Parents come before their children.
-                let around = nearest.get(*parent as usize).copied().unwrap_or(NONE);
-                nearest.push(if is_kind(queue.track, slice) {
-                    index(slice)
-                } else {
-                    around
-                });
-            }
+            let mut nearest = match queue.rows.as_slice() {
+                [row] => on_row(path.trace, row.track, &mut is_kind),
+                _ => on_rows(path.trace, queue, &mut is_kind),
+            };
             if nearest.iter().all(|slice| *slice == NONE) {
                 nearest.clear();
             }
@@ -62,9 +59,9 @@ impl Nearest {
         } else {
             (track, slice)
         };
-        let queue = path.segments.queue_of(track)?;
-        let found = *self.queues.get(queue)?.get(slice)?;
-        (found != NONE).then_some((track, found as usize))
+        let (queue, slice) = path.segments.number_of(track, slice)?;
+        let found = *self.queues.get(queue)?.get(slice as usize)?;
+        (found != NONE).then(|| path.segments.queues[queue].slice_on_track(found))
     }
 
     /// Returns whether a slice is around a segment.
@@ -72,4 +69,45 @@ impl Nearest {
     pub(super) fn has(&self, path: &CriticalPath<'_>, segment: usize) -> bool {
         !self.is_empty && self.get(path, segment).is_some()
     }
+}
+
+/// Finds the slice of some kind around each slice of a row.
+fn on_row(
+    trace: &Trace,
+    track: TrackId,
+    is_kind: &mut impl FnMut(TrackId, usize) -> bool,
+) -> Vec<u32> {
+    let slices = trace.slices(track);
+    let mut nearest: Vec<u32> = Vec::with_capacity(slices.len());
+    for (slice, parent) in slices.parent.iter().enumerate() {
+        // Parents come before their children.
+        let around = nearest.get(*parent as usize).copied().unwrap_or(NONE);
+        nearest.push(if is_kind(track, slice) {
+            index(slice)
+        } else {
+            around
+        });
+    }
+    nearest
+}
+
+/// Finds the slice of some kind around each slice of a thread of several rows.
+fn on_rows(
+    trace: &Trace,
+    queue: &PathQueue,
+    is_kind: &mut impl FnMut(TrackId, usize) -> bool,
+) -> Vec<u32> {
+    let tracks = queue.rows.iter().map(|row| row.track);
+    let all: Vec<_> = tracks.map(|track| 0..trace.slices(track).len()).collect();
+    let mut nearest = vec![NONE; all.iter().map(Range::len).sum()];
+    // Slices of the kind. Those of several rows need not nest: one that has ended may lie below an open one.
+    let mut open = Vec::new();
+    queue.visit(trace, &all, |slice| {
+        while open.pop_if(|(until, _)| *until <= slice.start).is_some() {}
+        if is_kind(slice.track, slice.index) {
+            open.push((slice.end, slice.number));
+        }
+        nearest[slice.number as usize] = open.last().map_or(NONE, |(_, number)| *number);
+    });
+    nearest
 }

@@ -8,30 +8,15 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use stepscope_model::{Cancelled, Time, TrackId, TrackKind};
+use rustc_hash::FxHashSet;
+use stepscope_model::vocabulary::kineto::Category;
+use stepscope_model::{Cancelled, Time, TrackId};
 use stepscope_store::{EventId, Trace, pages};
 
 use super::graph::{Graph, NONE, QueueSegments, SegmentKind, index};
+use super::queues::{PathQueue, QueueSlice};
 use crate::device::{Devices, Work};
 use crate::parallel::{self, Cancel};
-use crate::run_profile::is_of_program;
-
-/// A thread or a device queue of the graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathQueue {
-    /// Its track.
-    pub track: TrackId,
-    /// Index into [`Trace::files`].
-    pub file: usize,
-    /// Index into [`Devices::list`]; `None` for a thread.
-    pub device: Option<usize>,
-    /// Added to the times of the file, picoseconds.
-    pub shift: i64,
-    /// Whether its work is in flight beside that of another queue of the device: it overlaps.
-    pub in_flight: bool,
-    /// Whether the time without a slice is host time, because the thread marks the steps.
-    pub marks_steps: bool,
-}
 
 /// Segments of a trace with the queues that they lie on.
 #[derive(Clone, Debug, Default)]
@@ -40,41 +25,10 @@ pub struct Segments {
     pub graph: Graph,
     /// Queues in the order of the graph's.
     pub queues: Vec<PathQueue>,
-    /// Index of the slice of each segment on its track; `NONE` where nothing is recorded.
+    /// Number of the slice of each segment in its queue; `NONE` where nothing is recorded.
     pub slice: Vec<u32>,
     /// Queue of each track, or `NONE`.
     by_track: Vec<u32>,
-}
-
-/// Lists the threads of the program and the device queues with work in these files.
-pub(super) fn queues(
-    trace: &Trace,
-    devices: &Devices<'_>,
-    has_file: impl Fn(usize) -> bool,
-    shift: impl Fn(usize) -> i64,
-    marks_steps: impl Fn(TrackId) -> bool,
-) -> Vec<PathQueue> {
-    let by_track = devices.by_track();
-    let mut found = Vec::new();
-    for track in trace.tracks() {
-        if track.derived || track.slices == 0 || !has_file(track.file) {
-            continue;
-        }
-        let device = by_track.get(&track.id).copied();
-        let is_thread = track.kind == TrackKind::Thread && is_of_program(trace, track);
-        if !is_thread && device.is_none() {
-            continue;
-        }
-        found.push(PathQueue {
-            track: track.id,
-            file: track.file,
-            device,
-            shift: shift(track.file),
-            in_flight: devices.is_in_flight(track.id),
-            marks_steps: is_thread && marks_steps(track.id),
-        });
-    }
-    found
 }
 
 /// Number of slices in one job: a millisecond or two.
@@ -83,7 +37,8 @@ const JOB_SLICES: usize = 1 << 16;
 /// Slices of a queue that one thread flattens: whole slices of the outermost level with all slices inside.
 struct Job {
     queue: usize,
-    slices: Range<usize>,
+    /// The slices of each row.
+    slices: Vec<Range<usize>>,
 }
 
 /// Number and times of the segments of a job.
@@ -165,20 +120,26 @@ pub(super) fn flatten(
     devices: &Devices<'_>,
     queues: Vec<PathQueue>,
     window: &Range<i64>,
+    step_markers: &FxHashSet<EventId>,
     cancel: &Cancel,
 ) -> Result<Segments, Cancelled> {
     let jobs = jobs(trace, &queues, window);
-    let size = jobs.iter().map(|job| job.slices.len()).sum();
+    let size = jobs
+        .iter()
+        .flat_map(|job| &job.slices)
+        .map(Range::len)
+        .sum();
     let flattening = |job: &Job| Flattening {
         trace,
         devices,
         queue: &queues[job.queue],
         window,
+        step_markers,
     };
     let counted = parallel::scan_items(&jobs, size, cancel, Vec::new, |out, job| {
         let mut extent = Extent::default();
-        flattening(job).run(job.slices.clone(), &mut extent);
-        out.push((job.queue, job.slices.start, extent));
+        flattening(job).run(&job.slices, &mut extent);
+        out.push((job.queue, job.slices[0].start, extent));
     })?;
     let mut counted: Vec<_> = counted.into_iter().flatten().collect();
     counted.sort_unstable_by_key(|(queue, start, _)| (*queue, *start));
@@ -202,8 +163,10 @@ pub(super) fn flatten(
             is_ordered: !queue.in_flight,
         });
         first += count;
-        if let Some(slot) = found.by_track.get_mut(queue.track.index()) {
-            *slot = index(number);
+        for track in queue.tracks() {
+            if let Some(slot) = found.by_track.get_mut(track.index()) {
+                *slot = index(number);
+            }
         }
     }
     let graph = &mut found.graph;
@@ -236,7 +199,7 @@ pub(super) fn flatten(
         || (),
         |(), (job, columns)| {
             let mut columns = columns.lock().unwrap_or_else(PoisonError::into_inner);
-            flattening(job).run(job.slices.clone(), &mut *columns);
+            flattening(job).run(&job.slices, &mut *columns);
         },
     )?;
     drop(work);
@@ -244,22 +207,34 @@ pub(super) fn flatten(
     Ok(found)
 }
 
-/// Splits the slices of the queues that may lie in the window into jobs, in the order of the queues and of time.
+/// Splits the slices of the queues that may lie in the window into jobs, in the order of the queues and of time. A
+/// thread of several rows is one job.
 fn jobs(trace: &Trace, queues: &[PathQueue], window: &Range<i64>) -> Vec<Job> {
     let mut found = Vec::new();
     for (number, queue) in queues.iter().enumerate() {
         let on_file = |ps: i64| Time::from_ps(ps.saturating_sub(queue.shift));
-        let all = trace.candidates(queue.track, on_file(window.start)..on_file(window.end));
+        let mut rows = queue
+            .tracks()
+            .map(|track| trace.candidates(track, on_file(window.start)..on_file(window.end)));
+        let all = rows.next().unwrap_or_default();
+        let others: Vec<Range<usize>> = rows.collect();
+        if !others.is_empty() {
+            found.push(Job {
+                queue: number,
+                slices: std::iter::once(all).chain(others).collect(),
+            });
+            continue;
+        }
         let mut start = all.start;
         while start < all.end {
             let mut end = (start + JOB_SLICES).min(all.end);
             // Slices in flight may end in other jobs.
             if end < all.end && !queue.in_flight {
-                end = gap_after(trace, queue.track, end, all.end);
+                end = gap_after(trace, queue.track(), end, all.end);
             }
             found.push(Job {
                 queue: number,
-                slices: start..end,
+                slices: std::iter::once(start..end).collect(),
             });
             start = end;
         }
@@ -354,12 +329,13 @@ struct Flattening<'a> {
     devices: &'a Devices<'a>,
     queue: &'a PathQueue,
     window: &'a Range<i64>,
+    /// The slices that mark steps.
+    step_markers: &'a FxHashSet<EventId>,
 }
 
 impl Flattening<'_> {
-    fn run<S: SegmentSink>(&self, indexes: Range<usize>, sink: &mut S) {
+    fn run<S: SegmentSink>(&self, ranges: &[Range<usize>], sink: &mut S) {
         let (queue, window) = (self.queue, self.window);
-        let slices = self.trace.slices(queue.track);
         let mut push = |begin: i64, end: i64, slice: u32, kind: SegmentKind| {
             // The thread of the steps ends with the window.
             let end = if queue.marks_steps {
@@ -373,23 +349,23 @@ impl Flattening<'_> {
         };
         let mut open: Vec<(u32, i64, SegmentKind)> = Vec::new();
         let mut time = None;
-        for slice in indexes {
-            let start = slices.start[slice].ps().saturating_add(queue.shift);
-            let end = slices.end(slice).ps().saturating_add(queue.shift);
+        queue.visit(self.trace, ranges, |slice| {
+            let start = slice.start.ps().saturating_add(queue.shift);
+            let end = slice.end.ps().saturating_add(queue.shift);
             if end <= window.start || end <= start {
-                continue;
+                return;
             }
             let kind = if queue.device.is_some() {
-                match self.devices.work(queue.track, slice) {
+                match self.devices.work(slice.track, slice.index) {
                     Some(work) => kind_of(work),
-                    None => continue,
+                    None => return,
                 }
             } else {
                 SegmentKind::Host
             };
             if queue.in_flight {
-                push(start.max(window.start), end, index(slice), kind);
-                continue;
+                push(start.max(window.start), end, slice.number, kind);
+                return;
             }
             let mut now = time.unwrap_or_else(|| start.max(window.start));
             // Close what ends before this slice starts.
@@ -403,6 +379,12 @@ impl Flattening<'_> {
                 }
                 open.pop();
             }
+            let inside = self.begun_inside(&slice, &open);
+            if inside > 0 {
+                open.insert(open.len() - inside, (slice.number, end, kind));
+                time = Some(now);
+                return;
+            }
             let start = start.max(now);
             match open.last() {
                 Some((inner, _, inner_kind)) => push(now, start, *inner, *inner_kind),
@@ -410,8 +392,8 @@ impl Flattening<'_> {
                 None => {}
             }
             time = Some(start);
-            open.push((index(slice), end, kind));
-        }
+            open.push((slice.number, end, kind));
+        });
         let Some(mut now) = time else {
             return;
         };
@@ -422,6 +404,49 @@ impl Flattening<'_> {
             }
         }
     }
+}
+
+/// Maximum number of open slices that another one is put around: bounds its cost where slices have no end.
+const MAX_INSIDE: usize = 256;
+
+impl Flattening<'_> {
+    /// Counts the innermost open slices that lie inside a slice although they began before it. The times of sampled
+    /// frames are those of the samples: calls and operators lie inside a frame, and frames inside a step.
+    fn begun_inside(&self, slice: &QueueSlice, open: &[(u32, i64, SegmentKind)]) -> usize {
+        if !self.queue.rows.iter().any(|row| row.is_sampled) {
+            return 0;
+        }
+        let is_marker = || {
+            let id = self.trace.slices(slice.track).id(slice.index);
+            self.step_markers.contains(&id)
+        };
+        let holds_frames = !slice.is_sampled;
+        if holds_frames && !is_marker() {
+            return 0;
+        }
+        let innermost = open.iter().rev().take(MAX_INSIDE);
+        let inside = innermost.take_while(|(number, ..)| {
+            let (row, at) = self.queue.locate(*number);
+            let row = &self.queue.rows[row];
+            if row.is_sampled {
+                holds_frames
+            } else {
+                is_call(self.trace, row.track, at)
+            }
+        });
+        inside.count()
+    }
+}
+
+/// Returns whether a slice is an operator or call of a framework.
+fn is_call(trace: &Trace, track: TrackId, slice: usize) -> bool {
+    let category = trace.slices(track).category.get(slice);
+    matches!(
+        Category::from_name(trace.name(category)),
+        Some(
+            Category::Operator | Category::RuntimeCall | Category::Overhead | Category::DeviceSync
+        )
+    )
 }
 
 impl Segments {
@@ -473,7 +498,14 @@ impl Segments {
     pub fn slice_of(&self, segment: usize) -> Option<(TrackId, usize)> {
         let slice = *self.slice.get(segment)?;
         let queue = self.queues.get(*self.graph.queue.get(segment)? as usize)?;
-        (slice != NONE).then_some((queue.track, slice as usize))
+        (slice != NONE).then(|| queue.slice_on_track(slice))
+    }
+
+    /// Returns the queue of a slice of a track, and the number of the slice there.
+    pub(super) fn number_of(&self, track: TrackId, slice: usize) -> Option<(usize, u32)> {
+        let queue = self.queue_of(track)?;
+        let number = self.queues[queue].number(track, slice)?;
+        Some((queue, number))
     }
 }
 

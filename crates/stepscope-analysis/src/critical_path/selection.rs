@@ -9,6 +9,7 @@ use super::calls::{CallKind, CallKinds};
 use super::class::classes;
 use super::graph::{NONE, SegmentKind};
 use super::nearest::Nearest;
+use super::queues::PathQueue;
 use super::spec::{Glob, Phase, Scope, Selector, Spec};
 use crate::names::by_text;
 use crate::parallel::{self, Cancel};
@@ -63,7 +64,7 @@ impl CriticalPath<'_> {
                         .queues
                         .iter()
                         .map(|queue| {
-                            let track = self.trace.tracks().get(queue.track.index());
+                            let track = self.trace.tracks().get(queue.track().index());
                             queue.device.is_some()
                                 && track.and_then(|track| track.stream) == Some(*stream)
                         })
@@ -242,9 +243,9 @@ impl CriticalPath<'_> {
     pub(super) fn host_classes(&self) -> (Nearest, Nearest) {
         let queues = self.segments.queues.iter();
         let threads = queues.filter(|queue| queue.device.is_none());
-        let chunks = parallel::track_chunks(
-            threads.map(|queue| (queue.track, 0..self.trace.slices(queue.track).len())),
-        );
+        let tracks = threads.flat_map(PathQueue::tracks);
+        let chunks =
+            parallel::track_chunks(tracks.map(|track| (track, 0..self.trace.slices(track).len())));
         let kinds = || (HostKinds::new(self.trace), 0);
         let found = parallel::scan(&chunks, &Cancel::default(), kinds, |(kinds, all), chunk| {
             for slice in chunk.indexes.clone() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use stepscope_model::{Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::segments::PathQueue;
+use super::queues::PathQueue;
 use crate::launch::Launches;
 use crate::run_profile::{AnalysisScope, ProfiledTimes, whole_file_windows};
 use crate::steps::breakdown::AnalysisWindow;
@@ -144,10 +144,11 @@ impl PathWindow {
             .iter()
             .filter(|queue| queue.device.is_some() && queue.file == self.file && !queue.in_flight);
         let last_end = |queue: &PathQueue| {
-            let slices = trace.slices(queue.track);
+            let track = queue.track();
+            let slices = trace.slices(track);
             let end = self.range.end.saturating_sub(queue.shift);
             let is_launched = |slice: usize| {
-                let launch = launches.get(queue.track, slice);
+                let launch = launches.get(track, slice);
                 let call = launch.and_then(|launch| trace.place_of_slice(launch));
                 let at = call.map_or(slices.start[slice], |(track, call)| {
                     trace.slices(track).start[call]
@@ -165,7 +166,7 @@ impl PathWindow {
                 }
             }
             let last = slices.end(low.checked_sub(1)?).ps();
-            Some((last.saturating_add(queue.shift), queue.track))
+            Some((last.saturating_add(queue.shift), track))
         };
         let (end, track) = own.filter_map(last_end).max()?;
         (end > self.range.end).then(|| {
@@ -179,10 +180,13 @@ impl PathWindow {
     pub(super) fn limit(&mut self, trace: &Trace, queues: &[PathQueue], max_slices: usize) {
         let Range { start, end } = self.range;
         let has_too_many = |from: i64| {
-            let counts = queues.iter().map(|queue| {
-                let starts = trace.slices(queue.track).start;
+            let rows = queues
+                .iter()
+                .flat_map(|queue| queue.tracks().map(|track| (track, queue.shift)));
+            let counts = rows.map(|(track, shift)| {
+                let starts = trace.slices(track).start;
                 let before = |at: i64| {
-                    let at = Time::from_ps(at.saturating_sub(queue.shift));
+                    let at = Time::from_ps(at.saturating_sub(shift));
                     starts.partition_point(|start| *start < at)
                 };
                 before(end).saturating_sub(before(from))

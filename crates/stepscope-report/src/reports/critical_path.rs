@@ -349,7 +349,7 @@ fn queue_name(path: &CriticalPath<'_>, queue: u32) -> String {
         return String::new();
     };
     let tracks = path.trace.tracks();
-    let Some(track) = tracks.get(queue.track.index()) else {
+    let Some(track) = tracks.get(queue.track().index()) else {
         return String::new();
     };
     let mut name = track.name.clone();

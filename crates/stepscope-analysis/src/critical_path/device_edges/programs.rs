@@ -30,7 +30,7 @@ impl DeviceEdges<'_> {
                     let Some((host, slice)) = self.trace.place_of_slice(call) else {
                         continue;
                     };
-                    let Some(thread) = self.segments.queue_of(host) else {
+                    let Some((thread, slice)) = self.segments.number_of(host, slice) else {
                         continue;
                     };
                     let mut last: Option<(i64, u32)> = None;

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::Cancelled;
 
 use super::super::calls::{CallKind, SyncRecord, SyncRecords};
-use super::super::graph::{Confidence, Dependency, LagKind, NONE, index};
+use super::super::graph::{Confidence, Dependency, LagKind, index};
 use super::{Call, DeviceEdges, longest_return};
 use crate::launch::correlation;
 use crate::parallel::{self, Cancel};
@@ -92,8 +92,9 @@ impl DeviceEdges<'_> {
                 for call in calls.iter_mut().filter(|call| !call.kind.is_launch()) {
                     let queue = &self.segments.queues[call.queue];
                     if records.contains_key(&queue.file) {
-                        let slices = self.trace.slices(queue.track);
-                        call.correlation = correlation(self.trace, slices.id(call.slice as usize));
+                        let (track, slice) = queue.slice_on_track(call.slice);
+                        let event = self.trace.slices(track).id(slice);
+                        call.correlation = correlation(self.trace, event);
                     }
                 }
             },
@@ -248,11 +249,9 @@ impl DeviceEdges<'_> {
 
     /// Adds the edge to the end of a call from the end of work.
     fn add_sync(&self, call: &Call, work: u32, confidence: Confidence, found: &mut FoundWaits) {
-        let slices = self.trace.slices(self.segments.queues[call.queue].track);
-        let Some(to) = self
-            .segments
-            .ending_at(call.queue, slices.end(call.slice as usize))
-        else {
+        let (track, slice) = self.segments.queues[call.queue].slice_on_track(call.slice);
+        let returned = self.trace.slices(track).end(slice);
+        let Some(to) = self.segments.ending_at(call.queue, returned) else {
             return;
         };
         let end = self.segments.graph.end[work as usize];
@@ -367,7 +366,7 @@ impl DeviceEdges<'_> {
                 let Some((thread, slice)) = self.call_of(to as usize) else {
                     continue;
                 };
-                let waits = after_wait.contains(&(thread, index(slice)));
+                let waits = after_wait.contains(&(thread, slice));
                 if (waits || self.is_graph(thread, slice))
                     && let Some(work) = self.ended_before(queue, to, ends)
                     && self.returned(thread, slice) < graph.end[work as usize]
@@ -385,7 +384,8 @@ impl DeviceEdges<'_> {
         Ok(())
     }
 
-    /// Returns thread and slice of the launch that follows each call; the calls are in order of threads and time.
+    /// Returns thread and slice of the launch that follows each call on its row; the calls are in order of threads,
+    /// rows and time.
     fn launches_after(&self, calls: &[(usize, u32)]) -> FxHashSet<(usize, u32)> {
         let mut found = FxHashSet::default();
         let mut last = None;
@@ -393,23 +393,26 @@ impl DeviceEdges<'_> {
             if last.is_some_and(|(other, launch)| other == thread && launch > call) {
                 continue;
             }
-            let names = self.trace.slices(self.segments.queues[thread].track).name;
-            let mut after = (call..index(names.len())).skip(1);
-            let launch = after.find(|slice| self.kinds.get(names[*slice as usize]).is_launch());
+            let (track, at) = self.segments.queues[thread].slice_on_track(call);
+            let names = &self.trace.slices(track).name[at..];
+            let mut after = names.iter().zip(call..).skip(1);
+            let launch = after
+                .find(|(name, _)| self.kinds.get(**name).is_launch())
+                .map(|(_, slice)| slice);
             found.extend(launch.map(|launch| (thread, launch)));
-            last = Some((thread, launch.unwrap_or(NONE)));
+            last = Some((thread, launch.unwrap_or(call + index(names.len()))));
         }
         found
     }
 
-    fn is_graph(&self, thread: usize, slice: usize) -> bool {
-        let slices = self.trace.slices(self.segments.queues[thread].track);
-        self.kinds.get(slices.name[slice]) == CallKind::GraphLaunch
+    fn is_graph(&self, thread: usize, slice: u32) -> bool {
+        let name = self.segments.queues[thread].name(self.trace, slice);
+        name.is_some_and(|name| self.kinds.get(name) == CallKind::GraphLaunch)
     }
 
-    fn returned(&self, thread: usize, slice: usize) -> i64 {
-        let slices = self.trace.slices(self.segments.queues[thread].track);
-        self.shifted(thread, slices.end(slice))
+    fn returned(&self, thread: usize, slice: u32) -> i64 {
+        let (track, slice) = self.segments.queues[thread].slice_on_track(slice);
+        self.shifted(thread, self.trace.slices(track).end(slice))
     }
 
     /// Returns the work on another queue that ends last before a segment begins, within the limit; `None` if work

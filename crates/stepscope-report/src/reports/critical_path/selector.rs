@@ -55,9 +55,9 @@ fn stream(path: &CriticalPath<'_>, queue: u32) -> Option<String> {
     let tracks = path.trace.tracks();
     let own = queues.get(queue as usize)?;
     let number = |track: stepscope_model::TrackId| tracks.get(track.index())?.stream;
-    let stream = number(own.track).filter(|_| own.device.is_some())?;
+    let stream = number(own.track()).filter(|_| own.device.is_some())?;
     let same = queues.iter().filter(|other| {
-        other.file == own.file && other.device.is_some() && number(other.track) == Some(stream)
+        other.file == own.file && other.device.is_some() && number(other.track()) == Some(stream)
     });
     let rank = path.rank_of(own.file);
     (same.count() == 1).then(|| format!("ranks@rank:{rank}@stream:{stream}"))
