@@ -319,9 +319,7 @@ impl<'p> PlaneFiller<'p> {
             tid: Some(thread.tid.cast_signed()),
             ..TrackRecord::default()
         };
-        if thread.tid.cast_signed() != id {
-            self.plane.describe(&record);
-        }
+        self.plane.describe(&record);
         self.plane.add_line(line);
     }
 
