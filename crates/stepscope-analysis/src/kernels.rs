@@ -36,7 +36,7 @@ use crate::parallel::{self, Cancel};
 
 use copies::CopySums;
 pub use copies::{Copies, CopySize};
-pub use engines::Engine;
+pub use engines::{Engine, copy_direction};
 pub use occurrences::{Occurrence, occurrences};
 
 /// Grouping of slices into rows.

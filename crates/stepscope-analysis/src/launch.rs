@@ -331,6 +331,8 @@ pub struct Config {
     pub copy_rate: Option<f64>,
     /// Number that the work shares with the call that launched it.
     pub correlation: Option<i64>,
+    /// Number of the CUDA graph whose node it is.
+    pub graph: Option<i64>,
 }
 
 /// Arguments that [`Config`] reads.
@@ -346,6 +348,8 @@ const CONFIG: ArgKeys = ArgKeys::new(&[
     "memory bandwidth (GB/s)",
     "correlation",
     "correlation_id",
+    "graph id",
+    "cuda_graph_id",
     "kernel_details",
     "memcpy_details",
     "memset_details",
@@ -411,6 +415,8 @@ impl Config {
                 self.copy_rate = rate.map(|rate| rate * 1e9);
             }
             "correlation" | "correlation_id" => self.correlation = whole(value),
+            // PyTorch writes 0 for work without a graph.
+            "graph id" | "cuda_graph_id" => self.graph = whole(value).filter(|graph| *graph != 0),
             "kernel_details" | "memcpy_details" | "memset_details" => {
                 if let ArgValue::Str(text) = value {
                     self.take_details(text);
@@ -496,6 +502,10 @@ mod tests {
         assert_eq!((torch.grid, torch.block), (Some([512, 2, 1]), None));
         assert_eq!(torch.shared_bytes, Some(400));
         assert_eq!(torch.occupancy_percent, Some(75.0));
+        torch.take("graph id", ArgValue::Int(5));
+        assert_eq!(torch.graph, Some(5));
+        torch.take("graph id", ArgValue::Int(0));
+        assert_eq!(torch.graph, None);
         let mut xla = Config::default();
         let text = "regs:38 static_shared:32 dynamic_shared:8 grid:160,1,1 block:256,1,1 occ_pct:0";
         xla.take("kernel_details", ArgValue::Str(text));

@@ -4,7 +4,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
 use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::kernels::{Occurrence, occurrences, uses_tensor_cores};
+use stepscope_analysis::kernels::{Occurrence, copy_direction, occurrences, uses_tensor_cores};
 use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
 use stepscope_analysis::memory::owners::MODULE;
 use stepscope_analysis::ops::framework_op_of;
@@ -92,6 +92,16 @@ pub(super) const KERNELS: Table = Table {
             Type::Bool,
             "Whether the name is that of a kernel on tensor cores",
         ),
+        column(
+            "graph_id",
+            Type::BigInt,
+            "Number of the CUDA graph that it is a node of",
+        ),
+        column(
+            "direction",
+            Type::Text,
+            "Of a copy: 'host to device', 'device to host', 'between devices' or 'within the device'",
+        ),
     ],
     build: kernels,
 };
@@ -100,6 +110,7 @@ pub(super) const KERNELS: Table = Table {
 struct Name {
     shown: String,
     short: String,
+    direction: Option<&'static str>,
     tensor_core: bool,
 }
 
@@ -142,6 +153,7 @@ fn push(
         let shown = demangled(raw).unwrap_or_else(|| raw.to_owned());
         Name {
             short: short_symbol_name(&shown).into_owned(),
+            direction: copy_direction(raw),
             tensor_core: uses_tensor_cores(raw),
             shown,
         }
@@ -191,6 +203,11 @@ fn push(
         config.bytes.into(),
         (work.work == Work::Compute)
             .then_some(texts.tensor_core)
+            .into(),
+        config.graph.into(),
+        (work.work == Work::Memcpy)
+            .then_some(texts.direction)
+            .flatten()
             .into(),
     ]);
 }

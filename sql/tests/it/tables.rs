@@ -306,6 +306,42 @@ fn operations_have_the_module_around_them() {
 }
 
 #[test]
+fn kernels_have_their_graph_and_copies_a_direction() {
+    let work = |name: &str, category: &str, at: i64, graph: i64| {
+        json!({
+            "ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": at, "dur": 5,
+            "args": {"stream": 7, "device": 0, "correlation": at, "graph id": graph},
+        })
+    };
+    let trace = json!({
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "GPU"}],
+        "traceEvents": [
+            work("gemm", "kernel", 10, 5),
+            work("gemm", "kernel", 20, 0),
+            work("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", 30, 0),
+            work("Memset (Device)", "gpu_memset", 40, 5),
+        ],
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pt.trace.json");
+    std::fs::write(&path, trace.to_string()).unwrap();
+    let session = open_all(&[path]);
+    let rows = ask(
+        &session,
+        "SELECT work, graph_id, direction FROM kernels ORDER BY start_ps",
+    );
+    let expected = [
+        json!({"work": "compute", "graph_id": 5, "direction": null}),
+        json!({"work": "compute", "graph_id": null, "direction": null}),
+        json!({"work": "memcpy", "graph_id": null, "direction": "host to device"}),
+        json!({"work": "memset", "graph_id": 5, "direction": null}),
+    ];
+    let found: Vec<_> = rows.into_iter().map(serde_json::Value::Object).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn enclosing_slices_are_found() {
     let session = open("torch_cpu/cpu_modules.pt.trace.json.gz");
     let rows = ask(

@@ -83,17 +83,18 @@ pub(super) fn is_stream(name: &str) -> bool {
     lower.contains("stream") || lower.contains("queue") || lower.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Returns the direction of a copy, by its name in CUPTI, ROCm and their readers.
-fn direction(name: &str) -> &'static str {
+/// Returns the direction of a copy, by its name in CUPTI, ROCm and their readers: `host to device`, `device to host`,
+/// `between devices` or `within the device`.
+pub fn copy_direction(name: &str) -> Option<&'static str> {
     const DIRECTIONS: &[(&str, &[&str])] = &[
-        ("Copies, host to device", &["htod", "h2d", "hosttodevice"]),
-        ("Copies, device to host", &["dtoh", "d2h", "devicetohost"]),
+        ("host to device", &["htod", "h2d", "hosttodevice"]),
+        ("device to host", &["dtoh", "d2h", "devicetohost"]),
         (
-            "Copies, between devices",
+            "between devices",
             &["ptop", "p2p", "peertopeer", "copypeer"],
         ),
         (
-            "Copies, within the device",
+            "within the device",
             &["dtod", "d2d", "devicetodevice", "atod", "dtoa"],
         ),
     ];
@@ -104,10 +105,8 @@ fn direction(name: &str) -> &'static str {
         .map(|letter| letter.to_ascii_lowercase())
         .collect();
     let fits = |words: &[&str]| words.iter().any(|word| letters.contains(word));
-    DIRECTIONS
-        .iter()
-        .find(|(_, words)| fits(words))
-        .map_or("Copies", |(direction, _)| direction)
+    let found = DIRECTIONS.iter().find(|(_, words)| fits(words));
+    found.map(|(direction, _)| *direction)
 }
 
 /// Computes the engines of all devices, in their order; those of a GPU the busiest first. `streams` are in the
@@ -193,13 +192,13 @@ fn copies(
     device: usize,
     range: &Range<Time>,
 ) -> Vec<Engine> {
-    let mut directions: FxHashMap<NameId, &'static str> = FxHashMap::default();
-    let mut found: BTreeMap<&'static str, CopyDirection> = BTreeMap::new();
+    let mut directions: FxHashMap<NameId, Option<&'static str>> = FxHashMap::default();
+    let mut found: BTreeMap<Option<&'static str>, CopyDirection> = BTreeMap::new();
     for track in queues {
         for (name, time) in seen.copies.get(track).into_iter().flatten() {
             let direction = *directions
                 .entry(*name)
-                .or_insert_with(|| direction(trace.name(*name)));
+                .or_insert_with(|| copy_direction(trace.name(*name)));
             let direction = found.entry(direction).or_default();
             if direction.tracks.last() != Some(track) {
                 direction.tracks.push(*track);
@@ -211,7 +210,10 @@ fn copies(
         .into_iter()
         .map(|(name, CopyDirection { tracks, times })| Engine {
             device,
-            name: name.to_owned(),
+            name: name.map_or_else(
+                || "Copies".to_owned(),
+                |direction| format!("Copies, {direction}"),
+            ),
             queues: tracks.len() as u64,
             count: times.len() as u64,
             busy: IntervalSet::from_intervals(times).within(range),
@@ -226,18 +228,15 @@ mod tests {
     #[test]
     fn copy_names_determine_the_direction() {
         for (name, expected) in [
-            ("Memcpy HtoD (Pageable -> Device)", "Copies, host to device"),
-            ("Memcpy DtoH (Device -> Pinned)", "Copies, device to host"),
-            (
-                "Memcpy DtoD (Device -> Device)",
-                "Copies, within the device",
-            ),
-            ("Memcpy PtoP (Device -> Device)", "Copies, between devices"),
-            ("MemcpyD2H", "Copies, device to host"),
-            ("CopyHostToDevice", "Copies, host to device"),
-            ("async-copy", "Copies"),
+            ("Memcpy HtoD (Pageable -> Device)", Some("host to device")),
+            ("Memcpy DtoH (Device -> Pinned)", Some("device to host")),
+            ("Memcpy DtoD (Device -> Device)", Some("within the device")),
+            ("Memcpy PtoP (Device -> Device)", Some("between devices")),
+            ("MemcpyD2H", Some("device to host")),
+            ("CopyHostToDevice", Some("host to device")),
+            ("async-copy", None),
         ] {
-            assert_eq!(direction(name), expected, "{name}");
+            assert_eq!(copy_direction(name), expected, "{name}");
         }
     }
 
