@@ -5,20 +5,19 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use stepscope_engine::{Storage, find_sql_engine, storage};
+use stepscope_server::DEFAULT_PORT;
 
 use super::Check;
 use super::machine::Machine;
 use crate::text::{self, shell_word};
 
-/// Port of the viewer.
-const VIEWER: u16 = 8791;
 /// Port that the guides give to profiler servers of programs.
 const SERVER: u16 = 9012;
 
 /// Checks everything that is neither Python nor a device.
 pub(super) fn checks(machine: &Machine, logdir: &Path) -> Vec<Check> {
     let mut found = log_directory(logdir);
-    found.push(viewer_port(VIEWER));
+    found.push(viewer_port(DEFAULT_PORT));
     found.push(server_port(SERVER));
     found.extend(ssh(machine));
     found.push(match find_sql_engine() {
@@ -151,7 +150,7 @@ fn ssh(machine: &Machine) -> Option<Check> {
         format!("-p {port} ")
     };
     let tunnel = format!(
-        "ssh {other_port}-L {VIEWER}:localhost:{VIEWER} {}",
+        "ssh {other_port}-L {DEFAULT_PORT}:localhost:{DEFAULT_PORT} {}",
         shell_word(&target)
     );
     Some(
