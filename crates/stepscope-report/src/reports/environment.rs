@@ -254,26 +254,12 @@ fn readable_value(word: &str, value: &str) -> String {
     value.to_owned()
 }
 
-/// Formats seconds since 1970 as `2024-10-25 20:32:51`.
+/// Formats seconds since 1970 as `2024-10-25 20:32:51`; a time that no calendar has stays a number.
 fn utc(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days from 1 March of year 0, so that leap days come at the end of a year.
-    let from_march = days + 719_468;
-    let era = from_march.div_euclid(146_097);
-    let day = from_march.rem_euclid(146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!(
-        "{:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}",
-        era * 400 + year + next
+    let time = jiff::Timestamp::from_second(seconds);
+    time.map_or_else(
+        |_| seconds.to_string(),
+        |time| time.strftime("%F %T").to_string(),
     )
 }
 
@@ -384,5 +370,6 @@ mod tests {
         }
         assert_eq!(utc(0), "1970-01-01 00:00:00");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(utc(i64::MAX), i64::MAX.to_string());
     }
 }
