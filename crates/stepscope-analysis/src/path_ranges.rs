@@ -35,6 +35,9 @@ pub struct PathRanges {
 pub struct PathRange {
     /// The track of the segment whose time it is, or that the lag belongs to.
     pub track: TrackId,
+    /// Index of its thread or device queue in [`Segments::queues`](crate::critical_path::segments::Segments::queues):
+    /// a thread may have several tracks.
+    pub queue: u32,
     /// What it is charged to.
     pub kind: PathKind,
     /// Confidence of the edge.
@@ -96,7 +99,7 @@ impl MergedRange {
     }
 }
 
-/// A change of the track on the path.
+/// A change of the thread or device queue on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathHop {
     /// The track that the path leaves, and when, on the clock of its file.
@@ -129,10 +132,12 @@ pub fn path_ranges(
     let mut ranges = Vec::new();
     path.visit_rows(|row| {
         let segment = row.segment as usize;
-        let queue = &path.segments.queues[graph.queue[segment] as usize];
+        let queue = graph.queue[segment];
+        let first_row = || path.segments.queues[queue as usize].track();
         let slice = path.segments.slice_of(segment);
         ranges.push(PathRange {
-            track: slice.map_or_else(|| queue.track(), |(track, _)| track),
+            track: slice.map_or_else(first_row, |(track, _)| track),
+            queue,
             kind: row.kind,
             edge: row.edge,
             event: path.event(segment),
@@ -229,8 +234,8 @@ impl PathRanges {
         found
     }
 
-    /// Lists the changes of the track in a window of the files' clocks; of those between the same tracks in one bin
-    /// the first.
+    /// Lists the changes of the thread or queue in a window of the files' clocks; of those between the same tracks in
+    /// one bin the first.
     pub fn hops(&self, window: &Range<Time>, bins: u32) -> Vec<PathHop> {
         let bin = bin_length(window, bins);
         let near = self.near(window);
@@ -256,11 +261,11 @@ impl PathRanges {
         found
     }
 
-    /// Returns the change of the track before a range, if there is one.
+    /// Returns the change of the thread or queue before a range, if there is one.
     pub fn hop_to(&self, at: usize) -> Option<PathHop> {
         let to = self.ranges.get(at)?;
         let from = self.ranges.get(at.checked_sub(1)?)?;
-        if from.track == to.track {
+        if from.queue == to.queue {
             return None;
         }
         let is_lag = !to.kind.is_segment();
@@ -292,6 +297,7 @@ mod tests {
     ) -> PathRange {
         PathRange {
             track: TrackId(track),
+            queue: track,
             kind,
             edge,
             event: Some(EventId(event)),
@@ -411,6 +417,13 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(path.hops(&time(200, 800), 100), []);
+    }
+
+    #[test]
+    fn tracks_of_one_thread_have_no_hops() {
+        let mut path = example();
+        path.ranges.iter_mut().for_each(|range| range.queue = 0);
+        assert_eq!(path.hops(&time(0, 1000), 100), []);
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl PathOverlay {
         (sink, counts)
     }
 
-    /// Adds a flow to each slice that the path leaves for another track. Returns their keys by the position of the
-    /// range that the path enters.
+    /// Adds a flow to each slice that the path leaves for another thread or queue. Returns their keys by the position
+    /// of the range that the path enters.
     fn add_flows<S: EventSink>(
         &self,
         trace: &Trace,
