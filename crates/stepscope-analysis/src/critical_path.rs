@@ -1,9 +1,10 @@
 //! Critical path of a run's steps: a partition of the window into what the end of the window waited for.
 //!
 //! **Segments** are the pieces of time of the innermost open slice of each thread and device queue ([`segments`]);
-//! all rows of a thread are one queue ([`queues`]). A segment's start depends on the segment before it on its queue, on the call that launched it, on events, and on
-//! other threads; the end of a wait depends on what it waits for; participants of a collective are released by the
-//! one that begins last ([`graph`]). For a segment `s` with dependencies `p`:
+//! all rows of a thread are one queue ([`queues`]). A segment's start depends on the segment before it on its queue,
+//! on the call that launched it, on events, and on other threads; the end of a wait depends on what it waits for;
+//! participants of a collective are released by the one that begins last ([`graph`]). For a segment `s` with
+//! dependencies `p`:
 //!
 //! ```text
 //! anchor(p, s) = min(end(p), start(s))
