@@ -336,6 +336,7 @@ struct Flattening<'a> {
 impl Flattening<'_> {
     fn run<S: SegmentSink>(&self, ranges: &[Range<usize>], sink: &mut S) {
         let (queue, window) = (self.queue, self.window);
+        let has_samples = queue.rows.iter().any(|row| row.is_sampled);
         let mut push = |begin: i64, end: i64, slice: u32, kind: SegmentKind| {
             // The thread of the steps ends with the window.
             let end = if queue.marks_steps {
@@ -379,7 +380,11 @@ impl Flattening<'_> {
                 }
                 open.pop();
             }
-            let inside = self.begun_inside(&slice, &open);
+            let inside = if has_samples {
+                self.begun_inside(&slice, &open)
+            } else {
+                0
+            };
             if inside > 0 {
                 open.insert(open.len() - inside, (slice.number, end, kind));
                 time = Some(now);
@@ -411,11 +416,9 @@ const MAX_INSIDE: usize = 256;
 
 impl Flattening<'_> {
     /// Counts the innermost open slices that lie inside a slice although they began before it. The times of sampled
-    /// frames are those of the samples: calls and operators lie inside a frame, and frames inside a step.
+    /// frames are those of the samples: calls and operators lie inside a frame, and frames inside a step. Without
+    /// sampled rows there are none.
     fn begun_inside(&self, slice: &QueueSlice, open: &[(u32, i64, SegmentKind)]) -> usize {
-        if !self.queue.rows.iter().any(|row| row.is_sampled) {
-            return 0;
-        }
         let is_marker = || {
             let id = self.trace.slices(slice.track).id(slice.index);
             self.step_markers.contains(&id)
