@@ -38,6 +38,7 @@ use crate::runtime::runtime;
 use crate::schema::{Column, SCHEMA, Type};
 use crate::schema_table;
 use crate::session::as_found;
+pub use part::{most_tracks, zero_of};
 pub(crate) use receipt::files_done;
 use table_files::part_name;
 use whole::{RunExport, remove_empty};

@@ -149,27 +149,3 @@ impl SchemaProvider for Views {
         self.views.iter().any(|view| view.name == name)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_view_has_a_name_a_query_and_a_meaning() {
-        let views = all();
-        assert_eq!(views.len(), 15);
-        for view in views {
-            assert!(
-                !view.meaning.is_empty() && !view.meaning.contains('\n'),
-                "{view:?}"
-            );
-            assert!(view.query.starts_with("SELECT"), "{view:?}");
-            assert!(
-                view.name
-                    .chars()
-                    .all(|c| c.is_ascii_lowercase() || c == '_'),
-                "{view:?}"
-            );
-        }
-    }
-}

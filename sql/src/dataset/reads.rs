@@ -46,29 +46,3 @@ fn add(state: &SessionState, sql: &str, named: &mut BTreeSet<String>) -> Result<
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn named_in(sql: &str) -> Vec<String> {
-        tables_of(Some(sql)).unwrap().into_iter().collect()
-    }
-
-    #[test]
-    fn a_query_reads_the_tables_that_it_names() {
-        assert_eq!(named_in("SELECT 1"), ["runs"]);
-        assert_eq!(named_in("SELECT slices, steps FROM runs"), ["runs"]);
-        assert_eq!(
-            named_in("WITH a AS (SELECT * FROM steps) SELECT * FROM a JOIN Kernels k ON true"),
-            ["kernels", "runs", "steps"]
-        );
-        assert_eq!(named_in("SELECT * FROM samples"), ["counters", "runs"]);
-        assert_eq!(
-            named_in("SELECT (SELECT count(*) FROM gaps) FROM perfetto.slice"),
-            ["gaps", "instants", "runs", "slices"]
-        );
-        assert!(tables_of(Some("SELECT FROM")).is_err());
-        assert!(tables_of(None).unwrap().len() > 15);
-    }
-}

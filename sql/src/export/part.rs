@@ -23,7 +23,7 @@ const NEAR_NS: u64 = 30 * 86_400 * 1_000_000_000;
 const PERIOD_NS: i64 = 60 * 86_400 * 1_000_000_000;
 
 /// Returns the most tracks of a file: their numbers of 32 bits are dealt out evenly.
-fn most_tracks(files: u32) -> u32 {
+pub fn most_tracks(files: u32) -> u32 {
     i32::MAX.unsigned_abs() / files.max(1)
 }
 
@@ -155,7 +155,7 @@ async fn write_calls(
 ///
 /// A copied file may state any time. Far from the clock of the file, the beginning of a fixed period holds instead, so
 /// that times fit in 64 bits.
-fn zero_of(recorded_ns: i64, clock_ns: Option<i64>) -> i64 {
+pub fn zero_of(recorded_ns: i64, clock_ns: Option<i64>) -> i64 {
     match clock_ns {
         Some(clock) if clock.abs_diff(recorded_ns) >= NEAR_NS => {
             clock.div_euclid(PERIOD_NS) * PERIOD_NS
@@ -194,37 +194,5 @@ fn receipt_of(data: &RunData, shift: Shift, empty: Receipt) -> Receipt {
         content_hash: row.content_hash,
         job: row.job,
         ..empty
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DAY_NS: i64 = 86_400 * 1_000_000_000;
-
-    #[test]
-    fn times_fit_whatever_a_copied_file_states() {
-        let clock = 1_800_000_000 * 1_000_000_000;
-        for stated in [
-            0,
-            clock - 31 * DAY_NS,
-            clock,
-            clock + 400 * DAY_NS,
-            i64::MIN,
-        ] {
-            let zero = zero_of(stated, Some(clock));
-            assert!((clock - zero).abs() < 61 * DAY_NS, "{stated}: {zero}");
-        }
-        assert_eq!(zero_of(clock - DAY_NS, Some(clock)), clock - DAY_NS);
-        assert_eq!(zero_of(7, None), 7);
-    }
-
-    #[test]
-    fn tracks_of_the_last_file_have_numbers_of_32_bits() {
-        for files in [1, 2, 3, 1_000, 1_000_000] {
-            let end = u64::from(most_tracks(files)) * u64::from(files);
-            assert!(i32::try_from(end).is_ok(), "{files}: {end}");
-        }
     }
 }

@@ -235,32 +235,3 @@ impl Accumulator for FrameAccumulator {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn growing_union_equals_the_union_of_all_at_every_time() {
-        let mut seed = 11_u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            i64::try_from((seed >> 33) % below).unwrap()
-        };
-        for ordered in [false, true] {
-            let mut union = IntervalUnion::default();
-            let (mut all, mut at) = (Vec::new(), 0);
-            for _ in 0..500 {
-                at = if ordered { at + next(4) } else { next(900) };
-                let one = (at, at + next(9));
-                all.push(one);
-                union.add([one]);
-                if next(3) > 0 {
-                    union.merge();
-                    assert_eq!(union.set, merged(all.clone()));
-                    assert_eq!(union.length, length(&union.set));
-                }
-            }
-        }
-    }
-}

@@ -157,24 +157,3 @@ fn overlap(args: &[ColumnarValue]) -> Result<ColumnarValue> {
     });
     Ok(ColumnarValue::Array(Arc::new(rows.collect::<Int64Array>())))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_with_their_units() {
-        for (text, expected) in [
-            ("1.5 ms", Some(1_500_000_000)),
-            ("3ps", Some(3)),
-            (" 2 µs ", Some(2_000_000)),
-            ("-1 s", Some(-1_000_000_000_000)),
-            ("5", None),
-            ("", None),
-            ("ms", None),
-            ("1 week", None),
-        ] {
-            assert_eq!(picoseconds(text).ok(), expected, "{text}");
-        }
-    }
-}

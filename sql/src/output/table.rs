@@ -139,13 +139,3 @@ fn visible(text: &str) -> String {
     }
     shown
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_of_traces_stay_visible() {
-        assert_eq!(visible("a\u{1b}[2Jb\u{202e}\n"), "a\\u{1b}[2Jb\\u{202e}\\n");
-    }
-}

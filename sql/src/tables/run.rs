@@ -416,21 +416,3 @@ fn diagnostics(data: &RunData) -> Result<RecordBatch> {
     }
     rows.finish()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_of_one_job_differ_in_numbers_and_times_only() {
-        for (name, job) in [
-            ("llama/2026_11_20_10_00_00", "llama/#"),
-            ("llama2/2026-11-20T10:00:00.5", "llama#/#"),
-            ("bert-7b.run3_x", "bert-#b.run#_x"),
-            ("v1._-2.", "v#."),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(without_numbers(name), job, "{name}");
-        }
-    }
-}

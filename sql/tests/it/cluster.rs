@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stepscope_engine::report::report::Report;
 use stepscope_engine::{FLEET_KINDS, FleetOptions, RunChoice, SqlEngine, SqlRun, fleet_reports};
-use stepscope_sql::cluster::{self, Cluster};
+use stepscope_sql::cluster::{self, Cluster, Listen};
 use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::session::Session;
@@ -410,4 +410,39 @@ fn what_cannot_work_says_why() {
         !open.status.success() && text.contains("--trusted-network"),
         "{text}"
     );
+}
+
+#[test]
+fn addresses_are_read_as_they_are_written() {
+    for good in ["df://node-7:50050", "df://10.0.0.1:1", "df://[::1]:50050"] {
+        let cluster: Cluster = good.parse().unwrap();
+        assert_eq!(cluster.to_string(), good);
+    }
+    for wrong in [
+        "node-7:50050",
+        "http://node-7:50050",
+        "df://node-7",
+        "df://:1",
+        "df://a/b:1",
+        "df://a:x",
+    ] {
+        let error = wrong.parse::<Cluster>().unwrap_err();
+        assert!(error.contains("df://HOST:PORT"), "{error}");
+    }
+}
+
+#[test]
+fn only_the_loopback_interface_needs_no_trust() {
+    let listen = |bind: &str, trusted_network| Listen {
+        bind: bind.parse().unwrap(),
+        advertise: None,
+        trusted_network,
+    };
+    assert_eq!(listen("127.0.0.1:0", false).check("scheduler"), Ok(()));
+    assert_eq!(listen("0.0.0.0:1", true).check("scheduler"), Ok(()));
+    let error = listen("0.0.0.0:1", false).check("scheduler").unwrap_err();
+    assert!(error.contains("--trusted-network"), "{error}");
+    let error = listen("0.0.0.0:1", true).host().unwrap_err();
+    assert!(error.contains("--advertise HOST"), "{error}");
+    assert_eq!(listen("[::1]:1", false).host().unwrap(), "[::1]");
 }

@@ -8,6 +8,7 @@ use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stepscope_engine::{RunChoice, SqlRun};
+use stepscope_sql::dataset;
 use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema::Column;
@@ -529,4 +530,25 @@ fn shards_that_start_at_once_export_each_run_once() {
             name.display()
         );
     }
+}
+
+#[test]
+fn a_query_reads_the_tables_that_it_names() {
+    let named_in = |sql: &str| -> Vec<String> {
+        let named = dataset::tables_of(Some(sql)).unwrap();
+        named.into_iter().collect()
+    };
+    assert_eq!(named_in("SELECT 1"), ["runs"]);
+    assert_eq!(named_in("SELECT slices, steps FROM runs"), ["runs"]);
+    assert_eq!(
+        named_in("WITH a AS (SELECT * FROM steps) SELECT * FROM a JOIN Kernels k ON true"),
+        ["kernels", "runs", "steps"]
+    );
+    assert_eq!(named_in("SELECT * FROM samples"), ["counters", "runs"]);
+    assert_eq!(
+        named_in("SELECT (SELECT count(*) FROM gaps) FROM perfetto.slice"),
+        ["gaps", "instants", "runs", "slices"]
+    );
+    assert!(dataset::tables_of(Some("SELECT FROM")).is_err());
+    assert!(dataset::tables_of(None).unwrap().len() > 15);
 }

@@ -465,3 +465,30 @@ fn a_file_that_ends_early_is_exported_and_named() {
         "{seen:?}"
     );
 }
+
+const DAY_NS: i64 = 86_400 * 1_000_000_000;
+
+#[test]
+fn times_fit_whatever_a_copied_file_states() {
+    let clock = 1_800_000_000 * 1_000_000_000;
+    for stated in [
+        0,
+        clock - 31 * DAY_NS,
+        clock,
+        clock + 400 * DAY_NS,
+        i64::MIN,
+    ] {
+        let zero = export::zero_of(stated, Some(clock));
+        assert!((clock - zero).abs() < 61 * DAY_NS, "{stated}: {zero}");
+    }
+    assert_eq!(export::zero_of(clock - DAY_NS, Some(clock)), clock - DAY_NS);
+    assert_eq!(export::zero_of(7, None), 7);
+}
+
+#[test]
+fn tracks_of_the_last_file_have_numbers_of_32_bits() {
+    for files in [1, 2, 3, 1_000, 1_000_000] {
+        let end = u64::from(export::most_tracks(files)) * u64::from(files);
+        assert!(i32::try_from(end).is_ok(), "{files}: {end}");
+    }
+}

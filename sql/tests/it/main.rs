@@ -11,6 +11,7 @@ mod dataset;
 mod divided;
 mod every_run;
 mod filters;
+mod functions;
 mod hostile;
 mod questions;
 mod shell;

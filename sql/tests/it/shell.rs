@@ -44,3 +44,13 @@ fn history_has_the_queries_of_a_prompt_that_was_killed() {
         ["SELECT 41 + 1 AS answer;", "SELECT 40 + 3 AS answer;"]
     );
 }
+
+#[test]
+fn control_characters_of_traces_stay_visible() {
+    let folder = tempfile::tempdir().unwrap();
+    ask(
+        &folder.path().join("history"),
+        "SELECT 'a' || chr(27) || '[2Jb' || chr(8238) || chr(10) AS text;",
+        "a\\u{1b}[2Jb\\u{202e}\\n",
+    );
+}

@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use serde_json::json;
-use stepscope_engine::{Run, SqlRun};
+use stepscope_engine::{Run, SqlRun, open_each};
 use stepscope_sql::locked::Memory;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
@@ -482,4 +484,25 @@ fn compiled_programs_and_statistics_are_tables() {
         assert!(row[table].as_i64().unwrap() > 10, "{row:?}");
     }
     assert_eq!((&row["empty"], &row["files"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn runs_of_one_job_differ_in_numbers_and_times_only() {
+    let file = Corpus::committed().path("torch_cpu/cpu_plain.pt.trace.json.gz");
+    for (name, job) in [
+        ("llama/2026_11_20_10_00_00", "llama/#"),
+        ("llama2/2026-11-20T10:00:00.5", "llama#/#"),
+        ("bert-7b.run3_x", "bert-#b.run#_x"),
+        ("v1._-2.", "v#."),
+        ("plain", "plain"),
+    ] {
+        let ask_of_renamed = &mut |run: Result<Run, _>| {
+            let mut run = run.unwrap();
+            name.clone_into(&mut run.name);
+            let session = Session::of_runs(vec![run], Memory::default());
+            assert_eq!(one(&session, "SELECT job FROM runs")["job"], job, "{name}");
+            Ok(())
+        };
+        open_each(&file, &Arc::default(), false, ask_of_renamed).unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! Queries that people write for other profilers run on their views, and give the figures of our tables.
 
 use stepscope_sql::session::Session;
+use stepscope_sql::views;
 
 use crate::support::{ask, number, one, open, open_all, same, try_ask};
 
@@ -244,4 +245,22 @@ fn views_are_listed() {
         text.contains("perfetto.slice ") && text.contains("nsys.stringids "),
         "{text}"
     );
+}
+
+#[test]
+fn every_view_has_a_name_a_query_and_a_meaning() {
+    let views = views::all();
+    assert_eq!(views.len(), 15);
+    for view in views {
+        assert!(
+            !view.meaning.is_empty() && !view.meaning.contains('\n'),
+            "{view:?}"
+        );
+        assert!(view.query.starts_with("SELECT"), "{view:?}");
+        let letters = &mut view.name.chars();
+        assert!(
+            letters.all(|c| c.is_ascii_lowercase() || c == '_'),
+            "{view:?}"
+        );
+    }
 }
