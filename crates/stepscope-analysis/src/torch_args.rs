@@ -1,11 +1,28 @@
 //! Arguments of torch's operators, as kineto writes them: shapes and values of the inputs, as JSON texts.
 
+use stepscope_model::{ArgKeys, ArgValue};
+use stepscope_store::{EventId, Trace};
+
+use crate::names::json_on_one_line;
+
 /// Keys of the argument with the shapes of an operator's inputs; files of 2021 use the second one.
 pub const DIMS: [&str; 2] = ["Input Dims", "Input dims"];
 
 /// Returns whether an argument has the shapes of an operator's inputs.
 pub fn is_dims(key: &str) -> bool {
     DIMS.contains(&key)
+}
+
+/// Returns the shapes of an operator's inputs, as JSON on one line; `None` without them.
+pub fn input_shapes(trace: &Trace, operator: EventId) -> Option<String> {
+    let mut shapes = None;
+    // Without arguments there are no shapes.
+    let _ = trace.args_of(operator, ArgKeys::new(&DIMS), &mut |_, value| {
+        if let ArgValue::Json(text) | ArgValue::Str(text) = value {
+            shapes = Some(json_on_one_line(text).into_owned());
+        }
+    });
+    shapes
 }
 
 /// Reads a list of whole numbers in JSON text: `[8, 3, 32, 32]`. Returns `None` for any other text.

@@ -16,7 +16,7 @@ use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, EventSink, ReadContext, SharedBytes, SourceId, forward_to_sink,
 };
-use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
+use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 
 use crate::error::{EngineError, RunProblem};
 use crate::files::inflated::inflated;
@@ -385,17 +385,7 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
         }
     };
     for file in trace.files() {
-        for (key, value) in &file.facts {
-            match (key.as_str(), value) {
-                ("kind", FactValue::Text(kind)) => add(kind),
-                (key, FactValue::Bool(true)) => {
-                    if let Some(kind) = key.strip_prefix("kind.") {
-                        add(kind);
-                    }
-                }
-                _ => {}
-            }
-        }
+        file.kinds().for_each(&mut add);
     }
     // If no producer is known, the format is the badge.
     let container = |kind: &String| Producer::from_name(kind).is_some_and(Producer::is_format);

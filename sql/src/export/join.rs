@@ -43,7 +43,9 @@ const SUMMED: [(&str, &str); 2] = [
     (
         "hosts",
         "SELECT run, host, rank, CAST(sum(files) AS INT) AS files, CAST(sum(processes) AS INT) AS processes, \
-                CAST(sum(devices) AS INT) AS devices, sum(slices) AS slices, sum(bytes) AS bytes \
+                CAST(sum(devices) AS INT) AS devices, sum(slices) AS slices, sum(bytes) AS bytes, \
+                array_to_string(array_sort(array_distinct(flatten(array_agg(string_to_array(framework, ', ')) \
+                    FILTER (WHERE framework IS NOT NULL)))), ', ') AS framework, max(world_size) AS world_size \
          FROM parts GROUP BY run, host, rank ORDER BY host, rank",
     ),
     (

@@ -9,9 +9,10 @@ use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
 use stepscope_analysis::memory::owners::MODULE;
 use stepscope_analysis::ops::framework_op_of;
 use stepscope_analysis::ops::hlo::Catalogue;
+use stepscope_analysis::ops::rates::done;
 use stepscope_engine::report::demangle::demangled;
 use stepscope_engine::report::report::short_symbol_name;
-use stepscope_model::{NameId, TrackId};
+use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use super::{Table, stopped};
@@ -102,6 +103,18 @@ pub(super) const KERNELS: Table = Table {
             Type::Text,
             "Of a copy: 'host to device', 'device to host', 'between devices' or 'within the device'",
         ),
+        column(
+            "queue_ps",
+            Type::BigInt,
+            "The part of 'delay_ps' until the work before it on the stream ended",
+        )
+        .unit("ps"),
+        column(
+            "flops",
+            Type::BigInt,
+            "Floating-point operations of a compiled operation, where the file counts them",
+        )
+        .unit("count"),
     ],
     build: kernels,
 };
@@ -126,19 +139,48 @@ fn kernels(data: &RunData) -> Result<RecordBatch> {
     let found = occurrences(trace, &devices, launches, &trace.span(), data.cancel());
     let catalogue = Catalogue::from_trace(trace);
     let mut names: FxHashMap<NameId, Name> = FxHashMap::default();
+    let mut queue = Queue::default();
     for (number, work) in found.map_err(stopped)?.iter().enumerate() {
         if number % 4_096 == 0 {
             data.cancel().check().map_err(stopped)?;
         }
-        push(data, &catalogue, work, &mut names, &mut rows);
+        let queued = queue.add(trace, work);
+        push(data, &catalogue, (work, queued), &mut names, &mut rows);
     }
     rows.finish()
+}
+
+/// The stream whose work is being read, in order of time.
+#[derive(Default)]
+struct Queue {
+    track: Option<TrackId>,
+    /// End of its work so far.
+    end: Option<Time>,
+}
+
+impl Queue {
+    /// Adds the next work, and returns how long it waited for what its stream did before; `None` without a call.
+    fn add(&mut self, trace: &Trace, work: &Occurrence) -> Option<Dur> {
+        if self.track != Some(work.track) {
+            *self = Self {
+                track: Some(work.track),
+                end: None,
+            };
+        }
+        let waited = work.call.map(|(_, called)| {
+            let until = self.end.map_or(called, |end| end.min(work.start));
+            until.since(called).max(Dur::ZERO)
+        });
+        let end = trace.slices(work.track).end(work.index);
+        self.end = self.end.max(Some(end));
+        waited
+    }
 }
 
 fn push(
     data: &RunData,
     catalogue: &Catalogue,
-    work: &Occurrence,
+    (work, queued): (&Occurrence, Option<Dur>),
     names: &mut FxHashMap<NameId, Name>,
     rows: &mut Rows,
 ) {
@@ -160,8 +202,10 @@ fn push(
     });
     let config = Config::from_event(trace, work.event);
     let op = work.launch.and_then(|launch| operation(trace, launch));
-    let compiled = compiled_operation(data, catalogue, work);
-    let op_name = compiled.or_else(|| {
+    let is_compiled = of_compiled_programs(trace, track.file);
+    let compiled = is_compiled.then(|| framework_op_of(trace, catalogue, work.event));
+    let counts = is_compiled.then(|| done(trace, work.event, 1)).flatten();
+    let op_name = compiled.flatten().or_else(|| {
         let op = name_of(trace, op?)?;
         Some(trace.name(op).to_owned())
     });
@@ -209,17 +253,26 @@ fn push(
             .then_some(texts.direction)
             .flatten()
             .into(),
+        queued.into(),
+        counts.and_then(|done| whole(done.flops)).into(),
     ]);
 }
 
-/// Returns the framework operation of a compiled program that a slice runs. Only one format names them.
-fn compiled_operation(data: &RunData, catalogue: &Catalogue, work: &Occurrence) -> Option<String> {
-    let trace = data.trace();
-    let file = data.track(work.track)?.file;
-    let format = &trace.files().get(file)?.spec.format;
-    (format == "xspace")
-        .then(|| framework_op_of(trace, catalogue, work.event))
-        .flatten()
+/// Returns whether the work of a file may name the operation of a compiled program that it runs, with its counts. Only
+/// one format does.
+fn of_compiled_programs(trace: &Trace, file: usize) -> bool {
+    let file = trace.files().get(file);
+    file.is_some_and(|file| file.spec.format == "xspace")
+}
+
+/// Returns a count as a whole number; `None` if it counts nothing.
+pub(super) fn whole(count: f64) -> Option<i64> {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a count above the limit becomes the limit"
+    )]
+    let count = count.round() as i64;
+    (count > 0).then_some(count)
 }
 
 fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {

@@ -2,10 +2,12 @@
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
-use stepscope_analysis::ops::By;
 use stepscope_analysis::ops::occurrences::occurrences;
+use stepscope_analysis::ops::rates::Done;
+use stepscope_analysis::ops::{By, OpRow};
+use stepscope_analysis::torch_args::input_shapes;
 
-use super::kernels::layer_of;
+use super::kernels::{layer_of, whole};
 use super::{Table, stopped};
 use crate::rows::Rows;
 use crate::run_data::RunData;
@@ -60,6 +62,23 @@ pub(super) const OPS: Table = Table {
             Type::Text,
             "The module of the model around it; of a module the one around that",
         ),
+        column(
+            "shapes",
+            Type::Text,
+            "Shapes of the inputs of an operator of torch, as JSON",
+        ),
+        column(
+            "flops",
+            Type::BigInt,
+            "Floating-point operations of a compiled operation, where the file counts them",
+        )
+        .unit("count"),
+        column(
+            "bytes_accessed",
+            Type::BigInt,
+            "Bytes that a compiled operation reads and writes, where the file counts them",
+        )
+        .unit("bytes"),
     ],
     build: ops,
 };
@@ -99,8 +118,20 @@ fn ops(data: &RunData) -> Result<RecordBatch> {
                 around
                     .and_then(|around| layer_of(trace, op.track, around))
                     .into(),
+                (by == By::Framework)
+                    .then(|| input_shapes(trace, op.event))
+                    .flatten()
+                    .into(),
+                once(row, |done| done.flops).into(),
+                once(row, |done| done.bytes).into(),
             ]);
         }
     }
     rows.finish()
+}
+
+/// Returns a count of one execution: the file has one for all executions of an instruction.
+fn once(row: &OpRow, count: impl Fn(&Done) -> f64) -> Option<i64> {
+    let done = row.recorded.as_ref()?;
+    whole(count(done) / row.count.max(1) as f64)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::steps::StepTimes;
+use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{Dur, Time};
 use stepscope_store::{FactValue, FileFacts, Track};
 
@@ -299,26 +300,41 @@ pub(super) const HOSTS: Table = Table {
         column("devices", Type::Int, "Accelerators with tracks").unit("count"),
         column("slices", Type::BigInt, "Slices").unit("count"),
         column("bytes", Type::BigInt, "Size of the files").unit("bytes"),
+        column(
+            "framework",
+            Type::Text,
+            "Frameworks and programs that its files are of, as in 'kinds' of 'runs'",
+        ),
+        column(
+            "world_size",
+            Type::Int,
+            "Number of ranks of the job, where a file states it",
+        )
+        .unit("count"),
     ],
     build: hosts,
 };
 
 fn hosts(data: &RunData) -> Result<RecordBatch> {
     #[derive(Default)]
-    struct Found {
+    struct Found<'a> {
         files: usize,
         processes: BTreeSet<i64>,
         devices: BTreeSet<u32>,
         slices: u64,
         bytes: u64,
+        frameworks: BTreeSet<&'a str>,
+        world_size: Option<i64>,
     }
     let trace = data.trace();
-    let mut found: BTreeMap<(&str, Option<u32>), Found> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, Option<u32>), Found<'_>> = BTreeMap::new();
     for (number, file) in trace.files().iter().enumerate() {
         let host = found
             .entry((data.host(number), file.spec.rank))
             .or_default();
         host.files += 1;
+        host.frameworks.extend(file.kinds().filter(is_framework));
+        host.world_size = host.world_size.max(world_size(file));
         host.bytes = host.bytes.saturating_add(file.spec.bytes);
     }
     for track in trace.tracks() {
@@ -339,9 +355,28 @@ fn hosts(data: &RunData) -> Result<RecordBatch> {
             found.devices.len().into(),
             found.slices.into(),
             found.bytes.into(),
+            frameworks(found.frameworks).into(),
+            found.world_size.into(),
         ]);
     }
     rows.finish()
+}
+
+/// Whether a file's kind is more than its format.
+fn is_framework(kind: &&str) -> bool {
+    !Producer::from_name(kind).is_some_and(Producer::is_format)
+}
+
+fn frameworks(names: BTreeSet<&str>) -> Option<String> {
+    (!names.is_empty()).then(|| Vec::from_iter(names).join(", "))
+}
+
+fn world_size(file: &FileFacts) -> Option<i64> {
+    match file.fact("world_size")? {
+        FactValue::Int(size) => Some(*size),
+        FactValue::Text(size) => size.parse().ok(),
+        _ => None,
+    }
 }
 
 pub(super) const FACTS: Table = Table {

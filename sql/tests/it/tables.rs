@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -7,7 +8,7 @@ use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
 
-use crate::support::{ask, one, open, open_all, try_ask};
+use crate::support::{ask, number, one, open, open_all, try_ask};
 
 /// Every column of every table, with the types that the schema promises.
 pub(crate) fn every_table_reads_on_every_run(session: &Session, run: &Run) -> f64 {
@@ -505,4 +506,73 @@ fn runs_of_one_job_differ_in_numbers_and_times_only() {
         };
         open_each(&file, &Arc::default(), false, ask_of_renamed).unwrap();
     }
+}
+
+/// Returns a session of a trace with a known cause.
+fn open_cause(name: &str) -> Session {
+    let causes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/known_causes");
+    open_all(&[causes.join(name).join("trace")])
+}
+
+#[test]
+fn kernels_wait_for_the_work_before_them_on_their_stream() {
+    for cause in ["a100_all_reduce_at_the_end", "torch_queued_before"] {
+        let session = open_cause(cause);
+        let row = one(
+            &session,
+            "WITH k AS (SELECT queue_ps, delay_ps, launch_start_ps + launch_dur_ps AS called, start_ps, \
+                               max(start_ps + dur_ps) OVER (PARTITION BY run, track_id ORDER BY start_ps, id \
+                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before \
+                        FROM kernels) \
+             SELECT count(*) AS works, count(*) FILTER (WHERE queue_ps > 0) AS queued, \
+                    count(*) FILTER (WHERE queue_ps > delay_ps) AS longer, \
+                    count(*) FILTER (WHERE queue_ps IS DISTINCT FROM CASE WHEN called IS NULL THEN NULL \
+                        ELSE greatest(least(coalesce(before, called), start_ps) - called, 0) END) AS wrong FROM k",
+        );
+        assert!(number(&row, "works") > 10.0, "{cause}: {row:?}");
+        assert!(number(&row, "queued") > 0.0, "{cause}: {row:?}");
+        assert_eq!((&row["longer"], &row["wrong"]), (&json!(0), &json!(0)));
+    }
+}
+
+#[test]
+fn operations_have_their_shapes_and_counts() {
+    let session = open("torch_cpu/cpu_flops.pt.trace.json.gz");
+    let row = one(
+        &session,
+        "SELECT count(o.shapes) AS shapes, count(*) FILTER (WHERE a.text_value IS DISTINCT FROM o.shapes) AS wrong \
+         FROM ops o LEFT JOIN args a ON a.id = o.id AND a.key = 'Input Dims' WHERE o.class = 'framework'",
+    );
+    assert!(number(&row, "shapes") > 10.0, "{row:?}");
+    assert_eq!(row["wrong"], 0);
+    let session = open_cause("tpu_near_peak");
+    let counted = |table: &str| {
+        one(
+            &session,
+            &format!(
+                "SELECT count(*) AS rows, count(flops) AS counted, sum(flops) AS flops FROM {table}"
+            ),
+        )
+    };
+    let (ops, kernels) = (counted("ops WHERE class = 'hlo'"), counted("kernels"));
+    assert!(number(&kernels, "counted") > 0.0, "{kernels:?}");
+    assert_eq!(ops["flops"], kernels["flops"], "{ops:?} {kernels:?}");
+    let reported = one(
+        &session,
+        "SELECT sum(bytes_accessed) AS bytes FROM ops WHERE class = 'hlo'",
+    );
+    assert!(number(&reported, "bytes") > 0.0);
+}
+
+#[test]
+fn hosts_have_their_framework_and_the_size_of_the_job() {
+    let session = open("torch_multirank/cpu_ddp");
+    let rows = ask(
+        &session,
+        "SELECT rank, framework, world_size FROM hosts ORDER BY rank",
+    );
+    let found: Vec<_> = rows.into_iter().map(serde_json::Value::Object).collect();
+    let expected =
+        [0, 1].map(|rank| json!({"rank": rank, "framework": "PyTorch", "world_size": 2}));
+    assert_eq!(found, expected);
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use stepscope_model::vocabulary::kineto::is_python_function;
-use stepscope_model::{ArgValue, Cancelled, Diagnostic, Dur, Severity, Time};
+use stepscope_model::{Cancelled, Diagnostic, Dur, Severity, Time};
 use stepscope_store::{EventId, Trace};
 
 use crate::collectives::{Clock, collectives};
@@ -24,7 +24,7 @@ use crate::parallel::{self, Cancel};
 use crate::run_profile::{AnalysisScope, Role, RunProfile, RunWindows};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
-use crate::torch_args::is_dims;
+use crate::torch_args::input_shapes;
 
 /// Fraction of a step above which its compilation excludes it.
 const COMPILES: f64 = 0.01;
@@ -570,21 +570,6 @@ impl Names<'_> {
 )]
 fn dur_of(ns: f64) -> Dur {
     Dur::from_ps((ns * 1_000.0).round() as i64)
-}
-
-/// Reads the shapes of an operation's inputs from its arguments.
-fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
-    trace.place_of_slice(event)?;
-    let mut shapes = None;
-    let read = trace.args(event, &mut |key, value| {
-        if is_dims(key)
-            && let ArgValue::Json(text) | ArgValue::Str(text) = value
-        {
-            shapes.get_or_insert_with(|| crate::names::json_on_one_line(text).into_owned());
-        }
-    });
-    read.ok()?;
-    shapes
 }
 
 fn device_model(trace: &Trace, file: usize, ordinal: u32) -> String {

@@ -52,7 +52,7 @@ const DONE: ArgKeys = ArgKeys::new(&[
 ]);
 
 /// Returns the counts of `count` executions, from the arguments of one; `None` if it has none.
-pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
+pub fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
     let (mut model, mut flops, mut bytes, mut levels) = (None, None, None, None);
     let number = |value: ArgValue<'_>| match value {
         ArgValue::Int(value) => Some(value as f64),

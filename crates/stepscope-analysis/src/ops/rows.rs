@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgKeys, ArgValue, NameId, TrackKind};
+use stepscope_model::{NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
@@ -16,8 +16,7 @@ use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 use crate::hlo_text::name_and_opcode;
-use crate::names::json_on_one_line;
-use crate::torch_args::DIMS;
+use crate::torch_args::input_shapes;
 
 /// Properties that the slices of a row share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -514,19 +513,6 @@ fn event_names(trace: &Trace, mut events: Vec<NameId>, name: &str) -> Vec<String
     }
     let names = names.into_iter().take(MOST_EVENTS);
     names.map(str::to_owned).collect()
-}
-
-/// Returns the shapes of the inputs of one occurrence, as torch records them.
-fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
-    let mut shapes = None;
-    // Without arguments there are no shapes.
-    let keys = ArgKeys::new(&DIMS);
-    let _ = trace.args_of(event, keys, &mut |_, value| {
-        if let ArgValue::Json(text) | ArgValue::Str(text) = value {
-            shapes = Some(json_on_one_line(text).into_owned());
-        }
-    });
-    shapes
 }
 
 /// Computes a percentile as [`crate::steps::percentile`] does; 0 without values. Reorders the values.

@@ -58,6 +58,16 @@ impl FileFacts {
             .map(|fact| &fact.1)
     }
 
+    /// Returns the programs and frameworks that the file says it is of: the fact `kind`, and facts `kind.NAME` that are
+    /// true.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.facts.iter().filter_map(|(key, value)| match value {
+            FactValue::Text(kind) if key == "kind" => Some(kind.as_str()),
+            FactValue::Bool(true) => key.strip_prefix("kind."),
+            _ => None,
+        })
+    }
+
     /// Returns a fact about a device, such as its `name`. Where the file describes no device of this ordinal, that of
     /// all devices if they are equal: kernels of ROCm have the number of the agent, which counts processors too.
     pub fn device_fact(&self, ordinal: u32, key: &str) -> Option<&FactValue> {
