@@ -49,16 +49,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                 "python package, other versions",
                 slow(package::test_other_versions),
             ),
+            ("assistants", slow(assistants::test)),
+            ("assistants, conformance", slow(conformance::test)),
+            ("object storage", slow(objects::test)),
+            ("object storage, Azure", slow(objects::test_azure)),
         ],
     ]);
+    // The frameworks' tests run in pairs, and one of them compares times: nothing is beside them.
     parts.run("python frameworks", slow(package::test_with_frameworks));
     parts.run("upstream's own tests", slow(package::test_upstream));
     parts.run("example", slow(example));
     parts.run("peers read our files", slow(peers::read_our_files));
-    parts.run("assistants", slow(assistants::test));
-    parts.run("assistants, conformance", slow(conformance::test));
-    parts.run("object storage", slow(objects::test));
-    parts.run("object storage, Azure", slow(objects::test_azure));
     for test in peers::CAPTURE_TESTS {
         parts.run(test.name, || {
             if quick {
