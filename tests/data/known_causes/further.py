@@ -5,9 +5,11 @@
 
 import sys
 
-from generate import (
-    HERE, V5P, Config, Suite, decode, experts, jax_cpu, jax_gpu, neuron, pipeline, tpu, without,
-)
+from generate import HERE, Suite, without
+from neuron_programs import neuron
+from torch_programs import decode, experts, pipeline
+from torch_rank import Config
+from xspace_programs import V5P, jax_cpu, jax_gpu, tpu
 
 
 def further_suite():
