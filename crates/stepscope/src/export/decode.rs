@@ -17,8 +17,8 @@ use crate::ring::layout::{
     KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
 };
 
-/// Records per window.
-const WINDOW_RECORDS: usize = 3 << 20;
+/// Records per window of usual exports.
+pub(crate) const WINDOW_RECORDS: usize = 3 << 20;
 
 /// Maximum number of pending arguments that are compared one by one for an event.
 const MAX_RECENT: usize = 64;
@@ -234,13 +234,13 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
     }
 
-    /// Splits the recording into windows, at least one.
-    pub(crate) fn windows(&self) -> Vec<DecodeWindow> {
+    /// Splits the recording into windows of this many records, at least one.
+    pub(crate) fn windows(&self, records: usize) -> Vec<DecodeWindow> {
         let mut windows = Vec::new();
         let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut count = 0;
         for (index, data) in self.index.data.iter().enumerate() {
-            if count >= WINDOW_RECORDS {
+            if count >= records {
                 count = 0;
                 let threads = std::mem::take(&mut threads);
                 let last = false;
@@ -487,7 +487,7 @@ mod tests {
 
     fn only_batch<'a>(index: &Index<'a>, cut: &ExportLimits) -> Batch<'a> {
         let decoder = Decoder::new(index, cut);
-        let windows = decoder.windows();
+        let windows = decoder.windows(WINDOW_RECORDS);
         assert_eq!(windows.len(), 1);
         let mut batch = Batch::default();
         decoder.batch(&windows[0], 1, &mut ThreadState::default(), &mut batch);
@@ -547,7 +547,7 @@ mod tests {
         let mut index = Index::default();
         index.add(&all);
         let decoder = Decoder::new(&index, &ExportLimits::default());
-        let windows = decoder.windows();
+        let windows = decoder.windows(WINDOW_RECORDS);
         let (mut state, mut batch) = (ThreadState::default(), Batch::default());
         decoder.batch(&windows[0], 1, &mut state, &mut batch);
         let values = |event: &Event| -> Vec<_> {

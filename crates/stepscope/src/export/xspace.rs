@@ -13,7 +13,7 @@ use stepscope_formats::xspace::{
     StatValue, TrackRecord, XSpaceWriter,
 };
 
-use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
+use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value, WINDOW_RECORDS};
 use crate::export::limits::ExportLimits;
 use crate::export::merge_external::{ExternalPlanes, ExternalProfiles, MergedProfile, spaces};
 use crate::journal::index::{Index, Thread};
@@ -89,6 +89,19 @@ pub(crate) fn write(
     cut: &ExportLimits,
     external: &ExternalProfiles,
 ) -> io::Result<ExportStats> {
+    write_in_windows(out, index, names, facts, cut, external, WINDOW_RECORDS)
+}
+
+/// Writes a recording in windows of this many records.
+fn write_in_windows(
+    out: &mut dyn Write,
+    index: &Index<'_>,
+    names: &Names<'_>,
+    facts: &FileMetadata,
+    cut: &ExportLimits,
+    external: &ExternalProfiles,
+    records: usize,
+) -> io::Result<ExportStats> {
     let mut counted = Counted { out, bytes: 0 };
     let mut space = XSpaceWriter::new(&mut counted);
     let mut timeline = index.timeline();
@@ -104,7 +117,7 @@ pub(crate) fn write(
     let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
     let mut batch = Batch::default();
     let mut last_ticks = index.last_reading();
-    for (number, window) in decoder.windows().iter().enumerate() {
+    for (number, window) in decoder.windows(records).iter().enumerate() {
         let mut plane = PlaneWriter::new(HOST_PLANE).with_id(1);
         if number == 0 {
             describe(&mut plane, facts);
@@ -496,4 +509,116 @@ fn line_name(thread: &Thread) -> String {
         return format!("thread {}", thread.tid);
     }
     thread.name.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stepscope_formats::probe::Probe;
+    use stepscope_formats::xspace::read;
+    use stepscope_model::{ReadContext, SharedBytes};
+
+    use super::*;
+    use crate::journal::append::Journal;
+    use crate::ring::layout::{
+        ARG_INT, BLOCK_DATA, BlockHead, FLAG_ARGS, KIND_ARG, KIND_SPAN, meta,
+    };
+
+    /// A block of one thread's records.
+    fn block(serial: u32, sequence: u32, records: &[[u64; 3]]) -> Vec<u8> {
+        let mut journal = Journal::in_memory(1 << 20);
+        let head = BlockHead {
+            kind: BLOCK_DATA,
+            serial,
+            sequence,
+            ..BlockHead::default()
+        };
+        let words = records.iter().flatten();
+        let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        journal.put(head, &bytes);
+        journal.memory().flatten().copied().collect()
+    }
+
+    fn written_in_windows(index: &Index<'_>, records: usize) -> Probe {
+        let mut bytes = Vec::new();
+        write_in_windows(
+            &mut bytes,
+            index,
+            &Names::Table(HashMap::from([
+                (1, &b"outer"[..]),
+                (2, b"inner"),
+                (3, b"other"),
+            ])),
+            &FileMetadata::default(),
+            &ExportLimits::default(),
+            &ExternalProfiles::default(),
+            records,
+        )
+        .unwrap();
+        let bytes: SharedBytes = Arc::new(bytes);
+        let mut probe = Probe::new();
+        read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+        probe
+    }
+
+    /// A long recording is written in several windows; a thread may first appear in any of them.
+    #[test]
+    fn later_windows_continue_the_first_one() {
+        let mut all = block(
+            1,
+            1,
+            &[
+                [10, 7, meta(4, KIND_ARG, ARG_INT, 0)],
+                [20, 30, meta(2, KIND_SPAN, 0, 0)],
+            ],
+        );
+        all.extend(block(2, 1, &[[15, 25, meta(3, KIND_SPAN, 0, 0)]]));
+        // Its argument is in the first window.
+        all.extend(block(1, 2, &[[10, 40, meta(1, KIND_SPAN, FLAG_ARGS, 0)]]));
+        let mut index = Index::default();
+        index.add(&all);
+        index.facts.insert("process_id".to_owned(), "77".to_owned());
+        for (serial, tid) in [(1, 77), (2, 78)] {
+            let thread = Thread {
+                tid,
+                ..Thread::default()
+            };
+            index.threads.insert(serial, thread);
+        }
+        assert_eq!(
+            Decoder::new(&index, &ExportLimits::default())
+                .windows(1)
+                .len(),
+            3
+        );
+        let (whole, parts) = [usize::MAX, 1]
+            .map(|records| written_in_windows(&index, records))
+            .into();
+        let rows = |probe: &Probe| {
+            let rows = probe.tracks.iter().filter(|track| track.tid.is_some());
+            let mut rows: Vec<_> = rows.map(|row| (row.pid, row.tid)).collect();
+            rows.sort_unstable();
+            rows
+        };
+        let slices = |probe: &Probe| {
+            let slices = probe.slices.iter().map(|slice| {
+                let args = probe.args(slice.args);
+                (slice.start_ps, slice.dur_ps, slice.name.clone(), args)
+            });
+            let mut slices: Vec<_> = slices.collect();
+            slices.sort_unstable();
+            slices
+        };
+        assert_eq!(rows(&parts), [(Some(77), Some(77)), (Some(77), Some(78))]);
+        assert_eq!(rows(&parts), rows(&whole));
+        assert_eq!(slices(&parts), slices(&whole));
+        assert_eq!(slices(&parts).len(), 3);
+        assert!(
+            parts
+                .slices
+                .iter()
+                .any(|slice| !parts.args(slice.args).is_empty())
+        );
+    }
 }
