@@ -115,30 +115,35 @@ impl Glob {
 
     /// Returns whether the whole name matches. Cost: the product of both lengths at most.
     pub fn matches(&self, name: &str) -> bool {
-        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (pattern, bytes) = (self.0.as_bytes(), name.as_bytes());
+        let next_letter = |position: usize| name.ceil_char_boundary(position + 1);
         let (mut at, mut position) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
-        while position < name.len() {
+        while position < bytes.len() {
             match pattern.get(at) {
                 Some(b'*') => {
                     star = Some((at + 1, position));
                     at += 1;
                 }
-                Some(letter) if *letter == b'?' || *letter == name[position] => {
+                Some(b'?') => {
+                    at += 1;
+                    position = next_letter(position);
+                }
+                Some(byte) if *byte == bytes[position] => {
                     at += 1;
                     position += 1;
                 }
                 _ => match star {
                     Some((after, from)) => {
-                        star = Some((after, from + 1));
+                        position = next_letter(from);
+                        star = Some((after, position));
                         at = after;
-                        position = from + 1;
                     }
                     None => return false,
                 },
             }
         }
-        pattern[at..].iter().all(|letter| *letter == b'*')
+        pattern[at..].iter().all(|byte| *byte == b'*')
     }
 }
 
@@ -446,6 +451,9 @@ mod tests {
             ("*gemm*", "ampere_sgemm_32", true),
             ("k?", "k1", true),
             ("k?", "k12", false),
+            ("k?s", "kµs", true),
+            ("k??s", "kµs", false),
+            ("*?µ", "aµµ", true),
             ("*", "", true),
             ("a*b*c", "aXbbYc", true),
             ("a*b*c", "aXbbY", false),
