@@ -1,39 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { type Arrangement, regrouped } from './regroup.ts';
-import { type Track, trackTree } from './track.ts';
-
-const track = (id: number, more: Partial<Track>): Track => ({
-  id,
-  key: `k${id}`,
-  parent: undefined,
-  name: `t${id}`,
-  kind: 'slices',
-  role: 'thread',
-  rows: 1,
-  overlapRows: 0,
-  events: 1,
-  busyNs: 1,
-  firstNs: 0,
-  lastNs: 1,
-  unit: undefined,
-  host: undefined,
-  rank: undefined,
-  pid: undefined,
-  tid: undefined,
-  device: undefined,
-  stream: undefined,
-  derived: false,
-  hidden: false,
-  ...more,
-});
+import { trackTree } from './track.ts';
+import { trackFixture } from './track-fixture.ts';
 
 /** A process with two threads, and a device with a stream. */
 const TRACKS = [
-  track(1, { kind: 'group' }),
-  track(2, { parent: 1 }),
-  track(3, { parent: 1 }),
-  track(4, { kind: 'group' }),
-  track(5, { parent: 4, role: 'queue', device: 0 }),
+  trackFixture(1, { kind: 'group' }),
+  trackFixture(2, { parent: 1 }),
+  trackFixture(3, { parent: 1 }),
+  trackFixture(4, { kind: 'group' }),
+  trackFixture(5, { parent: 4, role: 'queue', device: 0 }),
 ];
 const HOST = trackTree(TRACKS, 'host');
 const DEVICE = trackTree(TRACKS, 'device');

@@ -1,31 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { TOOLS } from './generated.ts';
 import { type SearchSources, searchEntries } from './search-list.ts';
-import type { Track } from './track.ts';
+import { trackFixture } from './track-fixture.ts';
 
-const track = (id: number, name: string): Track => ({
-  id,
-  key: `k${id}`,
-  parent: undefined,
-  name,
-  kind: 'slices',
-  role: 'thread',
-  rows: 1,
-  overlapRows: 0,
-  events: 1,
-  busyNs: 1,
-  firstNs: 0,
-  lastNs: 1,
-  unit: undefined,
-  host: undefined,
-  rank: undefined,
-  pid: undefined,
-  tid: undefined,
-  device: undefined,
-  stream: undefined,
-  derived: false,
-  hidden: false,
-});
+const track = (id: number, name: string) => trackFixture(id, { name });
 
 const step = (n: number) => ({ n, id: n, name: `step ${n}`, track: 0, rank: undefined, startNs: 0, durNs: 1 });
 

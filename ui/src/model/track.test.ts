@@ -8,31 +8,9 @@ import {
   withHostNames,
   withoutHandles,
 } from './track.ts';
+import { trackFixture } from './track-fixture.ts';
 
-const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
-  id,
-  key: `k${id}`,
-  parent: undefined,
-  name,
-  kind: 'slices',
-  role: 'thread',
-  rows: 1,
-  overlapRows: 0,
-  events: 10,
-  busyNs: 5,
-  firstNs: 0,
-  lastNs: 10,
-  unit: undefined,
-  host: undefined,
-  rank: undefined,
-  pid: undefined,
-  tid: undefined,
-  device: undefined,
-  stream: undefined,
-  derived: false,
-  hidden: false,
-  ...more,
-});
+const track = (id: number, name: string, more: Partial<Track> = {}): Track => trackFixture(id, { name, ...more });
 
 const TRACKS = [
   track(0, 'host-0', { kind: 'group' }),

@@ -1,32 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { parseFilter } from '../model/filter.ts';
 import { type Track, trackPaths, trackTree } from '../model/track.ts';
+import { trackFixture } from '../model/track-fixture.ts';
 import { firstLaneAt, laneAt, layoutRows, type RowLayout, type RowSettings } from './rows.ts';
 
-const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
-  id,
-  key: `k${id}`,
-  parent: undefined,
-  name,
-  kind: 'slices',
-  role: 'thread',
-  rows: 1,
-  overlapRows: 0,
-  events: 10,
-  busyNs: 5,
-  firstNs: 0,
-  lastNs: 10,
-  unit: undefined,
-  host: undefined,
-  rank: undefined,
-  pid: undefined,
-  tid: undefined,
-  device: undefined,
-  stream: undefined,
-  derived: false,
-  hidden: false,
-  ...more,
-});
+const track = (id: number, name: string, more: Partial<Track> = {}): Track => trackFixture(id, { name, ...more });
 
 const TRACKS = [
   track(0, 'trainer', { kind: 'group' }),

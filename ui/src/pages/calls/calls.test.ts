@@ -1,39 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { Track } from '../../model/track.ts';
+import { trackFixture } from '../../model/track-fixture.ts';
 import { modeOf, tabOf } from './mode.ts';
 import { threadsOf, wantedTracks } from './tracks.ts';
 
-const track = (id: number, more: Partial<Track> = {}): Track => ({
-  id,
-  key: `k${id}`,
-  parent: undefined,
-  name: `thread ${id}`,
-  kind: 'slices',
-  role: 'thread',
-  rows: 1,
-  overlapRows: 0,
-  events: 10,
-  busyNs: 1,
-  firstNs: 0,
-  lastNs: 1,
-  unit: undefined,
-  host: undefined,
-  rank: undefined,
-  pid: undefined,
-  tid: undefined,
-  device: undefined,
-  stream: undefined,
-  derived: false,
-  hidden: false,
-  ...more,
-});
-
 const TRACKS = [
-  track(1, { rank: 0, host: 'a' }),
-  track(2, { rank: 1, host: 'b' }),
-  track(3, { role: 'queue', rank: 0 }),
-  track(4, { events: 0, rank: 0 }),
-  track(5, { rank: 0, host: 'a' }),
+  trackFixture(1, { rank: 0, host: 'a' }),
+  trackFixture(2, { rank: 1, host: 'b' }),
+  trackFixture(3, { role: 'queue', rank: 0 }),
+  trackFixture(4, { events: 0, rank: 0 }),
+  trackFixture(5, { rank: 0, host: 'a' }),
 ];
 const NONE = { threads: [], hosts: [], rank: undefined, area: [] };
 

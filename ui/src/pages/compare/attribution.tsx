@@ -11,6 +11,7 @@ import { ReportTable } from '../../widgets/report-table.tsx';
 import { EmptyState } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
+import { FactsTable } from './facts-table.tsx';
 import { signedExact, signedShare, signedTime } from './head.tsx';
 import type { Compared } from './props.ts';
 import { USUAL_COUNT, Waterfall } from './waterfall.tsx';
@@ -163,26 +164,16 @@ function Chosen({
   return (
     <section data-testid="compare-details" aria-label={owner.label}>
       <h2>{owner.key}</h2>
-      <table class="ss-compare-facts">
-        <thead>
-          <tr>
-            <td />
-            <th scope="col">Base</th>
-            <th scope="col">New</th>
-            <th scope="col">Difference</th>
+      <FactsTable>
+        {facts.map(([title, from, to, unit]) => (
+          <tr key={title}>
+            <th scope="row">{title}</th>
+            <td title={exact(from, unit)}>{text(from, unit)}</td>
+            <td title={exact(to, unit)}>{text(to, unit)}</td>
+            <td>{from === undefined || to === undefined ? '–' : change(from, to, unit)}</td>
           </tr>
-        </thead>
-        <tbody>
-          {facts.map(([title, from, to, unit]) => (
-            <tr key={title}>
-              <th scope="row">{title}</th>
-              <td title={exact(from, unit)}>{text(from, unit)}</td>
-              <td title={exact(to, unit)}>{text(to, unit)}</td>
-              <td>{from === undefined || to === undefined ? '–' : change(from, to, unit)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </FactsTable>
       <dl class="ss-facts">
         <dt>By the number of calls</dt>
         <dd>{signedTime(owner.countPartNs)}</dd>

@@ -9,6 +9,7 @@ import type { Histogram } from '../../model/event.ts';
 import { commonRange, type PairBar, pairBars } from '../../model/histogram-pair.ts';
 import type { RunDetail } from '../../model/run.ts';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
+import { FactsTable } from './facts-table.tsx';
 import { Choice, signedTime } from './head.tsx';
 import type { Compared } from './props.ts';
 
@@ -239,31 +240,21 @@ function Quantiles({ base, other }: HistogramPair): JSX.Element {
     <td title={exactTime(ns)}>{histogram.count === 0 ? '–' : formatDuration(ns)}</td>
   );
   return (
-    <table class="ss-compare-facts">
-      <thead>
-        <tr>
-          <td />
-          <th scope="col">Base</th>
-          <th scope="col">New</th>
-          <th scope="col">Difference</th>
+    <FactsTable>
+      <tr>
+        <th scope="row">Calls</th>
+        <td>{formatCount(base.count)}</td>
+        <td>{formatCount(other.count)}</td>
+        <td>{`${other.count < base.count ? '−' : '+'}${formatCount(Math.abs(other.count - base.count))}`}</td>
+      </tr>
+      {rows.map(([title, from, to]) => (
+        <tr key={title}>
+          <th scope="row">{title}</th>
+          {time(base, from)}
+          {time(other, to)}
+          <td>{base.count === 0 || other.count === 0 ? '–' : signedTime(to - from)}</td>
         </tr>
-      </thead>
-      <tbody>
-        <tr>
-          <th scope="row">Calls</th>
-          <td>{formatCount(base.count)}</td>
-          <td>{formatCount(other.count)}</td>
-          <td>{`${other.count < base.count ? '−' : '+'}${formatCount(Math.abs(other.count - base.count))}`}</td>
-        </tr>
-        {rows.map(([title, from, to]) => (
-          <tr key={title}>
-            <th scope="row">{title}</th>
-            {time(base, from)}
-            {time(other, to)}
-            <td>{base.count === 0 || other.count === 0 ? '–' : signedTime(to - from)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+      ))}
+    </FactsTable>
   );
 }
