@@ -17,7 +17,8 @@
 //!
 //! The **path** is the walk back from the end of the window along binding dependencies ([`path`]). Every picosecond
 //! is charged once: the sum of the path is the length of the window. The **replay** computes all times again with
-//! changed lengths and lags; the order on each queue is kept ([`what_if`]).
+//! changed lengths and lags; the order on each queue is kept ([`what_if`]). What is off the path has **slack**
+//! ([`mod@slack`]).
 //!
 //! Runs of segments without edges between them are one block ([`blocks`]): walk and replay visit blocks.
 //!
@@ -44,6 +45,7 @@ pub mod queues;
 mod replay;
 pub mod segments;
 pub mod selection;
+pub mod slack;
 pub mod spec;
 pub mod totals;
 pub mod what_if;

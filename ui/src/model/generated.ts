@@ -382,6 +382,7 @@ export const REPORT_KEYS = [
   'short_name',
   'short_next_name',
   'size_bytes',
+  'slack_ns',
   'slowest',
   'source',
   'space',

@@ -88,6 +88,15 @@ export const criticalPath = [
         const sum = rows.reduce((all, row) => all + row.duration_ns, 0);
         near(sum, summary.window_ns, 1e-9, `the rows by ${by}`);
       }
+      const { sections } = await asked(page, id, KIND);
+      const { rows } = sections.find(({ name }) => name === 'off_path');
+      await page.getByText('Off the path, by slack').click();
+      const slack = (await cellsOf(page, 'off-path-table')).map((cell) => cell.slack_ns);
+      sameTimes(
+        slack,
+        rows.map((row) => row.slack_ns),
+        'off the path',
+      );
       await axe(page, 'Critical path');
       assert.deepEqual(faults, []);
     },

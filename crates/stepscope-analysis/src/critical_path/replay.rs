@@ -52,18 +52,7 @@ pub(crate) struct Times {
 
 /// Replays the graph with changes.
 pub(crate) fn replay<C: Changes>(graph: &Graph, changes: &C) -> Times {
-    let mut replay = Replay {
-        graph,
-        changes,
-        times: Times {
-            begin: pages::filled(OPEN, graph.len()),
-            end: pages::filled(OPEN, graph.len()),
-        },
-    };
-    for (from, until) in &graph.schedule {
-        replay.visit(*from as usize, *until as usize);
-    }
-    replay.times
+    Replay::new(graph, changes).times
 }
 
 /// Maximum number of cycles that are resolved one by one.
@@ -121,13 +110,29 @@ impl Order {
 }
 
 /// Times so far.
-struct Replay<'a, C> {
-    graph: &'a Graph,
+pub(super) struct Replay<'a, C> {
+    pub(super) graph: &'a Graph,
     changes: &'a C,
-    times: Times,
+    pub(super) times: Times,
 }
 
-impl<C: Changes> Replay<'_, C> {
+impl<'a, C: Changes> Replay<'a, C> {
+    /// Replays the graph with changes.
+    pub(super) fn new(graph: &'a Graph, changes: &'a C) -> Self {
+        let mut replay = Self {
+            graph,
+            changes,
+            times: Times {
+                begin: pages::filled(OPEN, graph.len()),
+                end: pages::filled(OPEN, graph.len()),
+            },
+        };
+        for (from, until) in &graph.schedule {
+            replay.visit(*from as usize, *until as usize);
+        }
+        replay
+    }
+
     /// Computes the starts and ends of a range of the schedule.
     fn visit(&mut self, from: usize, until: usize) {
         let mut segment = from / 2;
@@ -195,7 +200,7 @@ impl<C: Changes> Replay<'_, C> {
 
     /// Visits what the start of a segment depends on.
     #[inline]
-    fn arrivals(&self, segment: usize, mut visit: impl FnMut(Arrival)) {
+    pub(super) fn arrivals(&self, segment: usize, mut visit: impl FnMut(Arrival)) {
         let graph = self.graph;
         let binding = graph.binding[segment];
         let measured = graph.begin[segment];
@@ -272,7 +277,7 @@ impl<C: Changes> Replay<'_, C> {
     }
 
     /// Visits what a wait waits for.
-    fn returns(&self, segment: usize, wait: u32, mut visit: impl FnMut(Arrival)) {
+    pub(super) fn returns(&self, segment: usize, wait: u32, mut visit: impl FnMut(Arrival)) {
         let graph = self.graph;
         for number in graph.syncs.at(segment) {
             let edge = &graph.syncs.list[number];
@@ -326,14 +331,14 @@ impl<C: Changes> Replay<'_, C> {
 
 /// A dependency in a replay.
 #[derive(Clone, Copy)]
-struct Arrival {
+pub(super) struct Arrival {
     /// The segment that it leaves.
-    from: usize,
+    pub(super) from: usize,
     kind: LagKind,
     /// New time at which it leaves.
-    at: i64,
+    pub(super) at: i64,
     /// New lag.
-    lag: i64,
+    pub(super) lag: i64,
     /// Whether it binds in the measurement.
     bound: bool,
 }

@@ -10,6 +10,7 @@ use super::graph::{
 };
 use super::path::walk;
 use super::replay::{Changes, Unchanged, replay};
+use super::slack::slack;
 
 /// One random segment: gap before it, length, whether it waits, and seeds of its edges.
 type Random = (i64, i64, bool, Vec<(u32, u8)>);
@@ -127,6 +128,26 @@ impl Changes for Factors {
 
     fn lag(&self, _: usize, _: LagKind, measured: i64, _: bool) -> i64 {
         measured * self.lags
+    }
+
+    fn waits(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// One segment is longer.
+struct Longer {
+    segment: usize,
+    by: i64,
+}
+
+impl Changes for Longer {
+    fn length(&self, segment: usize, measured: i64) -> i64 {
+        measured + if segment == self.segment { self.by } else { 0 }
+    }
+
+    fn lag(&self, _: usize, _: LagKind, measured: i64, _: bool) -> i64 {
+        measured
     }
 
     fn waits(&self, _: usize) -> bool {
@@ -313,6 +334,35 @@ proptest! {
         let times = replay(&graph, &Unchanged);
         prop_assert_eq!(&times.begin, &graph.begin);
         prop_assert_eq!(&times.end, &graph.end);
+    }
+
+    #[test]
+    fn a_segment_may_be_longer_by_its_slack_and_no_more(
+        queues in random_queues(),
+        groups in random_groups(),
+        chosen in any::<usize>(),
+    ) {
+        let graph = build(&queues, &groups);
+        let (last, _) = window(&graph);
+        let segment = chosen % graph.len();
+        // A wait has no length of its own.
+        prop_assume!(graph.wait[segment] == NONE);
+        let end_with = |by: i64| replay(&graph, &Longer { segment, by }).end[last];
+        let end = graph.end[last];
+        let Some(slack) = slack(&graph, last)[segment] else {
+            prop_assert_eq!(end_with(1_000), end);
+            return Ok(());
+        };
+        prop_assert!(slack >= 0);
+        prop_assert_eq!(end_with(slack), end);
+        // A point inside moves by less than the segment grows.
+        let leaves_inside = |edge: &Dependency| {
+            edge.from as usize == segment && edge.anchor < graph.end[segment]
+        };
+        let edges = graph.dependencies.list.iter().chain(&graph.syncs.list);
+        if graph.group(segment).is_some() || !edges.clone().any(leaves_inside) {
+            prop_assert!(end_with(slack + 1) > end);
+        }
     }
 
     #[test]

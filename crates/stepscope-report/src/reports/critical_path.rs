@@ -1,5 +1,6 @@
 //! [`critical_path`](stepscope_analysis::critical_path) as a report.
 
+mod off_path;
 mod selector;
 
 use stepscope_model::{Cancelled, Time};
@@ -32,8 +33,8 @@ pub(super) const BY: &[&str] = &[
 
 /// Number of operations whose possible savings are computed.
 const SAVINGS: usize = 10;
-/// Maximum number of segments of a graph for which the savings of operations are computed without a request, and the
-/// unchanged replay is checked.
+/// Maximum number of segments of a graph for which the savings of operations and the slack of what is off the path are
+/// computed without a request, and the unchanged replay is checked.
 const MAX_SAVINGS_SEGMENTS: usize = 1_000_000;
 /// Error of the structural replay above which predictions, and the savings of rows, need `force`.
 const MAX_ERROR: f64 = 0.15;
@@ -147,6 +148,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = title_rows;
     report.table.cut(options.top);
     report.section("edges", "Edges", edges(&path));
+    if checks_replay {
+        let mut table = off_path::off_path(&path);
+        table.cut(options.top);
+        if !table.rows.is_empty() {
+            report.section("off_path", "Off the path", table);
+        }
+    }
     let wants_faster = options.presets.iter().any(|name| name == "faster-ops");
     // The check of the options has read them before.
     let scenarios = scenarios(options).unwrap_or_default();

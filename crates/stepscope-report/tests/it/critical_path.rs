@@ -9,6 +9,7 @@
 mod corpus;
 mod intervals;
 mod kineto;
+mod off_path;
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@ import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
 import { UNTIL_DEVICE } from '../../model/critical-path.ts';
 import { REPORT_KINDS } from '../../model/generated.ts';
-import { type Report, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
+import { type Report, type ReportRow, rowKeys, sectionOf, textAt } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
@@ -82,6 +82,7 @@ export default function CriticalPathPage(page: PageProps): JSX.Element {
               <div class="ss-tables-tall">
                 <Groups page={page} report={report} by={by} />
               </div>
+              <OffPath page={page} report={report} />
               <Notes page={page} report={report} />
             </>
           )}
@@ -247,6 +248,34 @@ function Groups({
         ) : undefined
       }
     />
+  );
+}
+
+/** What is off the path, with how much longer it may be. */
+function OffPath({
+  page: { store, run },
+  report,
+}: {
+  readonly page: PageProps;
+  readonly report: Report;
+}): JSX.Element | undefined {
+  const table = sectionOf(report, 'off_path');
+  if (table === undefined) return undefined;
+  return (
+    <details>
+      <summary title="Slack: how much longer one of its slices may take before the window does">
+        Off the path, by slack
+      </summary>
+      <ReportTable
+        caption="Off the path"
+        testId="off-path-table"
+        exportName={`${run.id}-off-path`}
+        table={table}
+        eventLink={eventLinkOf(store, run)}
+        plain
+        fit
+      />
+    </details>
   );
 }
 
