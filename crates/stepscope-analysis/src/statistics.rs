@@ -19,8 +19,11 @@
 //! Cost: `n log n`. Pairs are never listed: a rank among their differences is found by bisection, and the pairs below
 //! a limit are counted in one pass over both sorted sides.
 
+mod bootstrap;
 mod distributions;
 
+pub(crate) use bootstrap::Random;
+pub use bootstrap::{compare_quantiles, interval_of_mean};
 use distributions::{
     normal_cdf, normal_quantile, student_quantile, student_two_sided, u_distribution,
 };
@@ -35,13 +38,6 @@ const EXACT: usize = 20;
 const FEWEST_EFFECTIVE: f64 = 4.0;
 /// Power with which the smallest detectable effect is found: 80 %.
 const POWER: f64 = 0.8;
-/// Draws that a bootstrap makes at most, over all resamples.
-const MOST_DRAWS: usize = 4_000_000;
-/// Resamples of a bootstrap, where [`MOST_DRAWS`] allows them.
-const RESAMPLES: usize = 10_000;
-/// Fewest resamples: below them percentiles of the resamples mean nothing.
-const FEWEST_RESAMPLES: usize = 400;
-
 /// Ratio of two samples, new over base.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioEstimate {
@@ -237,74 +233,6 @@ fn t_interval(base: &[f64], new: &[f64], confidence: f64) -> Option<(ShiftEstima
         p: Some(p),
     };
     Some((found, (quantile + student_quantile(POWER, freedom)) * error))
-}
-
-/// Compares a quantile (0 to 1) of two samples: percentile interval of a moving-block bootstrap, with a generator that
-/// starts from the content of both samples. `None` when a side is empty or has a value that is not positive.
-pub fn compare_quantiles(
-    base: &[f64],
-    new: &[f64],
-    quantile: f64,
-    confidence: f64,
-) -> Option<RatioEstimate> {
-    logarithms(base)?;
-    logarithms(new)?;
-    let value = |side: &[f64]| {
-        let mut side = side.to_vec();
-        quantile_of(&mut side, quantile)
-    };
-    let ratio = value(new) / value(base);
-    let draws = base.len().saturating_add(new.len());
-    let resamples = (MOST_DRAWS / draws.max(1)).clamp(FEWEST_RESAMPLES, RESAMPLES);
-    let mut random = Random::from_samples(base, new);
-    let mut ratios: Vec<f64> = Vec::with_capacity(resamples);
-    let (mut drawn_base, mut drawn_new) = (Vec::new(), Vec::new());
-    let blocks = [block_length(base), block_length(new)];
-    for _ in 0..resamples {
-        random.draw_blocks(base, blocks[0], &mut drawn_base);
-        random.draw_blocks(new, blocks[1], &mut drawn_new);
-        ratios.push(quantile_of(&mut drawn_new, quantile) / quantile_of(&mut drawn_base, quantile));
-    }
-    ratios.sort_unstable_by(f64::total_cmp);
-    let alpha = 1.0 - confidence.clamp(0.5, 0.9999);
-    let interval = (
-        interpolate(&ratios, alpha / 2.0),
-        interpolate(&ratios, 1.0 - alpha / 2.0),
-    );
-    Some(RatioEstimate {
-        ratio,
-        interval: Some(interval),
-        level: 1.0 - alpha,
-        p: None,
-        detectable_share: Some(
-            detectable_difference((interval.0.ln(), interval.1.ln()), 1.0 - alpha, confidence)
-                .exp_m1(),
-        ),
-    })
-}
-
-/// Returns the percentile interval of the mean of samples in the order of time: a moving-block bootstrap, with a
-/// generator that starts from their content. `None` with fewer than [`FEWEST_STEPS`], or a value that is not finite.
-pub fn interval_of_mean(samples: &[f64], confidence: f64) -> Option<(f64, f64)> {
-    if samples.len() < FEWEST_STEPS || samples.iter().any(|value| !value.is_finite()) {
-        return None;
-    }
-    let resamples = (MOST_DRAWS / samples.len()).clamp(FEWEST_RESAMPLES, RESAMPLES);
-    let mut random = Random::from_samples(samples, &[]);
-    let block = block_length(samples);
-    let mut drawn = Vec::new();
-    let mut means: Vec<f64> = (0..resamples)
-        .map(|_| {
-            random.draw_blocks(samples, block, &mut drawn);
-            drawn.iter().sum::<f64>() / drawn.len() as f64
-        })
-        .collect();
-    means.sort_unstable_by(f64::total_cmp);
-    let outside = (1.0 - confidence.clamp(0.5, 0.9999)) / 2.0;
-    Some((
-        interpolate(&means, outside),
-        interpolate(&means, 1.0 - outside),
-    ))
 }
 
 /// Computes the two-sided p of Mann and Whitney's U. `widening` (at least 1) divides the statistic, for samples that
@@ -611,56 +539,6 @@ pub(crate) fn interpolate(sorted: &[f64], quantile: f64) -> f64 {
 )]
 fn floor_index(position: f64, last: usize) -> usize {
     (position.floor() as usize).min(last)
-}
-
-/// Returns the length of the blocks of a bootstrap: the cube root of the number of samples, twice that when
-/// neighbours are strongly correlated.
-fn block_length(samples: &[f64]) -> usize {
-    let length = floor_index((samples.len() as f64).cbrt().round(), samples.len()).max(1);
-    if autocorrelation(samples) > 0.5 {
-        (2 * length).min(samples.len().max(1))
-    } else {
-        length
-    }
-}
-
-/// A generator of pseudo-random numbers (SplitMix64): the same samples give the same result.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Starts from the content of two samples.
-    pub(crate) fn from_samples(base: &[f64], new: &[f64]) -> Self {
-        let mut random = Self(0x5EED);
-        for value in base.iter().chain(new) {
-            random.0 ^= value.to_bits();
-            random.next();
-        }
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns an index below `count`, which is at least one.
-    pub(crate) fn below(&mut self, count: usize) -> usize {
-        let wide = u128::from(self.next()) * count as u128;
-        usize::try_from(wide >> 64).unwrap_or(0)
-    }
-
-    /// Fills `drawn` with as many values as `samples` has, in blocks of neighbours.
-    fn draw_blocks(&mut self, samples: &[f64], length: usize, drawn: &mut Vec<f64>) {
-        drawn.clear();
-        while drawn.len() < samples.len() {
-            let start = self.below(samples.len() - length + 1);
-            let rest = samples.len() - drawn.len();
-            drawn.extend(samples.iter().skip(start).take(length.min(rest)));
-        }
-    }
 }
 
 #[cfg(test)]
