@@ -4,8 +4,9 @@ mod check;
 mod generate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stepscope_store::Trace;
 
@@ -33,13 +34,27 @@ fn failures(context: &str, trace: &Trace) -> Vec<String> {
 
 #[test]
 fn arbitrary_traces_pass_every_report_and_export() {
-    let mut failed = Vec::new();
-    for seed in 0..TRACES {
-        match catch_unwind(|| generate::trace(&bytes(seed))) {
-            Ok(trace) => failed.extend(failures(&format!("seed {seed}"), &trace)),
-            Err(_) => failed.push(format!("seed {seed}: the store")),
+    let next = AtomicU64::new(0);
+    let failed = Mutex::new(Vec::new());
+    let check = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= TRACES {
+                return;
+            }
+            let found = match catch_unwind(|| generate::trace(&bytes(seed))) {
+                Ok(trace) => failures(&format!("seed {seed}"), &trace),
+                Err(_) => vec![format!("seed {seed}: the store")],
+            };
+            failed.lock().unwrap().extend(found);
         }
-    }
+    };
+    // It takes longer than all other tests together.
+    std::thread::scope(|scope| {
+        scope.spawn(check);
+        check();
+    });
+    let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
