@@ -251,6 +251,14 @@ pub(crate) fn install_with_frameworks(build: Build) -> Result<Result<PathBuf, Ou
 /// Tests of programs that are slow for a known cause: a program beside them would be another cause.
 const COMPARES_TIMES: &str = "test_causes";
 
+/// The tests that take longest begin first: at the end, a processor would wait for the last of them.
+const LONGEST: [&str; 4] = [
+    "test_torch_xla",
+    "test_lightning",
+    "test_run",
+    "test_sources",
+];
+
 /// Tests the package together with the frameworks that it supports.
 pub(crate) fn test_with_frameworks() -> Result<Outcome> {
     let python = match install_with_frameworks(Build::Dev)? {
@@ -266,7 +274,8 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
         .iter()
         .filter_map(|file| file.file_stem()?.to_str())
         .filter(|name| name.starts_with("test_"));
-    let names: Vec<&str> = names.collect();
+    let mut names: Vec<&str> = names.collect();
+    names.sort_by_key(|name| !LONGEST.contains(name));
     let (alone, paired): (Vec<&str>, Vec<&str>) =
         names.iter().partition(|name| **name == COMPARES_TIMES);
     let mut failed = Vec::new();
