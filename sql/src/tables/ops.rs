@@ -88,7 +88,10 @@ fn ops(data: &RunData) -> Result<RecordBatch> {
     let mut rows = Rows::new(OPS.columns);
     for by in By::ALL {
         let found = occurrences(trace, by, data.cancel()).map_err(stopped)?;
-        for op in &found.list {
+        for (number, op) in found.list.iter().enumerate() {
+            if number % 4_096 == 0 {
+                data.cancel().check().map_err(stopped)?;
+            }
             let Some(row) = found.rows.get(op.row as usize) else {
                 continue;
             };
