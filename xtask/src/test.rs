@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             ("object storage, Azure", slow(objects::test_azure)),
         ],
     ]);
-    // The frameworks' tests run in pairs, and one of them compares times: nothing is beside them.
+    // The frameworks' tests run in pairs, and one of them compares times: nothing else runs then.
     parts.run("python frameworks", slow(package::test_with_frameworks));
     parts.run("upstream's own tests", slow(package::test_upstream));
     parts.run("example", slow(example));

@@ -1,4 +1,4 @@
-"""Files of traces."""
+"""Writes the files of traces: those that end in .gz are compressed, the same in every run."""
 
 import gzip
 

@@ -125,7 +125,7 @@ def tpu(path, chip=V6E, chips=1, steps=10, operations=(), infeed=0.0, copies=(),
                     plane.event(plane.copies, f"%copy-start.{n}.a = ({shape}, {shape}, u32[]) copy-start({shape} %{what})", now + 0.9, whole, "async-copy", dict(hlo_category="copy-start", program_id=program), hlo_op=f"copy-done.{n}", _a=1)
                     now += 1.2
                     hidden = whole - us_open
-                    if hidden > 1:  # something runs beside it first
+                    if hidden > 1:  # a fusion hides its first part
                         plane.event(plane.ops, f"%fusion.{80 + n} = {shape} fusion({shape} %p), kind=kLoop, calls=%fused.{80 + n}", now, hidden - 0.6, f"fusion.{80 + n}", dict(hlo_category="loop fusion", program_id=program, flops=int(4e6), model_flops=int(4e6), bytes_accessed=int(hidden * chip["peak_hbm_bw_gigabytes_per_second"] * 700)))
                         now += hidden
                     plane.event(plane.ops, f"%copy-done.{n} = {shape} copy-done(({shape}, {shape}, u32[]) %copy-start.{n})", now, us_open, f"copy-done.{n}", dict(hlo_category="copy-done", program_id=program, symbol_id=200 + n, flops=0, bytes_accessed=67108864), device_offset_ps=round(now * 1e6), device_duration_ps=round(us_open * 1e6))
