@@ -35,6 +35,7 @@ mod cache;
 mod calls;
 mod class;
 mod device_edges;
+mod flatten;
 pub mod graph;
 pub mod groups;
 mod host_edges;
@@ -69,6 +70,7 @@ use crate::run_profile::AnalysisScope;
 use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
+use flatten::flatten;
 use graph::{Dependency, Graph, QueueSegments, SegmentKind};
 use groups::{PathGroup, PathGrouping};
 use host_edges::HostEdges;
@@ -198,7 +200,7 @@ impl PathGraph {
         }
         window.limit(trace, &queues, max_slices);
         let markers = steps.steps.iter().map(|step| step.event).collect();
-        let segments = segments::flatten(trace, &devices, queues, &window.range, &markers, cancel)?;
+        let segments = flatten(trace, &devices, queues, &window.range, &markers, cancel)?;
         let mut found = Self {
             launches,
             segments,
@@ -372,7 +374,7 @@ impl PathGraph {
         on_devices.transfers();
         let mut on_hosts = HostEdges::default();
         on_hosts.handovers(trace, &self.segments, &last_operation, cancel)?;
-        on_hosts.awaits(trace, &self.segments, &kinds);
+        on_hosts.awaits(trace, &self.segments, &kinds, cancel)?;
         on_hosts.backward(trace, &self.segments);
         on_hosts.collectives(trace, &self.segments, matched);
         let contradictions = on_devices

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use stepscope_model::vocabulary::kineto::Category;
-use stepscope_model::{SliceKind, TrackId};
+use stepscope_model::{NameId, SliceKind, TrackId};
 use stepscope_store::{Slices, Trace};
 
 /// Returns whether a slice of a host thread fetches input.
@@ -121,6 +121,50 @@ fn is_compiler_pass(name: &str) -> bool {
     let mut words = name.split(['-', '_']);
     let last = words.clone().next_back().unwrap_or(name);
     DONE.contains(&last) || words.any(|word| COMPILERS.contains(&word))
+}
+
+/// Bits of [`HostKinds`]: the slice fetches input.
+pub(crate) const FETCHES_INPUT: u8 = 1;
+/// The slice compiles.
+pub(crate) const COMPILES: u8 = 2;
+
+/// Kinds of host slices, computed once for most names.
+pub(crate) struct HostKinds<'a> {
+    trace: &'a Trace,
+    /// By name: slices of one name mostly have one category, and follow each other on a track.
+    known: Vec<Option<(TrackId, NameId, u8)>>,
+}
+
+impl<'a> HostKinds<'a> {
+    /// Creates it without reading a slice.
+    pub(crate) fn new(trace: &'a Trace) -> Self {
+        Self {
+            trace,
+            known: vec![None; trace.name_count()],
+        }
+    }
+
+    /// Returns the bits of slices of a track with this name and category.
+    pub(crate) fn get(&mut self, track: TrackId, name: NameId, category: NameId) -> u8 {
+        let found = self.known.get_mut(name.index());
+        if let Some(Some((of_track, of_category, bits))) = found.as_deref()
+            && (*of_track, *of_category) == (track, category)
+        {
+            return *bits;
+        }
+        let kind = self.trace.kind(track, name, category);
+        let mut bits = 0;
+        if is_input(kind, self.trace.name(name)) {
+            bits |= FETCHES_INPUT;
+        }
+        if kind == SliceKind::Compile {
+            bits |= COMPILES;
+        }
+        if let Some(found) = found {
+            *found = Some((track, category, bits));
+        }
+        bits
+    }
 }
 
 /// The slices of a trace that lie inside a compilation.

@@ -9,11 +9,19 @@
 //! length'(block) = length(block) + sum over its segments of (length'(s) - length(s) + lag'(s) - lag(s))
 //! ```
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use stepscope_model::Cancelled;
 
 use super::graph::{Confidence, Dependency, Graph, NONE, QueueSegments, SegmentKind, index};
 use super::path::{PathKind, PathSegment};
 use crate::parallel::{self, Cancel};
+
+/// Blocks that one thread visits before it takes the next ones.
+pub(super) const CHUNK_BLOCKS: usize = 1 << 10;
+/// The same for the segments of a long block.
+const CHUNK_SEGMENTS: usize = 1 << 16;
 
 /// Blocks of the segments of a graph.
 #[derive(Clone, Debug, Default)]
@@ -231,6 +239,58 @@ impl Blocks {
         graph.len() * block + edges * size_of::<Dependency>() + self.starts.words.len() * 12
     }
 
+    /// Visits a path as [`visit`](Self::visit) does, on several threads with one accumulator each.
+    pub(super) fn scan<A: Send>(
+        &self,
+        segments: &Graph,
+        path: &[PathSegment],
+        cancel: &Cancel,
+        make: impl Fn() -> A + Sync,
+        row: impl Fn(&mut A, usize, PathSegment) + Sync,
+    ) -> Result<Vec<A>, Cancelled> {
+        let pieces = self.pieces(segments, path, CHUNK_SEGMENTS);
+        parallel::scan_items(&pieces, segments.len(), cancel, make, |found, piece| {
+            self.visit(segments, piece, |block, part| row(found, block, part));
+        })
+    }
+
+    /// Splits a path over blocks into pieces for [`scan`](Self::scan): rows of long blocks are cut between segments.
+    pub(super) fn pieces<'a>(
+        &self,
+        segments: &Graph,
+        path: &'a [PathSegment],
+        chunk_segments: usize,
+    ) -> Vec<Cow<'a, [PathSegment]>> {
+        let is_long = |range: Range<usize>| range.len() > 2 * chunk_segments;
+        let is_cut = |row: &PathSegment| {
+            row.kind.is_segment() && is_long(self.segments(row.segment as usize))
+        };
+        let borrowed = |rows: &'a [PathSegment]| rows.chunks(CHUNK_BLOCKS).map(Cow::Borrowed);
+        if !(0..self.graph.len()).any(|block| is_long(self.segments(block))) {
+            return borrowed(path).collect();
+        }
+        let mut found = Vec::new();
+        for rows in path.chunk_by(|one, next| !is_cut(one) && !is_cut(next)) {
+            let row = match rows {
+                [row] if is_cut(row) => row,
+                _ => {
+                    found.extend(borrowed(rows));
+                    continue;
+                }
+            };
+            let mut begin = row.begin;
+            let inside = self.segments(row.segment as usize);
+            let cuts = inside.skip(chunk_segments).step_by(chunk_segments);
+            let ends = cuts.map(|segment| segments.end[segment - 1]);
+            let cuts = ends.filter(|end| (row.begin + 1..row.end).contains(end));
+            for end in cuts.chain([row.end]) {
+                found.push(Cow::Owned(vec![PathSegment { begin, end, ..*row }]));
+                begin = end;
+            }
+        }
+        found
+    }
+
     /// Visits a path over blocks as one over their segments, with the block of each row.
     pub(super) fn visit(
         &self,
@@ -268,6 +328,9 @@ impl Blocks {
             let from = range.start + ends.partition_point(|end| *end <= whole.begin);
             let mut time = whole.begin;
             for segment in from..range.end {
+                if time >= whole.end {
+                    break;
+                }
                 let is_last = segment + 1 == range.end;
                 let gap = PathKind::of_lag(segments.gap_kind(segment));
                 let pieces = [

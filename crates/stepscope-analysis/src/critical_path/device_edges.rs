@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Time, TrackId};
-use stepscope_store::Trace;
+use stepscope_store::{Trace, pages};
 
 use super::calls::{CallKind, CallKinds, sync_records};
 use super::graph::{Confidence, Dependency, LagKind, index};
@@ -189,7 +189,7 @@ impl<'a> DeviceEdges<'a> {
 
     /// Adds the edges from launching calls to the work of all queues.
     fn launches(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {
-        let (jobs, size) = self.device_chunks();
+        let (jobs, size) = self.segments.chunks(|queue| queue.device.is_some());
         let new = || (vec![0; self.segments.queues.len()], Vec::new());
         let found = parallel::scan_items(&jobs, size, cancel, new, |(near, out), job| {
             let mut found = FoundLaunches::default();
@@ -203,6 +203,8 @@ impl<'a> DeviceEdges<'a> {
         })?;
         let mut found: Vec<_> = found.into_iter().flat_map(|(_, found)| found).collect();
         found.sort_unstable_by_key(|(first, _)| *first);
+        let edges = found.iter().map(|(_, found)| found.dependencies.len());
+        pages::reserve(&mut self.dependencies, edges.sum());
         for (first, mut found) in found {
             let queue = self.segments.graph.queue[first as usize] as usize;
             let launched = &mut self.launched[queue];
@@ -212,20 +214,6 @@ impl<'a> DeviceEdges<'a> {
             self.add(found);
         }
         Ok(())
-    }
-
-    /// Splits the segments of the queues of devices into chunks, in their order; returns also the number of segments.
-    fn device_chunks(&self) -> (Vec<Range<u32>>, usize) {
-        let queues = self.segments.queues.iter().zip(&self.segments.graph.queues);
-        let devices = queues.filter(|(queue, _)| queue.device.is_some());
-        let chunk = index(parallel::CHUNK_LEN);
-        let chunks = devices.flat_map(|(_, range)| {
-            let starts = (range.first..range.end).step_by(parallel::CHUNK_LEN);
-            starts.map(move |first| first..range.end.min(first.saturating_add(chunk)))
-        });
-        let chunks: Vec<Range<u32>> = chunks.collect();
-        let size = chunks.iter().map(Range::len).sum();
-        (chunks, size)
     }
 
     fn add(&mut self, found: FoundLaunches) {

@@ -550,7 +550,7 @@ pub(crate) fn index(position: usize) -> u32 {
 }
 
 /// Returns the number of times before `at` in an ascending list, by a search from a position.
-fn galloping_search(times: &[i64], at: i64, near: usize) -> usize {
+pub(super) fn galloping_search(times: &[i64], at: i64, near: usize) -> usize {
     let near = near.min(times.len());
     let (mut low, mut high) = (near, near);
     let mut step = 1;

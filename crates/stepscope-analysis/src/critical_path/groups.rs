@@ -9,9 +9,8 @@ use super::class::classes;
 use super::graph::{Confidence, NONE, index};
 use super::path::{PathKind, PathSegment};
 use super::selection::Modules;
-use super::totals::CHUNK_BLOCKS;
 use crate::op_class::OpClass;
-use crate::parallel::{self, Cancel};
+use crate::parallel::Cancel;
 
 /// What the rows of a grouping are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,15 +286,18 @@ fn group(path: &CriticalPath<'_>, by: PathGrouping) -> Vec<PathGroup> {
             group.total_ps = 0;
         }
     } else {
-        let size = path.graph().len();
-        let chunks: Vec<_> = path.path.chunks(CHUNK_BLOCKS).collect();
-        let parts = parallel::scan_items(&chunks, size, &Cancel::default(), new, |part, chunk| {
-            path.blocks.visit(path.graph(), chunk, |block, row| {
+        let (segments, rows) = (path.graph(), &path.path);
+        let scanned = path.blocks.scan(
+            segments,
+            rows,
+            &Cancel::default(),
+            new,
+            |part, block, row| {
                 part.add(keys.of_row(&row), block, &row);
-            });
-        });
+            },
+        );
         // Nothing cancels it.
-        for part in parts.unwrap_or_default() {
+        for part in scanned.unwrap_or_default() {
             whole.merge(&part.found);
         }
         add_others(&keys, &mut whole);

@@ -6,6 +6,8 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+mod awaits;
+
 use std::collections::BTreeMap;
 
 use stepscope_model::vocabulary::collective::is_process_group_call;
@@ -13,7 +15,6 @@ use stepscope_model::vocabulary::kineto::{Category, is_python_function};
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
-use super::calls::{CallKind, CallKinds};
 use super::device_edges::longest_return;
 use super::graph::{Confidence, Dependency, LagKind, index};
 use super::queues::PathQueue;
@@ -68,86 +69,6 @@ impl HostEdges {
         self.completions.sort_unstable();
         self.completions.dedup();
         Ok(())
-    }
-
-    /// Adds the edges to calls that wait for a compiled program: from the last report of the end of device work
-    /// inside the wait, else from the last device work of the file, or the last segment of another thread of the
-    /// process, that ends shortly before it.
-    pub(super) fn awaits(&mut self, trace: &Trace, segments: &Segments, kinds: &CallKinds) {
-        if !kinds.any(CallKind::Await) {
-            return;
-        }
-        let graph = &segments.graph;
-        let mut waits = Vec::new();
-        for (number, queue) in segments.queues.iter().enumerate() {
-            if queue.device.is_some() {
-                continue;
-            }
-            let range = graph.queues[number];
-            let is_wait = |segment: &u32| {
-                let name = queue.name(trace, segments.slice[*segment as usize]);
-                name.is_some_and(|name| kinds.get(name) == CallKind::Await)
-            };
-            let found = (range.first..range.end).filter(is_wait);
-            waits.extend(found.map(|segment| (number, segment)));
-        }
-        if waits.is_empty() {
-            return;
-        }
-        let process = |queue: usize| process(trace, segments, queue);
-        let mut reports: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
-        for segment in &self.completions {
-            let of_process = reports
-                .entry(process(graph.queue[*segment as usize] as usize))
-                .or_default();
-            of_process.push((graph.end[*segment as usize], *segment));
-        }
-        let mut others: BTreeMap<_, Vec<(i64, u32)>> = BTreeMap::new();
-        let mut on_devices: BTreeMap<usize, Vec<(i64, u32)>> = BTreeMap::new();
-        let queues = segments.queues.iter().enumerate();
-        for (number, queue) in queues.filter(|_| reports.is_empty()) {
-            let range = graph.queues[number];
-            let ends =
-                (range.first..range.end).map(|segment| (graph.end[segment as usize], segment));
-            match queue.device {
-                None => others.entry(process(number)).or_default().extend(ends),
-                Some(_) => on_devices.entry(queue.file).or_default().extend(ends),
-            }
-        }
-        let lists = reports.values_mut().chain(others.values_mut());
-        for ends in lists.chain(on_devices.values_mut()) {
-            ends.sort_unstable();
-        }
-        for (queue, to) in waits {
-            let (begin, end) = (graph.begin[to as usize], graph.end[to as usize]);
-            let last = |ends: Option<&Vec<(i64, u32)>>, earliest: i64| {
-                let ends = ends?;
-                let before = ends.partition_point(|(at, _)| *at <= end);
-                let inside = ends[..before]
-                    .iter()
-                    .rev()
-                    .take_while(|(at, _)| *at > earliest);
-                // The thread's own segments end there too.
-                let mut inside = inside.take(64);
-                inside
-                    .find(|(_, segment)| graph.queue[*segment as usize] as usize != queue)
-                    .copied()
-            };
-            let key = process(queue);
-            let earliest = begin.max(end.saturating_sub(longest_return(begin, end)));
-            let found = last(reports.get(&key), begin)
-                .or_else(|| last(on_devices.get(&key.0), earliest))
-                .or_else(|| last(others.get(&key), earliest));
-            if let Some((anchor, from)) = found {
-                self.syncs.push(Dependency {
-                    to,
-                    kind: LagKind::SyncReturn,
-                    from,
-                    anchor,
-                    confidence: Confidence::Inferred,
-                });
-            }
-        }
     }
 
     /// Adds the edges between a thread that calls `backward` and the thread of torch's autograd: all work of
@@ -302,8 +223,11 @@ impl HostEdges {
     }
 }
 
-/// Returns the file and the number of the process of a thread.
-fn process(trace: &Trace, segments: &Segments, queue: usize) -> (usize, Option<i64>) {
+/// File and number of a process.
+type Process = (usize, Option<i64>);
+
+/// Returns the process of a thread.
+fn process(trace: &Trace, segments: &Segments, queue: usize) -> Process {
     let queue = &segments.queues[queue];
     let track = trace.tracks().get(queue.track().index());
     (queue.file, track.and_then(|track| track.pid))

@@ -52,22 +52,32 @@ impl Nearest {
 
     /// Returns the slice around a segment: of a host thread itself, of device work around its launch.
     pub(super) fn get(&self, path: &CriticalPath<'_>, segment: usize) -> Option<(TrackId, usize)> {
-        let (track, slice) = path.segments.slice_of(segment)?;
-        let (track, slice) = if path.graph().on_device(segment) {
-            path.trace
-                .place_of_slice(path.launches.get(track, slice)?)?
+        let (queue, found) = self.number(path, segment)?;
+        Some(path.segments.queues[queue].slice_on_track(found))
+    }
+
+    /// Returns the slice around a segment: its queue, and its number there.
+    #[inline]
+    fn number(&self, path: &CriticalPath<'_>, segment: usize) -> Option<(usize, u32)> {
+        let segments = &path.segments;
+        let (queue, slice) = if path.graph().on_device(segment) {
+            let (track, slice) = segments.slice_of(segment)?;
+            let launch = path.launches.get(track, slice)?;
+            let (track, slice) = path.trace.place_of_slice(launch)?;
+            segments.number_of(track, slice)?
         } else {
-            (track, slice)
+            let queue = *path.graph().queue.get(segment)? as usize;
+            (queue, *segments.slice.get(segment)?)
         };
-        let (queue, slice) = path.segments.number_of(track, slice)?;
+        // `NONE` is past the end of every queue.
         let found = *self.queues.get(queue)?.get(slice as usize)?;
-        (found != NONE).then(|| path.segments.queues[queue].slice_on_track(found))
+        (found != NONE).then_some((queue, found))
     }
 
     /// Returns whether a slice is around a segment.
     #[inline]
     pub(super) fn has(&self, path: &CriticalPath<'_>, segment: usize) -> bool {
-        !self.is_empty && self.get(path, segment).is_some()
+        !self.is_empty && self.number(path, segment).is_some()
     }
 }
 

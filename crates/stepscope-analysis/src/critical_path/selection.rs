@@ -1,8 +1,8 @@
 //! Selections of segments: what a selector of a scenario and its scopes select.
 
 use stepscope_model::vocabulary::kineto::Category;
-use stepscope_model::{Cancelled, NameId, SliceKind, TrackId};
-use stepscope_store::{Trace, pages};
+use stepscope_model::{Cancelled, NameId};
+use stepscope_store::pages;
 
 use super::CriticalPath;
 use super::calls::{CallKind, CallKinds};
@@ -13,7 +13,7 @@ use super::queues::PathQueue;
 use super::spec::{Glob, Phase, Scope, Selector, Spec};
 use crate::names::by_text;
 use crate::parallel::{self, Cancel};
-use crate::slice_class::is_input;
+use crate::slice_class::{COMPILES, FETCHES_INPUT, HostKinds, is_input};
 
 impl CriticalPath<'_> {
     /// Returns which segments a condition selects.
@@ -235,8 +235,12 @@ impl CriticalPath<'_> {
     /// Finds the slices of the input pipeline, or those of compilation.
     fn host_class(&self, input: bool) -> Nearest {
         let mut kinds = HostKinds::new(self.trace);
-        let bit = if input { INPUT } else { COMPILE };
-        Nearest::new(self, |track, slice| kinds.get(track, slice) & bit != 0)
+        let bit = if input { FETCHES_INPUT } else { COMPILES };
+        Nearest::new(self, |track, slice| {
+            let slices = self.trace.slices(track);
+            let (name, category) = (slices.name[slice], slices.category.get(slice));
+            kinds.get(track, name, category) & bit != 0
+        })
     }
 
     /// Finds the slices of the input pipeline, and those of compilation. One pass over the threads if there are none.
@@ -248,8 +252,10 @@ impl CriticalPath<'_> {
             parallel::track_chunks(tracks.map(|track| (track, 0..self.trace.slices(track).len())));
         let kinds = || (HostKinds::new(self.trace), 0);
         let found = parallel::scan(&chunks, &Cancel::default(), kinds, |(kinds, all), chunk| {
+            let slices = self.trace.slices(chunk.track);
             for slice in chunk.indexes.clone() {
-                *all |= kinds.get(chunk.track, slice);
+                let (name, category) = (slices.name[slice], slices.category.get(slice));
+                *all |= kinds.get(chunk.track, name, category);
             }
         });
         // Nothing cancels it.
@@ -262,52 +268,9 @@ impl CriticalPath<'_> {
                 self.host_class(input)
             }
         };
-        (of(INPUT, true), of(COMPILE, false))
-    }
-}
-
-/// Bits of kinds of host slices: of the input pipeline, and of compilation.
-const INPUT: u8 = 1;
-const COMPILE: u8 = 2;
-
-/// Kinds of host slices.
-struct HostKinds<'a> {
-    trace: &'a Trace,
-    /// By name: slices of one name mostly have one category, and follow each other on a track.
-    known: Vec<Option<(TrackId, NameId, u8)>>,
-}
-
-impl<'a> HostKinds<'a> {
-    fn new(trace: &'a Trace) -> Self {
-        Self {
-            trace,
-            known: vec![None; trace.name_count()],
-        }
-    }
-
-    /// Returns the bits of a slice.
-    fn get(&mut self, track: TrackId, slice: usize) -> u8 {
-        let trace = self.trace;
-        let slices = trace.slices(track);
-        let (name, category) = (slices.name[slice], slices.category.get(slice));
-        let found = self.known.get_mut(name.index());
-        if let Some(Some((of_track, of_category, bits))) = found.as_deref()
-            && (*of_track, *of_category) == (track, category)
-        {
-            return *bits;
-        }
-        let kind = trace.kind(track, name, category);
-        let mut bits = 0;
-        if is_input(kind, trace.name(name)) {
-            bits |= INPUT;
-        }
-        if kind == SliceKind::Compile {
-            bits |= COMPILE;
-        }
-        if let Some(found) = found {
-            *found = Some((track, category, bits));
-        }
-        bits
+        let classes = parallel::both(|| Ok(of(FETCHES_INPUT, true)), || Ok(of(COMPILES, false)));
+        // Nothing cancels it.
+        classes.unwrap_or_else(|Cancelled| (Nearest::none(), Nearest::none()))
     }
 }
 

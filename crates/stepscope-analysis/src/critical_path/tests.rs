@@ -391,6 +391,7 @@ proptest! {
         groups in random_groups(),
         seeds in prop::collection::vec(0..4_i64, 60),
         lags in 0..3_i64,
+        chunk_segments in 1..3_usize,
     ) {
         let graph = build(&queues, &groups);
         let (last, window) = window(&graph);
@@ -405,6 +406,11 @@ proptest! {
         let mut path = Vec::new();
         let of_blocks = walk(&blocks.graph, blocks.block_of(last), &window);
         blocks.visit(&parts.graph, &of_blocks, |_, row| path.push(row));
+        let mut of_pieces = Vec::new();
+        for piece in blocks.pieces(&parts.graph, &of_blocks, chunk_segments) {
+            blocks.visit(&parts.graph, &piece, |_, row| of_pieces.push(row));
+        }
+        prop_assert_eq!(of_pieces, &path[..]);
         prop_assert_eq!(path, walk(&graph, last, &window));
         let factors = Factors {
             lengths: (0..graph.len()).map(|segment| seeds[segment % seeds.len()]).collect(),

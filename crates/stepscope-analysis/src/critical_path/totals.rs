@@ -3,10 +3,7 @@
 use super::CriticalPath;
 use super::graph::{Confidence, LagKind, SegmentKind};
 use super::path::PathKind;
-use crate::parallel::{self, Cancel};
-
-/// Blocks of a path that one thread reads before it takes the next ones.
-pub(super) const CHUNK_BLOCKS: usize = 1 << 15;
+use crate::parallel::Cancel;
 
 /// Sums over a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,35 +65,32 @@ impl PathTotals {
 
     pub(super) fn compute(path: &CriticalPath<'_>) -> Self {
         let (input, compile) = path.host_classes();
-        let chunks: Vec<_> = path.path.chunks(CHUNK_BLOCKS).collect();
-        let sums = parallel::scan_items(
-            &chunks,
-            path.graph().len(),
+        let sums = path.blocks.scan(
+            path.graph(),
+            &path.path,
             &Cancel::default(),
             Self::default,
-            |sums, chunk| {
-                path.blocks.visit(path.graph(), chunk, |_, row| {
-                    let segment = row.segment as usize;
-                    let length = row.length();
-                    sums.rows += 1;
-                    let of_kind = &mut sums.by_kind[row.kind as usize];
-                    *of_kind = of_kind.saturating_add(length);
-                    if row.edge == Confidence::Inferred {
-                        sums.inferred = sums.inferred.saturating_add(length);
+            |sums, _, row| {
+                let segment = row.segment as usize;
+                let length = row.length();
+                sums.rows += 1;
+                let of_kind = &mut sums.by_kind[row.kind as usize];
+                *of_kind = of_kind.saturating_add(length);
+                if row.edge == Confidence::Inferred {
+                    sums.inferred = sums.inferred.saturating_add(length);
+                }
+                let fine = &mut sums.fine;
+                let sum = match row.kind {
+                    PathKind::Host if input.has(path, segment) => &mut fine.input,
+                    PathKind::Host if compile.has(path, segment) => &mut fine.compile,
+                    PathKind::Host => &mut fine.host,
+                    PathKind::Device if path.graph().kind[segment] == SegmentKind::Copy => {
+                        &mut fine.copy
                     }
-                    let fine = &mut sums.fine;
-                    let sum = match row.kind {
-                        PathKind::Host if input.has(path, segment) => &mut fine.input,
-                        PathKind::Host if compile.has(path, segment) => &mut fine.compile,
-                        PathKind::Host => &mut fine.host,
-                        PathKind::Device if path.graph().kind[segment] == SegmentKind::Copy => {
-                            &mut fine.copy
-                        }
-                        PathKind::Device => &mut fine.compute,
-                        _ => return,
-                    };
-                    *sum = sum.saturating_add(length);
-                });
+                    PathKind::Device => &mut fine.compute,
+                    _ => return,
+                };
+                *sum = sum.saturating_add(length);
             },
         );
         let mut found = Self::default();

@@ -11,12 +11,11 @@ use stepscope_model::{Cancelled, NameId};
 use stepscope_store::pages;
 
 use super::CriticalPath;
-use super::blocks::Blocks;
+use super::blocks::{Blocks, CHUNK_BLOCKS};
 use super::graph::{Graph, LagKind, SegmentKind};
 use super::path::PathSegment;
 use super::replay::{Changes, Times, Unchanged, replay};
 use super::spec::{Change, Scenario, Selector, Spec};
-use super::totals::CHUNK_BLOCKS;
 use crate::parallel::{self, Cancel};
 
 /// What a scenario changes.
@@ -360,19 +359,15 @@ impl CriticalPath<'_> {
                 selected && row.kind.as_str() == kind.as_str()
             })
         };
-        let chunks: Vec<_> = self.path.chunks(CHUNK_BLOCKS).collect();
-        let size = self.graph().len();
-        let sums = parallel::scan_items(
-            &chunks,
-            size,
+        let sums = self.blocks.scan(
+            self.graph(),
+            &self.path,
             cancel,
             || 0_i64,
-            |sum, chunk| {
-                self.blocks.visit(self.graph(), chunk, |_, row| {
-                    if is_selected(&row) {
-                        *sum = sum.saturating_add(row.length());
-                    }
-                });
+            |sum, _, row| {
+                if is_selected(&row) {
+                    *sum = sum.saturating_add(row.length());
+                }
             },
         )?;
         Ok(sums.into_iter().fold(0, i64::saturating_add))

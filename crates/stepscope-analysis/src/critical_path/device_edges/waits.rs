@@ -355,7 +355,7 @@ impl DeviceEdges<'_> {
             )]
             ends.sort();
         }
-        let (chunks, size) = self.device_chunks();
+        let (chunks, size) = self.segments.chunks(|queue| queue.device.is_some());
         let found = parallel::scan_items(&chunks, size, cancel, Vec::new, |out, chunk| {
             let queue = graph.queue[chunk.start as usize] as usize;
             let device = self.segments.queues[queue].device;
