@@ -48,24 +48,28 @@ pub(super) struct OwnerSums {
     pub(super) operation: EventId,
 }
 
-/// Owners of one window on one device, in their order.
-pub(super) struct WindowOwners {
-    /// Index of the window in the run.
-    pub(super) window: usize,
-    pub(super) owners: Vec<(TraceOwner, OwnerSums)>,
+/// Owners of some windows of a run on one device: those that one thread charged.
+#[derive(Default)]
+pub(super) struct ChargedOwners {
+    /// All owners.
+    pub(super) owners: Vec<TraceOwner>,
+    /// For each window, its index in the run and a range of `sums`.
+    pub(super) windows: Vec<(usize, Range<usize>)>,
+    /// Sums by the index of their owner; in a window each owner is once.
+    pub(super) sums: Vec<(u32, OwnerSums)>,
 }
 
 /// Reads what separates owners of equal names: a hash, given the operation's event.
 pub(super) type DetailOf<'a> = &'a (dyn Fn(EventId) -> u64 + Sync);
 
-/// Breaks down all windows of a run, and charges some of them, by their indexes. A charged window has one entry for
-/// each device that takes part in it.
+/// Breaks down all windows of a run, and charges some of them, by their indexes. A charged window is once in the parts
+/// of each device that takes part in it; those of a device come before those of the next one.
 pub(super) fn break_down_and_charge(
     run: &RunWindows<'_>,
     windows: &[usize],
     detail: DetailOf<'_>,
     cancel: &Cancel,
-) -> Result<(Breakdown, Vec<WindowOwners>), Cancelled> {
+) -> Result<(Breakdown, Vec<ChargedOwners>), Cancelled> {
     let trace = run.trace;
     let mut is_charged = vec![false; run.analysis_windows.len()];
     for window in windows {
@@ -90,7 +94,6 @@ pub(super) fn break_down_and_charge(
         found.append(&mut scan.charge_windows(charged, &windows, cancel)?);
         Ok(())
     })?;
-    found.sort_by_key(|owners| owners.window);
     Ok((breakdown, found))
 }
 
@@ -115,38 +118,89 @@ struct WorkInterval {
     owner: u32,
 }
 
-/// Owners of a window while it is charged.
+/// Owners of windows while they are charged, one window after the other.
 #[derive(Default)]
 struct Charging {
-    numbers: FxHashMap<TraceOwner, u32>,
-    owners: Vec<(TraceOwner, OwnerSums)>,
-    /// Shares of the bucket that is being charged, by owner.
+    /// Index of each owner in `found`.
+    indexes: FxHashMap<TraceOwner, u32>,
+    /// For each owner, the last round in which it has sums, and their number there.
+    numbers: Vec<(u32, u32)>,
+    /// The windows so far, each a round, and the first sums of this one.
+    round: u32,
+    first: usize,
+    found: ChargedOwners,
+    /// Shares of the bucket that is being charged, by number.
     shares: Vec<u128>,
     /// Operations that were counted.
     counted: FxHashSet<EventId>,
+    /// Starts (`true`) and ends of the pieces that are being charged, with their indexes.
+    changes: Vec<(Time, bool, usize)>,
+    /// The level at the start of each piece.
+    begun: Vec<u128>,
+}
+
+/// What one thread keeps from window to window.
+#[derive(Default)]
+struct Worker {
+    charging: Charging,
+    work: [Vec<WorkInterval>; 3],
+    /// Bucket of the slices of a thread with a name and category, where the host computes.
+    buckets: FxHashMap<(TrackId, NameId, NameId), Option<usize>>,
+    /// Host slices in a bucket, with the bucket.
+    classed: Vec<(usize, usize)>,
 }
 
 impl Charging {
-    fn number(&mut self, owner: TraceOwner, example: EventId, operation: EventId) -> u32 {
-        if let Some(number) = self.numbers.get(&owner) {
-            return *number;
+    /// Begins a window.
+    fn begin(&mut self) {
+        self.round += 1;
+        self.first = self.found.sums.len();
+        // To clear a set takes as long as it is large.
+        if self.counted.capacity() > 4 * self.counted.len() + 1024 {
+            self.counted = FxHashSet::default();
         }
-        let number = u32::try_from(self.owners.len()).unwrap_or(u32::MAX);
-        self.numbers.insert(owner, number);
-        let sums = OwnerSums {
-            own_ps: 0,
-            calls: 0,
-            executions: 0,
-            device_ps: 0,
-            example,
-            operation,
-        };
-        self.owners.push((owner, sums));
-        number
+        self.counted.clear();
     }
 
-    fn sums(&mut self, number: u32) -> Option<&mut OwnerSums> {
-        self.owners.get_mut(number as usize).map(|(_, sums)| sums)
+    /// Ends a window, given its index in the run.
+    fn end(&mut self, window: usize) {
+        let range = self.first..self.found.sums.len();
+        self.found.windows.push((window, range));
+    }
+
+    /// Returns the sums of the window.
+    fn sums(&mut self) -> &mut [(u32, OwnerSums)] {
+        &mut self.found.sums[self.first..]
+    }
+
+    /// Returns the number of an owner in the window.
+    fn number(&mut self, owner: TraceOwner, example: EventId, operation: EventId) -> u32 {
+        let index = *self.indexes.entry(owner).or_insert_with(|| {
+            self.found.owners.push(owner);
+            self.numbers.push((0, 0));
+            u32::try_from(self.numbers.len() - 1).unwrap_or(u32::MAX)
+        });
+        let known = &mut self.numbers[index as usize];
+        if known.0 != self.round {
+            let number = self.found.sums.len() - self.first;
+            *known = (self.round, u32::try_from(number).unwrap_or(u32::MAX));
+            let sums = OwnerSums {
+                own_ps: 0,
+                calls: 0,
+                executions: 0,
+                device_ps: 0,
+                example,
+                operation,
+            };
+            self.found.sums.push((index, sums));
+        }
+        known.1
+    }
+
+    /// Returns the sums of an owner, by its number.
+    fn sums_of(&mut self, number: u32) -> Option<&mut OwnerSums> {
+        let sums = self.sums().get_mut(number as usize);
+        sums.map(|(_, sums)| sums)
     }
 
     /// Charges the moments of a set to the pieces, and those without a piece to nothing.
@@ -161,7 +215,7 @@ impl Charging {
         if all <= 0 {
             return;
         }
-        let mut changes: Vec<(Time, bool, usize)> = Vec::with_capacity(2 * pieces.len());
+        let mut changes = std::mem::take(&mut self.changes);
         for (index, piece) in pieces
             .iter()
             .enumerate()
@@ -173,12 +227,13 @@ impl Charging {
         // Each queue is a sorted run: a stable sort merges them.
         changes.sort();
         self.shares.clear();
-        self.shares.resize(self.owners.len(), 0);
-        let mut begun = vec![0_u128; pieces.len()];
+        self.shares.resize(self.found.sums.len() - self.first, 0);
+        self.begun.clear();
+        self.begun.resize(pieces.len(), 0);
         let (mut level, mut open, mut covered) = (0_u128, 0_u32, 0_i64);
         let mut at = window.start;
         let mut near = 0;
-        for (time, starts, index) in changes {
+        for (time, starts, index) in changes.drain(..) {
             if time > at {
                 let moments = if open > 0 {
                     set.within_near(&(at..time), &mut near).ps()
@@ -200,28 +255,30 @@ impl Charging {
                 at = time;
             }
             if starts {
-                begun[index] = level;
+                self.begun[index] = level;
                 open += 1;
             } else {
                 open = open.saturating_sub(1);
                 if let Some(share) = self.shares.get_mut(pieces[index].owner as usize) {
-                    *share += level - begun[index];
+                    *share += level - self.begun[index];
                 }
             }
         }
+        self.changes = changes;
         let mut rounded = 0_i64;
         let mut largest: Option<(u128, usize)> = None;
-        for (number, share) in self.shares.iter().enumerate() {
+        let sums = &mut self.found.sums[self.first..];
+        for ((number, share), (_, sums)) in self.shares.iter().enumerate().zip(&mut *sums) {
             let own = i64::try_from(share >> FRACTION).unwrap_or(i64::MAX);
             rounded = rounded.saturating_add(own);
-            self.owners[number].1.own_ps = self.owners[number].1.own_ps.saturating_add(own);
+            sums.own_ps = sums.own_ps.saturating_add(own);
             if *share > 0 && largest.is_none_or(|(most, _)| *share > most) {
                 largest = Some((*share, number));
             }
         }
         if let Some((_, number)) = largest {
             let lost = covered.saturating_sub(rounded);
-            self.owners[number].1.own_ps = self.owners[number].1.own_ps.saturating_add(lost);
+            sums[number].1.own_ps = sums[number].1.own_ps.saturating_add(lost);
         }
         self.nothing(bucket, all.saturating_sub(covered));
     }
@@ -239,7 +296,7 @@ impl Charging {
         };
         let none = EventId(u32::MAX);
         let number = self.number(owner, none, none);
-        if let Some(sums) = self.sums(number) {
+        if let Some(sums) = self.sums_of(number) {
             sums.own_ps = sums.own_ps.saturating_add(ps);
         }
     }
@@ -251,32 +308,34 @@ impl Scan<'_> {
         charged: &ChargedWindows<'_>,
         windows: &[usize],
         cancel: &Cancel,
-    ) -> Result<Vec<WindowOwners>, Cancelled> {
+    ) -> Result<Vec<ChargedOwners>, Cancelled> {
         let slices = charged.device.map_or(0, |device| {
             let queues = self.run.devices.list[device].queues.iter();
             queues
                 .map(|queue| self.trace.slices(queue.track).len())
                 .sum()
         });
-        let parts = parallel::scan_items(
+        let workers = parallel::scan_items(
             windows,
             slices.max(parallel::CHUNK_LEN),
             cancel,
-            Vec::new,
-            |out, window| out.push(self.charge_window(charged, *window)),
+            Worker::default,
+            |worker, window| self.charge_window(charged, *window, worker),
         )?;
-        Ok(parts.into_iter().flatten().collect())
+        let found = workers.into_iter().map(|worker| worker.charging.found);
+        Ok(found.collect())
     }
 
-    fn charge_window(&self, charged: &ChargedWindows<'_>, window: usize) -> WindowOwners {
+    fn charge_window(&self, charged: &ChargedWindows<'_>, window: usize, worker: &mut Worker) {
         let range = &self.run.analysis_windows[window].range;
-        let mut charging = Charging::default();
-        let mut work: [Vec<WorkInterval>; 3] = Default::default();
+        worker.charging.begin();
+        worker.work.iter_mut().for_each(Vec::clear);
         match charged.device {
-            Some(device) => self.device_pieces(device, range, &mut charging, &mut work),
-            None => self.host_work(charged, range, &mut charging, &mut work),
+            Some(device) => self.device_pieces(device, range, worker),
+            None => self.host_work(charged, range, worker),
         }
-        for (bucket, pieces) in Bucket::ALL.into_iter().zip(&work) {
+        let Worker { charging, work, .. } = worker;
+        for (bucket, pieces) in Bucket::ALL.into_iter().zip(&*work) {
             charging.share(bucket, charged.buckets[bucket as usize], range, pieces);
         }
         let of_thread = [Bucket::Input, Bucket::Compile, Bucket::Host];
@@ -287,18 +346,16 @@ impl Scan<'_> {
             None => self.run.ranks.threads(charged.rank).to_vec(),
         };
         for row in rows {
-            self.thread_time(row, range, &mut charging, &mut left);
+            self.thread_time(row, range, charging, &mut left);
         }
         for (bucket, left) in of_thread.into_iter().zip(&left) {
             charging.nothing(bucket, left.within(range).ps());
         }
         let length = range.end.since(range.start).ps().max(0);
-        let used = charging.owners.iter().map(|(_, sums)| sums.own_ps);
+        let used = charging.sums().iter().map(|(_, sums)| sums.own_ps);
         let used = used.fold(0, i64::saturating_add);
         charging.nothing(Bucket::Idle, length.saturating_sub(used));
-        let mut owners = charging.owners;
-        owners.sort_unstable_by_key(|(owner, _)| *owner);
-        WindowOwners { window, owners }
+        charging.end(window);
     }
 
     /// Charges the segments of one row of a thread, and removes their time from what is left.
@@ -334,7 +391,7 @@ impl Scan<'_> {
                     detail: 0,
                 };
                 let number = charging.number(owner, event, event);
-                if let Some(sums) = charging.sums(number) {
+                if let Some(sums) = charging.sums_of(number) {
                     sums.own_ps = sums.own_ps.saturating_add(own.max(0));
                     sums.calls += u64::from(begins);
                     sums.executions += u64::from(begins);
@@ -352,13 +409,8 @@ impl Scan<'_> {
     }
 
     /// Collects the work of a device in a range, by bucket.
-    fn device_pieces(
-        &self,
-        device: usize,
-        range: &Range<Time>,
-        charging: &mut Charging,
-        work: &mut [Vec<WorkInterval>; 3],
-    ) {
+    fn device_pieces(&self, device: usize, range: &Range<Time>, worker: &mut Worker) {
+        let Worker { charging, work, .. } = worker;
         for queue in &self.run.devices.list[device].queues {
             let track = queue.track;
             let slices = self.trace.slices(track);
@@ -379,7 +431,7 @@ impl Scan<'_> {
                 let called = called.unwrap_or(event);
                 let number = charging.number(owner, event, called);
                 let is_new = charging.counted.insert(called);
-                if let Some(sums) = charging.sums(number) {
+                if let Some(sums) = charging.sums_of(number) {
                     let inside = end.min(range.end).since(begin.max(range.start)).ps();
                     sums.device_ps = sums.device_ps.saturating_add(inside.max(0));
                     sums.executions += 1;
@@ -423,30 +475,29 @@ impl Scan<'_> {
     }
 
     /// Collects the operations of all threads of a rank whose host computes: on each thread the innermost of its bucket.
-    fn host_work(
-        &self,
-        charged: &ChargedWindows<'_>,
-        range: &Range<Time>,
-        charging: &mut Charging,
-        work: &mut [Vec<WorkInterval>; 3],
-    ) {
+    fn host_work(&self, charged: &ChargedWindows<'_>, range: &Range<Time>, worker: &mut Worker) {
+        let Worker {
+            charging,
+            work,
+            buckets,
+            classed,
+            ..
+        } = worker;
         for track in self.run.ranks.threads(charged.rank) {
             let Some(facts) = self.trace.tracks().get(track.index()) else {
                 continue;
             };
             let slices = self.trace.slices(*track);
             let phases = self.phases[track.index()].get_or_init(|| phases_of(self.trace, *track));
-            let mut known: FxHashMap<(NameId, NameId), Option<usize>> = FxHashMap::default();
             let mut bucket_of = |index: usize| {
-                let key = (slices.name[index], slices.category.get(index));
-                *known
-                    .entry(key)
-                    .or_insert_with(|| host_bucket(self.trace, &self.run.devices, facts, key))
+                let (name, category) = (slices.name[index], slices.category.get(index));
+                *buckets.entry((*track, name, category)).or_insert_with(|| {
+                    host_bucket(self.trace, &self.run.devices, facts, (name, category))
+                })
             };
-            let classed: Vec<(usize, usize)> = self
-                .indexes(*track, range)
-                .filter_map(|index| Some((index, bucket_of(index)?)))
-                .collect();
+            classed.clear();
+            let indexes = self.indexes(*track, range);
+            classed.extend(indexes.filter_map(|index| Some((index, bucket_of(index)?))));
             for (position, pieces) in work.iter_mut().enumerate() {
                 let of_bucket = classed.iter().filter(|(_, bucket)| *bucket == position);
                 let indexes = of_bucket.map(|(index, _)| *index);
@@ -459,7 +510,7 @@ impl Scan<'_> {
                         detail: (self.detail)(event),
                     };
                     let number = charging.number(owner, event, event);
-                    if let Some(sums) = charging.sums(number) {
+                    if let Some(sums) = charging.sums_of(number) {
                         sums.calls += u64::from(segment.begins);
                         sums.executions += u64::from(segment.begins);
                     }

@@ -9,7 +9,7 @@ use stepscope_model::{Cancelled, Diagnostic, Dur, Severity, Time};
 use stepscope_store::{EventId, Trace};
 
 use crate::collectives::{Clock, collectives};
-use crate::compare::charge::{DetailOf, OwnerSums, WindowOwners, break_down_and_charge};
+use crate::compare::charge::{ChargedOwners, DetailOf, OwnerSums, break_down_and_charge};
 use crate::compare::memory::{PeakHolder, peak};
 use crate::compare::owner::{
     Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
@@ -199,7 +199,7 @@ impl ComparedRun {
         }
         let samples = run.add_steps(&profile, candidates);
         let sum = || {
-            run.add_owners(&profile, &samples, charged, detail);
+            run.add_owners(&profile, &samples, &charged, detail);
             Ok(())
         };
         let ((), diagnosis) = parallel::both(sum, || diagnose(&profile, &memory, cancel))?;
@@ -287,7 +287,7 @@ impl ComparedRun {
         &mut self,
         profile: &RunProfile<'_>,
         samples: &[usize],
-        mut charged: Vec<WindowOwners>,
+        charged: &[ChargedOwners],
         detail: OwnerDetail,
     ) {
         if samples.is_empty() {
@@ -301,38 +301,46 @@ impl ComparedRun {
         let positions = samples.iter().enumerate();
         let positions: FxHashMap<usize, usize> =
             positions.map(|(at, index)| (*index, at)).collect();
-        charged.retain_mut(|owners| {
-            positions.get(&owners.window).is_some_and(|position| {
-                owners.window = *position;
-                true
-            })
-        });
-        charged.sort_by_key(|owners| owners.window);
+        // Position of each sample, with the owners of one device.
+        let mut of_samples = Vec::new();
+        for (part, charged) in charged.iter().enumerate() {
+            let windows = charged.windows.iter();
+            of_samples.extend(windows.filter_map(|(window, range)| {
+                let position = *positions.get(window)?;
+                Some((position, part, &charged.sums[range.clone()]))
+            }));
+        }
+        of_samples.sort_by_key(|(window, ..)| *window);
         let names = Names {
             trace,
             catalogue: Catalogue::from_trace(trace),
             detail,
         };
         let mut devices = vec![0_i128; windows.len()];
-        for owners in &charged {
-            devices[owners.window] += 1;
+        for (window, ..) in &of_samples {
+            devices[*window] += 1;
         }
-        // Texts are compared once for each owner of the trace, not for each window.
+        // Texts are compared once for each owner of the trace, and owners once for each part, not for each window.
+        let unknown = charged.iter().map(|part| vec![None; part.owners.len()]);
+        let mut of_part: Vec<Vec<Option<usize>>> = unknown.collect();
         let mut known: FxHashMap<TraceOwner, usize> = FxHashMap::default();
         let mut positions: BTreeMap<Owner, usize> = BTreeMap::new();
         let mut all_sums: Vec<RunSums> = Vec::new();
-        for owners in &charged {
-            let parts = devices[owners.window].max(1);
-            for (owner, found) in &owners.owners {
-                let position = *known.entry(*owner).or_insert_with(|| {
-                    let next = positions.len();
-                    let position = positions.entry(names.owner(owner, found)).or_insert(next);
-                    *position
+        for (window, part, sums) in of_samples {
+            let device_count = devices[window].max(1);
+            for (owner, found) in sums {
+                let owner = *owner as usize;
+                let position = *of_part[part][owner].get_or_insert_with(|| {
+                    let owner = charged[part].owners[owner];
+                    *known.entry(owner).or_insert_with(|| {
+                        let next = positions.len();
+                        *positions.entry(names.owner(&owner, found)).or_insert(next)
+                    })
                 });
                 if position == all_sums.len() {
                     all_sums.push(RunSums::default());
                 }
-                all_sums[position].add(found, owners.window, parts);
+                all_sums[position].add(found, window, device_count);
             }
         }
         let sums = positions.iter();

@@ -47,7 +47,8 @@ use self::activity::{Class, RankIntervals, rank_intervals, thread_intervals};
 use self::charge::{charge_device, charge_host, mean};
 use crate::device::Devices;
 use crate::intervals::IntervalSet;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
+use crate::slice_class::HostKinds;
 use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
 
 /// Time of one step by bucket. The first seven add up to the step.
@@ -248,25 +249,38 @@ pub(crate) fn breakdown_with(
     let device_of = devices.by_track();
     let markers = markers_by_track(trace);
     let rows = ThreadRows::new(trace);
+    let mut kinds = HostKinds::new(trace);
     let mut of_rank: Option<(StepRank, RankIntervals)> = None;
     for ((rank, track), indexes) in positions {
         cancel.check()?;
-        if of_rank.as_ref().is_none_or(|(known, _)| *known != rank) {
-            of_rank = Some((
-                rank,
-                rank_intervals(trace, devices, &device_of, &tracks, rank, cancel)?,
-            ));
-        }
-        let Some((_, shared)) = &of_rank else {
-            continue;
-        };
-        let own = track.map(|track| {
+        let mut of_thread = || {
+            let track = track?;
             let rows = rows.rows_of(track).map(|row| {
                 let markers = markers.get(&row).map_or(&[][..], Vec::as_slice);
                 (row, markers)
             });
-            thread_intervals(trace, rows, analysis_windows, &indexes)
-        });
+            Some(thread_intervals(
+                trace,
+                rows,
+                analysis_windows,
+                &indexes,
+                &mut kinds,
+            ))
+        };
+        let is_known = of_rank.as_ref().is_some_and(|(known, _)| *known == rank);
+        let own = if is_known {
+            of_thread()
+        } else {
+            let (shared, own) = parallel::both(
+                || rank_intervals(trace, devices, &device_of, &tracks, rank, cancel),
+                || Ok(of_thread()),
+            )?;
+            of_rank = Some((rank, shared));
+            own
+        };
+        let Some((_, shared)) = &of_rank else {
+            continue;
+        };
         let (input, host) = match &own {
             Some((input, host)) => (input, host),
             None => (shared.host(Class::Input), shared.host(Class::Host)),

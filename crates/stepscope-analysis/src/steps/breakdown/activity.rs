@@ -11,7 +11,7 @@ use super::AnalysisWindow;
 use crate::device::{Devices, Work};
 use crate::intervals::{IntervalSet, extend};
 use crate::parallel::{self, Cancel};
-use crate::slice_class::{is_input, is_operator};
+use crate::slice_class::{FETCHES_INPUT, HostKinds, is_input, is_operator};
 use crate::steps::{RankTracks, StepRank};
 
 /// Class of host activity.
@@ -198,6 +198,7 @@ pub(super) fn thread_intervals<'a>(
     rows: impl Iterator<Item = (TrackId, &'a [usize])>,
     analysis_windows: &[AnalysisWindow],
     indexes: &[usize],
+    kinds: &mut HostKinds<'_>,
 ) -> (IntervalSet, IntervalSet) {
     let (mut all_input, mut all_host) = (Vec::new(), Vec::new());
     let own = indexes
@@ -211,8 +212,6 @@ pub(super) fn thread_intervals<'a>(
         let overlapping = trace.overlapping(on);
         // In the order of time.
         let (mut input, mut host) = (Vec::new(), Vec::new());
-        // Whether slices of a name and category fetch input; mostly the same as for the previous slice.
-        let mut last = (None, false);
         // Slices inside a nested marker were already visited with the outer one.
         let mut outer: Option<&AnalysisWindow> = None;
         for analysis_window in &own {
@@ -255,12 +254,8 @@ pub(super) fn thread_intervals<'a>(
                 }
                 let part = (begin.max(start), until.min(end));
                 extend(&mut host, part);
-                let key = (slices.name[index], slices.category.get(index));
-                if last.0 != Some(key) {
-                    let kind = trace.kind(on, key.0, key.1);
-                    last = (Some(key), is_input(kind, trace.name(key.0)));
-                }
-                if last.1 {
+                let (name, category) = (slices.name[index], slices.category.get(index));
+                if kinds.get(on, name, category) & FETCHES_INPUT != 0 {
                     extend(&mut input, part);
                 }
             }
