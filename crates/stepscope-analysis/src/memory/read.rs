@@ -172,16 +172,18 @@ impl<'a> Reader<'a> {
                 kind,
             });
         };
+        if self.record_names.is_empty() {
+            return;
+        }
         let instants = trace.instants(on);
         for (index, at) in instants.at.iter().enumerate() {
-            if let Some(kind) = record_name(trace.name(instants.name[index])) {
+            if self.record_names.contains(instants.name[index])
+                && let Some(kind) = record_name(trace.name(instants.name[index]))
+            {
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let event = EventId(instants.first_id.0.saturating_add(number));
                 add(event, *at, kind);
             }
-        }
-        if self.record_names.is_empty() {
-            return;
         }
         let slices = trace.slices(on);
         for index in 0..slices.len() {
