@@ -1,6 +1,7 @@
 // compare.ts: fetches the comparison of two runs. Answers are cached, so that a tab that was open sends no request.
 import { Lru } from '../base/lru.ts';
 import { type Comparison, comparisonOf, type SideLimit } from '../model/compare.ts';
+import { formatStepLimit, type StepLimit } from '../model/step-limit.ts';
 import { serverPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';
 
@@ -12,7 +13,7 @@ export interface CompareQuery {
   /** Names of the base that the new run calls differently: `base=new`. */
   readonly renames: readonly string[];
   /** Only these steps of both runs. */
-  readonly steps: { readonly from: number; readonly to: number } | undefined;
+  readonly steps: StepLimit | undefined;
   /** Only this of the base, and of the new run. */
   readonly baseLimit: SideLimit | undefined;
   readonly otherLimit: SideLimit | undefined;
@@ -30,7 +31,7 @@ const comparePath = (ask: CompareQuery): string =>
     by: ask.by,
     match: ask.match,
     rename: ask.renames,
-    steps: ask.steps === undefined ? undefined : `${ask.steps.from}-${ask.steps.to}`,
+    steps: ask.steps === undefined ? undefined : formatStepLimit(ask.steps),
     base_steps: ask.baseLimit?.steps,
     base_rank: rankText(ask.baseLimit),
     new_steps: ask.otherLimit?.steps,

@@ -2,6 +2,7 @@
 import type { Area } from '../model/area.ts';
 import type { SideLimit } from '../model/compare.ts';
 import { KIND_COUNT } from '../model/kind.ts';
+import { formatStepLimit, parseStepLimit, type StepLimit } from '../model/step-limit.ts';
 import { viewTool } from '../model/tools.ts';
 import { GROUPINGS, type Grouping } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
@@ -42,7 +43,7 @@ export interface View {
   readonly range: TimeRange | undefined;
   readonly hosts: readonly string[];
   readonly rank: number | undefined;
-  readonly steps: { readonly from: number; readonly to: number } | undefined;
+  readonly steps: StepLimit | undefined;
   readonly selected: number | undefined;
   readonly area: Area | undefined;
   readonly query: string;
@@ -257,14 +258,6 @@ function parseArea(text: string | null): Area | undefined {
   return { ...times, tracks: ids };
 }
 
-function parseSteps(text: string | null): View['steps'] {
-  const match = /^(\d+)(?:-(\d+))?$/.exec(text ?? '');
-  const from = numberOf(match?.[1] ?? null);
-  if (from === undefined) return undefined;
-  const to = numberOf(match?.[2] ?? null) ?? from;
-  return to < from ? undefined : { from, to };
-}
-
 /** Reads `4-12`, `4-12:3` of rank 3, or `:3`. */
 function limitOf(text: string | null): SideLimit | undefined {
   const match = /^(\d{1,15}(?:-(?:\d{1,15})?)?)?(?::(\d{1,9}))?$/.exec(text ?? '');
@@ -306,7 +299,7 @@ export function parseAddress(path: string, search: string): Address {
     range: parseRange(params.get('t')),
     hosts: params.getAll('host'),
     rank: numberOf(params.get('rank')),
-    steps: parseSteps(params.get('step')),
+    steps: parseStepLimit(params.get('step') ?? ''),
     selected: selected !== undefined && Number.isInteger(selected) && selected >= 0 ? selected : undefined,
     area: parseArea(params.get('area')),
     query: params.get('q') ?? '',
@@ -411,10 +404,7 @@ export function formatAddress({ place, view }: Address): string {
     if (view.range !== undefined) params.set('t', rangeText(view.range));
     for (const host of view.hosts) params.append('host', host);
     if (view.rank !== undefined) params.set('rank', String(view.rank));
-    if (view.steps !== undefined) {
-      const { from, to } = view.steps;
-      params.set('step', from === to ? String(from) : `${from}-${to}`);
-    }
+    if (view.steps !== undefined) params.set('step', formatStepLimit(view.steps));
     if (view.selected !== undefined) params.set('sel', String(view.selected));
     if (view.area !== undefined) {
       params.set(

@@ -11,6 +11,7 @@ import {
   type Verdict,
   whyNoVerdict,
 } from '../../model/compare.ts';
+import { formatStepLimit, parseStepLimit, STEP_LIMIT_HELP } from '../../model/step-limit.ts';
 import { announce } from '../../state/commands.ts';
 import type { Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -117,23 +118,17 @@ export function Settings({ store }: { readonly store: Store }): JSX.Element {
   );
 }
 
-/** Limits both runs to steps `N` or `N-M`. */
+/** Limits both runs to steps `N`, `N-M` or `N-`. */
 function StepRange({ store }: { readonly store: Store }): JSX.Element {
   const { steps } = store.view;
   const now = steps.value;
-  const shown = now === undefined ? '' : now.from === now.to ? String(now.from) : `${now.from}-${now.to}`;
+  const shown = now === undefined ? '' : formatStepLimit(now);
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const take = (text: string) => {
     setTyped(undefined);
-    const match = /^\s*(\d{1,15})\s*(?:[-–]\s*(\d{1,15}))?\s*$/.exec(text);
-    if (text.trim() === '') steps.value = undefined;
-    else if (match === null) announce('Steps are a number, 12, or two, 12-40');
-    else {
-      const from = Number(match[1]);
-      const to = Number(match[2] ?? match[1]);
-      if (to < from) announce('The last step comes before the first one');
-      else steps.value = { from, to };
-    }
+    const limit = parseStepLimit(text);
+    if (limit !== undefined || text.trim() === '') steps.value = limit;
+    else announce(STEP_LIMIT_HELP);
   };
   return (
     <label class="ss-field">
@@ -142,7 +137,7 @@ function StepRange({ store }: { readonly store: Store }): JSX.Element {
         type="text"
         class="ss-filter ss-compare-steps"
         placeholder="all"
-        title="Steps of both runs: 12, or 12-40"
+        title="Steps of both runs: 12, 12-40, or 12- for all later ones"
         value={typed ?? shown}
         onInput={(event) => setTyped(event.currentTarget.value)}
         onChange={(event) => take(event.currentTarget.value)}

@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { SideLimit } from '../../model/compare.ts';
 import { shortRunNames } from '../../model/run-list.ts';
+import { formatStepLimit, parseStepLimit, STEP_LIMIT_HELP } from '../../model/step-limit.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
 import { runList } from '../../state/lists.ts';
@@ -107,10 +108,9 @@ function Limit(props: {
   };
   const take = (text: string) => {
     setTyped(undefined);
-    const plain = text.replaceAll(/\s/g, '').replace('–', '-');
-    if (plain === '') set({ steps: undefined, rank });
-    else if (/^\d{1,15}(-(\d{1,15})?)?$/.test(plain)) set({ steps: plain, rank });
-    else announce('Steps are a number, 12, two, 12-40, or a first one, 12-');
+    const parsed = parseStepLimit(text);
+    if (parsed !== undefined || text.trim() === '') set({ steps: parsed && formatStepLimit(parsed), rank });
+    else announce(STEP_LIMIT_HELP);
   };
   return (
     <>

@@ -8,6 +8,7 @@ import { fetchSteps } from '../../api/server.ts';
 import { formatRange, plural } from '../../base/format.ts';
 import type { Report } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
+import { describeStepLimit } from '../../model/step-limit.ts';
 import type { TimeRange } from '../../model/viewport.ts';
 import type { Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -64,7 +65,7 @@ export function useScope({ store, run }: PageProps): Scope {
       startNs: Math.min(...inside.map((step) => step.startNs)),
       endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)),
     },
-    label: wanted.from === wanted.to ? `step ${wanted.from}` : `steps ${wanted.from}–${wanted.to}`,
+    label: describeStepLimit(wanted),
     markedOnly,
   };
 }

@@ -1,5 +1,6 @@
 // drawer-area.ts: the area of the drawer's tabs: the selected area, else the chosen step, else the window.
 import { useEffect, useState } from 'preact/hooks';
+import { describeStepLimit } from '../../model/step-limit.ts';
 import type { TimeRange } from '../../model/viewport.ts';
 import type { Session } from './session.ts';
 
@@ -42,8 +43,7 @@ function areaNow(session: Session): DrawerArea {
   const tracks = shownTracks(session);
   const steps = store.view.steps.value;
   if (scope.value !== undefined && steps !== undefined) {
-    const where = steps.from === steps.to ? `in step ${steps.from}` : `in steps ${steps.from} to ${steps.to}`;
-    return { range: scope.value, tracks, where, isArea: true };
+    return { range: scope.value, tracks, where: `in ${describeStepLimit(steps)}`, isArea: true };
   }
   return { range: store.view.range.value ?? engine.fit, tracks, where: 'in view', isArea: false };
 }

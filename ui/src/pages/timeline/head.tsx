@@ -8,6 +8,7 @@ import { fetchMinimap } from '../../api/server.ts';
 import { exactTime } from '../../base/format.ts';
 import { cssOf, mix, rgbOf, type Theme } from '../../base/theme.ts';
 import type { Step } from '../../model/run.ts';
+import type { StepLimit } from '../../model/step-limit.ts';
 import { type PlacedStepLane, stepLanesPx } from '../../model/steps.ts';
 import { trackTree } from '../../model/track.ts';
 import { fitRange, lengthOf, pxFromTime, timeFromPx, type Viewport } from '../../model/viewport.ts';
@@ -180,7 +181,7 @@ interface StepPaint {
   readonly context: CanvasRenderingContext2D;
   readonly view: Viewport;
   readonly colours: Theme;
-  readonly scope: { readonly from: number; readonly to: number } | undefined;
+  readonly scope: StepLimit | undefined;
 }
 
 /** Draws one lane of steps. A number is drawn only if it fits its step. */

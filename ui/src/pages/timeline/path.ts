@@ -4,6 +4,7 @@ import { fetchPath, pathAddress } from '../../api/critical-path.ts';
 import { createResource, type Loaded } from '../../api/resource.ts';
 import type { PathPart } from '../../model/critical-path.ts';
 import type { RunDetail } from '../../model/run.ts';
+import type { StepLimit } from '../../model/step-limit.ts';
 import { type StepSpan, stepAt } from '../../model/steps.ts';
 import { lengthOf, type TimeRange } from '../../model/viewport.ts';
 import type { Store } from '../../state/store.ts';
@@ -33,7 +34,7 @@ export interface CriticalPathLayer {
 /** Returns the step in view: the one that limits everything, else the one in the middle of the window. Pure. */
 export function stepInView(
   spans: readonly StepSpan[],
-  limit: { readonly from: number; readonly to: number } | undefined,
+  limit: StepLimit | undefined,
   shown: TimeRange,
 ): StepSpan | undefined {
   const middle = (shown.startNs + shown.endNs) / 2;

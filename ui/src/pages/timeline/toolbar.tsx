@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { formatCount, formatDuration, formatRange, plural } from '../../base/format.ts';
 import { PATH_EDGES } from '../../model/critical-path.ts';
 import { kindLabel } from '../../model/kind.ts';
+import { describeStepLimit } from '../../model/step-limit.ts';
 import { GROUPINGS, type Grouping } from '../../model/track.ts';
 import { COLOURINGS, type Colouring } from '../../state/address.ts';
 import { run as runCommand } from '../../state/commands.ts';
@@ -217,7 +218,7 @@ function Limits({ session }: { readonly session: Session }): JSX.Element {
             steps.value = undefined;
           }}
         >
-          {`Range: ${limit.from === limit.to ? `step ${limit.from}` : `steps ${limit.from}–${limit.to}`}`}
+          {`Range: ${describeStepLimit(limit)}`}
         </Chip>
       )}
       {run.outside === 0 ? undefined : (
