@@ -6,11 +6,13 @@
 mod capture;
 mod clients;
 mod open;
+mod processor;
 mod python;
 mod reports;
 mod results;
 mod server;
 mod spans;
+mod sql;
 mod windows;
 
 use anyhow::{Result, bail};
@@ -26,19 +28,20 @@ type Benchmark = (
 );
 
 /// All benchmarks.
-const ALL: [Benchmark; 9] = [
+const ALL: [Benchmark; 10] = [
     ("spans", "spans", spans::measure),
     ("open", "open XSpace", open::xspace),
     ("open", "open JSON", open::json),
     ("windows", "windows", windows::measure),
     ("reports", "reports", reports::peers),
     ("large", "large", reports::large),
+    ("sql", "SQL", sql::measure),
     ("capture", "capture", capture::measure),
     ("capture", "capture clients", clients::measure),
     ("python", "python", python::measure),
 ];
 
-/// `cargo xtask bench [spans|open|windows|reports|large|capture|python]…`
+/// `cargo xtask bench [spans|open|windows|reports|large|sql|capture|python]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for argument in arguments {
         if !ALL.iter().any(|(name, ..)| name == argument) {

@@ -23,24 +23,82 @@ pub(super) const TRACELENS_IMPORTS: Environment = Environment::from_requirements
     &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"],
 );
 
-/// Measures 100 MB of XSpace, generated from a JAX capture on a CPU.
+/// A large trace, made of copies of a real one.
+pub(super) struct LargeTrace {
+    /// What `make_large.py` calls the format.
+    kind: &'static str,
+    /// Folder and name of the real trace.
+    source: (&'static str, &'static str),
+    size: &'static str,
+    name: &'static str,
+}
+
+/// A JAX capture on a CPU.
+pub(super) const LARGE_XSPACE: LargeTrace = LargeTrace {
+    kind: "xspace",
+    source: ("jax_cpu/train_h2_p1/plugins/profile", "vm.xplane.pb"),
+    size: "100M",
+    name: "large.xplane.pb",
+};
+
+/// A PyTorch capture on an H100.
+const LARGE_JSON: LargeTrace = LargeTrace {
+    kind: "json",
+    source: ("torch_gpu", "h100_owlv2.json.gz"),
+    size: "300M",
+    name: "large.pt.trace.json",
+};
+
+impl LargeTrace {
+    /// Makes the trace and returns its path, or nothing without the folder of real traces.
+    pub(super) fn make(&self, python: &Path) -> Result<Option<PathBuf>> {
+        let traces = traces_folder();
+        let maker = traces.join("make_large.py");
+        if !maker.exists() {
+            return Ok(None);
+        }
+        let scratch = shell::target_dir().join("bench");
+        std::fs::create_dir_all(&scratch)?;
+        let input = scratch.join(self.name);
+        if !input.exists() {
+            let (folder, source) = self.source;
+            let mut candidates = Vec::new();
+            shell::collect(&traces.join(folder), &[], &mut candidates)?;
+            let from = candidates
+                .iter()
+                .find(|path| path.ends_with(source))
+                .with_context(|| format!("no {source} below {folder}"))?;
+            let made = scratch.join(format!("making-{}", self.name));
+            shell::run(
+                shell::program(python)
+                    .arg(&maker)
+                    .arg(self.kind)
+                    .arg(from)
+                    .arg(&made)
+                    .args(["--size", self.size]),
+            )?;
+            std::fs::rename(&made, &input)?;
+        }
+        Ok(Some(input))
+    }
+}
+
+/// Measures 100 MB of XSpace.
 pub(super) fn xspace(results: &mut Results) -> Result<Outcome> {
     compare(
         results,
         "Opening a 100 MB XSpace",
-        "jax_cpu/train_h2_p1/plugins/profile",
-        ("xspace", "vm.xplane.pb", "100M"),
+        &LARGE_XSPACE,
         &["xprof-stream", "jax-profile-data"],
     )
 }
 
-/// Measures 300 MB of PyTorch JSON, generated from a capture on an H100.
+/// Measures 300 MB of PyTorch JSON.
 pub(super) fn json(results: &mut Results) -> Result<Outcome> {
     compare(
         results,
         "Opening a 300 MB PyTorch JSON",
-        "torch_gpu",
-        ("json", "h100_owlv2.json.gz", "300M"),
+        &LARGE_JSON,
         &["json", "orjson", "tracelens"],
     )
 }
@@ -48,48 +106,16 @@ pub(super) fn json(results: &mut Results) -> Result<Outcome> {
 fn compare(
     results: &mut Results,
     title: &str,
-    folder: &str,
-    (kind, source, size): (&str, &str, &str),
+    trace: &LargeTrace,
     readers: &[&str],
 ) -> Result<Outcome> {
-    let traces = traces_folder();
-    let maker = traces.join("make_large.py");
-    if !maker.exists() {
-        return Ok(Outcome::NotRun(
-            "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
-        ));
-    }
     let Some(python) = PEERS.python()? else {
-        return Ok(Outcome::NotRun(
-            "no Python 3.10 or newer with the venv module".to_owned(),
-        ));
+        return Ok(no_python());
+    };
+    let Some(input) = trace.make(&python)? else {
+        return Ok(no_traces());
     };
     let scratch = shell::target_dir().join("bench");
-    std::fs::create_dir_all(&scratch)?;
-    let name = if kind == "xspace" {
-        "large.xplane.pb"
-    } else {
-        "large.pt.trace.json"
-    };
-    let input = scratch.join(name);
-    if !input.exists() {
-        let mut candidates = Vec::new();
-        shell::collect(&traces.join(folder), &[], &mut candidates)?;
-        let from = candidates
-            .iter()
-            .find(|path| path.ends_with(source))
-            .with_context(|| format!("no {source} below {folder}"))?;
-        let made = scratch.join(format!("making-{name}"));
-        shell::run(
-            shell::program(&python)
-                .arg(&maker)
-                .arg(kind)
-                .arg(from)
-                .arg(&made)
-                .args(["--size", size]),
-        )?;
-        std::fs::rename(&made, &input)?;
-    }
     let bytes = input.metadata()?.len() as f64;
     let binary = Build::Release.command()?;
 
@@ -152,7 +178,7 @@ fn compare(
             ));
         }
     }
-    if kind == "xspace" {
+    if trace.kind == "xspace" {
         match super::server::xprof_rs(&input, &scratch) {
             Ok((seconds, mib)) => rows.push(row("xprof-rs 0.1.3", seconds, Some(mib))),
             Err(error) => missing.push(format!("xprof-rs ({error:#})")),
@@ -202,6 +228,14 @@ fn wait_for_cache(cache: &Path) {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
+}
+
+pub(super) fn no_traces() -> Outcome {
+    Outcome::NotRun("no folder of real traces: name it in STEPSCOPE_TRACES".to_owned())
+}
+
+pub(super) fn no_python() -> Outcome {
+    Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
 
 pub(super) fn traces_folder() -> PathBuf {

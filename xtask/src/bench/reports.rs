@@ -7,7 +7,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::open::{TRACELENS_IMPORTS, traces_folder};
+use super::open::{TRACELENS_IMPORTS, no_python, no_traces, traces_folder};
+use super::processor::children_s;
 use super::results::{Results, ratio};
 use crate::part::Outcome;
 use crate::programs::Build;
@@ -110,29 +111,14 @@ struct ReportTimes {
     reopened: Times,
 }
 
-/// Returns the processor time of this process's ended child processes.
-fn children_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(13).take(2);
-    ticks
-        .filter_map(|ticks| ticks.parse::<f64>().ok())
-        .sum::<f64>()
-        / 100.0
-}
-
 /// Compares whole processes of stepscope with the load and report times of other tools.
 pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
     let traces = traces_folder();
     if !traces.join("torch_gpu").exists() {
-        return Ok(Outcome::NotRun(
-            "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
-        ));
+        return Ok(no_traces());
     }
     let Some(hta) = HTA.python()? else {
-        return Ok(Outcome::NotRun(
-            "no Python 3.10 or newer with the venv module".to_owned(),
-        ));
+        return Ok(no_python());
     };
     let tracelens = match std::env::var_os("STEPSCOPE_TRACELENS") {
         Some(_) => TRACELENS_IMPORTS.python()?,
@@ -361,9 +347,7 @@ impl ByShape {
 pub(super) fn large(results: &mut Results) -> Result<Outcome> {
     let traces = traces_folder();
     if !traces.join("torch_gpu").exists() {
-        return Ok(Outcome::NotRun(
-            "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
-        ));
+        return Ok(no_traces());
     }
     let (mut reports, mut parts) = (ByShape::default(), ByShape::default());
     let mut stores = Vec::new();

@@ -19,14 +19,18 @@ pub(super) struct Server {
 impl Server {
     /// Serves `path` on a free port, with `cache` as the user's cache directory.
     pub(super) fn start(binary: &Path, path: &Path, cache: &Path) -> Result<Self> {
-        let mut child = Command::new(binary)
+        Self::start_with(Command::new(binary).env("XDG_CACHE_HOME", cache), path)
+    }
+
+    /// Serves `path` on a free port. `command` is the program and its environment.
+    pub(super) fn start_with(command: &mut Command, path: &Path) -> Result<Self> {
+        let mut child = command
             .arg("view")
             .arg(path)
             .args(["--port", "0"])
-            .env("XDG_CACHE_HOME", cache)
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let stdout = child.stdout.take().context("the server has no output")?;
         for line in BufReader::new(stdout).lines() {
             let line = line?;
@@ -40,11 +44,26 @@ impl Server {
 
     /// Returns the body of a GET, or an error for any status but 200.
     pub(super) fn get(&self, path: &str) -> Result<Vec<u8>> {
+        self.request("GET", path, "")
+    }
+
+    /// Returns the answer to a POST of JSON.
+    pub(super) fn post(&self, path: &str, body: &serde_json::Value) -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&self.request(
+            "POST",
+            path,
+            &body.to_string(),
+        )?)?)
+    }
+
+    fn request(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect(&self.address)?;
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.address
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
         )?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
@@ -89,6 +108,11 @@ impl Server {
             bail!("the answer is not columns");
         }
         Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Returns the processor time of the programs that it started, seconds.
+    pub(super) fn children_s(&self) -> f64 {
+        super::processor::running_children_s(self.child.id())
     }
 
     /// Returns the peak resident memory, bytes.
