@@ -5,11 +5,13 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import xspace
 from recorded import files, run_python
 
 import stepscope
+from stepscope.recording import _captures
 
 
 class Remote(unittest.TestCase):
@@ -157,6 +159,22 @@ class Remote(unittest.TestCase):
         self.assertIsNone(sys.getprofile())
         with self.assertRaisesRegex(ValueError, "0 to 10000"):
             stepscope.ProfileOptions(advanced_configuration={"python_sampling_hz": 10_001})
+
+    def test_options_of_a_capture_reach_the_sources(self):
+        given = {"tpu_trace_mode": "TRACE_COMPUTE", "tpu_sc_dma": True, "gpu_max_callback_api_events": 7}
+        with (
+            mock.patch.object(_captures.Group, "start") as start,
+            stepscope.start_server(0) as server,
+        ):
+            options = stepscope.ProfileOptions(device_tracer_level=0, advanced_configuration=given)
+            address = f"{server.host}:{server.port}"
+            stepscope.capture(
+                address, self.folder, duration_ms=30_000, options=options, end_when=lambda: start.called
+            )
+        (asked,) = start.call_args.args
+        self.assertEqual(dict(asked.advanced_configuration), given)
+        self.assertEqual(asked.device_tracer_level, 0)
+        self.assertTrue(asked.enable_hlo_proto)
 
     def test_second_server_is_refused(self):
         with stepscope.start_server(0) as server:

@@ -77,13 +77,23 @@ fn prepare_capture(asked: &CompanionRequest) {
 /// At the start of a capture, on a thread of the server.
 fn begin_capture(asked: &CompanionRequest) {
     call_captures("begin", |py, function| {
-        let asked = (
-            asked.python_calls,
-            asked.host_tracer_level,
-            asked.device_tracer_level,
-            asked.python_sampling_hz,
-        );
-        function.call1(asked).map(|_none| py.None())
+        let options = PyDict::new(py);
+        for (key, value) in &asked.options {
+            match value {
+                OptionValue::Text(text) => options.set_item(key, text)?,
+                OptionValue::Bool(truth) => options.set_item(key, truth)?,
+                OptionValue::Int(number) => options.set_item(key, number)?,
+            }
+        }
+        let fields = PyDict::new(py);
+        fields.set_item("python_calls", asked.python_calls)?;
+        fields.set_item("python_sampling_hz", asked.python_sampling_hz)?;
+        fields.set_item("host_tracer_level", asked.host_tracer_level)?;
+        fields.set_item("device_tracer_level", asked.device_tracer_level)?;
+        fields.set_item("enable_hlo_proto", asked.enable_hlo_proto)?;
+        fields.set_item("include_dataset_ops", asked.include_dataset_ops)?;
+        fields.set_item("advanced_configuration", options)?;
+        function.call((), Some(&fields)).map(|_none| py.None())
     });
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use stepscope_model::spelling::nearest;
 
+use crate::client::OptionValue;
 use crate::proto::profile_options::AdvancedConfigValue;
 use crate::proto::profile_options::advanced_config_value::Value;
 
@@ -100,6 +101,19 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Returns every key and its value.
+pub(super) fn values(given: &BTreeMap<String, AdvancedConfigValue>) -> Vec<(String, OptionValue)> {
+    let values = given.iter().filter_map(|(key, value)| {
+        let value = match value.value.as_ref()? {
+            Value::StringValue(text) => OptionValue::Text(text.clone()),
+            Value::BoolValue(truth) => OptionValue::Bool(*truth),
+            Value::Int64Value(number) => OptionValue::Int(*number),
+        };
+        Some((key.clone(), value))
+    });
+    values.collect()
 }
 
 /// Returns the number of a key, 0 if absent. Call [`check`] first.

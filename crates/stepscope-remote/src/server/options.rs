@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use stepscope::{ExternalProfiles, FlightOptions};
 
+use crate::client::OptionValue;
+
 /// Options of a server. Start from `ServerOptions::default()`.
 ///
 /// ```no_run
@@ -80,7 +82,7 @@ pub struct CompanionCallbacks {
 }
 
 /// A client's options for the other tracers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompanionRequest {
     /// Record calls of Python functions.
@@ -91,6 +93,13 @@ pub struct CompanionRequest {
     pub host_tracer_level: u32,
     /// 0 to 3.
     pub device_tracer_level: u32,
+    /// Record the compiled programs.
+    pub enable_hlo_proto: bool,
+    /// Record operations of `tf.data`.
+    pub include_dataset_ops: bool,
+    /// Options that only some profilers know (`advanced_configuration`): known keys with valid
+    /// values.
+    pub options: Vec<(String, OptionValue)>,
 }
 
 /// Destination of log lines, such as that a capture was truncated.

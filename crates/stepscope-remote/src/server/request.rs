@@ -7,6 +7,7 @@ use tonic::Status;
 
 use super::advanced::{self, cut};
 use super::directories::is_plain;
+use crate::client::OptionValue;
 use crate::proto::{ProfileOptions, ProfileRequest};
 
 /// Parameters of a capture.
@@ -22,6 +23,12 @@ pub(super) struct CaptureSpec {
     pub(super) python_sampling_hz: u32,
     /// Level of device tracing, 0 to 3.
     pub(super) device_level: u32,
+    /// Record the compiled programs, where a profiler of a framework can.
+    pub(super) enable_hlo_proto: bool,
+    /// Record operations of `tf.data`, where a profiler of a framework can.
+    pub(super) include_dataset_ops: bool,
+    /// `advanced_configuration`, checked.
+    pub(super) advanced: Vec<(String, OptionValue)>,
     /// Duration.
     pub(super) duration: Duration,
     /// Start as Unix time in nanoseconds. `None`: immediately.
@@ -116,6 +123,10 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Captu
         python_calls: opts.python_tracer_level > u32::from(python_sampling_hz > 0),
         python_sampling_hz,
         device_level: opts.device_tracer_level,
+        // A client without options leaves the defaults.
+        enable_hlo_proto: request.opts.is_none() || opts.enable_hlo_proto,
+        include_dataset_ops: request.opts.is_none() || opts.include_dataset_ops,
+        advanced: advanced::values(&opts.advanced_configuration),
         duration: Duration::ZERO,
         start_unix_ns: None,
         max_events: (request.max_events > 0).then_some(request.max_events),

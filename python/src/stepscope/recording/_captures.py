@@ -23,10 +23,14 @@ class Captures:
 
     def begin(
         self,
-        python_calls: bool,  # noqa: FBT001 - from native code
+        *,
+        python_calls: bool,
+        python_sampling_hz: int,
         host_tracer_level: int,
         device_tracer_level: int,
-        python_sampling_hz: int,
+        enable_hlo_proto: bool,
+        include_dataset_ops: bool,
+        advanced_configuration: dict[str, bool | int | str],
     ) -> None:
         """Start what records along."""
         group = Group(self.sources)
@@ -37,6 +41,9 @@ class Captures:
             ProfileOptions(
                 host_tracer_level=min(host_tracer_level, 3),
                 device_tracer_level=min(device_tracer_level, 3),
+                enable_hlo_proto=enable_hlo_proto,
+                include_dataset_ops=include_dataset_ops,
+                advanced_configuration=advanced_configuration,
             )
         )
         recorder.begin_capture(calls=python_calls, sampling_hz=python_sampling_hz, warnings=group.warnings)
