@@ -410,7 +410,7 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: T
         Column::new("peak_op", "Peak in operator", Unit::Text),
         Column::new("peak_event", "Peak event", Unit::Event),
         Column::new("peak_reserved_bytes", "Peak reserved", Unit::Bytes),
-        Column::new("end_bytes", "Fragmentation at the end", Unit::Bytes),
+        Column::new("end_bytes", "In use at the end", Unit::Bytes),
         Column::new("allocations", "Allocations", Unit::Count),
         Column::new("allocated_bytes", "Allocated", Unit::Bytes),
         Column::new("freed_bytes", "Freed", Unit::Bytes),
