@@ -12,11 +12,12 @@ use crate::programs::Build;
 use crate::shell;
 
 /// Name of each file and its folder in the checkout.
-const MADE: [(&str, &str); 4] = [
+const MADE: [(&str, &str); 5] = [
     ("tensorflow.rs", "crates/stepscope-remote/src/proto"),
     ("descriptor.bin", "crates/stepscope-remote/src/proto"),
     ("generated.ts", "ui/src/model"),
     ("_generated.py", "python/src/stepscope"),
+    ("report-columns.md", "docs/reference"),
 ];
 
 /// `cargo xtask gen [--check]`
