@@ -236,11 +236,12 @@ class Skipped(unittest.TestCase):
             stepscope.start_trace(self.folder, ranks=[True])
         self.assertEqual(stepscope.ProfileOptions(ranks=(2, 0, 2)).ranks, (0, 2))
 
-    def test_session_id_variable_names_the_run_of_all_ranks(self):
-        with mock.patch.dict(os.environ, {"STEPSCOPE_SESSION_ID": "shared"}):
+    def test_variables_name_the_run_and_the_job_of_all_ranks(self):
+        with mock.patch.dict(os.environ, {"STEPSCOPE_SESSION_ID": "shared", "STEPSCOPE_JOB": "llama"}):
             with stepscope.trace(self.folder, options=self.options, ranks=[1]) as recording:
                 pass
         self.assertEqual(recording.report.path.parent.name, "shared")
+        self.assertEqual(xspace.read(recording.report.path).stats["job"], "llama")
 
 
 if __name__ == "__main__":

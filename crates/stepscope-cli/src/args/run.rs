@@ -44,6 +44,9 @@ pub struct Run {
     /// Name of the run, for all processes [default: the local time]
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
+    /// Name of the job, a fact of each file: 'stepscope fleet' compares runs of one job
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
     /// Record these steps only; docs/guide/run.md says what counts as a step
     #[arg(long, value_name = "N[-M]", value_parser = program_steps, conflicts_with_all = ["wait", "keep_last", "on_slow_step"])]
     pub steps: Option<RangeInclusive<u64>>,

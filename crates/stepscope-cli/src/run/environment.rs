@@ -30,8 +30,9 @@ pub(super) fn variables(
     let keep_last = asked
         .keep_last
         .or(asked.on_slow_step.map(|_| KEEP_LAST_FOR_SLOW_STEPS));
-    let given: [(&'static str, Option<String>); 12] = [
+    let given: [(&'static str, Option<String>); 13] = [
         ("STEPSCOPE_SESSION_ID", asked.session.clone()),
+        ("STEPSCOPE_JOB", asked.job.clone()),
         (
             "STEPSCOPE_STEPS",
             asked

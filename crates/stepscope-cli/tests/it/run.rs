@@ -79,7 +79,7 @@ fn variables_carry_the_options() {
     let ended = command
         .env("PYTHONPATH", "/theirs")
         .args([
-            "run", "--logdir", "l o g s", "--steps", "3", "--ranks", "0,8",
+            "run", "--logdir", "l o g s", "--steps", "3", "--ranks", "0,8", "--job", "llama",
         ])
         .args([
             "--max-bytes",
@@ -99,6 +99,7 @@ fn variables_carry_the_options() {
         logdir.as_str(),
         "STEPSCOPE_STEPS=3-3",
         "STEPSCOPE_RANKS=0,8",
+        "STEPSCOPE_JOB=llama",
         "STEPSCOPE_MAX_BYTES=2000000000",
         "STEPSCOPE_DURATION_S=90",
         "STEPSCOPE_CALLS=1",

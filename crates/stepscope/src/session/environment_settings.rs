@@ -48,6 +48,8 @@ impl Settings {
             let fact = value.map(|value| (name.to_owned(), value.to_string()));
             settings.session.facts.extend(fact);
         }
+        let job = text("STEPSCOPE_JOB").map(|job| ("job".to_owned(), job));
+        settings.session.facts.extend(job);
         settings.flight = flight_options(&text, &settings)?;
         Ok(settings)
     }
@@ -189,6 +191,7 @@ mod tests {
     fn variables_become_options() {
         let found = read(&[
             ("STEPSCOPE_SESSION_ID", "a"),
+            ("STEPSCOPE_JOB", "llama"),
             ("STEPSCOPE_MAX_BYTES", "2000000"),
             ("STEPSCOPE_AT_LIMIT", "stop"),
             ("STEPSCOPE_KEEP_LAST_S", "1.5"),
@@ -199,7 +202,10 @@ mod tests {
         assert_eq!(found.session.session_name.as_deref(), Some("a"));
         assert_eq!(found.session.max_bytes, 2_000_000);
         assert_eq!(found.session.at_limit, AtLimit::Stop);
+        let job = [("job".to_owned(), "llama".to_owned())];
+        assert_eq!(found.session.facts, job);
         let flight = found.flight.unwrap();
+        assert_eq!(flight.facts, job);
         assert_eq!(flight.keep_last, Duration::from_millis(1500));
         assert_eq!(flight.max_bytes, 2_000_000);
         assert_eq!(flight.save_on_signal, Some(libc::SIGUSR2));

@@ -544,6 +544,9 @@ def program_facts(ranks: Ranks | None = None) -> list[tuple[str, str]]:
         value = getattr(ranks, name)
         if value is not None:
             facts.append((name, str(value)))
+    job = os.environ.get("STEPSCOPE_JOB")
+    if job:
+        facts.append(("job", job))
     return facts
 
 
