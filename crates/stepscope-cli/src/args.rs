@@ -38,7 +38,7 @@ pub use report::{Format, PathEnd, ReportArgs};
 pub use run::{Gpu, Run, ToggleSignal};
 pub use skill::Skill;
 
-use values::{capture_host, host, interval_ms, option, time};
+use values::{host, interval_ms, option, plain_host, time};
 
 /// One profiler for machine-learning programs: record, read, view.
 #[derive(Debug, Parser)]
@@ -123,18 +123,22 @@ pub struct View {
     /// Address to listen on; every other address needs a token, see --token
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = host)]
     pub host: IpAddr,
+    /// Further name by which browsers reach this server, without a port; repeatable
+    /// [default: localhost and the addresses]
+    #[arg(long, value_name = "NAME", value_parser = plain_host)]
+    pub host_name: Vec<String>,
     /// Open the viewer in the browser
     #[arg(long)]
     pub open: bool,
     /// Host that the viewer may capture from, a name or address without a port; repeatable
     /// [default: only this machine]
-    #[arg(long, value_name = "HOST", value_parser = capture_host)]
+    #[arg(long, value_name = "HOST", value_parser = plain_host)]
     pub capture_to: Vec<String>,
-    /// Token that clients on other machines must send.
+    /// Token that every client must send.
     #[arg(
         long,
         value_name = "TEXT",
-        help = "Token that clients on other machines must send; other users of this machine see it in the \
+        help = "Token that every client must send, also on this machine; other users of this machine see it in the \
             process list [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
     )]
     pub token: Option<String>,
@@ -516,7 +520,7 @@ mod tests {
         };
         assert_eq!((view.port, view.paths.len()), (8791, 0));
         assert!(view.host.is_loopback() && !view.open && view.token.is_none());
-        assert!(view.capture_to.is_empty());
+        assert!(view.capture_to.is_empty() && view.host_name.is_empty());
     }
 
     #[test]

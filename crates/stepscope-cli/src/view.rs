@@ -39,6 +39,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         address: asked.host,
         port: asked.port,
         token: token.clone(),
+        host_names: asked.host_name.clone(),
         capture_to: asked.capture_to.clone(),
         mcp: asked.mcp,
         mcp_capture: asked.allow_capture.clone(),

@@ -72,7 +72,7 @@ impl Problem {
             "the Host header is neither a loopback name nor a name this server was given"
                 .to_owned(),
         )
-        .hint("use http://localhost with the port, or start the server with that name")
+        .hint("use http://localhost with the port, or start the server with --host-name NAME")
     }
 
     /// The request comes from another site.

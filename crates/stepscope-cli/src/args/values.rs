@@ -19,7 +19,8 @@ pub(super) fn host(text: &str) -> Result<IpAddr, String> {
     })
 }
 
-pub(super) fn capture_host(text: &str) -> Result<String, String> {
+/// Checks a name or address of a machine without a port.
+pub(super) fn plain_host(text: &str) -> Result<String, String> {
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
