@@ -138,8 +138,8 @@ pub struct View {
     #[arg(
         long,
         value_name = "TEXT",
-        help = "Token that every client must send, also on this machine; other users of this machine see it in the \
-            process list [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
+        help = "Token that every client must send, also on this machine; other users of this machine see it in \
+            the process list [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
     )]
     pub token: Option<String>,
     /// File that contains the token

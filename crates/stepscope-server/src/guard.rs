@@ -5,7 +5,7 @@
 //! * Pages of other origins may neither read nor write: browsers send `Sec-Fetch-Site` and
 //!   `Origin`.
 //! * Writes carry the session token, which only our own page can read.
-//! * Beyond loopback every request carries the server's token.
+//! * Every request carries the server's token, if the server has one; beyond loopback it has.
 //!
 //! **Invariant:** every route lies behind these checks: they are a layer around the router.
 
