@@ -59,8 +59,9 @@ pub struct Run {
     /// End the recording after this time
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["keep_last", "on_slow_step"])]
     pub duration: Option<Duration>,
-    /// Begin and end a recording each time this signal comes (Python programs only); with --keep-last, save the last
-    /// part. This command hands the signal to each process that it records
+    /// Begin and end a recording each time this signal comes (Python programs only); with --keep-last or
+    /// --on-slow-step, save the last part (also Rust programs). This command hands the signal to each process that it
+    /// records
     #[arg(long, value_name = "SIGNAL", value_enum, ignore_case = true, conflicts_with_all = ["steps", "skip_first", "wait"])]
     pub signal: Option<ToggleSignal>,
     /// Samples of Python stacks per second; 0 takes none
@@ -69,10 +70,11 @@ pub struct Run {
     /// Record every call of a Python function
     #[arg(long)]
     pub calls: bool,
-    /// Record memory: of the process, and what PyTorch's allocator for CUDA and JAX's devices hold at the end
+    /// Record memory of Python programs: of the process, and what PyTorch's allocator for CUDA and JAX's devices hold
+    /// at the end
     #[arg(long)]
     pub memory: bool,
-    /// Profilers of frameworks that record too: auto, none, or some of jax, torch, torch_xla
+    /// Profilers of frameworks that record too: auto, xla, none, or some of jax, torch, torch_xla
     #[arg(long, value_name = "NAMES", default_value = "auto")]
     pub sources: String,
     /// How long the profilers of frameworks record, from the first use of the framework; they keep their events
@@ -98,10 +100,11 @@ pub struct Run {
     /// Give labels and steps to Nsight (nvtx) or VTune (itt) too
     #[arg(long, value_name = "TOOL", value_enum)]
     pub mirror: Option<Mirror>,
-    /// Maximum size of each process's recording on the disk [default: 8GiB]
+    /// Maximum size of each process's recording on the disk [default: 8GiB]; with --keep-last or --on-slow-step, of
+    /// what the flight recorder keeps [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_bytes: Option<u64>,
-    /// What happens at the maximum size, or when the disk is nearly full
+    /// What happens at the maximum size, or when the disk is nearly full; not with --keep-last or --on-slow-step
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = AtLimit::KeepLatest)]
     pub at_limit: AtLimit,
     /// Do not record worker processes of multiprocessing
