@@ -222,12 +222,19 @@ class ProfileOptions:
         ``ProcessPoolExecutor``, PyTorch's ``DataLoader``) into the same run, a file for each, with the same
         levels. Default: True. The environment variable ``STEPSCOPE_RECORD_WORKERS=0`` turns it off, and
         so does ``crash_safe=False``.
-    device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
-        For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
-        process's own has no part that they could change: they are checked, and written into the file.
-    duration_ms, start_timestamp_ns, raise_error_on_start_failure
-        As above; a recording of this process begins with `start_trace`, ends with `stop_trace`, and always
-        raises.
+    device_tracer_level
+        For the profilers of frameworks and for remote captures: the level of JAX's profiler. At 0, torch
+        records no device. Default: 1.
+    enable_hlo_proto, include_dataset_ops, advanced_configuration
+        For JAX's profiler, in its meaning; `advanced_configuration` also for remote captures.
+    raise_error_on_start_failure
+        True: a profiler of a framework that cannot start is an error, and nothing is recorded. Default:
+        False, which means a warning.
+    repository_path
+        Checked, and written into the file.
+    duration_ms, start_timestamp_ns
+        As above, with a warning: a recording of this process begins with `start_trace` and ends with
+        `stop_trace`.
 
     Raises
     ------

@@ -60,9 +60,8 @@ def open(path: StrPath, *, use_cache: bool = True, progress: bool | None = None)
     Look at a log directory or a trace file.
 
     Directories are searched by names only, which is quick; a run is read when something in it is first
-    asked for. Where there is only one run, it is read at once. XSpace, Chrome and PyTorch JSON and
-    Perfetto files are read, compressed or not; files of several hosts or ranks of one capture are one
-    run.
+    asked for. Where there is only one run, it is read at once. All formats that the command opens are
+    read, compressed or not; files of several hosts or ranks of one capture are one run.
 
     Parameters
     ----------
