@@ -367,7 +367,8 @@ export async function followFlow(session: Session, direction: 'back' | 'forward'
   const ends = graph.edges.flatMap((edge) =>
     direction === 'forward' ? (edge.from === id ? [edge.to] : []) : edge.to === id ? [edge.from] : [],
   );
-  const target = ends.flatMap((end) => graph.events.get(end) ?? []).sort((a, b) => a.startNs - b.startNs)[0];
+  const linked = ends.flatMap((end) => graph.events.get(end) ?? []).sort((a, b) => a.startNs - b.startNs);
+  const target = direction === 'forward' ? linked[0] : linked.at(-1);
   if (target === undefined) announce(direction === 'forward' ? 'No link leads on from here' : 'No link leads here');
   else session.select(target, true);
 }
