@@ -509,7 +509,7 @@ fn print_json(
                 warnings: &captured.warnings,
             },
             Err(failure) => JsonResult::Failed {
-                stage: failure.stage.words(),
+                stage: failure.stage.key(),
                 message: &failure.message,
             },
         };

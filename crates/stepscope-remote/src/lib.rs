@@ -15,7 +15,7 @@ mod perfetto_file;
 pub use address::Address;
 pub use client::{
     CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
-    Captured, HostClock, HostReport, Interval, OptionValue, Stage, capture, capture_with,
+    CaptureStage, Captured, HostClock, HostReport, Interval, OptionValue, capture, capture_with,
     read_clock, writable_log_dir,
 };
 pub use perfetto_file::{PerfettoFileError, perfetto_path, write_perfetto};

@@ -228,7 +228,7 @@ fn partly(port: u16) {
         .collect();
     assert_eq!(oks, [true, false, false]);
     assert_eq!(said["hosts"][1]["stage"], "refused");
-    assert_eq!(said["hosts"][2]["stage"], "bad address");
+    assert_eq!(said["hosts"][2]["stage"], "bad-address");
     assert!(
         said["hosts"][1]["message"]
             .as_str()

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::connect::printable;
-use super::report::{CaptureFailure, Stage};
+use super::report::{CaptureFailure, CaptureStage};
 use super::request::{CaptureRequest, OptionValue};
 use super::session::SessionFolder;
 use crate::address::Address;
@@ -184,7 +184,7 @@ fn late(question: Question) -> CaptureFailure {
         }
         Question::Snapshot => "no data came, give it more time with --timeout",
     };
-    CaptureFailure::new(Stage::TimedOut, message)
+    CaptureFailure::new(CaptureStage::TimedOut, message)
 }
 
 /// Converts a gRPC status to a failure with a readable message.
@@ -198,49 +198,49 @@ fn failure(status: &Status, question: Question) -> CaptureFailure {
     let is_local = std::error::Error::source(status).is_some();
     let (stage, message) = match status.code() {
         Code::Unimplemented if question == Question::Snapshot => (
-            Stage::Failed,
+            CaptureStage::Failed,
             "this program keeps no recent events, capture an interval with --duration-ms".to_owned(),
         ),
         Code::NotFound if question == Question::Snapshot => (
-            Stage::Failed,
+            CaptureStage::Failed,
             "the program keeps no recent events, start its server with keep_last, or capture an interval with --duration-ms".to_owned(),
         ),
         Code::Unimplemented => (
-            Stage::NotAProfiler,
+            CaptureStage::NotAProfiler,
             "it speaks gRPC and is no profiler, give the port of the profiler server".to_owned(),
         ),
         _ if is_busy(status) => (
-            Stage::Busy,
+            CaptureStage::Busy,
             format!("it is recording already{saying}, try again when that is over, or use --retries"),
         ),
         Code::DeadlineExceeded => return late(question),
         Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal if is_local => (
-            Stage::Broke,
+            CaptureStage::Broke,
             "the connection broke before the data came, see whether the program still runs"
                 .to_owned(),
         ),
         Code::Unavailable => (
-            Stage::Broke,
+            CaptureStage::Broke,
             format!("the program is going away{saying}, see whether it still runs"),
         ),
         Code::Internal if text.starts_with("Unexpected EOF") || text.starts_with("Missing") => (
-            Stage::Broke,
+            CaptureStage::Broke,
             "the connection ended inside the data, see whether the program still runs".to_owned(),
         ),
         Code::InvalidArgument => (
-            Stage::Failed,
+            CaptureStage::Failed,
             format!("the program refuses what was asked{saying}, change the options"),
         ),
         Code::OutOfRange | Code::ResourceExhausted => (
-            Stage::Failed,
+            CaptureStage::Failed,
             format!("the data does not fit into one answer{saying}, capture less"),
         ),
         Code::PermissionDenied | Code::Unauthenticated => (
-            Stage::Failed,
+            CaptureStage::Failed,
             format!("the program does not let you{saying}, ask who runs it"),
         ),
         code => (
-            Stage::Failed,
+            CaptureStage::Failed,
             format!("the program answers {code:?}{saying}, see its log"),
         ),
     };
@@ -277,36 +277,40 @@ fn is_busy(status: &Status) -> bool {
 mod tests {
     use super::*;
 
-    fn stage(code: Code, text: &str) -> Stage {
+    fn stage(code: Code, text: &str) -> CaptureStage {
         failure(&Status::new(code, text), Question::Profile).stage
     }
 
     #[test]
     fn statuses_become_stages() {
         for (code, text, meant) in [
-            (Code::Unimplemented, "", Stage::NotAProfiler),
+            (Code::Unimplemented, "", CaptureStage::NotAProfiler),
             (
                 Code::Internal,
                 "Another profiling session active.",
-                Stage::Busy,
+                CaptureStage::Busy,
             ),
-            (Code::AlreadyExists, "", Stage::Busy),
-            (Code::FailedPrecondition, "", Stage::Busy),
+            (Code::AlreadyExists, "", CaptureStage::Busy),
+            (Code::FailedPrecondition, "", CaptureStage::Busy),
             (
                 Code::ResourceExhausted,
                 "64 requests are under way",
-                Stage::Busy,
+                CaptureStage::Busy,
             ),
-            (Code::ResourceExhausted, "too large", Stage::Failed),
-            (Code::Internal, "oops", Stage::Failed),
+            (Code::ResourceExhausted, "too large", CaptureStage::Failed),
+            (Code::Internal, "oops", CaptureStage::Failed),
             (
                 Code::Internal,
                 "Unexpected EOF decoding stream.",
-                Stage::Broke,
+                CaptureStage::Broke,
             ),
-            (Code::Unavailable, "", Stage::Broke),
-            (Code::DeadlineExceeded, "", Stage::TimedOut),
-            (Code::InvalidArgument, "unknown option", Stage::Failed),
+            (Code::Unavailable, "", CaptureStage::Broke),
+            (Code::DeadlineExceeded, "", CaptureStage::TimedOut),
+            (
+                Code::InvalidArgument,
+                "unknown option",
+                CaptureStage::Failed,
+            ),
         ] {
             assert_eq!(stage(code, text), meant, "{code:?} {text}");
         }

@@ -12,7 +12,7 @@ use stepscope_model::clock::unix_now_ns;
 use tokio::time::Instant;
 
 use super::connect::{self, check, printable};
-use super::report::{CaptureFailure, Stage};
+use super::report::{CaptureFailure, CaptureStage};
 use crate::address::Address;
 use crate::headers::{SERVER_TIME, SERVER_VERSION};
 
@@ -34,21 +34,21 @@ pub struct HostClock {
 /// of JAX, PyTorch/XLA and TensorFlow do not.
 pub fn read_clock(address: &str, limit: Duration) -> Result<Option<HostClock>, CaptureFailure> {
     let address = Address::parse(address)
-        .map_err(|reason| CaptureFailure::new(Stage::BadAddress, reason.to_string()))?;
+        .map_err(|reason| CaptureFailure::new(CaptureStage::BadAddress, reason.to_string()))?;
     // The caller may be inside another runtime: a runtime can only be entered on a new thread.
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        let runtime =
-            runtime.map_err(|error| CaptureFailure::new(Stage::Failed, error.to_string()))?;
+        let runtime = runtime
+            .map_err(|error| CaptureFailure::new(CaptureStage::Failed, error.to_string()))?;
         runtime.block_on(read(&address, limit))
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("stepscope-clock".to_owned())
             .spawn_scoped(scope, work)
-            .map_err(|error| CaptureFailure::new(Stage::Failed, error.to_string()))?;
+            .map_err(|error| CaptureFailure::new(CaptureStage::Failed, error.to_string()))?;
         thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

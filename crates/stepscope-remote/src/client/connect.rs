@@ -23,7 +23,7 @@ use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::report::{CaptureFailure, Stage};
+use super::report::{CaptureFailure, CaptureStage};
 use crate::address::Address;
 use crate::headers;
 
@@ -63,7 +63,7 @@ async fn look_up(
     let failure = |why: &str| {
         let host = address.host();
         let message = format!("{why} '{host}', check the spelling and the DNS");
-        CaptureFailure::new(Stage::NameNotFound, message)
+        CaptureFailure::new(CaptureStage::NameNotFound, message)
     };
     let asked = tokio::net::lookup_host((address.host(), address.port()));
     let Ok(answer) = timeout_at(deadline, asked).await else {
@@ -106,20 +106,20 @@ async fn dial(
     let error = last.unwrap_or_else(|| io::ErrorKind::TimedOut.into());
     Err(match error.kind() {
         io::ErrorKind::ConnectionRefused => CaptureFailure::new(
-            Stage::Refused,
+            CaptureStage::Refused,
             format!(
                 "nobody listens at {address}, start the profiler server in the program, or check the port"
             ),
         ),
         io::ErrorKind::TimedOut => CaptureFailure::new(
-            Stage::TimedOut,
+            CaptureStage::TimedOut,
             format!(
                 "no answer from {address} within {}, check that the machine is up and lets you in",
                 seconds(limit)
             ),
         ),
         _ => CaptureFailure::new(
-            Stage::Refused,
+            CaptureStage::Refused,
             format!("no way to {address}, {error}, check the address and the network"),
         ),
     })
@@ -145,7 +145,7 @@ async fn speak(
         .and_then(|endpoint| endpoint.user_agent(concat!("stepscope/", env!("CARGO_PKG_VERSION"))))
         .map_err(|_no_uri| {
             let message = format!("{address} cannot be asked over gRPC, use another name for it");
-            CaptureFailure::new(Stage::BadAddress, message)
+            CaptureFailure::new(CaptureStage::BadAddress, message)
         })?
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
@@ -208,7 +208,7 @@ fn is_an_answer(status: &Status) -> bool {
 
 fn no_profiler(address: &Address) -> CaptureFailure {
     CaptureFailure::new(
-        Stage::NotAProfiler,
+        CaptureStage::NotAProfiler,
         format!(
             "what listens at {address} does not speak gRPC, give the port of the profiler server"
         ),
@@ -217,7 +217,7 @@ fn no_profiler(address: &Address) -> CaptureFailure {
 
 fn mute(address: &Address, limit: Duration) -> CaptureFailure {
     CaptureFailure::new(
-        Stage::TimedOut,
+        CaptureStage::TimedOut,
         format!(
             "{address} accepted the connection and sent no answer for {}: the program may be suspended, or is no profiler",
             seconds(limit)

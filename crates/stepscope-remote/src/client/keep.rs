@@ -9,7 +9,7 @@ use stepscope_formats::xspace::{count_events, messages};
 
 use super::ask::data_of;
 use super::connect::printable;
-use super::report::{CaptureFailure, Captured, Stage};
+use super::report::{CaptureFailure, CaptureStage, Captured};
 use super::session::{self, SessionFolder};
 use crate::proto::ProfileResponse;
 
@@ -70,7 +70,7 @@ fn wrote_nothing(says_empty: bool) -> CaptureFailure {
     } else {
         "the program says that it recorded, and sent no data; it writes files of its own, so name a --logdir that both machines share"
     };
-    CaptureFailure::new(Stage::WroteNothing, message)
+    CaptureFailure::new(CaptureStage::WroteNothing, message)
 }
 
 /// Saves the data in a response.
@@ -148,7 +148,7 @@ fn keep_file(
             "the program wrote a file that cannot be read, {error}, {}",
             path.display()
         );
-        CaptureFailure::new(Stage::Failed, message)
+        CaptureFailure::new(CaptureStage::Failed, message)
     })?;
     let (events, warnings) = look(&content)?;
     if events == 0 && if_empty == IfEmpty::TryAgain {
@@ -201,7 +201,7 @@ fn look(content: &[u8]) -> Result<(u64, Vec<String>), CaptureFailure> {
             let message = format!(
                 "what the program sent is no trace, {why} at byte {offset}, see what listens there"
             );
-            return Err(CaptureFailure::new(Stage::NotAProfiler, message));
+            return Err(CaptureFailure::new(CaptureStage::NotAProfiler, message));
         }
         warnings.push(format!("the trace is damaged at byte {offset}: {why}"));
     }
@@ -224,5 +224,5 @@ fn unwritable(folder: &SessionFolder, error: &io::Error) -> CaptureFailure {
             path.display()
         ),
     };
-    CaptureFailure::new(Stage::Failed, message)
+    CaptureFailure::new(CaptureStage::Failed, message)
 }

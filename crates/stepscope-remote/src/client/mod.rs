@@ -28,7 +28,7 @@ mod session;
 pub use clock::{HostClock, read_clock};
 pub use control::CaptureControl;
 pub use log_dir::writable_log_dir;
-pub use report::{CaptureEvent, CaptureFailure, CaptureReport, Captured, HostReport, Stage};
+pub use report::{CaptureEvent, CaptureFailure, CaptureReport, CaptureStage, Captured, HostReport};
 pub use request::{CaptureError, CaptureRequest, Interval, OptionValue};
 
 /// Captures from the programs of `request` into one run. Blocks until every host has delivered its

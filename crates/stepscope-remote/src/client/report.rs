@@ -60,13 +60,13 @@ pub struct Captured {
 #[non_exhaustive]
 pub struct CaptureFailure {
     /// The stage that failed.
-    pub stage: Stage,
+    pub stage: CaptureStage,
     /// One sentence with the cause and what to do.
     pub message: String,
 }
 
 impl CaptureFailure {
-    pub(crate) fn new(stage: Stage, message: impl Into<String>) -> Self {
+    pub(crate) fn new(stage: CaptureStage, message: impl Into<String>) -> Self {
         Self {
             stage,
             message: message.into(),
@@ -77,7 +77,11 @@ impl CaptureFailure {
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Refused | Stage::TimedOut | Stage::Busy | Stage::WroteNothing | Stage::Broke
+            CaptureStage::Refused
+                | CaptureStage::TimedOut
+                | CaptureStage::Busy
+                | CaptureStage::WroteNothing
+                | CaptureStage::Broke
         )
     }
 }
@@ -85,7 +89,7 @@ impl CaptureFailure {
 /// Stage at which a host failed. `Display` writes the words of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum CaptureStage {
     /// The address is invalid.
     BadAddress,
     /// No machine has this name.
@@ -108,8 +112,24 @@ pub enum Stage {
     Failed,
 }
 
-impl Stage {
-    /// Returns the words in reports and in JSON.
+impl CaptureStage {
+    /// Returns the name in JSON: lower case, with hyphens.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::BadAddress => "bad-address",
+            Self::NameNotFound => "name-not-found",
+            Self::Refused => "refused",
+            Self::TimedOut => "timed-out",
+            Self::NotAProfiler => "not-a-profiler",
+            Self::Busy => "busy",
+            Self::WroteNothing => "wrote-nothing",
+            Self::Broke => "connection-broke",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns the words in reports for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::BadAddress => "bad address",
@@ -126,7 +146,7 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for CaptureStage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.words())
     }
@@ -186,7 +206,7 @@ pub enum CaptureEvent {
         /// The host.
         host: String,
         /// The stage that failed.
-        stage: Stage,
+        stage: CaptureStage,
         /// One sentence with the cause and what to do.
         message: String,
     },

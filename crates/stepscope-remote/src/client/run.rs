@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::control::{CaptureControl, StopMode};
 use super::keep::{IfEmpty, SaveOutcome, Slot, keep};
-use super::report::{CaptureEvent, CaptureFailure, Captured, HostReport, Stage};
+use super::report::{CaptureEvent, CaptureFailure, CaptureStage, Captured, HostReport};
 use super::request::{CaptureRequest, Interval, RequestedHost};
 use super::session::SessionFolder;
 use super::{ask, connect};
@@ -120,7 +120,12 @@ pub(super) fn run(
     // The system may still be looking up a name; do not wait for it.
     runtime.shutdown_background();
     let reports = plan.hosts.iter().zip(outcomes).map(|(host, outcome)| {
-        let unknown = || Err(CaptureFailure::new(Stage::Failed, "it was not asked"));
+        let unknown = || {
+            Err(CaptureFailure::new(
+                CaptureStage::Failed,
+                "it was not asked",
+            ))
+        };
         HostReport {
             address: host.label.clone(),
             result: outcome.unwrap_or_else(unknown),
@@ -145,12 +150,12 @@ impl Work<'_> {
             let host = &self.plan.hosts[index];
             let failure = match &host.asked {
                 RequestedHost::Bad(_, reason) => CaptureFailure::new(
-                    Stage::BadAddress,
+                    CaptureStage::BadAddress,
                     format!("{reason}, give addresses such as localhost:9012"),
                 ),
                 RequestedHost::Host(_) if self.plan.folder.is_taken(&host.slot.stem) => {
                     CaptureFailure::new(
-                        Stage::Failed,
+                        CaptureStage::Failed,
                         format!(
                             "the session has a file of this host already, {}, choose another session",
                             self.plan.folder.place(&host.slot.stem).display()
@@ -436,7 +441,7 @@ impl Work<'_> {
                 self.tell(CaptureEvent::Empty { host });
                 // Remains the result if the retries are cancelled.
                 self.outcomes[index] = Some(Err(CaptureFailure::new(
-                    Stage::WroteNothing,
+                    CaptureStage::WroteNothing,
                     "the program recorded nothing, and the further attempts were given up",
                 )));
             }
@@ -465,7 +470,7 @@ enum Question {
 
 fn given_up() -> CaptureFailure {
     CaptureFailure::new(
-        Stage::Cancelled,
+        CaptureStage::Cancelled,
         "the capture was given up before its data came",
     )
 }

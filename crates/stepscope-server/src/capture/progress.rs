@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use stepscope_remote::{CaptureEvent, CaptureReport, Stage};
+use stepscope_remote::{CaptureEvent, CaptureReport, CaptureStage};
 
 use super::address::Target;
 
@@ -42,7 +42,7 @@ pub(crate) enum HostState {
     Collecting,
     Saved,
     Empty,
-    Failed(Stage),
+    Failed(CaptureStage),
 }
 
 /// A program.
@@ -68,17 +68,21 @@ impl Host {
         };
         let address = &self.address;
         Some(match stage {
-            Stage::BadAddress => format!("{address} is no address to connect to"),
-            Stage::NameNotFound => format!("there is no machine of the name in {address}"),
-            Stage::Refused => format!("nothing listens at {address}: the connection was refused"),
-            Stage::TimedOut => format!("{address} did not answer in time"),
-            Stage::NotAProfiler => {
+            CaptureStage::BadAddress => format!("{address} is no address to connect to"),
+            CaptureStage::NameNotFound => format!("there is no machine of the name in {address}"),
+            CaptureStage::Refused => {
+                format!("nothing listens at {address}: the connection was refused")
+            }
+            CaptureStage::TimedOut => format!("{address} did not answer in time"),
+            CaptureStage::NotAProfiler => {
                 format!("what answers at {address} is no profile service")
             }
-            Stage::Busy => format!("the program at {address} is being profiled already"),
-            Stage::WroteNothing => format!("{address} answered, but sent no profile"),
-            Stage::Broke => format!("the connection to {address} broke before its profile came"),
-            Stage::Cancelled => format!("the capture of {address} was given up"),
+            CaptureStage::Busy => format!("the program at {address} is being profiled already"),
+            CaptureStage::WroteNothing => format!("{address} answered, but sent no profile"),
+            CaptureStage::Broke => {
+                format!("the connection to {address} broke before its profile came")
+            }
+            CaptureStage::Cancelled => format!("the capture of {address} was given up"),
             _ if self.said.is_empty() => format!("the capture of {address} failed"),
             _ => format!("{address}: {}", self.said),
         })
@@ -112,7 +116,7 @@ impl Progress {
             at: target.at.map(|at| at.to_string()),
             state: match target.at {
                 Some(_) => HostState::Connecting,
-                None => HostState::Failed(Stage::NameNotFound),
+                None => HostState::Failed(CaptureStage::NameNotFound),
             },
             said: String::new(),
             bytes: 0,
@@ -227,7 +231,7 @@ impl Progress {
     }
 
     fn how_it_failed(&self) -> Phase {
-        let given_up = HostState::Failed(Stage::Cancelled);
+        let given_up = HostState::Failed(CaptureStage::Cancelled);
         if self.hosts.iter().all(|host| host.state == given_up) {
             Phase::Cancelled
         } else {
@@ -351,7 +355,7 @@ mod tests {
         let mut progress = begun();
         progress.apply(CaptureEvent::Failed {
             host: a(),
-            stage: Stage::Failed,
+            stage: CaptureStage::Failed,
             message: "the program answers Unknown ('x'), see its log".to_owned(),
         });
         let told = progress.hosts[0].message().unwrap();

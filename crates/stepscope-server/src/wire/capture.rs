@@ -1,7 +1,6 @@
 //! Serialized captures.
 
 use serde::Serialize;
-use stepscope_remote::Stage;
 
 use crate::capture::Capture;
 use crate::capture::progress::{Host, HostState, Phase};
@@ -67,7 +66,7 @@ impl HostRow {
             HostState::Collecting => ("collecting", None),
             HostState::Saved => ("saved", None),
             HostState::Empty => ("empty", None),
-            HostState::Failed(stage) => ("failed", Some(stage_name(stage))),
+            HostState::Failed(stage) => ("failed", Some(stage.key())),
         };
         Self {
             address: host.address.clone(),
@@ -77,20 +76,5 @@ impl HostRow {
             bytes: host.bytes,
             events: host.events,
         }
-    }
-}
-
-fn stage_name(stage: Stage) -> &'static str {
-    match stage {
-        Stage::BadAddress => "bad-address",
-        Stage::NameNotFound => "name-not-found",
-        Stage::Refused => "refused",
-        Stage::TimedOut => "timed-out",
-        Stage::NotAProfiler => "not-a-profiler",
-        Stage::Busy => "busy",
-        Stage::WroteNothing => "wrote-nothing",
-        Stage::Broke => "broke",
-        Stage::Cancelled => "cancelled",
-        _ => "failed",
     }
 }

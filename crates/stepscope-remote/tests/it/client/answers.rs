@@ -8,7 +8,9 @@ use std::time::Duration;
 use stepscope_remote::proto::ProfileResponse;
 use stepscope_remote::proto::profile_options::AdvancedConfigValue;
 use stepscope_remote::proto::profile_options::advanced_config_value::Value;
-use stepscope_remote::{CaptureEvent, CaptureRequest, Interval, OptionValue, Stage, read_clock};
+use stepscope_remote::{
+    CaptureEvent, CaptureRequest, CaptureStage, Interval, OptionValue, read_clock,
+};
 use tonic::Status;
 
 use crate::server::program::PATIENCE;
@@ -206,7 +208,7 @@ fn no_data_anywhere_is_a_failure_that_leaves_nothing() {
         let logs = tempfile::tempdir().unwrap();
         let (report, _) = observed(&request(&[&server.address], logs.path()));
         let failed = failure(&report);
-        assert_eq!(failed.stage, Stage::WroteNothing, "{failed}");
+        assert_eq!(failed.stage, CaptureStage::WroteNothing, "{failed}");
         assert_eq!(names(logs.path()), [""; 0], "no folder is left");
     }
 }
@@ -242,7 +244,7 @@ fn a_damaged_trace_is_kept_and_reported_as_damaged() {
 
     let nonsense = Fake::sends(b"<html>404</html>".to_vec()).start();
     let (report, _) = observed(&request(&[&nonsense.address], logs.path()));
-    assert_eq!(failure(&report).stage, Stage::NotAProfiler);
+    assert_eq!(failure(&report).stage, CaptureStage::NotAProfiler);
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn servers_of_others_send_no_time() {
     let server = Fake::sends(xspace(1)).start();
     assert_eq!(read_clock(&server.address, PATIENCE).unwrap(), None);
     let failed = read_clock("127.0.0.1:1", PATIENCE).unwrap_err();
-    assert_eq!(failed.stage, Stage::Refused, "{failed}");
+    assert_eq!(failed.stage, CaptureStage::Refused, "{failed}");
 }
 
 #[test]
@@ -297,7 +299,7 @@ fn captures_in_one_second_are_two_runs_and_nothing_is_replaced() {
     fs::write(&file.path, b"precious").unwrap();
     let (again, _) = observed(&named);
     let failed = failure(&again);
-    assert_eq!(failed.stage, Stage::Failed);
+    assert_eq!(failed.stage, CaptureStage::Failed);
     assert!(
         failed.message.contains("choose another session"),
         "{failed}"
@@ -337,7 +339,7 @@ fn a_program_without_a_past_says_what_to_do() {
     let knows_none = Fake::sends(xspace(1)).start();
     let (report, _) = observed(&past(&knows_none.address));
     let failed = failure(&report);
-    assert_eq!(failed.stage, Stage::Failed);
+    assert_eq!(failed.stage, CaptureStage::Failed);
     assert!(failed.message.contains("--duration-ms"), "{failed}");
 
     let keeps_none = Fake::new(|_| Err(Status::not_found("No profiling session.")))

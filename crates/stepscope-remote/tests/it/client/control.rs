@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use stepscope_remote::{
-    CaptureControl, CaptureEvent, CaptureReport, CaptureRequest, Interval, Stage, capture_with,
+    CaptureControl, CaptureEvent, CaptureReport, CaptureRequest, CaptureStage, Interval,
+    capture_with,
 };
 
 use super::fake::{Ends, Fake};
@@ -88,7 +89,7 @@ fn giving_up_keeps_nothing_and_tells_the_program() {
         is_recording,
         CaptureControl::abandon,
     );
-    assert_eq!(failure(&report).stage, Stage::Cancelled);
+    assert_eq!(failure(&report).stage, CaptureStage::Cancelled);
     assert_eq!(names(logs.path()), [""; 0]);
     let terminated = server.seen.terminated.lock().unwrap();
     assert_eq!(*terminated, [report.session.as_str()]);
@@ -105,7 +106,7 @@ fn a_host_that_does_not_end_can_be_given_up() {
         CaptureEvent::Collecting { .. } => control.abandon(),
         _ => {}
     });
-    assert_eq!(failure(&report.unwrap()).stage, Stage::Cancelled);
+    assert_eq!(failure(&report.unwrap()).stage, CaptureStage::Cancelled);
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn what_is_ended_before_it_began_records_nothing() {
         end(&control);
         let asked = long(&[&server.address], logs.path());
         let report = capture_with(&asked, &control, &|_| {}).unwrap();
-        assert_eq!(failure(&report).stage, Stage::Cancelled);
+        assert_eq!(failure(&report).stage, CaptureStage::Cancelled);
     }
     assert!(server.seen.profiles.lock().unwrap().is_empty());
     assert_eq!(names(logs.path()), [""; 0]);
@@ -133,7 +134,7 @@ fn ending_early_ends_the_further_attempts() {
     };
     let retrying = |event: &CaptureEvent| matches!(event, CaptureEvent::Retrying { .. });
     let report = with(&asked, retrying, CaptureControl::end_early);
-    assert_eq!(failure(&report).stage, Stage::Busy);
+    assert_eq!(failure(&report).stage, CaptureStage::Busy);
     assert_eq!(server.seen.profiles.lock().unwrap().len(), 1);
 }
 
@@ -147,6 +148,6 @@ fn an_empty_host_whose_further_attempts_are_given_up_recorded_nothing() {
     };
     let retrying = |event: &CaptureEvent| matches!(event, CaptureEvent::Retrying { .. });
     let report = with(&asked, retrying, CaptureControl::end_early);
-    assert_eq!(failure(&report).stage, Stage::WroteNothing);
+    assert_eq!(failure(&report).stage, CaptureStage::WroteNothing);
     assert_eq!(names(logs.path()), [""; 0]);
 }

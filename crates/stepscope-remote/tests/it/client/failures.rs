@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use stepscope_remote::{CaptureError, CaptureFailure, CaptureRequest, Stage, capture};
+use stepscope_remote::{CaptureError, CaptureFailure, CaptureRequest, CaptureStage, capture};
 use tokio::net::TcpSocket;
 use tonic::Status;
 
@@ -39,14 +39,14 @@ fn closed_port() -> (TcpSocket, String) {
 
 #[test]
 fn what_cannot_be_reached() {
-    assert_eq!(failed("nonsense").stage, Stage::BadAddress);
+    assert_eq!(failed("nonsense").stage, CaptureStage::BadAddress);
     assert_eq!(
         failed("no-such-name.invalid:9012").stage,
-        Stage::NameNotFound
+        CaptureStage::NameNotFound
     );
     let (_closed, address) = closed_port();
     let refused = failed(&address);
-    assert_eq!(refused.stage, Stage::Refused);
+    assert_eq!(refused.stage, CaptureStage::Refused);
     assert!(
         refused.message.contains("start the profiler server"),
         "{refused}"
@@ -67,7 +67,7 @@ fn what_is_no_profiler() {
         ("zeros", raw(&[0; 64], &[0; 64])),
     ] {
         let failed = failed(&address);
-        assert_eq!(failed.stage, Stage::NotAProfiler, "{what}: {failed}");
+        assert_eq!(failed.stage, CaptureStage::NotAProfiler, "{what}: {failed}");
         assert!(!failed.message.contains("SSH"), "nothing of it is repeated");
     }
 }
@@ -89,7 +89,7 @@ fn a_grpc_server_of_another_kind_is_no_profiler() {
             .add_service(health)
             .serve_with_incoming(tonic::transport::server::TcpIncoming::from(listener)),
     );
-    assert_eq!(failed(&address).stage, Stage::NotAProfiler);
+    assert_eq!(failed(&address).stage, CaptureStage::NotAProfiler);
     runtime.shutdown_background();
 }
 
@@ -99,7 +99,7 @@ fn a_port_that_only_listens_costs_the_connect_timeout() {
     let begun = Instant::now();
     let address = mute.local_addr().unwrap().to_string();
     let failed = failed_within(&address, Duration::from_millis(500), Duration::from_mins(1));
-    assert_eq!(failed.stage, Stage::TimedOut);
+    assert_eq!(failed.stage, CaptureStage::TimedOut);
     assert!(failed.message.contains("sent no answer"), "{failed}");
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
@@ -108,19 +108,19 @@ fn a_port_that_only_listens_costs_the_connect_timeout() {
 fn what_is_busy_or_refuses() {
     let busy = Fake::new(|_| Err(Status::internal("Another profiling session active."))).start();
     let said = failed(&busy.address);
-    assert_eq!(said.stage, Stage::Busy);
+    assert_eq!(said.stage, CaptureStage::Busy);
     assert!(
         said.message.contains("'Another profiling session active.'"),
         "{said}"
     );
 
     let ours = Fake::new(|_| Err(Status::already_exists("a capture is under way"))).start();
-    assert_eq!(failed(&ours.address).stage, Stage::Busy);
+    assert_eq!(failed(&ours.address).stage, CaptureStage::Busy);
 
     let text = format!("no key tpu_trace_mod\u{1b}[31m{}", "x".repeat(5_000));
     let picky = Fake::new(move |_| Err(Status::invalid_argument(text.clone()))).start();
     let said = failed(&picky.address);
-    assert_eq!(said.stage, Stage::Failed);
+    assert_eq!(said.stage, CaptureStage::Failed);
     assert!(said.message.contains("tpu_trace_mod"), "{said}");
     assert!(
         said.message.len() < 400 && !said.message.contains('\u{1b}'),
@@ -133,7 +133,7 @@ fn data_that_does_not_come_in_time() {
     let slow = Fake::sends(xspace(1)).ends(Ends::Never).start();
     let (connect, data) = (Duration::from_mins(1), Duration::from_millis(500));
     let failed = failed_within(&slow.address, connect, data);
-    assert_eq!(failed.stage, Stage::TimedOut);
+    assert_eq!(failed.stage, CaptureStage::TimedOut);
     assert!(failed.message.contains("--timeout"), "{failed}");
 }
 
@@ -150,7 +150,7 @@ fn a_program_that_dies_while_it_records() {
     };
     let control = stepscope_remote::CaptureControl::new();
     let report = stepscope_remote::capture_with(&asked, &control, &kill).unwrap();
-    assert_eq!(failure(&report).stage, Stage::Broke);
+    assert_eq!(failure(&report).stage, CaptureStage::Broke);
     assert_eq!(names(logs.path()), [""; 0]);
 }
 
@@ -160,7 +160,7 @@ fn a_connection_that_ends_inside_the_data() {
     for bytes in [10_000, 1_000_000] {
         let (address, cut) = cutting_after(&server.address, bytes);
         let failed = failed(&address);
-        assert_eq!(failed.stage, Stage::Broke, "{failed}");
+        assert_eq!(failed.stage, CaptureStage::Broke, "{failed}");
         cut.join().unwrap();
     }
 }
@@ -192,11 +192,11 @@ fn a_host_that_fails_costs_the_others_nothing() {
     assert_eq!(
         stages,
         [
-            Some(Stage::Refused),
+            Some(CaptureStage::Refused),
             None,
-            Some(Stage::BadAddress),
-            Some(Stage::Busy),
-            Some(Stage::NotAProfiler)
+            Some(CaptureStage::BadAddress),
+            Some(CaptureStage::Busy),
+            Some(CaptureStage::NotAProfiler)
         ]
     );
     assert_eq!(names(&report.folder), [good.file_name()]);
