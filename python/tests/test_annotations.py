@@ -18,7 +18,7 @@ class Spans(unittest.TestCase):
                     lambda wrong=wrong: stepscope.StepTrace("train", step_num=wrong),
                     lambda wrong=wrong: stepscope.StepTrace("train", wrong),
                 ):
-                    with self.assertRaisesRegex(TypeError, "step_num is a number, not"):
+                    with self.assertRaisesRegex(TypeError, "step_num must be a number, not"):
                         make()
         for right in (3, 3.0, True, None):
             stepscope.StepTrace("train", step_num=right)

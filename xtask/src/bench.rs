@@ -47,7 +47,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         if !ALL.iter().any(|(name, ..)| name == argument) {
             let mut names: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
             names.dedup();
-            bail!("no benchmark '{argument}'; there are {}", names.join(", "));
+            bail!(
+                "cannot run '{argument}': there is no such benchmark\nhelp: use one of {}",
+                names.join(", ")
+            );
         }
     }
     let mut results = Results::new();

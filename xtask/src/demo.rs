@@ -17,7 +17,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         match argument.as_str() {
             "--no-serve" => serve = false,
             "--port" => port = Some(rest.next().context("--port needs a number")?),
-            other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
+            other => bail!(
+                "cannot use '{other}': there is no such option\nhelp: 'cargo xtask help' lists the options"
+            ),
         }
     }
     println!("1. building the viewer");

@@ -17,7 +17,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         match argument.as_str() {
             "--seconds" => seconds.clone_from(rest.next().context("--seconds needs a number")?),
             name if !name.starts_with('-') => wanted = Some(name.to_owned()),
-            other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
+            other => bail!(
+                "cannot use '{other}': there is no such option\nhelp: 'cargo xtask help' lists the options"
+            ),
         }
     }
     let mut parts = Parts::default();

@@ -111,7 +111,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some((_name, run)) = COMMANDS.iter().find(|(name, _run)| *name == command) else {
-        eprintln!("error: no command '{command}'; 'cargo xtask help' lists them");
+        eprintln!(
+            "error: cannot run '{command}': there is no such command\nhelp: 'cargo xtask help' lists the commands"
+        );
         return ExitCode::from(2);
     };
     match run(rest) {

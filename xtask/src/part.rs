@@ -89,7 +89,7 @@ impl Parts {
                 .any(|(name, ..)| name.contains(text.as_str()))
         };
         if let Some(text) = self.only.iter().find(is_unknown) {
-            bail!("no part has '{text}' in its name");
+            bail!("cannot run '{text}': no part has it in its name");
         }
         println!("\nresult");
         let mut failed = Vec::new();

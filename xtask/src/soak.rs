@@ -19,7 +19,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                     .with_context(|| format!("{argument} needs a number"))?;
                 options.extend([argument, number]);
             }
-            other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
+            other => bail!(
+                "cannot use '{other}': there is no such option\nhelp: 'cargo xtask help' lists the options"
+            ),
         }
     }
     if !cfg!(target_os = "linux") {

@@ -16,7 +16,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         .cloned()
         .partition(|argument| argument.starts_with('-'));
     if let Some(other) = options.iter().find(|option| *option != "--quick") {
-        bail!("no option '{other}'; 'cargo xtask help' lists them");
+        bail!(
+            "cannot use '{other}': there is no such option\nhelp: 'cargo xtask help' lists the options"
+        );
     }
     let quick = !options.is_empty();
     let mut parts = Parts::only(names);

@@ -341,7 +341,10 @@ pub(crate) unsafe extern "C" fn set_metadata(
     unsafe {
         let py = Python::assume_attached();
         if ffi::PyTuple_Size(args) != 0 {
-            PyTypeError::new_err("set_metadata takes keywords only").restore(py);
+            PyTypeError::new_err(
+                "cannot set metadata: set_metadata takes keywords only\nhelp: set_metadata(key=value)",
+            )
+            .restore(py);
             return ptr::null_mut();
         }
         let annotation = object.cast::<Annotation>();

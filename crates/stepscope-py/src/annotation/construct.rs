@@ -74,7 +74,7 @@ unsafe fn has_step_number(annotation: *mut Annotation) -> bool {
         let py = Python::assume_attached();
         let kind = type_name(&Bound::from_borrowed_ptr(py, number));
         PyTypeError::new_err(format!(
-            "step_num is a number, not {kind}: StepTrace(\"train\", step_num=n)"
+            "cannot create a step: step_num must be a number, not {kind}\nhelp: StepTrace(\"train\", step_num=n)"
         ))
         .restore(py);
         false
@@ -117,15 +117,13 @@ unsafe fn named(
         Some(keywords) => keywords.cast_into::<PyDict>()?.copy()?,
         None => PyDict::new(py),
     };
-    let most = match kind {
-        SpanKind::Span => 1,
-        SpanKind::Step => 2,
+    let (what, most, positional) = match kind {
+        SpanKind::Span => ("a span", 1, "argument at most (the name)"),
+        SpanKind::Step => ("a step", 2, "arguments at most (the name and step_num)"),
     };
     if args.len() > most {
         return Err(PyTypeError::new_err(format!(
-            "{most} positional argument{} at most (the name{}), not {}; give others by keyword",
-            if most == 1 { "" } else { "s" },
-            if most == 1 { "" } else { " and step_num" },
+            "cannot create {what}: it takes {most} positional {positional}, not {}\nhelp: give the others by keyword",
             args.len()
         )));
     }
@@ -136,7 +134,11 @@ unsafe fn named(
                 keywords.del_item("name")?;
                 name
             }
-            None => return Err(PyTypeError::new_err("a name is missing: Trace(\"load\")")),
+            None => {
+                return Err(PyTypeError::new_err(format!(
+                    "cannot create {what}: the name is missing\nhelp: give one, as in Trace(\"load\")"
+                )));
+            }
         },
     };
     if let Ok(number) = args.get_item(1) {
@@ -144,7 +146,9 @@ unsafe fn named(
     }
     let name = name.cast_into::<PyString>().map_err(|error| {
         let given = type_name(&error.into_inner());
-        PyTypeError::new_err(format!("the name must be a str, not {given}"))
+        PyTypeError::new_err(format!(
+            "cannot create {what}: the name must be a str, not {given}\nhelp: give one, as in Trace(\"load\")"
+        ))
     })?;
     Ok((name, keywords))
 }

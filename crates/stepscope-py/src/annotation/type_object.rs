@@ -268,7 +268,7 @@ unsafe extern "C" fn call(
             })
         } else {
             Err(PyTypeError::new_err(
-                "as a decorator an annotation takes one function: @Trace(\"name\")",
+                "cannot decorate: an annotation takes one function\nhelp: write @Trace(\"name\") above a function",
             ))
         };
         result.map_err(|error| error.restore(py))

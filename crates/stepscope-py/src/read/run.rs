@@ -212,7 +212,7 @@ impl RunData {
             Err(error) => Err(exception(
                 py,
                 "TraceReadError",
-                &format!("arguments of event {id} cannot be read: {error}"),
+                &format!("cannot read the arguments of event {id}: {error}"),
             )),
         }
     }
@@ -223,7 +223,11 @@ impl RunData {
             .trace
             .event(EventId(id))
             .map(|event| (event.track.0, event.index, event.instant))
-            .ok_or_else(|| PyIndexError::new_err(format!("no event has id {id}")))
+            .ok_or_else(|| {
+                PyIndexError::new_err(format!(
+                    "cannot read event {id}: there is no such event\nhelp: use an id that this run gives"
+                ))
+            })
     }
 
     /// Kind of a slice, and whether it is unfinished.
@@ -231,10 +235,11 @@ impl RunData {
         let run = &self.run.trace;
         let on = TrackId(track);
         let slices = run.slices(on);
-        let name = *slices
-            .name
-            .get(index)
-            .ok_or_else(|| PyIndexError::new_err("no such slice"))?;
+        let name = *slices.name.get(index).ok_or_else(|| {
+            PyIndexError::new_err(format!(
+                "cannot read slice {index} of track {track}: there is no such slice\nhelp: use an id that this run gives"
+            ))
+        })?;
         let kind = run.kind(on, name, slices.category.get(index));
         let flags = run.slice_flags(on, index);
         Ok((kind.label(), flags.contains(SliceFlags::UNFINISHED)))

@@ -91,13 +91,12 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
             return Err(unknown(key));
         };
         let Some(value) = &value.value else {
-            return Err(format!("advanced_configuration: {key} has no value"));
-        };
-        if let Err(expected) = accepts(*takes, value) {
-            let shown = shown(value);
             return Err(format!(
-                "advanced_configuration: {key} takes {expected}, not {shown}"
+                "cannot use advanced_configuration {key}: it has no value\nhelp: give one, or remove the key"
             ));
+        };
+        if !accepts(*takes, value) {
+            return Err(wrong_value(key, *takes, value));
         }
     }
     Ok(())
@@ -127,17 +126,16 @@ pub(super) fn number(given: &BTreeMap<String, AdvancedConfigValue>, key: &str) -
 fn unknown(key: &str) -> String {
     let nearest = nearest(key, KEYS.iter().map(|(known, _)| *known));
     let key = cut(key);
-    match nearest {
-        Some(nearest) => {
-            format!("advanced_configuration has no key {key:?}; did you mean {nearest}?")
-        }
-        None => format!("advanced_configuration has no key {key:?}"),
-    }
+    let help = nearest.map_or_else(
+        || "remove the key".to_owned(),
+        |nearest| format!("did you mean {nearest}?"),
+    );
+    format!("cannot use advanced_configuration {key:?}: there is no such key\nhelp: {help}")
 }
 
-fn accepts(takes: Takes, value: &Value) -> Result<(), String> {
+fn accepts(takes: Takes, value: &Value) -> bool {
     let within = |number: i64, least: i64, most: i64| (least..=most).contains(&number);
-    let right = match (takes, value) {
+    match (takes, value) {
         (Takes::Bool, Value::BoolValue(_)) | (Takes::Text, Value::StringValue(_)) => true,
         (Takes::Bool, Value::Int64Value(number)) => within(*number, 0, 1),
         (Takes::Int(least, most) | Takes::Ints(least, most), Value::Int64Value(number)) => {
@@ -155,28 +153,36 @@ fn accepts(takes: Takes, value: &Value) -> Result<(), String> {
             usize::try_from(*number).is_ok_and(|number| number < words.len())
         }
         _ => false,
-    };
-    if right {
-        return Ok(());
     }
-    Err(match (takes, value) {
-        (Takes::Bool, _) => "true or false".to_owned(),
-        (Takes::Int(0, ANY), _) => "a whole number from 0".to_owned(),
-        (Takes::Int(least, most), _) => format!("a whole number from {least} to {most}"),
-        (Takes::Ints(least, most), _) => {
+}
+
+/// Describes a value that [`accepts`] refuses.
+fn wrong_value(key: &str, takes: Takes, value: &Value) -> String {
+    let expected = match takes {
+        Takes::Bool => "true or false".to_owned(),
+        Takes::Int(0, ANY) => "a whole number from 0".to_owned(),
+        Takes::Int(least, most) => format!("a whole number from {least} to {most}"),
+        Takes::Ints(least, most) => {
             format!("whole numbers from {least} to {most}, with commas between them")
         }
-        (Takes::Text, _) => "a text".to_owned(),
-        (Takes::OneOf(words), Value::StringValue(text)) => nearest(text, words.iter().copied())
-            .map_or_else(
-                || format!("one of {}", words.join(", ")),
-                |near| format!("one of {} (the nearest is {near})", words.join(", ")),
-            ),
-        (Takes::OneOf(words), _) => format!("one of {}", words.join(", ")),
-        (Takes::OneOfOrNumber(words), _) => {
+        Takes::Text => "a text".to_owned(),
+        Takes::OneOf(words) => format!("one of {}", words.join(", ")),
+        Takes::OneOfOrNumber(words) => {
             format!("one of {}, or 0 to {}", words.join(", "), words.len() - 1)
         }
-    })
+    };
+    let nearest = match (takes, value) {
+        (Takes::OneOf(words), Value::StringValue(text)) => nearest(text, words.iter().copied()),
+        _ => None,
+    };
+    let help = nearest.map_or_else(
+        || "change the value, or remove the key".to_owned(),
+        |nearest| format!("did you mean {nearest}?"),
+    );
+    let shown = shown(value);
+    format!(
+        "cannot use advanced_configuration {key}: it takes {expected}, not {shown}\nhelp: {help}"
+    )
 }
 
 fn shown(value: &Value) -> String {
@@ -250,7 +256,7 @@ mod tests {
     #[test]
     fn a_wrong_value_says_what_is_right() {
         let said = checked("tpu_trace_mode", text("TRACE_COMPUT")).unwrap_err();
-        assert!(said.contains("the nearest is TRACE_COMPUTE)"), "{said}");
+        assert!(said.ends_with("did you mean TRACE_COMPUTE?"), "{said}");
         let said = checked(
             "gpu_pm_sample_buffer_size_per_gpu_mb",
             Value::Int64Value(5_000),

@@ -40,7 +40,9 @@ pub struct Mirrors {
 
 /// Error for an unknown tool name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no mirror `{0}`; there are nvtx, itt")]
+#[error(
+    "cannot set mirror {0:?}: there is no such mirror\nhelp: use nvtx, itt, or both with a comma"
+)]
 pub struct MirrorError(String);
 
 impl FromStr for Mirrors {

@@ -4,6 +4,9 @@
 const ASK_MS = 100;
 const PATIENCE_MS = 30_000;
 
+const CANCELLED = 'Cannot hand over the trace: it was cancelled.';
+const DOWNLOAD = 'download the file and open it there.';
+
 /** The used members of the other tab. */
 export interface OtherTab {
   postMessage(message: unknown, origin: string, transfer?: Transferable[]): void;
@@ -50,13 +53,13 @@ function answerOf(
       stop();
       resolve();
     };
-    const onAbort = () => fail('Cancelled: nothing was handed over.');
+    const onAbort = () => fail(CANCELLED);
     const asking = setInterval(() => {
-      if (tab.closed === true) fail('The other tab was closed before it could take the trace.');
+      if (tab.closed === true) fail('Cannot hand over the trace: the other tab was closed.');
       else tab.postMessage('PING', site);
     }, ASK_MS);
     const late = setTimeout(
-      () => fail('The page did not answer: is there an internet connection? Download the file and open it there.'),
+      () => fail(`Cannot hand over the trace: the page did not answer. Check the internet connection, or ${DOWNLOAD}`),
       patienceMs,
     );
     opener.addEventListener('message', onMessage);
@@ -71,14 +74,16 @@ function answerOf(
 /** Rejects with a sentence if the tab is blocked, does not answer, or the trace cannot be read. */
 export async function handOver(opener: Opener, what: HandedOver): Promise<void> {
   const tab = opener.open(what.site);
-  if (tab === null) throw new Error('The browser did not allow another tab. Download the file and open it there.');
+  if (tab === null) {
+    throw new Error(`Cannot hand over the trace: the browser did not allow another tab. Allow it, or ${DOWNLOAD}`);
+  }
   const stopped = new AbortController();
   what.signal?.addEventListener('abort', () => stopped.abort());
   const reading = what.read(stopped.signal);
   try {
     await answerOf(opener, tab, reading, what);
     const buffer = await reading;
-    if (what.signal?.aborted) throw new Error('Cancelled: nothing was handed over.');
+    if (what.signal?.aborted) throw new Error(CANCELLED);
     const { title, fileName } = what;
     // Not shareable: Perfetto's page then offers no upload.
     const perfetto = { buffer, title, fileName, shareable: false, downloadable: true };
@@ -96,7 +101,7 @@ export async function readAll(
   limitBytes = 2 ** 31 - 1,
 ): Promise<ArrayBuffer> {
   if (!response.ok || response.body === null) {
-    throw new Error(`The server could not write the trace (${response.status}).`);
+    throw new Error(`Cannot read the trace: the server could not write it (${response.status}).`);
   }
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
@@ -108,7 +113,7 @@ export async function readAll(
     length += value.byteLength;
     if (length > limitBytes) {
       await reader.cancel();
-      throw new Error('The trace is too large to be handed from tab to tab. Download the file, or choose a range.');
+      throw new Error('Cannot hand over the trace: it is too large. Download the file, or choose a range.');
     }
     onBytes(length);
   }

@@ -72,7 +72,7 @@ it('says what to do when there is no answer, and stops reading', async () => {
 it('stops when it is cancelled, the tab is closed, or the trace cannot be read', async () => {
   vi.useFakeTimers();
   const ends: readonly [RegExp, (tab: { closed: boolean }, stop: AbortController) => void, Partial<HandedOver>][] = [
-    [/Cancelled/, (_, stop) => stop.abort(), {}],
+    [/cancelled/, (_, stop) => stop.abort(), {}],
     [
       /was closed/,
       (tab) => {

@@ -145,7 +145,7 @@ impl CallStats {
             THREAD.store(this_thread(), Ordering::Relaxed);
         } else if !counts_this_thread() {
             return Err(PyValueError::new_err(
-                "calls of another thread are being profiled",
+                "cannot profile calls: those of another thread are being profiled\nhelp: disable that profile first",
             ));
         }
         STACK.with(py, |stack| {

@@ -34,7 +34,9 @@ impl Recorder {
 /// Error: the program already has a global subscriber. Add a
 /// [`RecorderLayer`](super::RecorderLayer) to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a tracing subscriber is installed already; add stepscope::tracing::RecorderLayer to it")]
+#[error(
+    "cannot install the subscriber: the program already has one\nhelp: add stepscope::tracing::RecorderLayer to it"
+)]
 pub struct AlreadyInstalled;
 
 /// Installs a [`Recorder`] as the program's global subscriber.
