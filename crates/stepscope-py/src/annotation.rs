@@ -138,7 +138,7 @@ unsafe fn enter_on(annotation: *mut Annotation) {
     if !span.was_begun() {
         return;
     }
-    // SAFETY: as above.
+    // SAFETY: by the caller a live object of our types; with the lock.
     unsafe {
         if (*annotation).open.is_open() {
             enter_again(annotation);
@@ -306,7 +306,7 @@ unsafe fn exit_one_of_several(annotation: *mut Annotation, last: ManualSpan) {
         None => spans.pop(),
     };
     let next = spans.pop().unwrap_or(ManualSpan::NONE);
-    // SAFETY: as above.
+    // SAFETY: by the caller a live object of our types; with the lock.
     unsafe {
         (*annotation).open = next;
         if let Some(span) = elsewhere {

@@ -115,7 +115,7 @@ unsafe extern "C" fn enter(
     object: *mut ffi::PyObject,
     nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as above.
+    // SAFETY: called by the interpreter, with its lock and an object of our types.
     unsafe {
         if others_record() {
             enter_theirs(object.cast());

@@ -209,7 +209,7 @@ fn guarded(work: impl FnOnce()) -> *mut Failure {
 /// # Safety
 /// Called by jaxlib, as all functions below, with a live structure of arguments of its kind.
 unsafe extern "C" fn error_destroy(args: *mut ErrorArgs) {
-    // SAFETY: as above; the error is one that `guarded` made, given back once.
+    // SAFETY: jaxlib gives a live structure of arguments; the error is one that `guarded` made, given back once.
     unsafe {
         if !(*args).error.is_null() {
             drop(Box::from_raw((*args).error));

@@ -26,7 +26,7 @@ pub(crate) fn text<'a>(string: &'a Bound<'_, PyString>) -> Cow<'a, str> {
         drop(PyErr::take(string.py()));
         return Cow::Owned(string.to_string_lossy().into_owned());
     }
-    // SAFETY: as above: `len` bytes of UTF-8.
+    // SAFETY: `at` points to `len` bytes of UTF-8, which the interpreter keeps as long as the object lives.
     Cow::Borrowed(unsafe {
         std::str::from_utf8_unchecked(std::slice::from_raw_parts(
             at.cast(),

@@ -42,7 +42,7 @@ impl<T> Locked<T> {
 
     /// `work` must not run Python code: that could give up the lock, or come back here.
     #[inline]
-    #[allow(unsafe_code, reason = "as above")]
+    #[allow(unsafe_code, reason = "the lock guards the value")]
     pub(crate) fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the lock is held, and no code comes back in here, by the rule above.
         work(unsafe { &mut *self.0.get() })

@@ -56,7 +56,7 @@ pub(crate) struct Field {
 
 // SAFETY: the memory behind `data` is read only, and held by `keep`, which may go to any thread.
 unsafe impl Send for Field {}
-// SAFETY: as above.
+// SAFETY: the memory behind `data` is read only, so threads may share it; `keep` is `Sync`.
 unsafe impl Sync for Field {}
 
 #[repr(C)]
@@ -303,7 +303,7 @@ unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int 
 }
 
 unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
-    // SAFETY: as above. The end of the stream is an array without its callback.
+    // SAFETY: by the interface: our stream, and room for an array. The end of the stream is an array without its callback.
     unsafe {
         let private = &mut *(*stream).private.cast::<OfStream>();
         if private.given {
@@ -393,12 +393,13 @@ unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
 }
 
 unsafe extern "C" fn drop_array(capsule: *mut ffi::PyObject) {
-    // SAFETY: as above.
+    // SAFETY: the capsule's own pointer; its callback is gone if a consumer took the content.
     unsafe { free_array(ffi::PyCapsule_GetPointer(capsule, ARRAY.as_ptr()).cast()) }
 }
 
 unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
-    // SAFETY: as above.
+    // SAFETY: the capsule's own pointer, a stream from a `Box`; its callback is gone if a consumer took the
+    // content.
     unsafe {
         let stream: *mut Stream = ffi::PyCapsule_GetPointer(capsule, STREAM.as_ptr()).cast();
         if let Some(release) = (*stream).release {

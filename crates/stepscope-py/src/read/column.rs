@@ -97,14 +97,14 @@ impl Memory {
     /// As [`floats`](Self::floats).
     pub(crate) fn int64(values: Vec<i64>) -> Self {
         let values = Arc::new(values);
-        // SAFETY: as above.
+        // SAFETY: the vector lives in the `Arc`, and is never changed.
         unsafe { Self::part_of(&values, Kind::Int64, Arc::<Vec<i64>>::clone(&values)) }
     }
 
     /// As [`floats`](Self::floats).
     pub(crate) fn int32(values: Vec<i32>) -> Self {
         let values = Arc::new(values);
-        // SAFETY: as above.
+        // SAFETY: the vector lives in the `Arc`, and is never changed.
         unsafe { Self::part_of(&values, Kind::Int32, Arc::<Vec<i32>>::clone(&values)) }
     }
 
@@ -285,7 +285,7 @@ unsafe extern "C" fn get_buffer(
     view: *mut View,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: as above; `view` is room for one.
+    // SAFETY: called by the interpreter, with its lock and an object of our type; `view` is room for one.
     unsafe {
         (*view).obj = ptr::null_mut();
         let Some(memory) = memory(object) else {

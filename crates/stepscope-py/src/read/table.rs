@@ -156,12 +156,14 @@ impl View<'_> {
     }
 
     fn durs(&self, durs: &[Dur]) -> Memory {
-        // SAFETY: as above.
+        // SAFETY: a column of the trace, which is immutable and lives as long as the run that `keep`
+        // holds; a `Dur` is an `i64`.
         unsafe { Memory::part_of(durs, Kind::Int64, self.keep()) }
     }
 
     fn names(&self, names: &[NameId]) -> Memory {
-        // SAFETY: as above; a `NameId` is a `u32`, and there are fewer than 2^31 names.
+        // SAFETY: a column of the trace, which is immutable and lives as long as the run that `keep`
+        // holds; a `NameId` is a `u32`, and there are fewer than 2^31 names.
         unsafe { Memory::part_of(names, Kind::Int32, self.keep()) }
     }
 

@@ -219,7 +219,7 @@ fn run(shared: &Shared, period: Duration, method: SampleMethod) {
             }
         }
     }
-    // SAFETY: as above; `before` is from the state's making.
+    // SAFETY: this thread's own state, which it does not hold now; `before` is from the state's making.
     unsafe {
         ffi::PyEval_RestoreThread(own);
         deactivate();

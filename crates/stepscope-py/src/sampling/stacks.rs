@@ -146,7 +146,7 @@ pub(super) fn take(py: Python<'_>, asked: Timestamp, by: Option<u64>) -> Option<
     let was_on = unsafe { (functions.gc_off)() } != 0;
     let stacks = read(py, functions, current_frames.bind(py));
     if was_on {
-        // SAFETY: as above.
+        // SAFETY: with the lock, which `py` proves.
         unsafe { (functions.gc_on)() };
     }
     Some(Sample {
