@@ -183,9 +183,11 @@ pub(crate) fn words() -> Result<Outcome> {
             faults.push(format!("{shown} has no description: start with a //! line"));
         }
         let lines = text.lines().count();
+        let is_test = stem == "tests" || stem.contains(".test") || shown.contains("/tests/");
+        let most_lines = if is_test { 1_000 } else { 700 };
         if has_extension(&file, &["rs", "ts", "tsx"])
             && shown.contains("/src/")
-            && lines > 1000
+            && lines > most_lines
             && !text.contains("Why one file:")
         {
             faults.push(format!("{shown} has {lines} lines: look for the seam, or say in its doc \"Why one file: ...\""));
