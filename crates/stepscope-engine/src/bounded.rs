@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_is_refused_whole() {
+    fn writes_beyond_the_limit_are_refused_whole() {
         assert_eq!(most_exported_bytes(285_000), SMALL_BYTES);
         assert_eq!(most_exported_bytes(1 << 30), RATIO << 30);
         assert_eq!(most_exported_bytes(u64::MAX), u64::MAX);

@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_recorder_dropped_is_counted_as_a_diagnostic() {
+    fn dropped_events_of_a_recorder_become_a_diagnostic() {
         let mut builder = TraceBuilder::new();
         let mut sink = Watched {
             inner: builder.file(FileSpec::default()),

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_left_out() {
+    fn pixels_outside_the_canvas_are_left_out() {
         let mut canvas = Canvas::new(20, 12);
         canvas.fill(15, 10, u32::MAX, u32::MAX, Colour(1));
         canvas.fill(100, 100, 5, 5, Colour(1));

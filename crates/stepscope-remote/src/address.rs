@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
+    fn invalid_addresses_are_refused_with_the_reason() {
         for (typed, reason) in [
             ("", "the port is missing, as in localhost:9012"),
             ("localhost", "the port is missing, as in localhost:9012"),

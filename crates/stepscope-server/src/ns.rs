@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn written_times_parse_to_the_same_value() {
         for ps in [
             0,
             1,

@@ -382,7 +382,7 @@ fn work_of_a_client_that_was_killed_ends() {
 }
 
 #[test]
-fn what_cannot_work_says_why() {
+fn impossible_cluster_requests_give_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = folder.path().join("dataset");
     export_here(&Corpus::committed().path(TRACE), &dataset, ExportUnit::Run);

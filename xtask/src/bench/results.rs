@@ -141,7 +141,7 @@ mod tests {
     use super::merged;
 
     #[test]
-    fn what_was_measured_again_takes_the_place_of_what_was() {
+    fn new_results_replace_old_sections() {
         let before = "# Measured\n\nhead\n\n## One\n\nold\n\n## Two\n\nkept\n";
         let measured = [
             "## One\n\nnew\n".to_owned(),

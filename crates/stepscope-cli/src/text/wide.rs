@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_row_and_its_sum_stay() {
+    fn narrow_tables_keep_row_names_and_sums() {
         let (left, right) = (Align::Left, Align::Right);
         let mut grid = Grid::new(&[
             ("Host", left),

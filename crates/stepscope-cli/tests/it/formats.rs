@@ -149,7 +149,7 @@ fn every_report_prints_in_every_format(corpus: &Corpus) {
 }
 
 #[test]
-fn what_is_no_number_is_found() {
+fn nan_and_negative_zero_are_found_in_output() {
     assert_eq!(odd("a,NaN,3"), Some("a,NaN,3"));
     assert_eq!(odd("a\n| -0 | x |"), Some("| -0 | x |"));
     assert_eq!(odd("{\"x\":-0.0}"), Some("{\"x\":-0.0}"));

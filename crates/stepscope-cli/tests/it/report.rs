@@ -190,7 +190,7 @@ fn names_are_cut_where_they_are_alike() {
 }
 
 #[test]
-fn what_was_not_recorded_comes_with_the_line_that_records_it() {
+fn missing_data_is_reported_with_how_to_record_it() {
     let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
     let path = dir.path().join("t.pt.trace.json");
     let path = path.to_str().unwrap();

@@ -171,7 +171,7 @@ fn uploads_stay_in_their_folder() {
 }
 
 #[test]
-fn what_readers_do_is_part_of_the_version() {
+fn cache_version_is_a_hash_of_sources() {
     assert_eq!(VERSION.len(), 16, "{VERSION}");
     assert!(VERSION.bytes().all(|digit| digit.is_ascii_hexdigit()));
     assert_ne!(VERSION, "cbf29ce484222325", "nothing was hashed");

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_believed() {
+    fn files_of_other_owners_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a/cache");
         create_private_folder(&folder).unwrap();

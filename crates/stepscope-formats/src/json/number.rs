@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_says_so() {
+    fn texts_without_a_time_give_the_reason() {
         for text in ["", "-", "NaN", "abc", "1x", "1e", "1.2.3", "."] {
             assert_eq!(ps(text), Err(NotTime::NotNumber), "{text}");
         }

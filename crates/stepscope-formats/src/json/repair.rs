@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn invalid_utf8_becomes_replacement_characters() {
         let (text, strings) =
             repaired(b"{\"name\": \"\xb0\xe8x(0): ok\", \"ts\": 1, \"n\": \"\x80\"}");
         assert_eq!(

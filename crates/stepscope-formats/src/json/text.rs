@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_is_kept_and_counted() {
+    fn invalid_escapes_are_kept_and_counted() {
         check(r"C:\users\Zoe", r"C:\users\Zoe", true);
         check(r"\ud83d", "\u{fffd}", true);
         check(r"\ud83dx\ude00", "\u{fffd}x\u{fffd}", true);

@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_anywhere_gives_what_stands_before_it() {
+    fn truncated_files_give_their_complete_planes() {
         let whole = recorded(HOST_PLANE, "first", 500, Some(ZERO as u64));
         let mut events = 0;
         for end in 0..=whole.len() {

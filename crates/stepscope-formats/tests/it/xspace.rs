@@ -163,7 +163,7 @@ fn damaged_files_give_their_good_part_and_a_diagnostic() {
 }
 
 #[test]
-fn what_the_encoder_writes_is_read_back() {
+fn written_xspaces_are_read_back() {
     let mut plane = PlaneWriter::new(HOST_PLANE);
     let pid = plane.stat("process_id");
     plane.add_stat(pid, StatValue::Int(42));

@@ -60,7 +60,7 @@ fn long_files_are_sent_in_parts() {
 }
 
 #[test]
-fn what_cannot_be_written_says_why() {
+fn refused_uploads_give_kind_and_hint() {
     let (bucket, home) = (Bucket::serve(), tempfile::tempdir().unwrap());
     let short = || vec![file(home.path(), "x", b"x")];
     bucket.misbehave(Faults {
@@ -124,7 +124,7 @@ fn assert_nothing_stays(
 }
 
 #[test]
-fn what_a_failed_upload_has_sent_is_removed() {
+fn objects_of_a_failed_upload_are_removed() {
     for scheme in ["s3", "gs"] {
         let absent = |home: &Path| Upload {
             file: home.join("absent"),
@@ -136,7 +136,7 @@ fn what_a_failed_upload_has_sent_is_removed() {
 }
 
 #[test]
-fn what_a_cancelled_upload_has_sent_is_removed() {
+fn objects_of_a_cancelled_upload_are_removed() {
     let long = |home: &Path| file(home, "runs/long.pb", &pattern(20 * MIB));
     let faults = Faults {
         holds_parts_of: Some("set/runs/long.pb".to_owned()),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_below_an_allowed_directory() {
+    fn paths_outside_allowed_directories_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let allowed = home.path().join("logs");
         let directories = Directories::new(std::slice::from_ref(&allowed)).unwrap();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stock_clients_send() {
+    fn request_of_a_stock_client_is_parsed() {
         let wanted = capture(&stock(), &bounds(), NOW).unwrap();
         assert_eq!(wanted.duration, Duration::from_secs(1));
         assert_eq!(wanted.host, "localhost_9012");

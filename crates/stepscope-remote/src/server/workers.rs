@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_shortly() {
+    fn invalid_worker_addresses_are_short_errors() {
         for wrong in [
             "",
             "file:///etc/passwd",

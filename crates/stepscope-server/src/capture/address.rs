@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_is_short_and_plain() {
+    fn shown_addresses_are_truncated_and_escaped() {
         assert_eq!(shown("a\u{1b}[31m:1"), "a\\u{1b}[31m:1");
         assert_eq!(shown(&"x".repeat(1000)).chars().count(), 81);
     }

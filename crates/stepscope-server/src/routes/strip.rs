@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_marks_nothing() {
+    fn intervals_outside_the_grid_mark_nothing() {
         let grid = Grid {
             start: 0,
             length: 32_000,

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_decoded() {
+    fn encoded_columns_decode_to_the_same_values() {
         let decoded = decode(&sample()).unwrap();
         assert_eq!(decoded.header["rows"], 3);
         assert_eq!(decoded.header["bin_ns"], 0.5);

@@ -119,7 +119,7 @@ async fn addresses_beyond_this_machine_are_refused() {
 }
 
 #[tokio::test]
-async fn what_the_option_names_is_allowed() {
+async fn addresses_of_capture_to_are_allowed() {
     let allow = |options: &mut stepscope_server::ServerOptions| {
         options.capture_to = vec!["192.0.2.7".to_owned()];
     };
@@ -271,7 +271,7 @@ async fn a_dead_address_is_named_with_the_stage() {
 }
 
 #[tokio::test]
-async fn what_a_wrong_peer_says_is_not_repeated() {
+async fn answers_of_other_protocols_are_not_repeated() {
     let site = Site::new(&[]);
     for words in [
         b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhush-secret".as_slice(),

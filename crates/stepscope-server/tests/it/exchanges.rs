@@ -181,7 +181,7 @@ async fn every_route_is_shown() {
 
 /// What the page calls 404, 405 and 501 is that.
 #[tokio::test]
-async fn what_is_not_there_says_so() {
+async fn missing_routes_and_resources_are_404_with_their_problem() {
     let site = demo().await;
     for (method, path, status, problem) in [
         ("GET", "/api/v1", 404, "no-such-route"),

@@ -44,7 +44,7 @@ async fn a_range_goes_out_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_exported_says_so() {
+async fn invalid_export_queries_are_bad_requests() {
     let site = demo().await;
     for (query, status, problem) in [
         ("", 400, "bad-request"),

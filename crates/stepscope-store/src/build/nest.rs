@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_slices_nest_in_pour_order() {
+    fn equal_slices_nest_in_emission_order() {
         let found = nested(&[(0, 4), (0, 4), (2, 0), (2, 0), (4, 0)]);
         assert_eq!(found.depth, [0, 1, 2, 3, 0]);
         assert_eq!(found.parent, [TOP, 0, 1, 2, TOP]);

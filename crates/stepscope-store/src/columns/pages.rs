@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_column_stays() {
+    fn reserving_memory_keeps_the_values_of_a_column() {
         for len in [10_usize, 3_000_000] {
             let mut column: Vec<u64> = (0..7).collect();
             reserve(&mut column, len);

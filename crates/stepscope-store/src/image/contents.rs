@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_contents_are_read_back() {
         let mut contents = Contents::default();
         let numbers = [0, 1, -1, 63, -64, 64, i64::MAX, i64::MIN];
         for number in numbers {

@@ -185,7 +185,7 @@ fn another_version_says_so() {
 }
 
 #[test]
-fn profiles_are_kept_and_poured_on() {
+fn profiles_are_cached_and_replayed() {
     let profile = Profile {
         kind: ProfileKind::Actions,
         name: "a".to_owned(),

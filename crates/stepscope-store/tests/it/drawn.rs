@@ -56,7 +56,7 @@ fn overlapping_kernels_get_rows_of_their_own() {
 }
 
 #[test]
-fn what_is_around_a_moment_is_found_on_every_row() {
+fn slices_around_a_time_are_found_on_every_row() {
     let names = |drawn: &str, at: i64| {
         let trace = ascii_trace::trace(drawn);
         let track = trace.track_by_key("main").unwrap();

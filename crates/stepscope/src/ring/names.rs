@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_agree() {
+    fn threads_get_the_same_id_for_a_name() {
         let _alone = exclusive();
         let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
             let handles: Vec<_> = (0..4)

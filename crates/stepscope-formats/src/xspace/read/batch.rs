@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_says_anything_else_than_the_walk() {
+    fn fast_path_equals_the_walk() {
         let mut state = 1_u64;
         for _ in 0..200_000 {
             let mut message = Vec::new();

@@ -166,7 +166,7 @@ fn a_broken_entry_costs_itself_only() {
 }
 
 #[test]
-fn what_stands_around_the_list_may_be_broken_too() {
+fn events_are_read_from_a_broken_surrounding_object() {
     let one = event("a", 1);
     for text in [
         format!("{{\"path\":\"C:\\dir\\\",\"traceEvents\":[{one}]}}"),

@@ -214,7 +214,7 @@ fn no_data_anywhere_is_a_failure_that_leaves_nothing() {
 }
 
 #[test]
-fn what_a_program_says_in_its_trace_is_a_warning() {
+fn messages_of_the_program_in_its_trace_become_warnings() {
     let mut content = xspace(1);
     content.extend(message(3, b"only 7 of 9 events were kept\x1b[2J"));
     content.extend(message(2, b"no GPU"));

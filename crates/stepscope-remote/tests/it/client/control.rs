@@ -110,7 +110,7 @@ fn a_host_that_does_not_end_can_be_given_up() {
 }
 
 #[test]
-fn what_is_ended_before_it_began_records_nothing() {
+fn captures_ended_before_their_start_record_nothing() {
     let server = Fake::sends(xspace(1)).start();
     let logs = tempfile::tempdir().unwrap();
     for end in [CaptureControl::end_early, CaptureControl::abandon] {

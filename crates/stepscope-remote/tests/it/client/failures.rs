@@ -38,7 +38,7 @@ fn closed_port() -> (TcpSocket, String) {
 }
 
 #[test]
-fn what_cannot_be_reached() {
+fn unreachable_addresses_fail_with_their_stage() {
     assert_eq!(failed("nonsense").stage, CaptureStage::BadAddress);
     assert_eq!(
         failed("no-such-name.invalid:9012").stage,
@@ -54,7 +54,7 @@ fn what_cannot_be_reached() {
 }
 
 #[test]
-fn what_is_no_profiler() {
+fn other_protocols_are_not_a_profiler() {
     for (what, address) in [
         ("garbage", raw(b"SSH-2.0-OpenSSH_9.6\r\n", b"")),
         (
@@ -105,7 +105,7 @@ fn a_port_that_only_listens_costs_the_connect_timeout() {
 }
 
 #[test]
-fn what_is_busy_or_refuses() {
+fn busy_servers_and_rejections_are_reported() {
     let busy = Fake::new(|_| Err(Status::internal("Another profiling session active."))).start();
     let said = failed(&busy.address);
     assert_eq!(said.stage, CaptureStage::Busy);

@@ -124,7 +124,7 @@ fn several_hosts_become_one_run_on_disk() {
 }
 
 #[test]
-fn what_no_directory_takes_is_kept_in_memory() {
+fn sessions_outside_allowed_directories_stay_in_memory() {
     let home = tempfile::tempdir().unwrap();
     let program = Program::start(&[]);
     talk(async {

@@ -222,7 +222,7 @@ fn the_host_can_be_named() {
 }
 
 #[test]
-fn what_waits_for_its_start_can_be_ended() {
+fn captures_that_wait_for_their_start_can_be_ended() {
     let program = Program::start(&[]);
     let begun = Instant::now();
     talk(async {
