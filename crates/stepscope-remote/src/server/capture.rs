@@ -19,8 +19,8 @@ use tonic::codegen::Bytes;
 use tonic::{Code, Status};
 
 use super::State;
-use super::admission::Reserved;
 use super::advanced::cut;
+use super::large_response::Reserved;
 use super::options::{CompanionCallbacks, CompanionRequest};
 use super::request::CaptureSpec;
 

@@ -4,19 +4,21 @@
 //! `docs/formats/capture-protocol.md` documents its messages and the differences from stock
 //! servers.
 //!
-//! Reading order: [`ServerOptions`], `run` (the thread), `connections` and `admission` (limits),
-//! `request` and `advanced` (parsing of requests), `profiler` (the service) with `capture` (an
-//! interval), `flight` (the last seconds) and `monitor`, `analysis` (several hosts) with `workers`
-//! and `memory_sessions`, `directories` (allowed directories), `os`.
+//! Reading order: [`ServerOptions`], `run` (the thread), `connections` and `concurrency_limit`
+//! (limits), `request` and `advanced` (parsing of requests), `profiler` (the service) with `capture`
+//! (an interval), `flight` (the last seconds) and `monitor`, `response` and `large_response`,
+//! `analysis` (several hosts) with `workers` and `memory_sessions`, `directories` (allowed
+//! directories), `os`.
 
-mod admission;
 mod advanced;
 mod analysis;
 mod capture;
+mod concurrency_limit;
 mod connections;
 mod directories;
 mod error;
 mod flight;
+mod large_response;
 mod memory_sessions;
 mod monitor;
 mod options;

@@ -6,9 +6,9 @@ use stepscope_model::clock::unix_now_ns;
 use tonic::codegen::Bytes;
 use tonic::{Response, Status};
 
-use super::admission::Payload;
 use super::advanced::cut;
 use super::capture::{Recorded, on_helper};
+use super::large_response::Payload;
 use super::request::{self, CaptureSpec};
 use super::{State, directories};
 use crate::proto::ProfileResponse;

@@ -11,8 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tonic::transport::Server;
 
-use super::admission::ConcurrencyLimit;
 use super::analysis::Analysis;
+use super::concurrency_limit::ConcurrencyLimit;
 use super::connections::Incoming;
 use super::profiler::Profiler;
 use super::{ServerError, State, os};
@@ -117,7 +117,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
 }
 
 async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
-    let admission = ConcurrencyLimit::new(state.options.request_timeout);
+    let limit = ConcurrencyLimit::new(state.options.request_timeout);
     let profiler = ProfilerServiceServer::new(Profiler {
         state: Arc::clone(state),
     })
@@ -147,7 +147,7 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
         .http2_keepalive_interval(None)
         .http2_max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))
         .http2_max_header_list_size(64 << 10)
-        .layer(admission.clone())
+        .layer(limit.clone())
         .add_service(health_service)
         .add_service(profiler)
         .add_service(analysis)
@@ -160,17 +160,17 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
         _ = server => {}
         () = async {
             let _ = ending.wait_for(|stopping| *stopping).await;
-            wait_for_answers(&admission, state.options.stop_grace).await;
+            wait_for_answers(&limit, state.options.stop_grace).await;
             tokio::time::sleep(CLOSING).await;
         } => {}
     }
 }
 
 /// Waits until every response has been sent, at most `at_most`.
-async fn wait_for_answers(admission: &ConcurrencyLimit, at_most: Duration) {
+async fn wait_for_answers(limit: &ConcurrencyLimit, at_most: Duration) {
     let quiet = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
-        while !admission.is_quiet() {
+        while !limit.is_quiet() {
             ticks.tick().await;
         }
     };

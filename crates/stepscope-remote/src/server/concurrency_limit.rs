@@ -1,7 +1,4 @@
-//! Limits concurrent requests, and sends large responses.
-//!
-//! A response of hundreds of megabytes is sent from the buffer that the recorder filled, without a
-//! copy: the service returns the small fields and attaches the large field as a [`Payload`].
+//! Limits concurrent requests, and the time in which a request arrives.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,11 +14,12 @@ use stepscope_model::clock::unix_now_ns;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
+use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};
 use tonic::{Code, Status};
 
 use super::connections::{Busy, ConnectionState};
+use super::large_response::{Payload, PayloadBody};
 use crate::headers::{SERVER_TIME, SERVER_VERSION};
 
 /// Maximum number of concurrent requests, without health checks and reflection.
@@ -118,7 +116,7 @@ impl<S> tower::Layer<S> for ConcurrencyLimit {
     fn layer(&self, inner: S) -> Self::Service {
         LimitedService {
             inner,
-            admission: self.clone(),
+            limit: self.clone(),
         }
     }
 }
@@ -127,7 +125,7 @@ impl<S> tower::Layer<S> for ConcurrencyLimit {
 #[derive(Clone, Debug)]
 pub(super) struct LimitedService<S> {
     inner: S,
-    admission: ConcurrencyLimit,
+    limit: ConcurrencyLimit,
 }
 
 impl<S> Service<Request<Body>> for LimitedService<S>
@@ -148,8 +146,8 @@ where
         let busy = client.clone().map(Busy::new);
         // Reflection and health watches are endless streams; they hold no permit.
         let (permit, request) = if request.uri().path().starts_with("/tensorflow.") {
-            let arriving = self.admission.arriving;
-            match self.admission.admit(client) {
+            let arriving = self.limit.arriving;
+            match self.limit.admit(client) {
                 Ok(permit) => (
                     Some(permit),
                     request.map(|body| Body::new(ArrivingBody::new(body, arriving))),
@@ -238,80 +236,6 @@ impl http_body::Body for ArrivingBody {
 
 /// Guards that are released when the last byte of the response has been sent.
 type ResponseGuards = (Option<RequestPermit>, Option<Busy>);
-
-/// The large field of a response, and the encoded fields before it.
-#[derive(Clone, Debug)]
-pub(super) struct Payload {
-    /// The message up to the large field, with that field's key and length.
-    pub(super) head: Bytes,
-    /// The large field's content.
-    pub(super) content: Bytes,
-    /// Reserved memory, released when the response has been sent.
-    pub(super) reserved: Arc<Reserved>,
-}
-
-/// Reserved bytes of memory for responses that have not been sent.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    pub(super) bytes: usize,
-    pub(super) of: Arc<std::sync::atomic::AtomicUsize>,
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.of
-            .fetch_sub(self.bytes, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-/// A gRPC message in two pieces, then the trailers with the status OK.
-struct PayloadBody {
-    pieces: [Bytes; 2],
-    trailers: Option<HeaderMap>,
-    _reserved: Arc<Reserved>,
-    _held: ResponseGuards,
-}
-
-impl PayloadBody {
-    fn new(payload: Payload, held: ResponseGuards) -> Self {
-        let length = payload.head.len() + payload.content.len();
-        let mut first = Vec::with_capacity(5 + payload.head.len());
-        // Not compressed.
-        first.push(0);
-        // The service limits responses to far below 4 GiB.
-        first.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-        first.extend_from_slice(&payload.head);
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from_static("0"));
-        Self {
-            pieces: [first.into(), payload.content],
-            trailers: Some(trailers),
-            _reserved: payload.reserved,
-            _held: held,
-        }
-    }
-}
-
-impl http_body::Body for PayloadBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        for piece in &mut self.pieces {
-            if !piece.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(piece)))));
-            }
-        }
-        Poll::Ready(
-            self.trailers
-                .take()
-                .map(|trailers| Ok(Frame::trailers(trailers))),
-        )
-    }
-}
 
 /// A response body that holds its permit until it has been sent.
 struct HeldBody {
