@@ -55,7 +55,7 @@ class Folder(unittest.TestCase):
         warnings.simplefilter("ignore")
 
 
-class Texts(Folder):
+class ReportTexts(Folder):
     def test_simple_reports_equal_those_of_lightning(self):
         random.seed(7)
         for case in range(400):

@@ -77,7 +77,7 @@ enum Row {
 
 /// Counts of problems.
 #[derive(Default)]
-struct Tally {
+struct RocprofIssues {
     emitted: u64,
     no_time: u64,
     negative: u64,
@@ -95,7 +95,7 @@ struct EventEmitter<'a, S> {
     rows: FxHashMap<Row, TrackId>,
     kernels: FxHashMap<u64, NameId>,
     correlation: NameId,
-    tally: Tally,
+    issues: RocprofIssues,
 }
 
 /// Emits the records of all processes; returns their number.
@@ -132,13 +132,13 @@ pub(super) fn emit<S: EventSink>(
             rows: FxHashMap::default(),
             kernels: FxHashMap::default(),
             correlation,
-            tally: Tally::default(),
+            issues: RocprofIssues::default(),
         };
         if let Some(at) = process.records {
             outcome = emitter.records(at).map(|_| ());
         }
-        count += emitter.tally.emitted;
-        emitter.tally.tell(sink);
+        count += emitter.issues.emitted;
+        emitter.issues.tell(sink);
         if outcome.is_err() {
             break;
         }
@@ -180,7 +180,7 @@ fn facts<S: EventSink>(process: &Process, sink: &mut S) {
     }
 }
 
-impl Tally {
+impl RocprofIssues {
     fn tell<S: EventSink>(&self, sink: &mut S) {
         let losses = [
             (Diagnostic::BadTime, self.no_time, "records without a time"),
@@ -229,7 +229,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
                 }
                 let (record, end) = Record::read(bytes, at)?;
                 self.record(&record, at, category, category_name);
-                if self.tally.emitted.is_multiple_of(OFTEN) {
+                if self.issues.emitted.is_multiple_of(OFTEN) {
                     self.context.advance((end.max(done) - done) as u64)?;
                     done = end;
                 }
@@ -245,7 +245,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         };
         let times = record.start.and_then(time).zip(record.end.and_then(time));
         let Some((start, end)) = times.filter(|_| record.start != Some(0)) else {
-            self.tally.no_time += 1;
+            self.issues.no_time += 1;
             return;
         };
         let device = |handle: Option<u64>| {
@@ -262,7 +262,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
             _ => Row::Thread(record.thread),
         };
         let Some(track) = self.row(row) else {
-            self.tally.too_many_rows += 1;
+            self.issues.too_many_rows += 1;
             return;
         };
         let name = match record.kernel {
@@ -271,7 +271,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         };
         let mut dur = end.since(start);
         if dur < Dur::ZERO {
-            self.tally.negative += 1;
+            self.issues.negative += 1;
             dur = Dur::ZERO;
         }
         let flow = SliceFlow {
@@ -306,7 +306,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
                 ..SliceIn::default()
             },
         );
-        self.tally.emitted += 1;
+        self.issues.emitted += 1;
     }
 
     fn kernel(&mut self, kernel: u64) -> NameId {
@@ -317,7 +317,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         let name = if let Some(symbol) = symbol.filter(|symbol| !symbol.name.is_empty()) {
             self.sink.name(&symbol.name)
         } else {
-            self.tally.no_name += 1;
+            self.issues.no_name += 1;
             self.sink.name(&format!("kernel {kernel}"))
         };
         self.kernels.insert(kernel, name);
@@ -338,7 +338,7 @@ impl<S: EventSink> EventEmitter<'_, S> {
         if let Some(name) = named {
             self.sink.name(name)
         } else {
-            self.tally.no_name += 1;
+            self.issues.no_name += 1;
             self.sink.name(&format!("{category} {}", record.operation))
         }
     }

@@ -15,7 +15,7 @@ use stepscope_model::{Diagnostic, ReadContext, SharedBytes};
 use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 mod damaged;
-mod made;
+mod encoder;
 mod neuron;
 mod odd;
 mod round_trip;

@@ -109,7 +109,7 @@ pub(super) fn timeline_image(call: &Call<'_>) -> Result<Answer, ToolError> {
     let whole = span.start..span.end.saturating_add(Dur::from_ps(1));
     let window = call.range(&run)?.unwrap_or(whole);
     let asked = tracks(&run, call.args.text("track"))?;
-    let drawing = Drawing::new(&run, &asked, &window);
+    let drawing = TimelineDrawing::new(&run, &asked, &window);
     if drawing.tracks.is_empty() {
         return Err(ToolError::new(
             "cannot draw the timeline: no event of these tracks lies in the time range",
@@ -218,7 +218,7 @@ impl<'a> DrawnTrack<'a> {
 }
 
 /// What is drawn.
-struct Drawing<'a> {
+struct TimelineDrawing<'a> {
     trace: &'a Trace,
     window: Range<Time>,
     /// In the order of the run.
@@ -229,7 +229,7 @@ struct Drawing<'a> {
     steps: Vec<&'a StepRow>,
 }
 
-impl<'a> Drawing<'a> {
+impl<'a> TimelineDrawing<'a> {
     /// Chooses the tracks: the busiest for which there is space.
     fn new(run: &'a Run, asked: &[TrackId], window: &Range<Time>) -> Self {
         let trace = &*run.trace;

@@ -17,13 +17,13 @@ use pyo3::prelude::*;
 /// What keeps a column's memory alive.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
-/// Texts, one after the other, with the begin of each and the end of the last.
-pub(crate) struct Texts {
+/// Strings, one after the other, with the begin of each and the end of the last.
+pub(crate) struct StringBuffer {
     offsets: Vec<i64>,
     bytes: Vec<u8>,
 }
 
-impl Texts {
+impl StringBuffer {
     /// Of texts in the order of their numbers.
     pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let mut offsets = vec![0];
@@ -48,7 +48,7 @@ pub(crate) struct Field {
     /// Unit of the numbers.
     pub(crate) unit: Option<&'static str>,
     /// What the numbers are numbers of.
-    pub(crate) texts: Option<Arc<Texts>>,
+    pub(crate) texts: Option<Arc<StringBuffer>>,
     pub(crate) data: *const c_void,
     pub(crate) len: usize,
     pub(crate) keep: Keep,
@@ -256,13 +256,13 @@ impl Field {
     }
 }
 
-fn texts_array(texts: &Arc<Texts>) -> Array {
+fn texts_array(texts: &Arc<StringBuffer>) -> Array {
     let buffers = vec![
         ptr::null(),
         texts.offsets.as_ptr().cast(),
         texts.bytes.as_ptr().cast(),
     ];
-    let keep: Keep = Arc::<Texts>::clone(texts);
+    let keep: Keep = Arc::<StringBuffer>::clone(texts);
     array(
         texts.len(),
         buffers,
@@ -362,7 +362,7 @@ pub(crate) fn field_array<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound
 /// Texts as a pair of capsules: type and array.
 pub(crate) fn texts_of<'py>(
     py: Python<'py>,
-    texts: &Arc<Texts>,
+    texts: &Arc<StringBuffer>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let kind = schema(c"", c"U", None, Vec::new(), ptr::null_mut());
     Ok((

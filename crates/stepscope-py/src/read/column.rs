@@ -17,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arrow::{self, Field, Keep, Texts};
+use super::arrow::{self, Field, Keep, StringBuffer};
 use crate::calls::Locked;
 use crate::docstrings;
 
@@ -113,7 +113,7 @@ impl Memory {
         &self,
         name: &'static CStr,
         unit: Option<&'static str>,
-        texts: Option<Arc<Texts>>,
+        texts: Option<Arc<StringBuffer>>,
     ) -> Field {
         Field {
             name,

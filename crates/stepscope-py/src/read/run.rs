@@ -14,7 +14,7 @@ use stepscope_engine::{Run, RunProblem, analysis};
 use stepscope_model::{NameId, SliceFlags, TrackId};
 use stepscope_store::EventId;
 
-use super::arrow::{self, Texts};
+use super::arrow::{self, StringBuffer};
 use super::table::{EventType, View};
 use super::{column, query, values};
 use crate::session::exception;
@@ -23,7 +23,7 @@ use crate::session::exception;
 #[pyclass(frozen, module = "stepscope._core")]
 pub(crate) struct RunData {
     pub(super) run: Arc<Run>,
-    texts: OnceLock<Arc<Texts>>,
+    texts: OnceLock<Arc<StringBuffer>>,
 }
 
 impl RunData {
@@ -40,11 +40,13 @@ impl RunData {
     }
 
     /// All names, made when they are first asked for.
-    fn shared_texts(&self) -> &Arc<Texts> {
+    fn shared_texts(&self) -> &Arc<StringBuffer> {
         self.texts.get_or_init(|| {
             let trace = &self.run.trace;
             let count = u32::try_from(trace.name_count()).unwrap_or(u32::MAX);
-            Arc::new(Texts::new((0..count).map(|id| trace.name(NameId(id)))))
+            Arc::new(StringBuffer::new(
+                (0..count).map(|id| trace.name(NameId(id))),
+            ))
         })
     }
 

@@ -8,7 +8,7 @@ use stepscope_engine::Run;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::Categories;
 
-use super::arrow::{Field, Keep, Texts};
+use super::arrow::{Field, Keep, StringBuffer};
 use super::column::{Kind, Memory};
 
 /// Type of the events of a track.
@@ -133,7 +133,7 @@ impl View<'_> {
     }
 
     /// The table's columns for Arrow.
-    pub(super) fn fields(&self, texts: &Arc<Texts>) -> Vec<Field> {
+    pub(super) fn fields(&self, texts: &Arc<StringBuffer>) -> Vec<Field> {
         self.event_type
             .columns()
             .iter()

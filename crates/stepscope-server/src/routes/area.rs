@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
-use crate::wire::event::Brief;
+use crate::wire::event::EventSummary;
 use crate::wire::stats::{EventsAnswer, NameRow, NamesAnswer};
 
 /// Order of the events.
@@ -74,7 +74,7 @@ fn events_in(
     Ok(Json(EventsAnswer {
         total,
         first: offset.min(total),
-        events: briefs(view, &hits),
+        events: summaries(view, &hits),
     }))
 }
 
@@ -132,8 +132,8 @@ fn names_asked(view: &RunView, params: &Params) -> Result<NameSet, Problem> {
     }
 }
 
-fn briefs(view: &RunView, hits: &[Hit]) -> Vec<Brief> {
+fn summaries(view: &RunView, hits: &[Hit]) -> Vec<EventSummary> {
     hits.iter()
-        .filter_map(|hit| Brief::from_event(view, hit.id))
+        .filter_map(|hit| EventSummary::from_event(view, hit.id))
         .collect()
 }

@@ -18,7 +18,7 @@ use crate::reply::{Json, RunRequest, about_run};
 use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
-use crate::wire::event::Brief;
+use crate::wire::event::EventSummary;
 
 /// Default number of table rows.
 const DEFAULT_ROWS: usize = 1_000;
@@ -172,7 +172,7 @@ struct AliveRow {
     allocator: usize,
     allocated_ns: Ns,
     freed_ns: Option<Ns>,
-    event: Option<Brief>,
+    event: Option<EventSummary>,
 }
 
 /// `GET /runs/{run}/memory/alive`
@@ -256,7 +256,7 @@ fn alive_at(
                 allocator: record.allocator,
                 allocated_ns: since(view, record.at),
                 freed_ns: record.freed.map(|freed| since(view, freed)),
-                event: Brief::from_event(view, record.event),
+                event: EventSummary::from_event(view, record.event),
             })
             .collect(),
     }))

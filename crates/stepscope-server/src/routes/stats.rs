@@ -25,7 +25,7 @@ use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
-use crate::wire::event::Brief;
+use crate::wire::event::EventSummary;
 use crate::wire::run::source_of;
 use crate::wire::stats::{
     AggregateAnswer, AggregateBody, AggregateRow, HistogramAnswer, Matched, NsIn, SearchAnswer,
@@ -157,7 +157,7 @@ fn search_in(
         hits: found
             .hits
             .iter()
-            .filter_map(|hit| Brief::from_event(view, hit.id))
+            .filter_map(|hit| EventSummary::from_event(view, hit.id))
             .collect(),
         bins: found.bins,
     }))

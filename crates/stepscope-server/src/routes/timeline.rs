@@ -20,7 +20,7 @@ use crate::routes::strip;
 use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
-use crate::wire::event::{Among, ArgSize, Brief, EventDetail};
+use crate::wire::event::{Among, ArgSize, EventDetail, EventSummary};
 use crate::wire::run_list::Page;
 use crate::wire::stats::{FlowRow, FlowsAnswer};
 use crate::wire::track::{self, TrackRow};
@@ -471,7 +471,7 @@ fn flows_around(
             .collect(),
         events: events
             .into_iter()
-            .filter_map(|id| Brief::from_event(view, id))
+            .filter_map(|id| EventSummary::from_event(view, id))
             .collect(),
         truncated,
     })

@@ -25,7 +25,7 @@ pub(crate) const MAX_ARGS: usize = 10_000;
 
 /// An event in short form.
 #[derive(Serialize)]
-pub(crate) struct Brief {
+pub(crate) struct EventSummary {
     id: u32,
     name: String,
     /// Short name of a C++ function.
@@ -38,7 +38,7 @@ pub(crate) struct Brief {
     kind: &'static str,
 }
 
-impl Brief {
+impl EventSummary {
     /// Returns the event's short form, if the event exists.
     pub(crate) fn from_event(view: &RunView, id: EventId) -> Option<Self> {
         let trace = &view.run.trace;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::Brief;
+use super::event::EventSummary;
 use crate::ns::{Ns, parse_ns};
 
 /// Response of `/search`.
@@ -19,7 +19,7 @@ pub(crate) struct SearchAnswer {
     /// Number of matches by track, most first.
     pub(crate) by_track: Vec<(u32, u64)>,
     /// The hits of this page.
-    pub(crate) hits: Vec<Brief>,
+    pub(crate) hits: Vec<EventSummary>,
     /// Number of matches by bin.
     pub(crate) bins: Vec<u64>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct EventsAnswer {
     /// Index of the first event of this page.
     pub(crate) first: u64,
     /// The events of this page.
-    pub(crate) events: Vec<Brief>,
+    pub(crate) events: Vec<EventSummary>,
 }
 
 /// Response of `/names`.
@@ -266,7 +266,7 @@ pub(crate) struct FlowsAnswer {
     /// The flows.
     pub(crate) edges: Vec<FlowRow>,
     /// Their events.
-    pub(crate) events: Vec<Brief>,
+    pub(crate) events: Vec<EventSummary>,
     /// Whether flows were omitted.
     pub(crate) truncated: bool,
 }

@@ -62,12 +62,12 @@ pub(crate) fn count(table: &TrackTable, kind: TrackKind, derived: bool) -> Count
 
 /// A count and the tracks that contribute most of it.
 #[derive(Clone, Default)]
-pub(crate) struct Tally {
+pub(crate) struct TrackCounts {
     count: u64,
     worst: Vec<(u64, String)>,
 }
 
-impl Tally {
+impl TrackCounts {
     pub(crate) fn add(&mut self, count: u64, track: &str) {
         if count == 0 {
             return;
@@ -83,10 +83,10 @@ impl Tally {
 
 #[derive(Clone, Default)]
 pub(crate) struct FileCounts {
-    pub(crate) overlapping: Tally,
-    pub(crate) clipped: Tally,
-    pub(crate) impossible: Tally,
-    pub(crate) open: Tally,
+    pub(crate) overlapping: TrackCounts,
+    pub(crate) clipped: TrackCounts,
+    pub(crate) impossible: TrackCounts,
+    pub(crate) open: TrackCounts,
 }
 
 impl FileCounts {
@@ -98,11 +98,11 @@ impl FileCounts {
             (Diagnostic::OpenFlow, self.open),
         ]
         .into_iter()
-        .filter(|(_, tally)| tally.count > 0)
-        .map(move |(what, tally)| DiagnosticCount {
+        .filter(|(_, counts)| counts.count > 0)
+        .map(move |(what, counts)| DiagnosticCount {
             what,
-            count: tally.count,
-            details: tally
+            count: counts.count,
+            details: counts
                 .worst
                 .iter()
                 .map(|(count, track)| format!("{count} on track {track}"))

@@ -1,6 +1,6 @@
 //! Interned strings: names, categories and track keys.
 //!
-//! [`Texts`] is one byte arena, the ends of its strings, and a hash table of ids. An [`Interner`]
+//! [`StringArena`] is one byte arena, the ends of its strings, and a hash table of ids. An [`Interner`]
 //! is a stack of them: the lower layers are read-only and shared with the parent of the fork; the
 //! top layer is its own. Ids are numbered through all layers, so the ids of a fork's own strings
 //! begin where the parent's ended when it was forked. [`Interner::absorb`] translates them on
@@ -20,7 +20,7 @@ use crate::columns::column::Column;
 use crate::columns::text_column::TextColumn;
 
 #[derive(Clone, Default)]
-struct Texts {
+struct StringArena {
     bytes: Vec<u8>,
     ends: Vec<u64>,
     ids: HashTable<u32>,
@@ -32,7 +32,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-impl Texts {
+impl StringArena {
     fn bytes_of(&self, id: u32) -> &[u8] {
         let id = id as usize;
         let begin = match id.checked_sub(1) {
@@ -69,9 +69,9 @@ impl Texts {
 #[derive(Clone, Default)]
 pub(crate) struct Interner {
     /// Shared layers, lowest first, with the number of texts below each.
-    below: Vec<(u32, Arc<Texts>)>,
+    below: Vec<(u32, Arc<StringArena>)>,
     below_count: u32,
-    own: Arc<Texts>,
+    own: Arc<StringArena>,
 }
 
 impl Interner {
@@ -150,7 +150,7 @@ impl Interner {
     /// strings of lower layers are copied.
     pub(crate) fn into_column(mut self) -> TextColumn {
         if !self.below.is_empty() {
-            let mut all = Texts::default();
+            let mut all = StringArena::default();
             for id in 0..self.len() {
                 all.bytes.extend_from_slice(self.get(id).as_bytes());
                 all.ends.push(all.bytes.len() as u64);

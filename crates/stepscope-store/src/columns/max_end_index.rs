@@ -38,13 +38,13 @@ pub(crate) fn tree(start: &[Time], dur: &[Dur]) -> Vec<Time> {
 
 /// A view of a finished tree and its slices.
 #[derive(Clone, Copy)]
-pub(crate) struct MaxEnd<'a> {
+pub(crate) struct MaxEndIndex<'a> {
     pub(crate) tree: &'a [Time],
     pub(crate) start: &'a [Time],
     pub(crate) dur: &'a [Dur],
 }
 
-impl MaxEnd<'_> {
+impl MaxEndIndex<'_> {
     fn len(&self) -> usize {
         self.start.len().min(self.dur.len())
     }
@@ -183,7 +183,7 @@ mod tests {
                 })
                 .collect();
             let tree = tree(&start, &dur);
-            let view = MaxEnd {
+            let view = MaxEndIndex {
                 tree: &tree,
                 start: &start,
                 dur: &dur,

@@ -4,7 +4,7 @@ use stepscope_model::{Dur, NameId, Time};
 
 use crate::columns::column::{ArgColumn, Column, Uniform};
 use crate::columns::level::Level;
-use crate::columns::max_end_index::MaxEnd;
+use crate::columns::max_end_index::MaxEndIndex;
 
 /// Maximum time by which a child may exceed its parent and still be drawn within it.
 pub(crate) const TOLERANCE: Dur = Dur::from_ps(1_000);
@@ -35,8 +35,8 @@ pub(crate) struct SliceTable {
 }
 
 impl SliceTable {
-    pub(crate) fn open(&self) -> MaxEnd<'_> {
-        MaxEnd {
+    pub(crate) fn open(&self) -> MaxEndIndex<'_> {
+        MaxEndIndex {
             tree: &self.max_end,
             start: &self.start,
             dur: &self.dur,

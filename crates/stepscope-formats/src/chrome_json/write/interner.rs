@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 /// Interned texts; texts that a fork adds are visible only in that fork.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct InternedTexts {
     shared: Arc<Interned>,
     added: Interned,
     is_fork: bool,
@@ -18,7 +18,7 @@ struct Interned {
     ids: FxHashMap<Arc<str>, u32>,
 }
 
-impl Texts {
+impl InternedTexts {
     pub(crate) fn find(&self, text: &str) -> Option<u32> {
         let shared = self.shared.ids.get(text);
         shared.or_else(|| self.added.ids.get(text)).copied()

@@ -25,7 +25,7 @@ use stepscope_model::{
 use crate::chrome_json::dialect::stepscope::TRACK_ENTRY;
 use crate::json::write::{self, Disguise};
 use extension::{Extra, print_types};
-use interner::Texts;
+use interner::InternedTexts;
 use track_info::TrackInfo;
 
 /// Buffer size at which text goes to the writer.
@@ -40,8 +40,8 @@ pub struct ChromeSink<W: io::Write> {
     head_written: bool,
     any_event: bool,
     epoch: Epoch,
-    names: Texts,
-    tracks: Texts,
+    names: InternedTexts,
+    tracks: InternedTexts,
     /// Each track's `"pid":…,"tid":…` and, where these cannot express its key, the key.
     places: Vec<TrackFields>,
     kinds: FxHashMap<TrackId, TrackKind>,
@@ -74,8 +74,8 @@ impl<W: io::Write + Send> ChromeSink<W> {
             head_written: false,
             any_event: false,
             epoch: Epoch::default(),
-            names: Texts::default(),
-            tracks: Texts::default(),
+            names: InternedTexts::default(),
+            tracks: InternedTexts::default(),
             places: Vec::new(),
             kinds: FxHashMap::default(),
             described: Vec::new(),

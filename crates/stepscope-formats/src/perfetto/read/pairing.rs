@@ -87,7 +87,7 @@ pub(crate) struct Pending {
     pub(crate) flows: Vec<FlowEnd>,
 }
 
-struct Pour<'a, S> {
+struct PendingEmitter<'a, S> {
     sink: &'a mut S,
     source: SourceId,
     origin_ns: i64,
@@ -115,7 +115,7 @@ impl Pending {
         }
         self.give_directions(&events);
         let last_ns = events.last().map_or(origin_ns, |event| event.ns);
-        let mut emit = Pour {
+        let mut emit = PendingEmitter {
             sink,
             source,
             origin_ns,
@@ -175,7 +175,7 @@ impl Pending {
                 emit.slice(track, &open, last_ns, None, SliceFlags::UNFINISHED);
             }
         }
-        let Pour {
+        let PendingEmitter {
             sink,
             pairs,
             bad_times,
@@ -249,7 +249,7 @@ fn innermost(stack: &[Event], name: NameId) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-impl<S: EventSink> Pour<'_, S> {
+impl<S: EventSink> PendingEmitter<'_, S> {
     fn time(&mut self, ns: i64) -> Option<Time> {
         let time = ns.checked_sub(self.origin_ns).and_then(Time::from_ns);
         if time.is_none() {

@@ -122,7 +122,7 @@ pub(crate) struct ReadyLine {
 
 /// Counts of problems.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LineIssues {
     pub(crate) events: u64,
     pub(crate) missing_metadata: u64,
     pub(crate) negative_durations: u64,
@@ -138,7 +138,7 @@ pub(crate) struct Tally {
     pub(crate) empty_samples: u64,
 }
 
-impl Tally {
+impl LineIssues {
     pub(crate) fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.missing_metadata += other.missing_metadata;
@@ -218,8 +218,8 @@ pub(crate) fn emit<S: EventSink>(
     source: SourceId,
     sink: &mut S,
     scratch: &mut Scratch,
-) -> Tally {
-    let mut tally = Tally::default();
+) -> LineIssues {
+    let mut issues = LineIssues::default();
     let mut marks = Marks::default();
     let mut next = stretch.start();
     let end = stretch.end();
@@ -241,15 +241,15 @@ pub(crate) fn emit<S: EventSink>(
                 ArgRef::NONE
             };
             let texts = (plain.name, plain.category);
-            tally.events += 1;
+            issues.events += 1;
             scratch.batch.push(times, texts, args, line.track, sink);
             continue;
         }
         let own = message.clone();
         marks.clear();
         let Ok((numbers, has_stats)) = decode(file, own, plane, line.place, &mut marks) else {
-            tally.unreadable += 1;
-            tally.first_unreadable = tally.first_unreadable.or(Some(at));
+            issues.unreadable += 1;
+            issues.first_unreadable = issues.first_unreadable.or(Some(at));
             continue;
         };
         let known = plane
@@ -258,7 +258,7 @@ pub(crate) fn emit<S: EventSink>(
             .index(numbers.metadata_id)
             .and_then(|index| plane.metadata.get(index));
         let metadata = known.copied().unwrap_or_else(|| {
-            tally.missing_metadata += 1;
+            issues.missing_metadata += 1;
             let name = *scratch
                 .numbers
                 .entry(numbers.metadata_id)
@@ -275,7 +275,7 @@ pub(crate) fn emit<S: EventSink>(
             .filter(|start| i64::MIN < *start && *start < i64::MAX)
             .filter(|_| numbers.offset_ps.unsigned_abs() < ABSURD_PS)
         else {
-            tally.bad_times += 1;
+            issues.bad_times += 1;
             continue;
         };
         let length = numbers.duration_ps.max(0);
@@ -296,7 +296,7 @@ pub(crate) fn emit<S: EventSink>(
         marks.finish();
         if line.counters {
             let Some(track) = plane.counters.get(&numbers.metadata_id) else {
-                tally.empty_samples += 1;
+                issues.empty_samples += 1;
                 continue;
             };
             match marks
@@ -304,15 +304,15 @@ pub(crate) fn emit<S: EventSink>(
                 .or_else(|| first_number(file.get(message.clone()).unwrap_or_default()))
             {
                 Some(value) if value.is_finite() => {
-                    tally.events += 1;
+                    issues.events += 1;
                     sink.counter(*track, start, value);
                 }
-                Some(_) => tally.bad_samples += 1,
-                None => tally.empty_samples += 1,
+                Some(_) => issues.bad_samples += 1,
+                None => issues.empty_samples += 1,
             }
             continue;
         }
-        tally.events += 1;
+        issues.events += 1;
         scratch.flows.clear();
         for (category, id, direction) in marks.flows.iter().copied() {
             let category = scratch.category(category, sink);
@@ -324,17 +324,17 @@ pub(crate) fn emit<S: EventSink>(
         match metadata.kind {
             EventKind::Slice => {
                 if numbers.duration_ps < 0 {
-                    tally.negative_durations += 1;
+                    issues.negative_durations += 1;
                 }
-                tally.endless += u64::from(!has_end);
+                issues.endless += u64::from(!has_end);
                 let dur = if has_end {
                     Dur::from_ps(numbers.duration_ps.max(0))
                 } else {
                     Dur::ZERO
                 };
                 let mut flags = marks.flags;
-                tally.unfinished += u64::from(flags.contains(SliceFlags::UNFINISHED));
-                tally.marked_impossible += u64::from(flags.contains(SliceFlags::IMPOSSIBLE));
+                issues.unfinished += u64::from(flags.contains(SliceFlags::UNFINISHED));
+                issues.marked_impossible += u64::from(flags.contains(SliceFlags::IMPOSSIBLE));
                 if !has_end {
                     flags = flags | SliceFlags::IMPOSSIBLE;
                 }
@@ -347,7 +347,7 @@ pub(crate) fn emit<S: EventSink>(
                         name: metadata.name,
                         category: metadata.category,
                         args,
-                        step: marks.step_number(line.place, metadata.step, tally.events - 1),
+                        step: marks.step_number(line.place, metadata.step, issues.events - 1),
                         flags,
                         flows: &scratch.flows,
                     },
@@ -375,7 +375,7 @@ pub(crate) fn emit<S: EventSink>(
         }
     }
     scratch.batch.emit(line.track, sink);
-    tally
+    issues
 }
 
 /// Returns the start and duration of a plain event; `None` if there is a problem to count.

@@ -36,7 +36,7 @@ use args::XSpaceArgs;
 use facts::{Origin, module_name, text};
 use index::{PlaneFrame, PlaneIndex, Space, frame};
 use line_header::{LineHead, STRETCH_BYTES};
-use lines::{ReadyLine, ReadyPlane, Scratch, Tally};
+use lines::{LineIssues, ReadyLine, ReadyPlane, Scratch};
 use problems::framing_fault;
 use span::Span;
 
@@ -94,9 +94,9 @@ pub fn read<S: EventSink>(
     let source = sink.source(args.clone());
     reading.facts(clock.epoch, sink);
     let (planes, lines) = reading.tracks(&clock, context, sink);
-    let tally = emit_all(file, &heads, &planes, &lines, source, context, sink)?;
+    let issues = emit_all(file, &heads, &planes, &lines, source, context, sink)?;
     reading.origin.conclude(sink);
-    reading.problems(&clock, &tally, sink);
+    reading.problems(&clock, &issues, sink);
     Ok(())
 }
 
@@ -237,7 +237,7 @@ fn emit_all<S: EventSink>(
     source: SourceId,
     context: &ReadContext,
     sink: &mut S,
-) -> Result<Tally, Cancelled> {
+) -> Result<LineIssues, Cancelled> {
     let mut segments = Vec::new();
     for (line, head) in lines.iter().zip(heads) {
         let Some((plane, line)) = line else { continue };
@@ -252,13 +252,13 @@ fn emit_all<S: EventSink>(
     }
     let sizes = || segments.iter().map(|(_, _, stretch)| stretch.span.len());
     let groups = batches(sizes(), sizes().sum());
-    let emit = |group: Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
-        let mut tally = Tally::default();
+    let emit = |group: Range<usize>, sink: &mut S| -> Result<LineIssues, Cancelled> {
+        let mut issues = LineIssues::default();
         let mut scratch = Scratch::default();
         for (plane, line, stretch) in segments.get(group).unwrap_or_default() {
             let span = stretch.span;
             context.advance(span.len() as u64)?;
-            tally.add(&lines::emit(
+            issues.add(&lines::emit(
                 file,
                 span,
                 plane,
@@ -268,20 +268,20 @@ fn emit_all<S: EventSink>(
                 &mut scratch,
             ));
         }
-        Ok(tally)
+        Ok(issues)
     };
     if context.threads <= 1 || groups.len() <= 1 {
-        let mut tally = Tally::default();
+        let mut issues = LineIssues::default();
         for group in groups {
-            tally.add(&emit(group, sink)?);
+            issues.add(&emit(group, sink)?);
         }
-        return Ok(tally);
+        return Ok(issues);
     }
     let forks: Vec<_> = groups
         .into_iter()
         .map(|group| (group, sink.fork()))
         .collect();
-    let mut sum = Tally::default();
+    let mut sum = LineIssues::default();
     let mut cancelled = Ok(());
     let work = |(group, mut fork): (Range<usize>, S)| {
         let mine = segments.get(group.clone()).unwrap_or_default();
@@ -291,16 +291,21 @@ fn emit_all<S: EventSink>(
                 fork.expect_slices(line.track, events);
             }
         }
-        let tally = emit(group, &mut fork);
-        (fork, tally)
+        let issues = emit(group, &mut fork);
+        (fork, issues)
     };
-    in_order(context.threads, forks, &work, |(fork, tally)| match tally {
-        Ok(tally) => {
-            sum.add(&tally);
-            sink.merge(fork);
-        }
-        Err(stop) => cancelled = Err(stop),
-    });
+    in_order(
+        context.threads,
+        forks,
+        &work,
+        |(fork, issues)| match issues {
+            Ok(issues) => {
+                sum.add(&issues);
+                sink.merge(fork);
+            }
+            Err(stop) => cancelled = Err(stop),
+        },
+    );
     cancelled.map(|()| sum)
 }
 

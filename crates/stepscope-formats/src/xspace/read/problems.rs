@@ -3,13 +3,18 @@
 use stepscope_model::{Diagnostic, EventSink};
 
 use super::facts::text;
-use super::lines::Tally;
+use super::lines::LineIssues;
 use super::{Clock, Reading};
 use crate::protobuf::wire::Fault;
 
 impl Reading<'_> {
     /// Emits the diagnostics.
-    pub(crate) fn problems<S: EventSink>(&mut self, clock: &Clock, tally: &Tally, sink: &mut S) {
+    pub(crate) fn problems<S: EventSink>(
+        &mut self,
+        clock: &Clock,
+        issues: &LineIssues,
+        sink: &mut S,
+    ) {
         for (spans, word) in [
             (&self.space.errors, "error"),
             (&self.space.warnings, "warning"),
@@ -47,47 +52,47 @@ impl Reading<'_> {
                 sink.diagnose(what, count, detail);
             }
         };
-        let first = tally.first_unreadable.unwrap_or(0);
+        let first = issues.first_unreadable.unwrap_or(0);
         say(
             Diagnostic::Unreadable,
-            tally.unreadable,
+            issues.unreadable,
             &format!("events that are not protobuf; the first at byte {first}"),
         );
         say(Diagnostic::BadText, self.bad_texts, "names");
         say(
             Diagnostic::MissingMetadata,
-            tally.missing_metadata,
+            issues.missing_metadata,
             "event metadata",
         );
         say(
             Diagnostic::NegativeDuration,
-            tally.negative_durations,
+            issues.negative_durations,
             "duration_ps below zero",
         );
         say(
             Diagnostic::BadTime,
-            tally.bad_times,
+            issues.bad_times,
             "more than 53 days from the start of the line, or 106 from that of the profile",
         );
         say(
             Diagnostic::ImpossibleDuration,
-            tally.endless,
+            issues.endless,
             "longer than 53 days, or with an end 106 days from the start of the profile; shown with no length",
         );
         say(
             Diagnostic::ImpossibleDuration,
-            tally.marked_impossible,
+            issues.marked_impossible,
             "so marked when the trace was converted; shown with no length",
         );
         say(
             Diagnostic::UnfinishedSlice,
-            tally.unfinished,
+            issues.unfinished,
             "marked by the recorder",
         );
-        say(Diagnostic::BadCounterValue, tally.bad_samples, "");
+        say(Diagnostic::BadCounterValue, issues.bad_samples, "");
         say(
             Diagnostic::BadCounterValue,
-            tally.empty_samples,
+            issues.empty_samples,
             "samples without a number",
         );
         say(
@@ -100,7 +105,7 @@ impl Reading<'_> {
             u64::from(clock.unaligned),
             "some lines hold Unix times and the start of the profile is not in the file",
         );
-        say(Diagnostic::EmptyTrace, u64::from(tally.events == 0), "");
+        say(Diagnostic::EmptyTrace, u64::from(issues.events == 0), "");
     }
 }
 

@@ -7,7 +7,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::{Format, FormatError, arg_source, read};
 use stepscope_model::{ArgError, Diagnostic, ReadContext, SharedBytes};
 
-use super::made::{Message, event, event_metadata, stat_metadata, varint};
+use super::encoder::{Message, event, event_metadata, stat_metadata, varint};
 use super::probe;
 use stepscope_test_data::{self as traces, Corpus};
 

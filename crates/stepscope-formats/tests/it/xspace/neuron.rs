@@ -7,7 +7,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace::neuron_archive::{Unpacked, unpack};
 use stepscope_model::{ReadContext, SharedBytes, TrackKind};
 
-use super::made::Message;
+use super::encoder::Message;
 use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 /// 2024, nanoseconds.

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use stepscope_formats::probe::Probe;
 use stepscope_model::Diagnostic;
 
-use super::made::{Message, event, event_metadata, stat_metadata};
+use super::encoder::{Message, event, event_metadata, stat_metadata};
 use super::probe;
 
 /// What a reader makes of planes, as text.
