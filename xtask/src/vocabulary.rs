@@ -38,6 +38,23 @@ impl Retired {
             words: list("Words that documents avoid")?,
         })
     }
+
+    fn has_name(&self, name: &str) -> bool {
+        is_listed(&self.names, name)
+    }
+
+    /// A function's name must be a listed one exactly: `moments` is a word of statistics, `Moments` a retired type.
+    fn has_declaration(&self, what: Declaration, name: &str) -> bool {
+        match what {
+            Declaration::Type => self.has_name(name) || is_listed(&self.types, name),
+            Declaration::Function => self.names.contains(name),
+        }
+    }
+}
+
+/// Returns whether a list has a name, in any case: `tally` retires the type `Tally` too.
+fn is_listed(names: &BTreeSet<String>, name: &str) -> bool {
+    names.iter().any(|listed| listed.eq_ignore_ascii_case(name))
 }
 
 /// Fails where a retired name, a vague type or a function called `of` is declared, and where a document,
@@ -57,7 +74,7 @@ pub(crate) fn check() -> Result<Outcome> {
             continue;
         };
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        if retired.names.contains(&*stem) {
+        if retired.has_name(&stem) {
             faults.push(format!("{shown}: the name {stem} is retired"));
         }
         for (number, line) in text.lines().enumerate() {
@@ -74,8 +91,7 @@ pub(crate) fn check() -> Result<Outcome> {
                         number + 1
                     ));
                 }
-                let is_vague = what == Declaration::Type && retired.types.contains(name);
-                if is_vague || retired.names.contains(name) {
+                if retired.has_declaration(what, name) {
                     faults.push(format!(
                         "{shown}:{}: the name {name} is retired; docs/glossary.md says why",
                         number + 1
@@ -165,6 +181,26 @@ fn declared(line: &str) -> Vec<(Declaration, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_and_files_are_refused_in_any_case() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let retired = Retired {
+            names: list(&["tally", "Admission", "Moments"]),
+            types: list(&["Place"]),
+            words: BTreeSet::new(),
+        };
+        assert!(retired.has_name("admission"));
+        for (what, name, expected) in [
+            (Declaration::Type, "Tally", true),
+            (Declaration::Type, "place", true),
+            (Declaration::Function, "tally", true),
+            (Declaration::Function, "moments", false),
+            (Declaration::Function, "place", false),
+        ] {
+            assert_eq!(retired.has_declaration(what, name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn words_of_texts_are_found_without_inserted_names() {
