@@ -34,8 +34,8 @@ pub use doctor::Doctor;
 pub use fleet::Fleet;
 pub use mcp::Mcp;
 pub use query::{Export, Query, QueryFormat};
-pub use report::{Format, PathEnd, ReportArgs};
-pub use run::{Gpu, Run, ToggleSignal};
+pub use report::{PathEnd, ReportArgs, ReportFormat};
+pub use run::{Gpu, RunArgs, ToggleSignal};
 pub use skill::Skill;
 
 use values::{host, interval_ms, option, plain_host, time};
@@ -70,7 +70,7 @@ pub enum Command {
     /// Serve the viewer over log directories and files (the default command)
     View(View),
     /// Record a program without changing it
-    Run(Run),
+    Run(RunArgs),
     /// Print what a trace or a log directory contains
     Info(Info),
     /// Print a report

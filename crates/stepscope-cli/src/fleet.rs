@@ -11,7 +11,7 @@ use stepscope_engine::{
     is_url, shown_path,
 };
 
-use crate::args::{self, Format};
+use crate::args::{self, ReportFormat};
 use crate::error::CliError;
 use crate::query::{fetch_dataset_of, no_bucket_on_a_cluster};
 use crate::report;
@@ -35,7 +35,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
     let mut engine = SqlEngine::start(MEMORY_BYTES).map_err(|error| failed(&error))?;
     let reports = fleet_reports(&mut engine, &options, &kinds).map_err(|error| failed(&error))?;
     let name = shown_path(&asked.dataset);
-    if asked.format == Format::Html {
+    if asked.format == ReportFormat::Html {
         out.write_all(html(&name, &kinds, &reports).as_bytes())?;
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
             writeln!(out)?;
         }
         let title = match asked.format {
-            Format::Json => name.clone(),
+            ReportFormat::Json => name.clone(),
             _ => format!("{name}: {}", kind.title),
         };
         let options = Options {
@@ -84,7 +84,7 @@ fn kinds(asked: &args::Fleet) -> Result<Vec<FleetKind>, CliError> {
         names.join(", ")
     };
     let Some(name) = &asked.kind else {
-        if matches!(asked.format, Format::Csv | Format::Json) {
+        if matches!(asked.format, ReportFormat::Csv | ReportFormat::Json) {
             return Err(CliError::usage(format!(
                 "cannot print all reports in this format\nhelp: name one of {}",
                 names()

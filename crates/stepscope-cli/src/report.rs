@@ -21,7 +21,7 @@ use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 
 use self::cells::Page;
-use crate::args::{self, Format, PathEnd};
+use crate::args::{self, PathEnd, ReportFormat};
 use crate::error::CliError;
 use crate::text;
 use crate::text::duration;
@@ -33,10 +33,10 @@ const ALL: &str = "all";
 const ROWS: usize = 25;
 
 /// Returns the number of rows of a format, if none is given: programs get all.
-pub(crate) const fn most_rows(format: Format) -> usize {
+pub(crate) const fn most_rows(format: ReportFormat) -> usize {
     match format {
-        Format::Json | Format::Csv => usize::MAX,
-        Format::Table | Format::Md | Format::Html => ROWS,
+        ReportFormat::Json | ReportFormat::Csv => usize::MAX,
+        ReportFormat::Table | ReportFormat::Md | ReportFormat::Html => ROWS,
     }
 }
 
@@ -48,7 +48,7 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
     }
     // Checked before a large trace is opened.
     let kind = if asked.kind == ALL {
-        if asked.format != Format::Html {
+        if asked.format != ReportFormat::Html {
             return Err(CliError::usage(
                 "cannot print all reports in this format: 'all' is one HTML page\nhelp: give --format html, or name one kind; 'stepscope report list' lists them",
             ));
@@ -127,7 +127,7 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
     for problem in &opened.problems {
         notes.push(format!("Not whole: {}: {}", problem.file, problem.reason));
     }
-    let Some(kind) = kind.filter(|_| asked.format != Format::Html) else {
+    let Some(kind) = kind.filter(|_| asked.format != ReportFormat::Html) else {
         let named: Vec<&str> = kind.iter().map(|kind| kind.name).collect();
         let page = opened.page(&named, &options, &Cancel::default());
         out.write_all(page.map_err(|error| usage(&error))?.as_bytes())?;
@@ -142,7 +142,7 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
     let notes = notes.into_iter().map(Sentence::from);
     report.notes.splice(0..0, notes);
     write(&opened.name, &report, &options, asked.format, out)?;
-    if asked.format == Format::Csv {
+    if asked.format == ReportFormat::Csv {
         // CSV has no row for this message.
         print::missing(&report, &mut std::io::stderr().lock())?;
     }
@@ -188,11 +188,11 @@ pub fn write(
     name: &str,
     report: &Report,
     options: &Options,
-    format: Format,
+    format: ReportFormat,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     match format {
-        Format::Table | Format::Html => {
+        ReportFormat::Table | ReportFormat::Html => {
             let page = Page {
                 width: text::width_of_terminal(),
                 top: options.top,
@@ -200,9 +200,9 @@ pub fn write(
             };
             print::text(name, report, page, out)
         }
-        Format::Csv => print::csv(report, out),
-        Format::Md => print::markdown(report, out),
-        Format::Json => print::json(name, report, out),
+        ReportFormat::Csv => print::csv(report, out),
+        ReportFormat::Md => print::markdown(report, out),
+        ReportFormat::Json => print::json(name, report, out),
     }
 }
 

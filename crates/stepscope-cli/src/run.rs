@@ -25,7 +25,7 @@ use crate::text::clean;
 const SITECUSTOMIZE: &str = include_str!("run/sitecustomize.py");
 
 /// Runs the command.
-pub fn run(asked: &args::Run) -> Result<(), CliError> {
+pub fn run(asked: &args::RunArgs) -> Result<(), CliError> {
     let Some((name, arguments)) = asked.command.split_first() else {
         return Err(CliError::usage("cannot run a program: none is named"));
     };
@@ -96,7 +96,7 @@ fn note(line: &str) {
 }
 
 /// Creates the folder of this command and sets the variables of the program. The error is a line for the user.
-fn prepare(asked: &args::Run, command: &mut Command) -> Result<RunFolder, String> {
+fn prepare(asked: &args::RunArgs, command: &mut Command) -> Result<RunFolder, String> {
     let logdir = std::path::absolute(&asked.logdir)
         .and_then(|logdir| check_writable(&logdir).map(|()| logdir))
         .map_err(|error| {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions, is_url, shown_path};
-use stepscope_server::{ServerOptions, serve_blocking};
+use stepscope_server::{ViewerOptions, serve_blocking};
 
 use crate::args;
 use crate::error::CliError;
@@ -35,7 +35,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     let engine = Engine::new(options)?;
     tell_refusals(&engine);
     engine.fill_list();
-    let server = ServerOptions {
+    let server = ViewerOptions {
         address: asked.host,
         port: asked.port,
         token: token.clone(),
@@ -43,7 +43,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         capture_to: asked.capture_to.clone(),
         mcp: asked.mcp,
         mcp_capture: asked.allow_capture.clone(),
-        ..ServerOptions::default()
+        ..ViewerOptions::default()
     };
     let mut printed = Ok(());
     let ended = serve_blocking(server, Arc::clone(&engine), |address| {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stepscope::ArgValue;
+use stepscope::SpanArgValue;
 use stepscope_model::clock::unix_now_ns;
 
 use crate::calls::Locked;
@@ -78,7 +78,7 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn begin(
     py: Python<'_>,
     name: &str,
-    args: &[(&str, ArgValue<'_>)],
+    args: &[(&str, SpanArgValue<'_>)],
 ) -> Option<OpenLabel> {
     let args = args.iter().map(owned).collect();
     LOG.with(py, |log| {
@@ -100,7 +100,7 @@ pub(crate) fn begin(
 
 /// Adds arguments to a label that has begun.
 #[cold]
-pub(crate) fn add(py: Python<'_>, begun: OpenLabel, args: &[(&str, ArgValue<'_>)]) {
+pub(crate) fn add(py: Python<'_>, begun: OpenLabel, args: &[(&str, SpanArgValue<'_>)]) {
     let args: Vec<_> = args.iter().map(owned).collect();
     LOG.with(py, |log| {
         if let Some(label) = log.as_mut().and_then(|log| log.find(begun)) {
@@ -122,13 +122,13 @@ pub(crate) fn end(py: Python<'_>, begun: OpenLabel) {
     });
 }
 
-fn owned((name, value): &(&str, ArgValue<'_>)) -> (String, Arg) {
+fn owned((name, value): &(&str, SpanArgValue<'_>)) -> (String, Arg) {
     let value = match *value {
-        ArgValue::Int(number) => Arg::Int(number),
-        ArgValue::Uint(number) => Arg::Uint(number),
-        ArgValue::Double(number) => Arg::Double(number),
-        ArgValue::Bool(truth) => Arg::Bool(truth),
-        ArgValue::Str(text) => Arg::Text(text.to_owned()),
+        SpanArgValue::Int(number) => Arg::Int(number),
+        SpanArgValue::Uint(number) => Arg::Uint(number),
+        SpanArgValue::Double(number) => Arg::Double(number),
+        SpanArgValue::Bool(truth) => Arg::Bool(truth),
+        SpanArgValue::Str(text) => Arg::Text(text.to_owned()),
     };
     ((*name).to_owned(), value)
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rustc_hash::FxHashMap;
-use stepscope::ArgValue;
+use stepscope::SpanArgValue;
 use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind, recording_number};
 
 use crate::values;
@@ -288,10 +288,10 @@ fn begin_first(
     let (title, creator) = (text(title.as_ref()), text(creator));
     let mut all = args.to_vec();
     if let Some(title) = &title {
-        all.push(("asyncio.task", ArgValue::Str(title)));
+        all.push(("asyncio.task", SpanArgValue::Str(title)));
     }
     if let Some(creator) = &creator {
-        all.push(("asyncio.created_in", ArgValue::Str(creator)));
+        all.push(("asyncio.created_in", SpanArgValue::Str(creator)));
     }
     ManualSpan::begin_in_row(row, &values::text(name), kind, &all)
 }

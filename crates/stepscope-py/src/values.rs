@@ -14,7 +14,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyType};
-use stepscope::ArgValue;
+use stepscope::SpanArgValue;
 
 /// The text of a `str`, without a copy where the interpreter has it as UTF-8.
 pub(crate) fn text<'a>(string: &'a Bound<'_, PyString>) -> Cow<'a, str> {
@@ -37,14 +37,14 @@ pub(crate) fn text<'a>(string: &'a Bound<'_, PyString>) -> Cow<'a, str> {
 
 /// A value that may own its text.
 enum Value<'a> {
-    Plain(ArgValue<'a>),
+    Plain(SpanArgValue<'a>),
     Text(Cow<'a, str>),
 }
 
 /// Calls `work` with the entries of a dictionary of keyword arguments.
 pub(crate) fn with_args<T>(
     metadata: Option<&Bound<'_, PyDict>>,
-    work: impl FnOnce(&[(&str, ArgValue<'_>)]) -> T,
+    work: impl FnOnce(&[(&str, SpanArgValue<'_>)]) -> T,
 ) -> T {
     let Some(metadata) = metadata else {
         return work(&[]);
@@ -56,12 +56,12 @@ pub(crate) fn with_args<T>(
         .iter()
         .map(|(key, value)| (key_of(key), value_of(key, value, &mut interrupted)))
         .collect();
-    let args: Vec<(&str, ArgValue<'_>)> = values
+    let args: Vec<(&str, SpanArgValue<'_>)> = values
         .iter()
         .map(|(key, value)| {
             let value = match value {
                 Value::Plain(value) => *value,
-                Value::Text(text) => ArgValue::Str(text),
+                Value::Text(text) => SpanArgValue::Str(text),
             };
             (key.as_ref(), value)
         })
@@ -89,7 +89,7 @@ fn value_of<'a>(
 ) -> Value<'a> {
     // Before `int`, of which it is a subclass.
     if let Ok(truth) = value.cast::<PyBool>() {
-        return Value::Plain(ArgValue::Bool(truth.is_true()));
+        return Value::Plain(SpanArgValue::Bool(truth.is_true()));
     }
     if let Ok(string) = value.cast::<PyString>() {
         return Value::Text(text(string));
@@ -100,7 +100,7 @@ fn value_of<'a>(
         return Value::Plain(number);
     }
     if let Ok(number) = value.cast::<PyFloat>() {
-        return Value::Plain(ArgValue::Double(number.value()));
+        return Value::Plain(SpanArgValue::Double(number.value()));
     }
     if (is_numpy_scalar(value) || is_step_number(key))
         && let Some(number) = number_of(value)
@@ -111,11 +111,11 @@ fn value_of<'a>(
 }
 
 /// A whole number of at most 64 bits.
-fn whole(value: &Bound<'_, PyAny>) -> Option<ArgValue<'static>> {
+fn whole(value: &Bound<'_, PyAny>) -> Option<SpanArgValue<'static>> {
     if let Ok(number) = value.extract::<i64>() {
-        return Some(ArgValue::Int(number));
+        return Some(SpanArgValue::Int(number));
     }
-    value.extract::<u64>().ok().map(ArgValue::Uint)
+    value.extract::<u64>().ok().map(SpanArgValue::Uint)
 }
 
 fn is_step_number(key: &Bound<'_, PyAny>) -> bool {
@@ -137,17 +137,17 @@ fn is_numpy_scalar(value: &Bound<'_, PyAny>) -> bool {
         })
 }
 
-fn number_of(value: &Bound<'_, PyAny>) -> Option<ArgValue<'static>> {
+fn number_of(value: &Bound<'_, PyAny>) -> Option<SpanArgValue<'static>> {
     let name = value.get_type().name().ok()?;
     if name.to_string_lossy().starts_with("bool") {
-        return value.is_truthy().ok().map(ArgValue::Bool);
+        return value.is_truthy().ok().map(SpanArgValue::Bool);
     }
     // SAFETY: a live object; the result is a new reference or null with an exception.
     let index =
         unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyNumber_Index(value.as_ptr())) };
     match index {
         Ok(index) => whole(&index),
-        Err(_) => value.extract::<f64>().ok().map(ArgValue::Double),
+        Err(_) => value.extract::<f64>().ok().map(SpanArgValue::Double),
     }
 }
 

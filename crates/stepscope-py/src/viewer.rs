@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use stepscope_engine::{Engine, EngineError, EngineOptions};
-use stepscope_server::{Server, ServerOptions};
+use stepscope_server::{Server, ViewerOptions};
 
 /// Serves the viewer on a free port of this machine, for clients with the token, until the process
 /// ends. The port.
@@ -25,12 +25,12 @@ pub(crate) fn serve_viewer(
             other => PyRuntimeError::new_err(other.to_string()),
         })?;
         engine.fill_list();
-        let options = ServerOptions {
+        let options = ViewerOptions {
             port: 0,
             token: Some(token),
             framed: true,
             sql_program,
-            ..ServerOptions::default()
+            ..ViewerOptions::default()
         };
         let failed = |error: &dyn std::fmt::Display| PyRuntimeError::new_err(error.to_string());
         let server = Server::bind(options, engine).map_err(|error| failed(&error))?;

@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::options::ServerOptions;
+use crate::options::ViewerOptions;
 use crate::problem::Problem;
 use crate::state::State;
 
@@ -146,7 +146,7 @@ fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     }
 }
 
-fn host_is_ours(host: &Authority, options: &ServerOptions) -> bool {
+fn host_is_ours(host: &Authority, options: &ViewerOptions) -> bool {
     if host.as_str().contains('@') {
         return false;
     }

@@ -5,7 +5,7 @@
 //!         -> engine, store, analysis -> wire (JSON, columns) -> bytes
 //! ```
 //!
-//! Reading order: [`ServerOptions`] and [`Server`], then `guard` (access checks), `routes` (handlers),
+//! Reading order: [`ViewerOptions`] and [`Server`], then `guard` (access checks), `routes` (handlers),
 //! `reply` (one request about a run), `opening` (imports that requests share), `view`, `params`, [`ns`]
 //! (exact times), [`wire`] (serialized types), `capture` (captures of running programs), `live` (events for
 //! all listeners), `state` (shared by all requests), [`Viewer`], `problem`, `op_times`
@@ -52,7 +52,7 @@ mod viewer;
 pub mod wire;
 
 pub use guard::CONTENT_SECURITY_POLICY;
-pub use options::{DEFAULT_PORT, ServerError, ServerOptions};
+pub use options::{DEFAULT_PORT, ViewerError, ViewerOptions};
 pub use perfetto_link::{
     LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
 };

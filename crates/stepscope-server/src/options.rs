@@ -11,7 +11,7 @@ pub const DEFAULT_PORT: u16 = 8791;
 
 /// Options of a server. Default: loopback, [`DEFAULT_PORT`], writes allowed.
 #[derive(Clone, Debug)]
-pub struct ServerOptions {
+pub struct ViewerOptions {
     /// Address to listen on.
     pub address: IpAddr,
     /// Port to listen on; 0 selects a free one.
@@ -50,7 +50,7 @@ pub struct ServerOptions {
     pub sql_idle: Duration,
 }
 
-impl Default for ServerOptions {
+impl Default for ViewerOptions {
     fn default() -> Self {
         Self {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -77,7 +77,7 @@ impl Default for ServerOptions {
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ServerError {
+pub enum ViewerError {
     /// Another program uses the port.
     #[error(
         "cannot listen on {address}, port {port}: the port is in use\nhelp: choose another port with --port; --port 0 takes a free one"

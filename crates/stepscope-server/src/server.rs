@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::clients::{self, Clients};
-use crate::options::{ServerError, ServerOptions};
+use crate::options::{ViewerError, ViewerOptions};
 use crate::routes;
 use crate::state::State;
 use crate::viewer::Viewer;
@@ -45,16 +45,16 @@ impl Server {
     /// # Errors
     ///
     /// If the port is in use: the error names the port and a fix.
-    pub fn bind(options: ServerOptions, engine: Arc<Engine>) -> Result<Self, ServerError> {
+    pub fn bind(options: ViewerOptions, engine: Arc<Engine>) -> Result<Self, ViewerError> {
         let (address, port) = (options.address, options.port);
         if !address.is_loopback() && options.token.as_ref().is_none_or(String::is_empty) {
-            return Err(ServerError::TokenNeeded { address });
+            return Err(ViewerError::TokenNeeded { address });
         }
         let listener = TcpListener::bind((address, port)).map_err(|error| {
             if error.kind() == io::ErrorKind::AddrInUse {
-                ServerError::PortInUse { address, port }
+                ViewerError::PortInUse { address, port }
             } else {
-                ServerError::Bind {
+                ViewerError::Bind {
                     address,
                     port,
                     error,
@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// Serves until `shutdown` is ready, then lets responses in progress finish.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ViewerError> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let routes = routes::router(Arc::clone(&self.state));
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Serves on its own runtime until `shutdown` is ready. For programs without a runtime.
-    pub fn run_blocking(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+    pub fn run_blocking(self, shutdown: impl Future<Output = ()>) -> Result<(), ViewerError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("stepscope-http")
@@ -133,10 +133,10 @@ impl Server {
 
 /// Listens and serves until Ctrl+C; calls `listening` with the address before the first request.
 pub fn serve_blocking(
-    options: ServerOptions,
+    options: ViewerOptions,
     engine: Arc<Engine>,
     listening: impl FnOnce(SocketAddr),
-) -> Result<(), ServerError> {
+) -> Result<(), ViewerError> {
     let server = Server::bind(options, engine)?;
     listening(server.local_addr());
     server.run_blocking(async {
@@ -148,7 +148,7 @@ pub fn serve_blocking(
 }
 
 /// Returns the router without a socket: for tests and for servers of other programs.
-pub fn app(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Router {
+pub fn app(options: ViewerOptions, engine: Arc<Engine>, viewer: Viewer) -> Router {
     routes::router(State::new(options, engine, viewer))
 }
 

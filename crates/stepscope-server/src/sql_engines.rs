@@ -11,7 +11,7 @@ use stepscope_engine::{SqlEngine, SqlError, SqlStop};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use crate::options::ServerOptions;
+use crate::options::ViewerOptions;
 use crate::problem::Problem;
 
 /// Maximum number of queries that run at once, each in an engine of its own.
@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SqlEngines {
     /// Starts nothing yet.
-    pub(crate) fn new(options: &ServerOptions) -> Self {
+    pub(crate) fn new(options: &ViewerOptions) -> Self {
         Self {
             program: options.sql_program.clone(),
             memory_bytes: options.sql_memory_bytes,

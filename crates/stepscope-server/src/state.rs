@@ -12,7 +12,7 @@ use crate::capture::Captures;
 use crate::live::{self, LiveEvent};
 use crate::op_times::OpTimesCache;
 use crate::opening::Runs;
-use crate::options::ServerOptions;
+use crate::options::ViewerOptions;
 use crate::path_cache::PathCache;
 use crate::side_cache::SideCache;
 use crate::snapshots::SnapshotCache;
@@ -24,7 +24,7 @@ const EVENT_BACKLOG: usize = 256;
 
 /// State shared by all requests.
 pub(crate) struct State {
-    pub(crate) options: ServerOptions,
+    pub(crate) options: ViewerOptions,
     pub(crate) runs: Arc<Runs>,
     pub(crate) op_times: Arc<OpTimesCache>,
     pub(crate) snapshots: Arc<SnapshotCache>,
@@ -48,7 +48,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Arc<Self> {
+    pub(crate) fn new(options: ViewerOptions, engine: Arc<Engine>, viewer: Viewer) -> Arc<Self> {
         let (events, _) = broadcast::channel(EVENT_BACKLOG);
         let (stopping, _) = watch::channel(false);
         let session_token = match &options.session_token {

@@ -90,7 +90,7 @@ pub use session::{
 };
 #[doc(hidden)]
 pub use session::{LauncherRank, ProcessReport, collector_file};
-pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
+pub use span::{Span, SpanArgValue, SpanGuard, counter, instant, step, step_named};
 
 /// Records the enclosing block as one slice on this thread's track, until the guard is dropped.
 ///
@@ -113,7 +113,7 @@ macro_rules! span {
         if $crate::span::is_enabled() {
             $crate::SpanGuard::enter_static_with(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
-                (&KEY, $crate::ArgValue::from($value))
+                (&KEY, $crate::SpanArgValue::from($value))
             }),+])
         } else {
             $crate::SpanGuard::off()
@@ -139,7 +139,7 @@ macro_rules! instant {
         if $crate::span::is_enabled() {
             $crate::span::instant_static(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
-                (&KEY, $crate::ArgValue::from($value))
+                (&KEY, $crate::SpanArgValue::from($value))
             }),*])
         }
     }};

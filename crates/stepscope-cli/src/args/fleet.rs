@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::civil::Date;
 
-use super::Format;
+use super::ReportFormat;
 use super::values::day;
 
 /// `stepscope fleet`.
@@ -42,6 +42,6 @@ pub struct Fleet {
     #[arg(long, value_name = "df://HOST:PORT")]
     pub cluster: Option<String>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
 }

@@ -36,8 +36,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
     /// Run of the directory, by name or id
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
@@ -102,7 +102,7 @@ pub enum PathEnd {
 
 /// Output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// Text table.
     Table,
     /// CSV with units in the column titles.

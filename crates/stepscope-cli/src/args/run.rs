@@ -28,7 +28,7 @@ use super::values::{program_steps, ranks, size, slow_step, time};
         The program is not changed: its input, output, exit code and signals are its own. What this command\n\
         prints goes to stderr, after the program has ended. docs/guide/run.md describes what is recorded, and\n\
         docs/reference/environment.md the variables that carry these options to the program.")]
-pub struct Run {
+pub struct RunArgs {
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -104,9 +104,9 @@ pub struct Run {
     /// what the flight recorder keeps [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_bytes: Option<u64>,
-    /// What happens at the maximum size, or when the disk is nearly full; not with --keep-last or --on-slow-step
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AtLimit::KeepLatest)]
-    pub at_limit: AtLimit,
+    /// What happens at the maximum size, or when the disk is nearly full
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AtLimitArg::KeepLatest)]
+    pub at_limit: AtLimitArg,
     /// Do not record worker processes of multiprocessing
     #[arg(long)]
     pub no_workers: bool,
@@ -176,14 +176,14 @@ impl ToggleSignal {
 
 /// What happens when a recording has reached a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AtLimit {
+pub enum AtLimitArg {
     /// Remove the oldest part
     KeepLatest,
     /// Stop recording
     Stop,
 }
 
-impl AtLimit {
+impl AtLimitArg {
     /// Returns the name in the variable.
     pub const fn as_str(self) -> &'static str {
         match self {

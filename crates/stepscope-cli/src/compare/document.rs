@@ -39,7 +39,7 @@ impl Document {
     /// Adds a comparison.
     pub(super) fn add(&mut self, view: &ComparisonView<'_>) -> Result<(), CliError> {
         let title = || format!("{} and {}", view.labels[0], view.labels[1]);
-        let printed = |format: args::Format| {
+        let printed = |format: args::ReportFormat| {
             let top = view.top.unwrap_or_else(|| most_rows(format));
             let options = Options {
                 by: Some(view.options.by.as_str().to_owned()),
@@ -56,8 +56,8 @@ impl Document {
             Ok::<String, CliError>(String::from_utf8_lossy(&out).into_owned())
         };
         match self.format {
-            CompareFormat::Table => self.texts.push(printed(args::Format::Table)?),
-            CompareFormat::Csv => self.texts.push(printed(args::Format::Csv)?),
+            CompareFormat::Table => self.texts.push(printed(args::ReportFormat::Table)?),
+            CompareFormat::Csv => self.texts.push(printed(args::ReportFormat::Csv)?),
             CompareFormat::Markdown => self.texts.push(view.comment()),
             CompareFormat::Junit => self.texts.push(view.junit_suite()),
             CompareFormat::Github => self.texts.push(view.github()),

@@ -84,10 +84,10 @@ pub(super) fn run(
     }
     report.table = table;
     let format = match asked.format.first().map(String::as_str) {
-        None | Some("table") => args::Format::Table,
-        Some("csv") => args::Format::Csv,
-        Some("json") => args::Format::Json,
-        Some("md") => args::Format::Md,
+        None | Some("table") => args::ReportFormat::Table,
+        Some("csv") => args::ReportFormat::Csv,
+        Some("json") => args::ReportFormat::Json,
+        Some("md") => args::ReportFormat::Md,
         Some(other) => {
             return Err(CliError::usage(format!(
                 "cannot print a history as '{other}': no such format\nhelp: the formats are table, md, csv, json"

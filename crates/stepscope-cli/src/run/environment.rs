@@ -12,7 +12,7 @@ const KEEP_LAST_FOR_SLOW_STEPS: Duration = Duration::from_secs(30);
 
 /// Returns the variables of the program, by name.
 pub(super) fn variables(
-    asked: &args::Run,
+    asked: &args::RunArgs,
     logdir: &Path,
     folder: &Path,
 ) -> Vec<(&'static str, OsString)> {

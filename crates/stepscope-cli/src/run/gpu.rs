@@ -6,7 +6,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::args::{Gpu, Run};
+use crate::args::{Gpu, RunArgs};
 
 /// A collector.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) struct Prepared {
 }
 
 /// Prepares the collectors for a program.
-pub(super) fn prepare(asked: &Run) -> Prepared {
+pub(super) fn prepare(asked: &RunArgs) -> Prepared {
     let mut prepared = Prepared::default();
     let is_used = |collector: &Collector| match asked.gpu {
         Gpu::Auto => collector.by_default,

@@ -67,7 +67,7 @@ impl ProcessReport {
 
 /// Returns the lines to print. `folder` is the folder of the command.
 /// The program began at `began_ns`, Unix time.
-pub(super) fn lines(folder: &Path, asked: &args::Run, began_ns: i64) -> Vec<String> {
+pub(super) fn lines(folder: &Path, asked: &args::RunArgs, began_ns: i64) -> Vec<String> {
     let reports = read_reports(&folder.join(REPORTS));
     let mut lines = Vec::new();
     let mut files: BTreeSet<PathBuf> = reports

@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use stepscope::manual_span::instant_with;
 use stepscope::virtual_track::Timestamp;
-use stepscope::{ArgValue, is_recording};
+use stepscope::{SpanArgValue, is_recording};
 
 use super::stacks::{self, Sample};
 use super::tracks::{Period, Tracks};
@@ -234,9 +234,9 @@ fn run(shared: &Shared, period: Duration, method: SampleMethod) {
     instant_with(
         "sampling",
         &[
-            ("samples_per_s", ArgValue::Double(hz)),
-            ("taken", ArgValue::Uint(taken)),
-            ("missed", ArgValue::Uint(missed)),
+            ("samples_per_s", SpanArgValue::Double(hz)),
+            ("taken", SpanArgValue::Uint(taken)),
+            ("missed", SpanArgValue::Uint(missed)),
         ],
     );
 }

@@ -120,7 +120,7 @@ async fn addresses_beyond_this_machine_are_refused() {
 
 #[tokio::test]
 async fn addresses_of_capture_to_are_allowed() {
-    let allow = |options: &mut stepscope_server::ServerOptions| {
+    let allow = |options: &mut stepscope_server::ViewerOptions| {
         options.capture_to = vec!["192.0.2.7".to_owned()];
     };
     let site = Site::with(&[], allow, Viewer::embedded());
@@ -216,7 +216,7 @@ async fn only_our_own_page_captures() {
 
 #[tokio::test]
 async fn there_must_be_a_place_for_the_run() {
-    let read_only = |options: &mut stepscope_server::ServerOptions| options.read_only = true;
+    let read_only = |options: &mut stepscope_server::ViewerOptions| options.read_only = true;
     let site = Site::with(&[], read_only, Viewer::embedded());
     let body = json!({"urls": ["localhost:1"]});
     assert_eq!(capture(&site, &body).await.problem(), "read-only");

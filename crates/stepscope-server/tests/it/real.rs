@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use stepscope_engine::{Engine, EngineOptions};
-use stepscope_server::{ServerOptions, Viewer, app};
+use stepscope_server::{Viewer, ViewerOptions, app};
 use stepscope_test_data::Corpus;
 
 use crate::support::{Site, request};
@@ -25,9 +25,9 @@ async fn answer_every_route(corpus: &Corpus) {
     options.use_cache = false;
     options.watch = false;
     let engine = Engine::new(options).unwrap();
-    let server = ServerOptions {
+    let server = ViewerOptions {
         data_dir: Some(kept.path().join("data")),
-        ..ServerOptions::default()
+        ..ViewerOptions::default()
     };
     let site = Site {
         folder: kept,

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::http::StatusCode;
-use stepscope_server::{CONTENT_SECURITY_POLICY, ServerOptions, Viewer};
+use stepscope_server::{CONTENT_SECURITY_POLICY, Viewer, ViewerOptions};
 
 use crate::support::{Site, demo, put, request};
 
-fn beyond_loopback(options: &mut ServerOptions) {
+fn beyond_loopback(options: &mut ViewerOptions) {
     options.address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     options.token = Some("secret-1".to_owned());
 }
@@ -58,7 +58,7 @@ async fn hosts_of_others_are_refused() {
 
 #[tokio::test]
 async fn names_given_by_option_are_ours() {
-    let named = |options: &mut ServerOptions| options.host_names = vec!["box.lan".to_owned()];
+    let named = |options: &mut ViewerOptions| options.host_names = vec!["box.lan".to_owned()];
     let site = Site::with(&[], named, Viewer::embedded());
     for (host, status) in [("box.lan:1", 200), ("BOX.LAN", 200), ("a.box.lan", 403)] {
         let answer = site

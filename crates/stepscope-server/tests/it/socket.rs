@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use stepscope_engine::{Engine, EngineOptions};
-use stepscope_server::{Server, ServerError, ServerOptions};
+use stepscope_server::{Server, ViewerError, ViewerOptions};
 
 fn engine() -> Arc<Engine> {
     let mut options = EngineOptions::new(Vec::new());
@@ -16,10 +16,10 @@ fn engine() -> Arc<Engine> {
     Engine::new(options).unwrap()
 }
 
-fn options(port: u16) -> ServerOptions {
-    ServerOptions {
+fn options(port: u16) -> ViewerOptions {
+    ViewerOptions {
         port,
-        ..ServerOptions::default()
+        ..ViewerOptions::default()
     }
 }
 
@@ -30,7 +30,7 @@ fn a_busy_port_is_named_with_the_way_out() {
     let Err(error) = Server::bind(options(port), engine()) else {
         panic!("bound a port that is in use");
     };
-    assert!(matches!(error, ServerError::PortInUse { .. }));
+    assert!(matches!(error, ViewerError::PortInUse { .. }));
     let text = error.to_string();
     assert!(
         text.contains(&port.to_string()) && text.contains("--port"),
@@ -40,7 +40,7 @@ fn a_busy_port_is_named_with_the_way_out() {
 
 #[test]
 fn beyond_loopback_a_token_is_needed() {
-    let open = ServerOptions {
+    let open = ViewerOptions {
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         ..options(0)
     };
@@ -48,7 +48,7 @@ fn beyond_loopback_a_token_is_needed() {
         panic!("listens everywhere without a token");
     };
     assert!(error.to_string().contains("--token"), "{error}");
-    let empty = ServerOptions {
+    let empty = ViewerOptions {
         token: Some(String::new()),
         ..open
     };
@@ -59,11 +59,11 @@ fn beyond_loopback_a_token_is_needed() {
 struct Running {
     address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
-    serving: Option<JoinHandle<Result<(), ServerError>>>,
+    serving: Option<JoinHandle<Result<(), ViewerError>>>,
 }
 
 impl Running {
-    fn start(change: impl FnOnce(&mut ServerOptions)) -> Self {
+    fn start(change: impl FnOnce(&mut ViewerOptions)) -> Self {
         let mut options = options(0);
         options.session_token = Some("TOKEN".to_owned());
         change(&mut options);

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use stepscope_engine::{Engine, EngineOptions};
 use stepscope_server::wire::columns::{Decoded, decode};
-use stepscope_server::{ServerOptions, Viewer, app};
+use stepscope_server::{Viewer, ViewerOptions, app};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -76,7 +76,7 @@ impl Site {
 
     pub(crate) fn with(
         files: &[(&str, &[u8])],
-        change: impl FnOnce(&mut ServerOptions),
+        change: impl FnOnce(&mut ViewerOptions),
         viewer: Viewer,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ impl Site {
     fn over(
         folder: TempDir,
         path: PathBuf,
-        change: impl FnOnce(&mut ServerOptions),
+        change: impl FnOnce(&mut ViewerOptions),
         viewer: Viewer,
     ) -> Self {
         let mut options = EngineOptions::new(vec![path]);
@@ -107,10 +107,10 @@ impl Site {
         options.use_cache = false;
         options.watch = false;
         let engine = Engine::new(options).unwrap();
-        let mut options = ServerOptions {
+        let mut options = ViewerOptions {
             session_token: Some("TOKEN".to_owned()),
             data_dir: Some(folder.path().join("data")),
-            ..ServerOptions::default()
+            ..ViewerOptions::default()
         };
         change(&mut options);
         let app = app(options, Arc::clone(&engine), viewer);

@@ -18,10 +18,10 @@ use crate::ring::session_state::{
 };
 use crate::ring::steps;
 use crate::ring::writer::{OpenSlot, Writer, this_thread, with_writer};
-use crate::span::{ArgValue, put_text, put_value};
+use crate::span::{SpanArgValue, put_text, put_value};
 
 /// An argument whose name is known only at run time.
-pub type NamedArg<'a> = (&'a str, ArgValue<'a>);
+pub type NamedArg<'a> = (&'a str, SpanArgValue<'a>);
 
 /// The kind of a [`ManualSpan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +297,7 @@ fn begin_external(
         span.thread = this_thread();
     }
     let number = args.iter().find_map(|(name, value)| match value {
-        ArgValue::Int(number) if kind == SpanKind::Step && *name == "step_num" => Some(*number),
+        SpanArgValue::Int(number) if kind == SpanKind::Step && *name == "step_num" => Some(*number),
         _ => None,
     });
     if state & WATCHED != 0 {

@@ -20,7 +20,7 @@ use crate::ring::writer::{OpenSlot, Writer, with_writer};
 
 /// The value of an argument. Created by `From`; texts are copied when the event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ArgValue<'a> {
+pub enum SpanArgValue<'a> {
     /// A whole number.
     Int(i64),
     /// A whole number past `i64::MAX`.
@@ -35,7 +35,7 @@ pub enum ArgValue<'a> {
 
 macro_rules! from_numbers {
     ($($from:ty => $variant:ident as $as:ty;)+) => {
-        $(impl From<$from> for ArgValue<'_> {
+        $(impl From<$from> for SpanArgValue<'_> {
             #[inline]
             fn from(value: $from) -> Self {
                 Self::$variant(<$as>::from(value))
@@ -57,35 +57,35 @@ from_numbers! {
     bool => Bool as bool;
 }
 
-impl From<u64> for ArgValue<'_> {
+impl From<u64> for SpanArgValue<'_> {
     #[inline]
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Uint(value), Self::Int)
     }
 }
 
-impl From<usize> for ArgValue<'_> {
+impl From<usize> for SpanArgValue<'_> {
     #[inline]
     fn from(value: usize) -> Self {
         Self::from(value as u64)
     }
 }
 
-impl From<isize> for ArgValue<'_> {
+impl From<isize> for SpanArgValue<'_> {
     #[inline]
     fn from(value: isize) -> Self {
         Self::Int(value as i64)
     }
 }
 
-impl<'a> From<&'a str> for ArgValue<'a> {
+impl<'a> From<&'a str> for SpanArgValue<'a> {
     #[inline]
     fn from(value: &'a str) -> Self {
         Self::Str(value)
     }
 }
 
-impl<'a> From<&'a String> for ArgValue<'a> {
+impl<'a> From<&'a String> for SpanArgValue<'a> {
     #[inline]
     fn from(value: &'a String) -> Self {
         Self::Str(value)
@@ -93,7 +93,7 @@ impl<'a> From<&'a String> for ArgValue<'a> {
 }
 
 /// An argument's name and value.
-pub type Arg<'a> = (&'a StaticName, ArgValue<'a>);
+pub type Arg<'a> = (&'a StaticName, SpanArgValue<'a>);
 
 /// A guard that records its scope as one slice on this thread's track.
 ///
@@ -353,19 +353,25 @@ fn begin_by_text(state: u32, name: &str, kind: u8, args: &[Arg<'_>]) -> SpanGuar
 
 /// Writes one argument under a key.
 #[inline]
-fn put_arg(writer: Writer<'_>, key: u64, name: &StaticName, value: ArgValue<'_>) {
+fn put_arg(writer: Writer<'_>, key: u64, name: &StaticName, value: SpanArgValue<'_>) {
     put_value(writer, key, name.id(), 0, value);
 }
 
 /// Writes one argument whose name has this number; `flags` may mark the key as shared.
 #[inline]
-pub(crate) fn put_value(writer: Writer<'_>, key: u64, name: u32, flags: u8, value: ArgValue<'_>) {
+pub(crate) fn put_value(
+    writer: Writer<'_>,
+    key: u64,
+    name: u32,
+    flags: u8,
+    value: SpanArgValue<'_>,
+) {
     let (form, bits) = match value {
-        ArgValue::Int(value) => (ARG_INT, value.cast_unsigned()),
-        ArgValue::Uint(value) => (ARG_UINT, value),
-        ArgValue::Double(value) => (ARG_DOUBLE, value.to_bits()),
-        ArgValue::Bool(value) => (ARG_BOOL, u64::from(value)),
-        ArgValue::Str(text) => {
+        SpanArgValue::Int(value) => (ARG_INT, value.cast_unsigned()),
+        SpanArgValue::Uint(value) => (ARG_UINT, value),
+        SpanArgValue::Double(value) => (ARG_DOUBLE, value.to_bits()),
+        SpanArgValue::Bool(value) => (ARG_BOOL, u64::from(value)),
+        SpanArgValue::Str(text) => {
             return put_text(writer, key, names::argument_name_id(name), flags, text);
         }
     };
@@ -434,7 +440,7 @@ fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {
 
 #[inline]
 fn begin_step(state: u32, id: u32, name: &str, number: i64) -> SpanGuard {
-    let args = [(&STEP_NUM, ArgValue::Int(number))];
+    let args = [(&STEP_NUM, SpanArgValue::Int(number))];
     match id {
         0 => begin_by_text(state, name, KIND_STEP, &args),
         id => begin(state, id, KIND_STEP, &args),

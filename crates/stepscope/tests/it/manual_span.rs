@@ -1,7 +1,7 @@
 //! Tests of manual spans, as bindings to other languages use them.
 
 use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, instant_with, name_thread};
-use stepscope::{ArgValue, SessionOptions, start_trace, start_trace_with, stop_trace};
+use stepscope::{SessionOptions, SpanArgValue, start_trace, start_trace_with, stop_trace};
 
 use crate::{exclusive, names, read};
 
@@ -11,11 +11,15 @@ fn manual_spans_end_in_any_order() {
     assert!(!ManualSpan::begin("off", SpanKind::Span, &[]).was_begun());
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    let first = ManualSpan::begin("first", SpanKind::Span, &[("a", ArgValue::Int(1))]);
+    let first = ManualSpan::begin("first", SpanKind::Span, &[("a", SpanArgValue::Int(1))]);
     let mut second = ManualSpan::begin("second", SpanKind::Span, &[]);
-    let step = ManualSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    let step = ManualSpan::begin(
+        "train",
+        SpanKind::Step,
+        &[("step_num", SpanArgValue::Int(7))],
+    );
     first.end().unwrap();
-    second.add(&[("late", ArgValue::Bool(true))]);
+    second.add(&[("late", SpanArgValue::Bool(true))]);
     second.end().unwrap();
     step.end().unwrap();
     ManualSpan::begin_known(NameNumber::intern("known").unwrap())
@@ -23,7 +27,7 @@ fn manual_spans_end_in_any_order() {
         .unwrap();
     let long = "x".repeat(3_000);
     ManualSpan::begin(&long, SpanKind::Span, &[]).end().unwrap();
-    instant_with("point", &[("b", ArgValue::Str("c"))]);
+    instant_with("point", &[("b", SpanArgValue::Str("c"))]);
     let forgotten = ManualSpan::begin("forgotten", SpanKind::Span, &[]);
     assert!(forgotten.is_open());
     let report = stop_trace().unwrap();
@@ -56,7 +60,13 @@ fn manual_spans_end_in_any_order() {
 #[test]
 fn step_watch_works_with_and_without_a_recording() {
     let _exclusive = exclusive();
-    let step = || ManualSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    let step = || {
+        ManualSpan::begin(
+            "train",
+            SpanKind::Step,
+            &[("step_num", SpanArgValue::Int(7))],
+        )
+    };
     assert!(!step().was_begun());
     let watch = stepscope::StepWatch::start();
     let first = step();
@@ -70,7 +80,7 @@ fn step_watch_works_with_and_without_a_recording() {
     let other = step();
     std::thread::spawn(move || {
         let other = other.end().unwrap_err();
-        other.end_elsewhere("train", &[("step_num", ArgValue::Int(7))]);
+        other.end_elsewhere("train", &[("step_num", SpanArgValue::Int(7))]);
     })
     .join()
     .unwrap();
@@ -91,12 +101,12 @@ fn span_ended_on_another_thread_is_recorded_once_there() {
     let _exclusive = exclusive();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    let span = ManualSpan::begin("moved", SpanKind::Span, &[("rows", ArgValue::Int(3))]);
+    let span = ManualSpan::begin("moved", SpanKind::Span, &[("rows", SpanArgValue::Int(3))]);
     let there = std::thread::Builder::new().name("there".to_owned());
     let thread = there.spawn(move || {
         name_thread("called otherwise");
         let span = span.end().unwrap_err();
-        span.end_elsewhere("moved", &[("rows", ArgValue::Int(3))]);
+        span.end_elsewhere("moved", &[("rows", SpanArgValue::Int(3))]);
     });
     thread.unwrap().join().unwrap();
     stepscope::Span::enter("here").is_recording();

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, instant_with};
 use stepscope::{
-    ArgValue, Mirrors, SessionOptions, counter, instant, set_mirrors, span, start_trace_with, step,
-    stop_trace,
+    Mirrors, SessionOptions, SpanArgValue, counter, instant, set_mirrors, span, start_trace_with,
+    step, stop_trace,
 };
 
 use crate::{exclusive, names, read};
@@ -168,7 +168,7 @@ fn verbs() {
     }
     {
         let _step = step(41);
-        instant_with("point", &[("a", ArgValue::Int(1))]);
+        instant_with("point", &[("a", SpanArgValue::Int(1))]);
     }
     let _ = ManualSpan::begin("open", SpanKind::Span, &[]).end();
     // Spans of call tracers are not mirrored.

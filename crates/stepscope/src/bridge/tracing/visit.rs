@@ -9,7 +9,7 @@ use super::callsite::{self, Callsite};
 use crate::ring::layout::{ARG_SHARED, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, meta};
 use crate::ring::names;
 use crate::ring::writer::Writer;
-use crate::span::{ArgValue, put_text, put_value};
+use crate::span::{SpanArgValue, put_text, put_value};
 
 /// Maximum length of a field's debug text, bytes; longer ones are truncated and counted.
 const MAX_DEBUG_BYTES: usize = 2_048;
@@ -42,7 +42,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    fn put(&mut self, field: &Field, value: ArgValue<'_>) {
+    fn put(&mut self, field: &Field, value: SpanArgValue<'_>) {
         self.any = true;
         let name = match self.callsite {
             Some(callsite) => callsite.field_name(field),
@@ -63,7 +63,7 @@ impl<'a> Args<'a> {
                 return;
             }
         }
-        self.put(field, ArgValue::Str(text));
+        self.put(field, SpanArgValue::Str(text));
     }
 }
 
@@ -82,19 +82,19 @@ impl Visit for Args<'_> {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, ArgValue::Double(value));
+        self.put(field, SpanArgValue::Double(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, ArgValue::Int(value));
+        self.put(field, SpanArgValue::Int(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, ArgValue::from(value));
+        self.put(field, SpanArgValue::from(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, ArgValue::Bool(value));
+        self.put(field, SpanArgValue::Bool(value));
     }
 }
 
