@@ -22,12 +22,12 @@ use crate::dataset::Dataset;
 
 /// Limits of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory {
+pub struct MemoryLimits {
     /// Bytes that the operators of all queries may hold together.
     pub pool_bytes: usize,
 }
 
-impl Default for Memory {
+impl Default for MemoryLimits {
     fn default() -> Self {
         Self {
             pool_bytes: 2 << 30,
@@ -51,12 +51,12 @@ pub(crate) fn config() -> SessionConfig {
 }
 
 /// Creates the context of a session without tables.
-pub(crate) fn context(config: SessionConfig, memory: Memory, reach: Reach) -> SessionContext {
+pub(crate) fn context(config: SessionConfig, memory: MemoryLimits, reach: Reach) -> SessionContext {
     SessionContext::new_with_config_rt(config, runtime(memory, reach))
 }
 
 /// Creates what operators share: memory, spill folder, and the files in reach.
-pub(crate) fn runtime(memory: Memory, reach: Reach) -> Arc<RuntimeEnv> {
+pub(crate) fn runtime(memory: MemoryLimits, reach: Reach) -> Arc<RuntimeEnv> {
     let stores = Arc::new(Stores(reach));
     let most_named = NonZeroUsize::MIN;
     let pool = TrackConsumersPool::new(FairSpillPool::new(memory.pool_bytes), most_named);
@@ -124,7 +124,7 @@ impl ObjectStoreRegistry for Stores {
 /// of functions, plans). An allocation beyond it ends the process, and the main program says so. Mapped traces do not
 /// count.
 #[cfg(target_os = "linux")]
-pub fn limit_memory(memory: Memory) {
+pub fn limit_memory(memory: MemoryLimits) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let Some(now) = data_bytes() else { return };
     let mut limit = getrlimit(Resource::Data);
@@ -145,7 +145,7 @@ pub fn unlimit_memory() {
 
 /// Does nothing: the pool alone limits memory here.
 #[cfg(not(target_os = "linux"))]
-pub fn limit_memory(_memory: Memory) {}
+pub fn limit_memory(_memory: MemoryLimits) {}
 
 /// Does nothing.
 #[cfg(not(target_os = "linux"))]

@@ -20,7 +20,7 @@ use stepscope_engine::{CopiedFile, RunChoice, SqlRun};
 use stepscope_sql::cluster::executor::Offer;
 use stepscope_sql::cluster::{self, Cluster, Listen};
 use stepscope_sql::export::{self, ArgsChoice, Progress};
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::runtime::runtime;
 use stepscope_sql::schema_table;
 use stepscope_sql::serve;
@@ -202,9 +202,9 @@ impl Options {
         }
     }
 
-    fn memory(&self) -> Memory {
-        let usual = Memory::default();
-        Memory {
+    fn memory(&self) -> MemoryLimits {
+        let usual = MemoryLimits::default();
+        MemoryLimits {
             pool_bytes: self.memory.unwrap_or(usual.pool_bytes),
         }
     }

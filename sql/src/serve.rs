@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use crate::cluster::Cluster;
 use crate::dataset;
-use crate::locked::{self, Memory};
+use crate::locked::{self, MemoryLimits};
 use crate::output::{Format, Writer, describe};
 use crate::protocol::{
     self, CANCEL, DATA, END, ERROR, HELLO, PROTOCOL, QUERY, STARTED, TABLES, TABLES_OF,
@@ -70,7 +70,7 @@ struct SessionKey {
 }
 
 struct Server {
-    memory: Memory,
+    memory: MemoryLimits,
     stdout: Mutex<Stdout>,
     /// Least recently used first.
     sessions: Mutex<Vec<(SessionKey, Arc<Session>)>>,
@@ -91,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Serves queries until the pipe ends. Returns the exit code.
-pub fn serve(memory: Memory) -> io::Result<()> {
+pub fn serve(memory: MemoryLimits) -> io::Result<()> {
     let server = Arc::new(Server {
         memory,
         stdout: Mutex::new(io::stdout()),

@@ -24,7 +24,7 @@ use crate::args_table::ArgsTable;
 use crate::dataset::{self, Dataset, DatasetError};
 use crate::events::{EventTable, Events};
 use crate::functions;
-use crate::locked::{self, Memory, Reach};
+use crate::locked::{self, MemoryLimits, Reach};
 use crate::run_data::RunData;
 use crate::schema_table;
 use crate::tables::{RunTable, TABLES};
@@ -158,7 +158,7 @@ impl Session {
     pub fn open(
         sources: &[SqlRun],
         use_cache: bool,
-        memory: Memory,
+        memory: MemoryLimits,
         runner: Option<Arc<dyn QueryRunner>>,
     ) -> std::result::Result<(Self, Vec<String>), OpenError> {
         for source in sources {
@@ -183,7 +183,7 @@ impl Session {
     fn open_runs(
         sources: &[SqlRun],
         use_cache: bool,
-        memory: Memory,
+        memory: MemoryLimits,
     ) -> std::result::Result<(Self, Vec<String>), EngineError> {
         let cancel = Arc::new(Cancel::default());
         let context = Arc::new(ReadContext::default());
@@ -241,7 +241,7 @@ impl Session {
     }
 
     /// Wraps runs that are open already.
-    pub fn of_runs(runs: Vec<Run>, memory: Memory) -> Self {
+    pub fn of_runs(runs: Vec<Run>, memory: MemoryLimits) -> Self {
         let opened = runs.into_iter().map(|run| OpenedRun {
             path: PathBuf::new(),
             run,
@@ -250,7 +250,7 @@ impl Session {
         Self::of_opened(opened.collect(), Arc::default(), memory)
     }
 
-    fn of_opened(opened: Vec<OpenedRun>, cancel: Arc<Cancel>, memory: Memory) -> Self {
+    fn of_opened(opened: Vec<OpenedRun>, cancel: Arc<Cancel>, memory: MemoryLimits) -> Self {
         let keys = keys(&opened);
         let runs = opened.into_iter().zip(keys).zip(0..);
         let runs = runs.map(|((one, key), number)| {
@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// Wraps one run, with its number in the ids of events and the value of the columns `run`.
-    pub fn of_run(number: u32, key: String, path: String, run: Run, memory: Memory) -> Self {
+    pub fn of_run(number: u32, key: String, path: String, run: Run, memory: MemoryLimits) -> Self {
         let cancel = Arc::new(Cancel::default());
         let run = RunData::new(number, key, path, run, Arc::clone(&cancel));
         Self::new(vec![Arc::new(run)], cancel, memory)
@@ -275,7 +275,7 @@ impl Session {
 
     fn of_dataset(
         dataset: &Dataset,
-        memory: Memory,
+        memory: MemoryLimits,
         runner: Option<Arc<dyn QueryRunner>>,
     ) -> Result<Self> {
         let config = runner.as_ref().map(|runner| runner.config());
@@ -293,7 +293,7 @@ impl Session {
         })
     }
 
-    fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: Memory) -> Self {
+    fn new(runs: Vec<Arc<RunData>>, cancel: Arc<Cancel>, memory: MemoryLimits) -> Self {
         let context = locked::context(locked::config(), memory, Reach::Nothing);
         let runs: Arc<[Arc<RunData>]> = runs.into();
         let register = |name: &str, table| {

@@ -15,7 +15,7 @@ use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 use stepscope_engine::TimeLimit;
 
 use crate::functions::FUNCTIONS;
-use crate::locked::{self, Memory};
+use crate::locked::{self, MemoryLimits};
 use crate::output::{Format, Writer, describe};
 use crate::schema_table;
 use crate::session::{Limits, Session};
@@ -56,7 +56,7 @@ A query ends with a semicolon. \\t lists the tables, \\t TABLE its columns, \\q 
 /// Reads queries and prints their answers until the input ends.
 pub fn run(
     session: &Session,
-    memory: Memory,
+    memory: MemoryLimits,
     limits: Limits,
     timeout: Duration,
     history: Option<&Path>,

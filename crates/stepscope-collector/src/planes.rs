@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use stepscope_formats::xspace::{
-    EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId, StatValue,
-    TrackRecord, XSpaceWriter,
+    EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, StatId, TrackRecord,
+    WrittenStat, WrittenStatValue, XSpaceWriter,
 };
 use stepscope_model::TrackKind;
 
@@ -214,14 +214,14 @@ impl Planes {
         let plane = &mut self.device(facts.ordinal).plane;
         for (name, value) in &facts.values {
             let id = plane.stat(name);
-            plane.add_stat(id, StatValue::Uint(*value));
+            plane.add_stat(id, WrittenStatValue::Uint(*value));
         }
         for (name, value) in [
             ("device_type_string", facts.name.as_str()),
             ("device_vendor", facts.vendor),
         ] {
             let id = plane.stat(name);
-            plane.add_stat(id, StatValue::Str(value));
+            plane.add_stat(id, WrittenStatValue::Str(value));
         }
     }
 
@@ -234,7 +234,10 @@ impl Planes {
         let start = self.start;
         let device = self.device(work.device);
         let name = device.plane.event_of(name, "kernel", EventKind::Slice);
-        let details = (device.details, StatValue::Text(device.plane.text(details)));
+        let details = (
+            device.details,
+            WrittenStatValue::Text(device.plane.text(details)),
+        );
         device.work(work, name, details, start);
         self.events += 1;
     }
@@ -247,7 +250,12 @@ impl Planes {
         let start = self.start;
         let device = self.device(work.device);
         let name = device.plane.event_of(name, category, EventKind::Slice);
-        device.work(work, name, (device.bytes, StatValue::Uint(bytes)), start);
+        device.work(
+            work,
+            name,
+            (device.bytes, WrittenStatValue::Uint(bytes)),
+            start,
+        );
         self.events += 1;
     }
 
@@ -320,22 +328,22 @@ impl DevicePlane {
         &mut self,
         work: &RecordedWork,
         name: EventMetadataId,
-        more: (StatId, StatValue<'_>),
+        more: (StatId, WrittenStatValue<'_>),
         start: u64,
     ) {
         let line = line_of(&mut self.lines, work.line);
         let stats = [
-            Stat {
+            WrittenStat {
                 id: self.correlation,
-                value: StatValue::Uint(work.correlation),
+                value: WrittenStatValue::Uint(work.correlation),
             },
-            Stat {
+            WrittenStat {
                 id: more.0,
                 value: more.1,
             },
-            Stat {
+            WrittenStat {
                 id: self.graph_node,
-                value: StatValue::Uint(work.graph_node),
+                value: WrittenStatValue::Uint(work.graph_node),
             },
         ];
         let length = if work.graph_node == 0 { 2 } else { 3 };
@@ -345,8 +353,8 @@ impl DevicePlane {
 
     fn sync(&mut self, sync: &DeviceSync, kind: &str, start: u64) {
         let name = self.plane.event_of(kind, "cuda_sync", EventKind::Slice);
-        let kind = StatValue::Text(self.plane.text(kind));
-        let number = |value: u64| Some(StatValue::Uint(value));
+        let kind = WrittenStatValue::Text(self.plane.text(kind));
+        let number = |value: u64| Some(WrittenStatValue::Uint(value));
         let values = [
             ("cuda_sync_kind", Some(kind)),
             ("correlation", number(sync.correlation)),
@@ -364,11 +372,11 @@ impl DevicePlane {
                 sync.event.and_then(|(_, call)| number(call)),
             ),
         ];
-        let stats: Vec<Stat<'_>> = values
+        let stats: Vec<WrittenStat<'_>> = values
             .into_iter()
             .filter_map(|(name, value)| {
                 let id = self.plane.argument(name);
-                Some(Stat { id, value: value? })
+                Some(WrittenStat { id, value: value? })
             })
             .collect();
         let (offset, duration) = times(start, sync.start, sync.end);
@@ -444,12 +452,12 @@ impl ThreadPlane {
         let number = number.map(|id| (id, call.correlation));
         let returned = (call.returned != 0).then(|| (self.returned, call.returned.into()));
         let name = self.plane.event_of(name, category, EventKind::Slice);
-        let stats: Vec<Stat<'_>> = number
+        let stats: Vec<WrittenStat<'_>> = number
             .into_iter()
             .chain(returned)
-            .map(|(id, value)| Stat {
+            .map(|(id, value)| WrittenStat {
                 id,
-                value: StatValue::Uint(value),
+                value: WrittenStatValue::Uint(value),
             })
             .collect();
         let (offset, duration) = times(start, call.start, call.end);
@@ -464,9 +472,9 @@ impl ThreadPlane {
             EventKind::Slice
         };
         let name = self.plane.event_of(range.name, range.category, kind);
-        let bytes = range.bytes.map(|bytes| Stat {
+        let bytes = range.bytes.map(|bytes| WrittenStat {
             id: self.bytes,
-            value: StatValue::Uint(bytes),
+            value: WrittenStatValue::Uint(bytes),
         });
         let (offset, duration) = times(start, from, to);
         let stats = bytes.as_slice();
@@ -475,7 +483,7 @@ impl ThreadPlane {
 
     fn add_fact(&mut self, name: &str, value: &str) {
         let id = self.plane.stat(name);
-        self.plane.add_stat(id, StatValue::Str(value));
+        self.plane.add_stat(id, WrittenStatValue::Str(value));
         self.has_facts = true;
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stepscope::CollectorFile;
-use stepscope_formats::xspace::{HOST_PLANE, PlaneWriter, StatValue, XSpaceWriter};
+use stepscope_formats::xspace::{HOST_PLANE, PlaneWriter, WrittenStatValue, XSpaceWriter};
 use stepscope_model::clock::unix_now_ns;
 use stepscope_model::vocabulary::producer::Producer;
 
@@ -115,7 +115,7 @@ fn head(start: u64, settings: &Settings, producer: Producer) -> Vec<u8> {
     let mut plane = PlaneWriter::new(HOST_PLANE).with_id(1);
     let id = plane.stat("writer");
     let writer = concat!("stepscope ", env!("CARGO_PKG_VERSION"));
-    plane.add_stat(id, StatValue::Str(writer));
+    plane.add_stat(id, WrittenStatValue::Str(writer));
     let numbers = [
         ("process_id", Some(u64::from(std::process::id()))),
         ("rank", settings.rank.rank),
@@ -124,11 +124,11 @@ fn head(start: u64, settings: &Settings, producer: Producer) -> Vec<u8> {
     for (name, value) in numbers {
         if let Some(value) = value {
             let id = plane.stat(name);
-            plane.add_stat(id, StatValue::Uint(value));
+            plane.add_stat(id, WrittenStatValue::Uint(value));
         }
     }
     let id = plane.bool_argument(&format!("kind.{}", producer.name()));
-    plane.add_stat(id, StatValue::Int(1));
+    plane.add_stat(id, WrittenStatValue::Int(1));
     plane.continues();
     let mut bytes = Vec::new();
     let mut space = XSpaceWriter::new(&mut bytes);

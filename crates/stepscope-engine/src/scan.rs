@@ -44,7 +44,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::{Beneath, FileLocation, Stamp, reason};
+use crate::files::{FileLocation, ServedLocation, Stamp, reason};
 use crate::found_run::{FoundFile, FoundRun};
 use crate::names::{self, NameClass, is_passed_over, names_too_little};
 
@@ -282,7 +282,7 @@ impl Walk<'_> {
     fn place(&self, real: &Path) -> Option<FileLocation> {
         #[cfg(unix)]
         {
-            Some(FileLocation::Beneath(Beneath {
+            Some(FileLocation::Beneath(ServedLocation {
                 root: Arc::clone(&self.absolute),
                 inside: real.strip_prefix(&self.absolute).ok()?.to_owned(),
             }))

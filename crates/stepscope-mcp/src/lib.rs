@@ -41,4 +41,4 @@ pub use http::{HttpAnswer, HttpHeaders};
 pub use protocol::McpServer;
 pub use skill::{SkillFile, is_as_written, skill_files};
 pub use stdio::serve_stdio;
-pub use stop::{Stop, StopOnDrop};
+pub use stop::{Stop, StopCallOnDrop};

@@ -43,16 +43,16 @@ impl Stop {
 }
 
 /// Stops a call when its request is dropped because the client closed the connection.
-pub struct StopOnDrop(Arc<Stop>);
+pub struct StopCallOnDrop(Arc<Stop>);
 
-impl StopOnDrop {
+impl StopCallOnDrop {
     /// Creates the guard of a call.
     pub fn new(stop: &Arc<Stop>) -> Self {
         Self(Arc::clone(stop))
     }
 }
 
-impl Drop for StopOnDrop {
+impl Drop for StopCallOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }
@@ -66,7 +66,7 @@ mod tests {
     fn dropping_the_request_cancels_its_analysis() {
         let stop = Arc::new(Stop::default());
         assert!(stop.cancel().check().is_ok());
-        drop(StopOnDrop::new(&stop));
+        drop(StopCallOnDrop::new(&stop));
         assert!(stop.cancel().check().is_err());
     }
 }

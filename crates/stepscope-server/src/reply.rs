@@ -125,9 +125,9 @@ impl<S: Send + Sync> FromRequestParts<S> for RunRequest {
 }
 
 /// Cancels the work when the request is dropped because the connection closed.
-pub(crate) struct StopOnDrop(pub(crate) Arc<Cancel>);
+pub(crate) struct CancelOnDrop(pub(crate) Arc<Cancel>);
 
-impl Drop for StopOnDrop {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -157,7 +157,7 @@ where
     let began = Instant::now();
     let run = state.runs.open(&request.id).await?;
     let cancel = Arc::new(Cancel::default());
-    let _stop = StopOnDrop(Arc::clone(&cancel));
+    let _stop = CancelOnDrop(Arc::clone(&cancel));
     let permits = Arc::clone(&state.permits);
     let permit = permits.acquire_owned().await;
     let state = Arc::clone(state);

@@ -64,7 +64,7 @@ impl SqlEngines {
             return Err(Problem::sql_busy());
         };
         let running = Arc::clone(&self.running).acquire_owned().await;
-        let client = StopOnDrop::default();
+        let client = StopEngineOnDrop::default();
         let (engines, stop) = (Arc::clone(self), client.0.clone());
         let result = tokio::task::spawn_blocking(move || {
             let _permits = (admitted, running);
@@ -154,9 +154,9 @@ impl EngineStop {
 
 /// Ends the engine when the request is dropped because the connection closed.
 #[derive(Default)]
-struct StopOnDrop(EngineStop);
+struct StopEngineOnDrop(EngineStop);
 
-impl Drop for StopOnDrop {
+impl Drop for StopEngineOnDrop {
     fn drop(&mut self) {
         let mut state = lock(&self.0.0);
         state.0 = true;

@@ -9,14 +9,14 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::session_config;
 use crate::functions;
-use crate::locked::{self, Memory, Reach};
+use crate::locked::{self, MemoryLimits, Reach};
 
 /// Creates the state that the scheduler reads plans with.
 pub(super) fn state(config: SessionConfig) -> SessionState {
     let builder = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
-        .with_runtime_env(runtime(Memory::default()));
+        .with_runtime_env(runtime(MemoryLimits::default()));
     let context = SessionContext::new_with_state(builder.build());
     functions::register(&context);
     context.state()
@@ -24,7 +24,7 @@ pub(super) fn state(config: SessionConfig) -> SessionState {
 
 /// Returns the functions of executors.
 pub(super) fn registry() -> BallistaFunctionRegistry {
-    let context = locked::context(session_config(), Memory::default(), Reach::Nothing);
+    let context = locked::context(session_config(), MemoryLimits::default(), Reach::Nothing);
     functions::register(&context);
     let state = context.state();
     BallistaFunctionRegistry {
@@ -36,6 +36,6 @@ pub(super) fn registry() -> BallistaFunctionRegistry {
 }
 
 /// Creates what operators on a cluster reach: every dataset of the machine.
-pub(super) fn runtime(memory: Memory) -> Arc<RuntimeEnv> {
+pub(super) fn runtime(memory: MemoryLimits) -> Arc<RuntimeEnv> {
     locked::runtime(memory, Reach::EveryDataset)
 }

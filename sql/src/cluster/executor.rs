@@ -11,7 +11,7 @@ use super::codec::Codec;
 use super::context;
 use super::stages::Engine;
 use super::{Cluster, HEARTBEAT, LONGEST_MESSAGE, Listen, host_of, session_config};
-use crate::locked::Memory;
+use crate::locked::MemoryLimits;
 use crate::runtime::runtime;
 
 /// Age of the results of a job that nobody asked for any more, seconds.
@@ -29,7 +29,7 @@ pub struct Offer {
     /// Tasks at the same time.
     pub cores: usize,
     /// Memory of the operators of all tasks. Opened runs come in addition.
-    pub memory: Memory,
+    pub memory: MemoryLimits,
     /// Folder of intermediate results; a temporary one by default.
     pub work_dir: Option<PathBuf>,
 }

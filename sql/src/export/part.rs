@@ -8,7 +8,7 @@ use super::receipt::{Receipt, folder_of, key_of_divided};
 use super::table_files::{Destination, TableTarget, WrittenTable, name_all};
 use super::{ArgsChoice, ExportError, Progress, Shift, query, tables};
 use crate::dataset::{Dataset, RUNS};
-use crate::locked::Memory;
+use crate::locked::MemoryLimits;
 use crate::run_data::RunData;
 use crate::session::Session;
 use crate::tables::collectives::{CALLS, CLOCKS, COLLECTIVES};
@@ -86,7 +86,7 @@ pub(super) async fn write(
         key_of_divided(file),
         file.path.clone(),
         run,
-        Memory::default(),
+        MemoryLimits::default(),
     );
     let [data] = session.runs() else {
         return unreadable("it is not open".to_owned());

@@ -7,7 +7,7 @@ use stepscope_engine::Run;
 use super::table_files::{Destination, TableTarget, name_all};
 use super::{ExportError, Options, Progress, Shift, query, tables};
 use crate::dataset::{RUNS, UNFINISHED};
-use crate::locked::Memory;
+use crate::locked::MemoryLimits;
 use crate::session::Session;
 
 /// Longest part of a run's name in the names of its files, bytes.
@@ -46,7 +46,7 @@ impl<'a> RunExport<'a> {
             name: run.name.clone(),
             slices: run.trace.slice_count(),
             date: date_of(run.start_unix_ns()),
-            session: Session::of_run(0, key.clone(), path, run, Memory::default()),
+            session: Session::of_run(0, key.clone(), path, run, MemoryLimits::default()),
             key,
             dataset,
             options,

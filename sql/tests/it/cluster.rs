@@ -10,7 +10,7 @@ use stepscope_engine::report::report::Report;
 use stepscope_engine::{FLEET_KINDS, FleetOptions, RunChoice, SqlEngine, SqlRun, fleet_reports};
 use stepscope_sql::cluster::{self, Cluster, Listen};
 use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
 
@@ -183,7 +183,7 @@ fn session(dataset: &Path, cluster: Option<&Cluster>) -> Session {
     Session::open(
         &sources,
         false,
-        Memory::default(),
+        MemoryLimits::default(),
         cluster.map(|cluster| Arc::new(cluster.clone()) as _),
     )
     .unwrap()
@@ -397,8 +397,13 @@ fn impossible_cluster_requests_give_the_reason() {
         "{error}"
     );
     let traces = [SqlRun::Path(Corpus::committed().path(TRACE))];
-    let error =
-        Session::open(&traces, false, Memory::default(), Some(Arc::new(nowhere))).unwrap_err();
+    let error = Session::open(
+        &traces,
+        false,
+        MemoryLimits::default(),
+        Some(Arc::new(nowhere)),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("it reads datasets"), "{error}");
     assert!(error.hint().unwrap().contains("stepscope export"));
     let open = Command::new(env!("CARGO_BIN_EXE_stepscope-sql"))

@@ -10,7 +10,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stepscope_engine::{RunChoice, SqlRun};
 use stepscope_sql::dataset;
 use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::schema::Column;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
@@ -478,11 +478,11 @@ fn queries_of_a_dataset_reach_no_other_file_and_no_run() {
         assert!(!refused(sql).is_empty(), "{sql}");
     }
     let sources = [folder.path().to_owned(), Corpus::committed().path(RUN)].map(SqlRun::Path);
-    let error = Session::open(&sources, false, Memory::default(), None).unwrap_err();
+    let error = Session::open(&sources, false, MemoryLimits::default(), None).unwrap_err();
     assert!(error.to_string().contains("with others"), "{error}");
     assert!(error.hint().unwrap().contains("export"));
     std::fs::write(folder.path().join("_stepscope.json"), "{\"schema\": 2}").unwrap();
-    let error = Session::open(&sources[..1], false, Memory::default(), None).unwrap_err();
+    let error = Session::open(&sources[..1], false, MemoryLimits::default(), None).unwrap_err();
     assert!(error.to_string().contains("version 2"), "{error}");
 }
 

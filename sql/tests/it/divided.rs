@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stepscope_engine::{CopiedFile, RunChoice, RunFile, SqlRun, list_files};
 use stepscope_sql::export::{self, ArgsChoice, ExportUnit, Options, Progress};
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::schema::Column;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
@@ -38,7 +38,7 @@ fn export(source: &Path, dataset: &Path, options: &Options) -> Vec<Progress> {
 
 fn open(dataset: &Path) -> Session {
     let sources = [SqlRun::Path(dataset.to_owned())];
-    Session::open(&sources, false, Memory::default(), None)
+    Session::open(&sources, false, MemoryLimits::default(), None)
         .unwrap()
         .0
 }

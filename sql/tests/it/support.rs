@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use serde_json::{Map, Value, json};
 use stepscope_engine::{Run, SqlRun, TimeLimit, open_each};
 use stepscope_model::ReadContext;
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::output::{Format, Writer, describe};
 use stepscope_sql::protocol;
 use stepscope_sql::session::{Limits, Session};
@@ -44,7 +44,7 @@ pub(crate) fn each_run(corpus: &Corpus, visit: &mut dyn FnMut(&Session, &Run)) {
     for folder in folders {
         open_each(folder, &context, false, &mut |run| {
             if let Ok(run) = run {
-                let session = Session::of_runs(vec![run], Memory::default());
+                let session = Session::of_runs(vec![run], MemoryLimits::default());
                 visit(&session, &session.runs()[0].run);
                 count += 1;
             }
@@ -62,7 +62,7 @@ pub(crate) fn open(name: &str) -> Session {
 
 pub(crate) fn open_all(paths: &[PathBuf]) -> Session {
     let sources: Vec<SqlRun> = paths.iter().cloned().map(SqlRun::Path).collect();
-    let opened = Session::open(&sources, false, Memory::default(), None);
+    let opened = Session::open(&sources, false, MemoryLimits::default(), None);
     opened.unwrap().0
 }
 

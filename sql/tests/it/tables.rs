@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use stepscope_engine::{Run, SqlRun, open_each};
-use stepscope_sql::locked::Memory;
+use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
@@ -119,7 +119,7 @@ fn listed_runs_of_one_name_stay_apart() {
         listed(optim, optim),
         SqlRun::Path(folder.join(optim)),
     ];
-    let session = Session::open(&sources, false, Memory::default(), None).unwrap();
+    let session = Session::open(&sources, false, MemoryLimits::default(), None).unwrap();
     let rows = ask(
         &session.0,
         "SELECT r.run, r.slices = count(*) AS whole FROM runs r JOIN slices s ON s.run = r.run \
@@ -500,7 +500,7 @@ fn runs_of_one_job_differ_in_numbers_and_times_only() {
         let ask_of_renamed = &mut |run: Result<Run, _>| {
             let mut run = run.unwrap();
             name.clone_into(&mut run.name);
-            let session = Session::of_runs(vec![run], Memory::default());
+            let session = Session::of_runs(vec![run], MemoryLimits::default());
             assert_eq!(one(&session, "SELECT job FROM runs")["job"], job, "{name}");
             Ok(())
         };

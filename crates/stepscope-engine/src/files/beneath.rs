@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 /// The location of a file in a served directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Beneath {
+pub(crate) struct ServedLocation {
     /// The directory, without links.
     pub(crate) root: Arc<Path>,
     /// Path relative to the directory, without links when the file was listed.
     pub(crate) inside: PathBuf,
 }
 
-impl Beneath {
+impl ServedLocation {
     /// Opens the file for reading; never blocks on a pipe without a writer.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("elsewhere/b")).unwrap();
         std::fs::write(root.join("a/b/run"), "ours").unwrap();
         std::fs::write(dir.path().join("elsewhere/b/run"), "theirs").unwrap();
-        let of = |inside: &str| Beneath {
+        let of = |inside: &str| ServedLocation {
             root: root.as_path().into(),
             inside: inside.into(),
         };

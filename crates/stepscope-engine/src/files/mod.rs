@@ -32,19 +32,19 @@ use std::time::UNIX_EPOCH;
 use stepscope_model::ArgError;
 
 #[cfg(unix)]
-pub(crate) use beneath::Beneath;
+pub(crate) use beneath::ServedLocation;
 pub(crate) use object_file::ObjectFile;
 
 /// Paths are walked from a served directory on Unix only.
 #[cfg(not(unix))]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Beneath {}
+pub(crate) enum ServedLocation {}
 
 /// Where a listed file is, if its path alone does not tell.
 #[derive(Clone, Debug)]
 pub(crate) enum FileLocation {
     /// Below a served directory: no link on the way is followed.
-    Beneath(Beneath),
+    Beneath(ServedLocation),
     /// In an object store, or on a web server.
     Object(ObjectFile),
 }

@@ -502,7 +502,7 @@ mod tests {
 
     use super::*;
     use crate::probe::Probe;
-    use crate::xspace::{EventKind, HOST_PLANE, Stat, StatValue, read};
+    use crate::xspace::{EventKind, HOST_PLANE, WrittenStat, WrittenStatValue, read};
 
     /// One plane with an event of this name a microsecond after the line's time, and a text argument.
     fn recorded(plane: &str, name: &str, line_ns: i64, start_unix_ns: Option<u64>) -> Vec<u8> {
@@ -515,13 +515,18 @@ mod tests {
             writer.stat(&format!("nothing {n}"));
         }
         let process = writer.stat("process_id");
-        writer.add_stat(process, StatValue::Int(7));
+        writer.add_stat(process, WrittenStatValue::Int(7));
         let event = writer.event_of(name, "category", EventKind::Slice);
         let stat = writer.stat("where");
         let text = writer.text(&format!("in {name}"));
         let mut line = LineWriter::new(5, "thread", line_ns);
-        let value = StatValue::Text(text);
-        line.span(event, 1_000_000, 2_000_000, &[Stat { id: stat, value }]);
+        let value = WrittenStatValue::Text(text);
+        line.span(
+            event,
+            1_000_000,
+            2_000_000,
+            &[WrittenStat { id: stat, value }],
+        );
         writer.add_line(line);
         space.plane(&writer).unwrap();
         if let Some(start) = start_unix_ns {
@@ -545,7 +550,7 @@ mod tests {
         let mut space = XSpaceWriter::new(&mut out);
         let mut host = PlaneWriter::new(HOST_PLANE);
         let process = host.stat("process_id");
-        host.add_stat(process, StatValue::Int(7));
+        host.add_stat(process, WrittenStatValue::Int(7));
         let event = host.event("ours");
         let mut line = LineWriter::new(1, "main", 0);
         line.span(event, 0, 9_000_000, &[]);

@@ -37,7 +37,8 @@ pub use well_known_stats::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 
 pub use write::XSpaceSink;
 pub use write::writer::{
-    EventMetadataId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
+    EventMetadataId, LineWriter, PlaneWriter, StatId, TextId, WrittenStat, WrittenStatValue,
+    XSpaceWriter,
 };
 
 use crate::FormatError;

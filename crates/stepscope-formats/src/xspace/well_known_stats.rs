@@ -333,7 +333,7 @@ pub(crate) enum MarkValue<'a> {
 
 /// The meaning of one event's stats, collected one by one.
 #[derive(Debug, Default)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct EventStats<'a> {
     pub(crate) step: Option<StepNumber>,
     pub(crate) flows: Vec<(FlowCategory<'a>, u64, FlowDirection)>,
     pub(crate) value: Option<f64>,
@@ -345,7 +345,7 @@ pub(crate) struct Marks<'a> {
     consumer: (u64, Option<u64>),
 }
 
-impl<'a> Marks<'a> {
+impl<'a> EventStats<'a> {
     /// Clears the state of the last event.
     #[inline]
     pub(crate) fn clear(&mut self) {

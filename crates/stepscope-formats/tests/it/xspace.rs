@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xspace::{
-    COUNTERS_LINE, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatValue, TrackRecord,
-    XSpaceWriter,
+    COUNTERS_LINE, EventKind, HOST_PLANE, LineWriter, PlaneWriter, TrackRecord, WrittenStat,
+    WrittenStatValue, XSpaceWriter,
 };
 use stepscope_formats::{Format, FormatError, read};
 use stepscope_model::{Diagnostic, ReadContext, SharedBytes};
@@ -166,7 +166,7 @@ fn damaged_files_give_their_good_part_and_a_diagnostic() {
 fn written_xspaces_are_read_back() {
     let mut plane = PlaneWriter::new(HOST_PLANE);
     let pid = plane.stat("process_id");
-    plane.add_stat(pid, StatValue::Int(42));
+    plane.add_stat(pid, WrittenStatValue::Int(42));
     let forward = plane.event("forward");
     let step = plane.event("train");
     let loaded = plane.event_of("loaded", "io", EventKind::Instant);
@@ -175,11 +175,11 @@ fn written_xspaces_are_read_back() {
     let shape = plane.stat("shape");
     let text = plane.text("f32[8]");
     let mut line = LineWriter::new(-7, "python", 1_000);
-    let stat = |id, value| Stat { id, value };
-    line.span(step, 0, 5_000, &[stat(number, StatValue::Int(3))]);
+    let stat = |id, value| WrittenStat { id, value };
+    line.span(step, 0, 5_000, &[stat(number, WrittenStatValue::Int(3))]);
     let stats = [
-        stat(batch, StatValue::Uint(u64::MAX)),
-        stat(shape, StatValue::Text(text)),
+        stat(batch, WrittenStatValue::Uint(u64::MAX)),
+        stat(shape, WrittenStatValue::Text(text)),
     ];
     line.span(forward, 100, 2_000, &stats);
     line.point(loaded, 2_500, &[]);

@@ -22,7 +22,7 @@ use super::directories::{self, is_plain};
 use super::memory_sessions::HostData;
 use super::request;
 use super::response::XSPACE_TOOL;
-use super::workers::{self, Given, Workers};
+use super::workers::{self, WorkerResponse, Workers};
 use crate::address::Address;
 use crate::proto::profile_analysis_server::ProfileAnalysis;
 use crate::proto::{
@@ -115,7 +115,8 @@ async fn new_session(
             (number, given.await)
         });
     }
-    let mut answers: Vec<Option<Result<Given, String>>> = hosts.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<Result<WorkerResponse, String>>> =
+        hosts.iter().map(|_| None).collect();
     while let Some(joined) = asked.join_next().await {
         if let Ok((number, given)) = joined {
             answers[number] = Some(given);
@@ -126,12 +127,12 @@ async fn new_session(
     let (mut written, mut empty) = (0_usize, 0_usize);
     for (address, given) in hosts.iter().zip(answers) {
         match given.unwrap_or_else(|| Err("the request failed here".to_owned())) {
-            Ok(Given::XSpace(xspace)) => recordings.push(HostData {
+            Ok(WorkerResponse::XSpace(xspace)) => recordings.push(HostData {
                 host: address.file_stem(),
                 xspace,
             }),
-            Ok(Given::Written) => written += 1,
-            Ok(Given::Empty) => empty += 1,
+            Ok(WorkerResponse::Written) => written += 1,
+            Ok(WorkerResponse::Empty) => empty += 1,
             Err(problem) => problems.push(format!("{address}: {problem}")),
         }
     }

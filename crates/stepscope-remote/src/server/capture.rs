@@ -29,12 +29,12 @@ const MAX_ANSWER_BYTES: usize = (2 << 30) - (1 << 20);
 
 /// The running capture, if any.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
-    taken: Mutex<Option<Taken>>,
+pub(super) struct CaptureSlot {
+    taken: Mutex<Option<RunningCapture>>,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct RunningCapture {
     session: String,
     peer: String,
     until: Instant,
@@ -54,8 +54,8 @@ impl Drop for CaptureLock {
     }
 }
 
-impl Slot {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+impl CaptureSlot {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<RunningCapture>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,11 +73,11 @@ impl Slot {
 
     /// Returns the name and the client of the running capture.
     pub(super) fn present(&self) -> Option<String> {
-        self.lock().as_ref().map(Taken::shown)
+        self.lock().as_ref().map(RunningCapture::shown)
     }
 }
 
-impl Taken {
+impl RunningCapture {
     fn shown(&self) -> String {
         format!("{:?} for {}", cut(&self.session), self.peer)
     }
@@ -98,7 +98,7 @@ fn take_turn(
         )));
     }
     let end = Arc::new(Notify::new());
-    *taken = Some(Taken {
+    *taken = Some(RunningCapture {
         session: wanted.session.clone(),
         peer,
         until: Instant::now() + wait(wanted) + wanted.duration,

@@ -57,7 +57,7 @@ struct State {
     kept: MemorySessions,
     flight: Flight,
     port: u16,
-    slot: capture::Slot,
+    slot: capture::CaptureSlot,
     answers: capture::Answers,
     /// True when the server must stop.
     stopping: watch::Receiver<bool>,
@@ -179,7 +179,7 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
         workers: Workers::new(&options.allow_workers),
         kept: MemorySessions::new(options.keep_bytes),
         port: address.port(),
-        slot: capture::Slot::default(),
+        slot: capture::CaptureSlot::default(),
         answers: capture::Answers::default(),
         stopping,
         options: options.clone(),

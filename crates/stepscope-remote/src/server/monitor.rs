@@ -20,7 +20,7 @@ const DEFAULT_MS: u64 = 1_000;
 
 /// Collected figures.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct MonitorFigures {
     wall: Duration,
     cpu: Duration,
     cores: usize,
@@ -49,7 +49,7 @@ pub(super) async fn monitor(
         () = tokio::time::sleep(duration) => {}
         _ = stopping.wait_for(|stopping| *stopping) => {}
     }
-    let seen = Seen {
+    let seen = MonitorFigures {
         wall: begun.elapsed(),
         cpu: os::process_cpu_time().saturating_sub(cpu),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -72,7 +72,7 @@ pub(super) async fn monitor(
     })
 }
 
-fn describe(data: &mut String, seen: &Seen, with_steps: bool) {
+fn describe(data: &mut String, seen: &MonitorFigures, with_steps: bool) {
     let _ = writeln!(
         data,
         "Host busy: {:.1}% of {} cores, {:.2} s of CPU in {:.2} s",
@@ -110,7 +110,7 @@ fn recording(state: &State) -> String {
     }
 }
 
-fn busy_percent(seen: &Seen) -> f64 {
+fn busy_percent(seen: &MonitorFigures) -> f64 {
     let there = seen.wall.as_secs_f64() * seen.cores as f64;
     if there <= 0.0 {
         return 0.0;
@@ -127,7 +127,7 @@ fn shown(time: Duration) -> String {
     }
 }
 
-fn figures(seen: &Seen, with_steps: bool) -> ProfilerServiceMonitorResult {
+fn figures(seen: &MonitorFigures, with_steps: bool) -> ProfilerServiceMonitorResult {
     let known = with_steps && seen.steps.count > 0;
     let ms = |time: Duration| {
         if known {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn figures_that_nobody_knows_are_not_numbers() {
-        let seen = Seen {
+        let seen = MonitorFigures {
             wall: Duration::from_secs(2),
             cpu: Duration::from_secs(1),
             cores: 4,

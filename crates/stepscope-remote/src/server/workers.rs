@@ -78,7 +78,7 @@ fn is_loopback(ip: IpAddr) -> bool {
 
 /// Response of a worker.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(super) enum WorkerResponse {
     /// The recording.
     XSpace(Bytes),
     /// The worker reports that it wrote a file itself.
@@ -94,7 +94,7 @@ pub(super) async fn ask(
     request: ProfileRequest,
     interval: Duration,
     most_bytes: usize,
-) -> Result<Given, String> {
+) -> Result<WorkerResponse, String> {
     let at = workers.permit(address).await?;
     let endpoint = Endpoint::from_shared(format!("http://{at}"))
         .map_err(|error| error.to_string())?
@@ -114,16 +114,16 @@ pub(super) async fn ask(
     }
 }
 
-fn given(answer: ProfileResponse) -> Given {
+fn given(answer: ProfileResponse) -> WorkerResponse {
     let tool = answer
         .tool_data
         .into_iter()
         .find(|tool| tool.name == XSPACE_TOOL);
     match tool.map(|tool| tool.data) {
-        _ if answer.empty_trace => Given::Empty,
-        _ if !answer.xspace.is_empty() => Given::XSpace(answer.xspace),
-        Some(data) if !data.is_empty() => Given::XSpace(data),
-        _ => Given::Written,
+        _ if answer.empty_trace => WorkerResponse::Empty,
+        _ if !answer.xspace.is_empty() => WorkerResponse::XSpace(answer.xspace),
+        Some(data) if !data.is_empty() => WorkerResponse::XSpace(data),
+        _ => WorkerResponse::Written,
     }
 }
 

@@ -15,7 +15,7 @@ use stepscope_report::compare::ComparisonView;
 
 use crate::params::Params;
 use crate::problem::Problem;
-use crate::reply::{Json, StopOnDrop};
+use crate::reply::{CancelOnDrop, Json};
 use crate::routes::stats::MAX_ROWS;
 use crate::side_cache::SideCache;
 use crate::state::State;
@@ -35,7 +35,7 @@ async fn answer(state: &Arc<State>, params: Params) -> Result<Response, Problem>
     let base = state.runs.open(params.required("base")?).await?;
     let new = state.runs.open(params.required("new")?).await?;
     let cancel = Arc::new(Cancel::default());
-    let _stop = StopOnDrop(Arc::clone(&cancel));
+    let _stop = CancelOnDrop(Arc::clone(&cancel));
     let permit = Arc::clone(&state.permits).acquire_owned().await;
     let sides = Arc::clone(&state.sides);
     let work = tokio::task::spawn_blocking(move || {

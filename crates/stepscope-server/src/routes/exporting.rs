@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::problem::Problem;
-use crate::reply::{RunRequest, StopOnDrop};
+use crate::reply::{CancelOnDrop, RunRequest};
 use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
@@ -141,7 +141,7 @@ async fn page(
         ..Options::default()
     };
     let cancel = Arc::new(Cancel::default());
-    let _stop = StopOnDrop(Arc::clone(&cancel));
+    let _stop = CancelOnDrop(Arc::clone(&cancel));
     let permit = Arc::clone(&state.permits).acquire_owned().await;
     let made = tokio::task::spawn_blocking(move || {
         let _permit = permit;

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stepscope_mcp::{HttpHeaders, Stop, StopOnDrop};
+use stepscope_mcp::{HttpHeaders, Stop, StopCallOnDrop};
 
 use crate::problem::Problem;
 use crate::state::State;
@@ -29,7 +29,7 @@ pub(super) async fn post(
         return Problem::no_such_route().into_response();
     };
     let stop = Arc::new(Stop::default());
-    let _stop = StopOnDrop::new(&stop);
+    let _stop = StopCallOnDrop::new(&stop);
     let permit = Arc::clone(&state.permits).acquire_owned().await;
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;

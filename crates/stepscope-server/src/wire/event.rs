@@ -200,18 +200,18 @@ pub(crate) enum ArgSize {
 
 /// A JSON object that keeps the order of its keys.
 #[derive(Debug, Default)]
-struct Ordered(Vec<(String, Given)>);
+struct Ordered(Vec<(String, OrderedValue)>);
 
 /// A value of such an object.
 #[derive(Debug)]
-enum Given {
+enum OrderedValue {
     Value(Value),
     /// Text that is JSON already.
     Raw(Box<RawValue>),
 }
 
 impl Ordered {
-    fn get(&self, key: &str) -> Option<&Given> {
+    fn get(&self, key: &str) -> Option<&OrderedValue> {
         let mut all = self.0.iter();
         all.find(|(known, _)| known == key).map(|(_, value)| value)
     }
@@ -222,8 +222,8 @@ impl Serialize for Ordered {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (key, value) in &self.0 {
             match value {
-                Given::Value(value) => map.serialize_entry(key, value)?,
-                Given::Raw(value) => map.serialize_entry(key, value)?,
+                OrderedValue::Value(value) => map.serialize_entry(key, value)?,
+                OrderedValue::Raw(value) => map.serialize_entry(key, value)?,
             }
         }
         map.end()
@@ -270,7 +270,7 @@ impl Args {
             ArgValue::Bool(value) => value.into(),
             ArgValue::Json(text) if !self.too_long(text) => {
                 if let Ok(raw) = serde_json::from_str(text) {
-                    self.values.0.push((name, Given::Raw(raw)));
+                    self.values.0.push((name, OrderedValue::Raw(raw)));
                     return;
                 }
                 // Text that is not valid JSON (for example a bare NaN) is kept as text.
@@ -283,13 +283,13 @@ impl Args {
                 serde_json::json!({"$bytes": bytes.len(), "hex": hex})
             }
         };
-        self.values.0.push((name, Given::Value(value)));
+        self.values.0.push((name, OrderedValue::Value(value)));
     }
 
     /// Adds the number of args if some are omitted.
     fn finish(&mut self) {
         if self.seen > self.values.0.len() {
-            let all = Given::Value(self.seen.into());
+            let all = OrderedValue::Value(self.seen.into());
             self.cut.0.push(("…".to_owned(), all));
         }
     }
@@ -302,15 +302,15 @@ impl Args {
         if !self.too_long(text) {
             return text.into();
         }
-        let bytes = Given::Value(text.len().into());
+        let bytes = OrderedValue::Value(text.len().into());
         self.cut.0.push((name.to_owned(), bytes));
         text[..text.floor_char_boundary(MAX_TEXT_BYTES)].into()
     }
 
     fn text(&self, key: &str) -> Option<String> {
         match self.values.get(key)? {
-            Given::Value(Value::String(text)) if !text.is_empty() => Some(text.clone()),
-            Given::Value(Value::Number(number)) => Some(number.to_string()),
+            OrderedValue::Value(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+            OrderedValue::Value(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         }
     }
@@ -323,10 +323,12 @@ impl Args {
     fn stack(&self) -> Vec<String> {
         for key in ["Call stack", "stack", "source_stack", "Python stack"] {
             let lines: Vec<String> = match self.values.get(key) {
-                Some(Given::Value(Value::String(text))) => {
+                Some(OrderedValue::Value(Value::String(text))) => {
                     text.split(['\n', ';']).map(str::to_owned).collect()
                 }
-                Some(Given::Raw(list)) => serde_json::from_str(list.get()).unwrap_or_default(),
+                Some(OrderedValue::Raw(list)) => {
+                    serde_json::from_str(list.get()).unwrap_or_default()
+                }
                 _ => continue,
             };
             let lines = lines.iter().map(|line| line.trim());

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use stepscope_formats::xspace::{
-    COUNTERS_LINE, EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
-    StatValue, TrackRecord, XSpaceWriter,
+    COUNTERS_LINE, EventKind, EventMetadataId, HOST_PLANE, LineWriter, PlaneWriter, StatId,
+    TrackRecord, WrittenStat, WrittenStatValue, XSpaceWriter,
 };
 
 use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value, WINDOW_RECORDS};
@@ -207,23 +207,23 @@ fn describe(plane: &mut PlaneWriter, facts: &FileMetadata) {
     for (key, value) in &facts.stats {
         if key.starts_with(KIND_FACT) {
             let id = plane.bool_argument(key);
-            plane.add_stat(id, StatValue::Int(1));
+            plane.add_stat(id, WrittenStatValue::Int(1));
             kinds += 1;
             continue;
         }
         let id = plane.stat(key);
         match value.parse::<i64>() {
-            Ok(number) => plane.add_stat(id, StatValue::Int(number)),
-            Err(_) => plane.add_stat(id, StatValue::Str(value)),
+            Ok(number) => plane.add_stat(id, WrittenStatValue::Int(number)),
+            Err(_) => plane.add_stat(id, WrittenStatValue::Str(value)),
         }
     }
     if kinds == 0 {
         let id = plane.bool_argument("kind.Rust");
-        plane.add_stat(id, StatValue::Int(1));
+        plane.add_stat(id, WrittenStatValue::Int(1));
     }
     if facts.recovered {
         let id = plane.bool_argument("stepscope.recovered");
-        plane.add_stat(id, StatValue::Int(1));
+        plane.add_stat(id, WrittenStatValue::Int(1));
     }
 }
 
@@ -383,7 +383,7 @@ impl<'p> PlaneFiller<'p> {
         }
     }
 
-    fn stats<'a>(&mut self, event: &Event, args: &'a [Arg<'_>]) -> Vec<Stat<'a>> {
+    fn stats<'a>(&mut self, event: &Event, args: &'a [Arg<'_>]) -> Vec<WrittenStat<'a>> {
         let mut stats = Vec::with_capacity(args.len() + 1);
         for arg in args.iter().filter(|arg| arg.name != 0) {
             let is_bool = matches!(arg.value, Value::Bool(_));
@@ -393,25 +393,25 @@ impl<'p> PlaneFiller<'p> {
                 None => self.argument(arg.name, is_bool, of_step),
             };
             let value = match &arg.value {
-                Value::Int(value) => StatValue::Int(*value),
-                Value::Uint(value) => StatValue::Uint(*value),
-                Value::Double(value) => StatValue::Double(*value),
-                Value::Bool(value) => StatValue::Int(i64::from(*value)),
-                Value::Text(text) if text.len() > 64 => StatValue::Str(text),
-                Value::Text(text) => StatValue::Text(self.plane.text(text)),
+                Value::Int(value) => WrittenStatValue::Int(*value),
+                Value::Uint(value) => WrittenStatValue::Uint(*value),
+                Value::Double(value) => WrittenStatValue::Double(*value),
+                Value::Bool(value) => WrittenStatValue::Int(i64::from(*value)),
+                Value::Text(text) if text.len() > 64 => WrittenStatValue::Str(text),
+                Value::Text(text) => WrittenStatValue::Text(self.plane.text(text)),
             };
-            stats.push(Stat { id, value });
+            stats.push(WrittenStat { id, value });
         }
         if event.kind == Kind::Step {
-            stats.push(Stat {
+            stats.push(WrittenStat {
                 id: self.root_stat,
-                value: StatValue::Int(1),
+                value: WrittenStatValue::Int(1),
             });
         }
         if event.unfinished {
-            stats.push(Stat {
+            stats.push(WrittenStat {
                 id: self.unfinished_stat,
-                value: StatValue::Int(1),
+                value: WrittenStatValue::Int(1),
             });
         }
         stats

@@ -4,7 +4,7 @@
 use stepscope_model::Epoch;
 
 use super::emitted::{Emitted, Ended};
-use super::read_issues::{Cut, ReadIssue};
+use super::read_issues::{ReadIssue, TruncationPoint};
 use crate::FormatError;
 use crate::chrome_json::dialect::stepscope;
 use crate::chrome_json::dialect::torch;
@@ -28,7 +28,7 @@ pub(crate) struct Outline {
     /// Whether the file is a bare list.
     pub(crate) is_bare: bool,
     /// Where and why the text ends early, if it does.
-    pub(crate) cut: Option<(Cut, usize)>,
+    pub(crate) cut: Option<(TruncationPoint, usize)>,
     /// Offset of invalid JSON before the list; the list was then found by its name.
     pub(crate) damaged_head: Option<usize>,
 }
@@ -157,13 +157,13 @@ impl Outline {
         let behind = match ended {
             Ended::Closed(behind) => behind,
             Ended::CutInside(at) => {
-                self.cut = Some((Cut::InsideEntry, at));
+                self.cut = Some((TruncationPoint::InsideEntry, at));
                 return None;
             }
             Ended::CutBetween(at) | Ended::Handed(at) => {
                 // A bare list can end without its bracket: Chrome's own rule.
                 if !self.is_bare {
-                    self.cut = Some((Cut::BetweenEntries, at));
+                    self.cut = Some((TruncationPoint::BetweenEntries, at));
                 }
                 return None;
             }
@@ -181,7 +181,7 @@ impl Outline {
             }
             Some(b',') => {}
             None => {
-                self.cut = Some((Cut::AfterTheList, at));
+                self.cut = Some((TruncationPoint::AfterTheList, at));
                 return None;
             }
             Some(_) => {
@@ -203,7 +203,7 @@ impl Outline {
                 None
             }
             Err(ScanError::End) => {
-                self.cut = Some((Cut::AfterTheList, bytes.len()));
+                self.cut = Some((TruncationPoint::AfterTheList, bytes.len()));
                 None
             }
             Err(ScanError::Damaged(at)) => {

@@ -38,12 +38,12 @@ pub(crate) enum ReadIssue {
     Unfinished,
     ListTwice,
     NotAList,
-    Top(Cut),
+    Top(TruncationPoint),
 }
 
 /// Position at which the text ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum TruncationPoint {
     InsideEntry,
     BetweenEntries,
     AfterTheList,
@@ -117,9 +117,9 @@ impl ReadIssue {
             Self::Unfinished => "a begin (\"ph\" B, b or S) without its end",
             Self::ListTwice => "\"traceEvents\" stands in the file more than once; all are read",
             Self::NotAList => "a \"traceEvents\" that is no list",
-            Self::Top(Cut::InsideEntry) => "the text ends inside an entry",
-            Self::Top(Cut::BetweenEntries) => "the text ends before the list is closed",
-            Self::Top(Cut::AfterTheList) => "the text ends after the list of events",
+            Self::Top(TruncationPoint::InsideEntry) => "the text ends inside an entry",
+            Self::Top(TruncationPoint::BetweenEntries) => "the text ends before the list is closed",
+            Self::Top(TruncationPoint::AfterTheList) => "the text ends after the list of events",
         })
     }
 }

@@ -20,7 +20,9 @@ use super::index::PlaneIndex;
 use super::line_header::LineHead;
 use super::span::Span;
 use crate::protobuf::wire::{Fault, Fields, Value, varint};
-use crate::xspace::well_known_stats::{EventKind, EventPlacement, FlowCategory, MarkValue, Marks};
+use crate::xspace::well_known_stats::{
+    EventKind, EventPlacement, EventStats, FlowCategory, MarkValue,
+};
 use crate::xspace::wire::{self, StatValue, event, line};
 
 /// Limit of plausible offsets and durations (53 days). Writers with overflows emit larger numbers,
@@ -220,7 +222,7 @@ pub(crate) fn emit<S: EventSink>(
     scratch: &mut Scratch,
 ) -> LineIssues {
     let mut issues = LineIssues::default();
-    let mut marks = Marks::default();
+    let mut marks = EventStats::default();
     let mut next = stretch.start();
     let end = stretch.end();
     // Samples and step markers need more than their numbers.
@@ -415,7 +417,7 @@ fn decode<'a>(
     message: Range<usize>,
     metadata: &ReadyPlane<'_>,
     place: EventPlacement,
-    marks: &mut Marks<'a>,
+    marks: &mut EventStats<'a>,
 ) -> Result<(Numbers, bool), Fault> {
     let mut numbers = Numbers::default();
     let mut has_stats = false;
@@ -514,7 +516,7 @@ fn take<'a>(
     stat: &'a [u8],
     index: &PlaneIndex,
     place: EventPlacement,
-    marks: &mut Marks<'a>,
+    marks: &mut EventStats<'a>,
 ) {
     let Ok(stat) = wire::stat(stat) else {
         return;

@@ -15,14 +15,15 @@ use stepscope_model::{ArgValue, SliceFlags, TrackInfo, TrackKind};
 
 use super::rows::{Row, RowFlow, RowKind, RowValue, Rows};
 use super::writer::{
-    EventMetadataId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
+    EventMetadataId, LineWriter, PlaneWriter, StatId, TextId, WrittenStat, WrittenStatValue,
+    XSpaceWriter,
 };
 use super::{FactValue, Shared, XSpaceSink};
 use crate::xspace::read::facts::plane_name;
 use crate::xspace::record::TrackRecord;
 use crate::xspace::well_known_stats::{
-    COUNTERS_LINE, EventKind, EventPlacement, FlowCategory, HOST_PLANE, METADATA_PLANE, MarkValue,
-    Marks, Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
+    COUNTERS_LINE, EventKind, EventPlacement, EventStats, FlowCategory, HOST_PLANE, METADATA_PLANE,
+    MarkValue, Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
 };
 
 /// Writes the trace that a sink has collected.
@@ -198,13 +199,14 @@ impl Assembly<'_> {
             };
             empty = false;
             let (id, value) = match value {
-                FactValue::Int(value) => (plane.argument(key), StatValue::Int(*value)),
-                FactValue::Uint(value) => (plane.argument(key), StatValue::Uint(*value)),
-                FactValue::Double(value) => (plane.argument(key), StatValue::Double(*value)),
-                FactValue::Bool(value) => {
-                    (plane.bool_argument(key), StatValue::Int(i64::from(*value)))
-                }
-                FactValue::Text(text) => (plane.argument(key), StatValue::Str(text)),
+                FactValue::Int(value) => (plane.argument(key), WrittenStatValue::Int(*value)),
+                FactValue::Uint(value) => (plane.argument(key), WrittenStatValue::Uint(*value)),
+                FactValue::Double(value) => (plane.argument(key), WrittenStatValue::Double(*value)),
+                FactValue::Bool(value) => (
+                    plane.bool_argument(key),
+                    WrittenStatValue::Int(i64::from(*value)),
+                ),
+                FactValue::Text(text) => (plane.argument(key), WrittenStatValue::Str(text)),
             };
             plane.add_stat(id, value);
         }
@@ -236,13 +238,13 @@ impl Assembly<'_> {
             let length_ns = last_ps.map_or(0, |ps| ps.div_euclid(1_000)) + 1 + self.shift_ns;
             let stop_ns = told.unwrap_or(start_ns.saturating_add_signed(length_ns));
             let id = plane.stat(Role::ProfileStart.name());
-            plane.add_stat(id, StatValue::Uint(start_ns));
+            plane.add_stat(id, WrittenStatValue::Uint(start_ns));
             let id = plane.stat("profile_stop_time");
-            plane.add_stat(id, StatValue::Uint(stop_ns));
+            plane.add_stat(id, WrittenStatValue::Uint(stop_ns));
         }
         if origin_ns != 0 {
             let id = plane.hidden_stat(Role::Origin);
-            plane.add_stat(id, StatValue::Int(origin_ns));
+            plane.add_stat(id, WrittenStatValue::Int(origin_ns));
         }
         Some(plane)
     }
@@ -320,7 +322,7 @@ impl Assembly<'_> {
         writing.plane.describe(&group);
         if let Some(pid) = group.pid {
             let id = writing.plane.stat(Role::ProcessId.name());
-            writing.plane.add_stat(id, StatValue::Int(pid));
+            writing.plane.add_stat(id, WrittenStatValue::Int(pid));
         }
 
         let line_ids = self.line_ids(root, members);
@@ -437,7 +439,7 @@ impl<'a> Writing<'a> {
     fn event(&mut self, line: &mut LineWriter, row: &Row<'a>, kind: EventKind, base_ps: i64) {
         let id = self.event_id(row.name, row.category, kind);
         let wide: Vec<String> = row.flows.iter().map(|flow| self.wide_flow(flow)).collect();
-        let mut stats: Vec<Stat<'_>> = Vec::with_capacity(row.args.len() + 2);
+        let mut stats: Vec<WrittenStat<'_>> = Vec::with_capacity(row.args.len() + 2);
         let plain = kind != EventKind::Slice || self.args_say_all(row);
         for (key, value) in &row.args {
             stats.push(self.argument(*key, *value, plain));
@@ -455,7 +457,7 @@ impl<'a> Writing<'a> {
     /// Returns whether the arguments alone give a reader the row's properties; then no hidden stats
     /// are needed.
     fn args_say_all(&self, row: &Row<'a>) -> bool {
-        let mut marks = Marks::default();
+        let mut marks = EventStats::default();
         for (key, value) in &row.args {
             let role = Role::from_name(self.assembly.text(*key).as_bytes());
             if !role.marks_events() {
@@ -490,25 +492,25 @@ impl<'a> Writing<'a> {
             && marks.flags.0 == row.flags
     }
 
-    fn argument(&mut self, key: u32, value: RowValue<'a>, plain: bool) -> Stat<'a> {
+    fn argument(&mut self, key: u32, value: RowValue<'a>, plain: bool) -> WrittenStat<'a> {
         let (wording, value) = match value {
             RowValue::Text(text) => {
                 let worth = self.assembly.shared.uses.get(text as usize) > Some(&1);
                 let value = if worth {
-                    StatValue::Text(self.text_id(text))
+                    WrittenStatValue::Text(self.text_id(text))
                 } else {
-                    StatValue::Str(self.assembly.text(text))
+                    WrittenStatValue::Str(self.assembly.text(text))
                 };
                 (Wording::Meaning, value)
             }
             RowValue::Inline(value) => match value {
-                ArgValue::Int(value) => (Wording::Meaning, StatValue::Int(value)),
-                ArgValue::Uint(value) => (Wording::Meaning, StatValue::Uint(value)),
-                ArgValue::Double(value) => (Wording::Meaning, StatValue::Double(value)),
-                ArgValue::Str(text) => (Wording::Meaning, StatValue::Str(text)),
-                ArgValue::Bool(value) => (Wording::Bool, StatValue::Int(i64::from(value))),
-                ArgValue::Json(text) => (Wording::Json, StatValue::Str(text)),
-                ArgValue::Bytes(bytes) => (Wording::Meaning, StatValue::Bytes(bytes)),
+                ArgValue::Int(value) => (Wording::Meaning, WrittenStatValue::Int(value)),
+                ArgValue::Uint(value) => (Wording::Meaning, WrittenStatValue::Uint(value)),
+                ArgValue::Double(value) => (Wording::Meaning, WrittenStatValue::Double(value)),
+                ArgValue::Str(text) => (Wording::Meaning, WrittenStatValue::Str(text)),
+                ArgValue::Bool(value) => (Wording::Bool, WrittenStatValue::Int(i64::from(value))),
+                ArgValue::Json(text) => (Wording::Json, WrittenStatValue::Str(text)),
+                ArgValue::Bytes(bytes) => (Wording::Meaning, WrittenStatValue::Bytes(bytes)),
             },
         };
         let wording = match wording {
@@ -516,15 +518,15 @@ impl<'a> Writing<'a> {
             wording => wording,
         };
         let id = self.stat_id(key, wording);
-        Stat { id, value }
+        WrittenStat { id, value }
     }
 
     /// Adds step number and flags as hidden stats.
-    fn hidden_marks(&mut self, row: &Row<'_>, stats: &mut Vec<Stat<'_>>) {
+    fn hidden_marks(&mut self, row: &Row<'_>, stats: &mut Vec<WrittenStat<'_>>) {
         let mut add = |role, value| {
             let id = self.plane.hidden_stat(role);
-            let value = StatValue::Int(value);
-            stats.push(Stat { id, value });
+            let value = WrittenStatValue::Int(value);
+            stats.push(WrittenStat { id, value });
         };
         if let Some(step) = row.step {
             add(Role::StepNum, step);
@@ -550,7 +552,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Adds flows: in XProf's layout if the id fits, as text otherwise.
-    fn flows<'b>(&mut self, flows: &[RowFlow], wide: &'b [String], stats: &mut Vec<Stat<'b>>)
+    fn flows<'b>(&mut self, flows: &[RowFlow], wide: &'b [String], stats: &mut Vec<WrittenStat<'b>>)
     where
         'a: 'b,
     {
@@ -562,17 +564,17 @@ impl<'a> Writing<'a> {
                 .or_insert_with(|| FlowCategory::flow_number(text));
             let Some(packed) = pack_flow(flow.direction, flow.id, number.unwrap_or(0)) else {
                 let id = self.plane.hidden_stat(Role::WideFlow);
-                let value = StatValue::Str(wide);
-                stats.push(Stat { id, value });
+                let value = WrittenStatValue::Str(wide);
+                stats.push(WrittenStat { id, value });
                 continue;
             };
             let id = self.plane.hidden_stat(Role::Flow);
-            let value = StatValue::Uint(packed);
-            stats.push(Stat { id, value });
+            let value = WrittenStatValue::Uint(packed);
+            stats.push(WrittenStat { id, value });
             if number.is_none() {
                 let id = self.plane.hidden_stat(Role::FlowCategory);
-                let value = StatValue::Text(self.text_id(flow.category));
-                stats.push(Stat { id, value });
+                let value = WrittenStatValue::Text(self.text_id(flow.category));
+                stats.push(WrittenStat { id, value });
             }
         }
     }

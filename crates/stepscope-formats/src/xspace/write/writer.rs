@@ -38,7 +38,7 @@ pub struct TextId(i64);
 
 /// Value of a stat.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum StatValue<'a> {
+pub enum WrittenStatValue<'a> {
     /// A signed integer.
     Int(i64),
     /// An unsigned integer.
@@ -55,23 +55,23 @@ pub enum StatValue<'a> {
 
 /// One stat of an event or of a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stat<'a> {
+pub struct WrittenStat<'a> {
     /// Its name.
     pub id: StatId,
     /// Its value.
-    pub value: StatValue<'a>,
+    pub value: WrittenStatValue<'a>,
 }
 
-impl Stat<'_> {
+impl WrittenStat<'_> {
     fn put(&self, out: &mut Vec<u8>) {
         put_int(out, stat::METADATA_ID, self.id.0);
         match self.value {
-            StatValue::Int(value) => put_int(out, stat::INT64, value),
-            StatValue::Uint(value) => put_uint(out, stat::UINT64, value),
-            StatValue::Double(value) => put_double(out, stat::DOUBLE, value),
-            StatValue::Str(text) => put_bytes(out, stat::STR, text.as_bytes()),
-            StatValue::Text(id) => put_int(out, stat::REF, id.0),
-            StatValue::Bytes(bytes) => put_bytes(out, stat::BYTES, bytes),
+            WrittenStatValue::Int(value) => put_int(out, stat::INT64, value),
+            WrittenStatValue::Uint(value) => put_uint(out, stat::UINT64, value),
+            WrittenStatValue::Double(value) => put_double(out, stat::DOUBLE, value),
+            WrittenStatValue::Str(text) => put_bytes(out, stat::STR, text.as_bytes()),
+            WrittenStatValue::Text(id) => put_int(out, stat::REF, id.0),
+            WrittenStatValue::Bytes(bytes) => put_bytes(out, stat::BYTES, bytes),
         }
     }
 }
@@ -114,7 +114,7 @@ impl<W: Write> XSpaceWriter<W> {
             ("profile_stop_time", stop_unix_ns),
         ] {
             let id = plane.stat(name);
-            plane.add_stat(id, StatValue::Uint(value));
+            plane.add_stat(id, WrittenStatValue::Uint(value));
         }
         self.plane(&plane)
     }
@@ -289,9 +289,9 @@ impl PlaneWriter {
         for (role, text) in [(Role::Category, category), (Role::Kind, kind.word())] {
             if !text.is_empty() {
                 let id = self.hidden_stat(role);
-                let value = StatValue::Text(self.text(text));
+                let value = WrittenStatValue::Text(self.text(text));
                 put_message(&mut stats, metadata::STATS, |out| {
-                    Stat { id, value }.put(out);
+                    WrittenStat { id, value }.put(out);
                 });
             }
         }
@@ -307,8 +307,8 @@ impl PlaneWriter {
         let text = record.encode();
         let mut stats = Vec::new();
         put_message(&mut stats, metadata::STATS, |out| {
-            let value = StatValue::Str(&text);
-            Stat { id, value }.put(out);
+            let value = WrittenStatValue::Str(&text);
+            WrittenStat { id, value }.put(out);
         });
         self.push_event(name, stats)
     }
@@ -320,8 +320,8 @@ impl PlaneWriter {
         if let Some(program_id) = program_id {
             let id = self.stat(Role::ProgramId.name());
             put_message(&mut stats, metadata::STATS, |out| {
-                let value = StatValue::Uint(program_id);
-                Stat { id, value }.put(out);
+                let value = WrittenStatValue::Uint(program_id);
+                WrittenStat { id, value }.put(out);
             });
         }
         self.push_event(&text, stats);
@@ -353,7 +353,7 @@ impl PlaneWriter {
         self.stat_with(name, PLAIN)
     }
 
-    /// Returns the id of a boolean argument: write it as [`StatValue::Int`] 1 or 0.
+    /// Returns the id of a boolean argument: write it as [`WrittenStatValue::Int`] 1 or 0.
     pub fn bool_argument(&mut self, name: &str) -> StatId {
         let form = Form::Bool;
         self.stat_with(name, Meaning { form, ..PLAIN })
@@ -422,9 +422,9 @@ impl PlaneWriter {
     }
 
     /// Adds a stat of the plane itself (`process_id`, `device_vendor`, ...).
-    pub fn add_stat(&mut self, id: StatId, value: StatValue<'_>) {
+    pub fn add_stat(&mut self, id: StatId, value: WrittenStatValue<'_>) {
         put_message(&mut self.stats, plane::STATS, |out| {
-            Stat { id, value }.put(out);
+            WrittenStat { id, value }.put(out);
         });
     }
 
@@ -432,13 +432,13 @@ impl PlaneWriter {
     /// has no field for.
     pub fn describe(&mut self, record: &TrackRecord) {
         let id = self.hidden_stat(Role::Track);
-        self.add_stat(id, StatValue::Str(&record.encode()));
+        self.add_stat(id, WrittenStatValue::Str(&record.encode()));
     }
 
     /// Marks this plane as the continuation of an earlier plane with the same name in this file.
     pub fn continues(&mut self) {
         let id = self.hidden_stat(Role::Continues);
-        self.add_stat(id, StatValue::Int(1));
+        self.add_stat(id, WrittenStatValue::Int(1));
     }
 
     /// Adds a finished line.
@@ -530,14 +530,14 @@ impl LineWriter {
         name: EventMetadataId,
         offset_ps: i64,
         duration_ps: i64,
-        stats: &[Stat<'_>],
+        stats: &[WrittenStat<'_>],
     ) {
         self.put(name, offset_ps, duration_ps, stats);
     }
 
     /// Adds an instant, without a duration. Its name must use [`EventKind::Instant`].
     #[inline]
-    pub fn point(&mut self, name: EventMetadataId, offset_ps: i64, stats: &[Stat<'_>]) {
+    pub fn point(&mut self, name: EventMetadataId, offset_ps: i64, stats: &[WrittenStat<'_>]) {
         self.put(name, offset_ps, 0, stats);
     }
 
@@ -549,9 +549,9 @@ impl LineWriter {
         value_stat: StatId,
         value: f64,
     ) {
-        let stat = Stat {
+        let stat = WrittenStat {
             id: value_stat,
-            value: StatValue::Double(value),
+            value: WrittenStatValue::Double(value),
         };
         self.put(counter, offset_ps, 0, &[stat]);
     }
@@ -576,7 +576,13 @@ impl LineWriter {
     }
 
     #[inline]
-    fn put(&mut self, name: EventMetadataId, offset_ps: i64, duration_ps: i64, stats: &[Stat<'_>]) {
+    fn put(
+        &mut self,
+        name: EventMetadataId,
+        offset_ps: i64,
+        duration_ps: i64,
+        stats: &[WrittenStat<'_>],
+    ) {
         self.scratch.clear();
         for stat in stats {
             put_message(&mut self.scratch, event::STATS, |out| stat.put(out));
@@ -619,9 +625,9 @@ mod tests {
         // A minute into the session, ten microseconds long.
         line.span(name, 60_000_000_000_000, 10_000_000, &[]);
         assert_eq!(line.len(), 17);
-        let stat = Stat {
+        let stat = WrittenStat {
             id: batch,
-            value: StatValue::Int(64),
+            value: WrittenStatValue::Int(64),
         };
         line.span(name, 60_000_000_000_000, 10_000_000, &[stat]);
         assert_eq!(line.len(), 17 + 23);

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xspace::{LineWriter, PlaneWriter, Stat, StatValue, XSpaceWriter};
+use stepscope_formats::xspace::{
+    LineWriter, PlaneWriter, WrittenStat, WrittenStatValue, XSpaceWriter,
+};
 use stepscope_formats::{Format, read};
 use stepscope_model::{ReadContext, SharedBytes};
 use stepscope_remote::{PerfettoFileError, write_perfetto};
@@ -36,9 +38,9 @@ fn perfetto_file_has_the_same_slices_and_replaces_nothing() {
     let mut line = LineWriter::new(1, "main", 0);
     for number in 0..1_000 {
         let at_ps = number * 10_000_000;
-        let batch = Stat {
+        let batch = WrittenStat {
             id: argument,
-            value: StatValue::Int(number),
+            value: WrittenStatValue::Int(number),
         };
         line.span(outer, at_ps, 9_000_000, &[batch]);
         line.span(inner, at_ps + 1_000_000, 2_000_000, &[]);
