@@ -248,7 +248,12 @@ fn an_idle_server_wakes_nothing() {
     let _alone = alone();
     // A process of its own, which sleeps.
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "server::lifecycle::sleeper", "--nocapture"])
+        .args([
+            "--ignored",
+            "--exact",
+            "server::lifecycle::sleeper",
+            "--nocapture",
+        ])
         .env("STEPSCOPE_TEST_SLEEPER", "1")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
@@ -269,8 +274,9 @@ fn an_idle_server_wakes_nothing() {
     let _ = child.wait();
 }
 
-/// The child of the test above.
+/// The child of the test above. Does nothing without its variable.
 #[test]
+#[ignore = "the program of the other tests"]
 fn sleeper() {
     if std::env::var("STEPSCOPE_TEST_SLEEPER").is_err() {
         return;
@@ -281,8 +287,9 @@ fn sleeper() {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
 
-/// Ends a process as the case says, with a server that runs and a client that captures.
+/// Ends a process as the case says, with a server that runs and a client that captures. Does nothing without a case.
 #[test]
+#[ignore = "the program of the other tests"]
 fn ending() {
     let Ok(case) = std::env::var("STEPSCOPE_TEST_ENDING") else {
         return;
@@ -356,7 +363,12 @@ fn in_a_fork(address: std::net::SocketAddr) {
 fn a_process_ends_as_it_likes() {
     for case in ["exit", "_exit", "fork"] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server::lifecycle::ending", "--nocapture"])
+            .args([
+                "--ignored",
+                "--exact",
+                "server::lifecycle::ending",
+                "--nocapture",
+            ])
             .env("STEPSCOPE_TEST_ENDING", case)
             .spawn()
             .unwrap();

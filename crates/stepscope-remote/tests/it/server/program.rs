@@ -32,8 +32,9 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// The child. Does nothing in the parent.
+/// The child. Does nothing without its arguments.
 #[test]
+#[ignore = "the program of the other tests"]
 fn child() {
     let Ok(arguments) = std::env::var(CHILD) else {
         return;
@@ -57,7 +58,12 @@ impl Program {
         let mut all = vec!["--port-file", port_file.to_str().unwrap()];
         all.extend_from_slice(arguments);
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server::program::child", "--nocapture"])
+            .args([
+                "--ignored",
+                "--exact",
+                "server::program::child",
+                "--nocapture",
+            ])
             .env(CHILD, all.join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
