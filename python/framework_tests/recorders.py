@@ -13,6 +13,8 @@ import stepscope
 
 FOLDER = Path(sys.argv[1])
 STEPS = 10
+# How often a loop is recorded until none of its steps is slow.
+ATTEMPTS = 10
 
 
 @contextlib.contextmanager
@@ -82,16 +84,19 @@ JAX = {"jax_profiler": jax_profiler, "jax_profiler_without_calls": jax_profiler_
 
 def record(loops, recorders, agree=bool):
     """
-    Record each loop with each recorder, in the folder `LOOP/RECORDER`; prints the lengths of the steps.
+    Record each loop with each recorder, in the folder `LOOP/RECORDER`; prints the lengths of the steps, and
+    the recordings that have a slow step in every attempt.
 
     A loop is a function `steps(mark)` that yields after each step, and the steps that the program itself
     makes long. Where another step takes far longer than usual, as on a machine that stands still for a
-    moment, the loop is recorded again; `agree` turns that decision of a rank into one of all ranks.
+    moment, the loop is recorded again, up to `ATTEMPTS` times; `agree` turns that decision of a rank into one
+    of all ranks.
     """
-    lengths = {}
+    lengths, unsteady = {}, []
     for loop, (steps, long) in loops.items():
         for recorder, profiler in recorders.items():
-            for _attempt in range(20):
+            name = f"{loop}/{recorder}"
+            for _attempt in range(ATTEMPTS):
                 with profiler(FOLDER / loop / recorder) as mark:
                     ends = [time.perf_counter()]
                     for _step in steps(mark):
@@ -100,5 +105,7 @@ def record(loops, recorders, agree=bool):
                 most = 3 * statistics.median(taken) + 0.05
                 if not agree(any(one > most for number, one in enumerate(taken) if number not in long)):
                     break
-            lengths[f"{loop}/{recorder}"] = taken
-    print(json.dumps(lengths))
+            else:
+                unsteady.append(name)
+            lengths[name] = taken
+    print(json.dumps({"lengths": lengths, "unsteady": unsteady}))

@@ -250,6 +250,8 @@ pub(crate) fn install_with_frameworks(build: Build) -> Result<Result<PathBuf, Ou
 
 /// Tests of programs that are slow for a known cause: a program beside them would be another cause.
 const COMPARES_TIMES: &str = "test_causes";
+/// Why it skips a recording: the machine stalled in every attempt.
+const STALLED: &str = "a step took longer than usual";
 
 /// The tests that take longest begin first: at the end, a processor would wait for the last of them.
 const LONGEST: [&str; 4] = [
@@ -294,7 +296,7 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
         failed.extend(shell::run_in_pairs(commands));
     }
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    let mut may_lack = vec!["no Chromium", "STEPSCOPE_TRACES"];
+    let mut may_lack = vec!["no Chromium", "STEPSCOPE_TRACES", STALLED];
     if ui::missing_npm().is_some() {
         may_lack.push("the viewer is not built in");
     }
