@@ -5,7 +5,7 @@
 
 use std::os::unix::thread::JoinHandleExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use stepscope::recover::{pending, recover_dir};
@@ -14,8 +14,9 @@ use tempfile::tempdir;
 
 use crate::{clear, exclusive, files, names, obstruct, read, wait_until};
 
-fn run(case: &str, dir: &Path) {
-    let output = Command::new(std::env::current_exe().unwrap())
+/// Returns the standard input of the child, whose end a process that outlives the child can wait for.
+fn run(case: &str, dir: &Path) -> ChildStdin {
+    let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--test-threads=1",
             "--ignored",
@@ -25,10 +26,16 @@ fn run(case: &str, dir: &Path) {
         ])
         .env("STEPSCOPE_EDGE_CHILD", case)
         .env("STEPSCOPE_TEST_DIR", dir)
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
+    let input = child.stdin.take().unwrap();
+    let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{case}: {} {text}", output.status);
+    input
 }
 
 /// Runs the child's case. Does nothing without one.
@@ -64,17 +71,16 @@ fn unwritten(dir: &Path) {
     assert!(stop_trace().is_err());
     clear(&obstacles);
     drop(open);
-    // SAFETY: the child only sleeps, and has no output on which the parent's reader would wait.
+    // SAFETY: the child only waits for the end of its input, and has no output on which the parent's reader would
+    // wait.
     unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            for fd in 0..3 {
+        if libc::fork() == 0 {
+            for fd in 1..3 {
                 libc::close(fd);
             }
-            libc::sleep(20);
-            libc::_exit(0);
+            let mut byte = 0_u8;
+            libc::read(0, (&raw mut byte).cast(), 1);
         }
-        std::fs::write(dir.join("child"), child.to_string()).unwrap();
         libc::_exit(0);
     }
 }
@@ -83,12 +89,11 @@ fn unwritten(dir: &Path) {
 fn fork_child_does_not_lock_an_unwritten_journal() {
     let _exclusive = exclusive();
     let dir = tempdir().unwrap();
-    run("unwritten", dir.path());
+    let input = run("unwritten", dir.path());
     let found = pending(dir.path()).len();
     let runs = recover_dir(dir.path(), None);
-    let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
-    // SAFETY: kills the child of this case, which only sleeps.
-    unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+    // The child of the fork has lived until now.
+    drop(input);
     assert_eq!(found, 1);
     let file = runs[0].file.as_ref().unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
