@@ -80,15 +80,13 @@ fn last_seconds_are_saved_and_the_flight_recorder_continues() {
     }
     // Covers the open span and not the one before it. A save that the machine stopped for a second
     // covers less: it is repeated.
-    let mut saves = 0;
-    let (last, report) = loop {
-        let last = start.elapsed() + Duration::from_secs(1);
-        let report = save_last(last).unwrap();
-        saves += 1;
-        if start.elapsed() <= last {
-            break (last, report);
-        }
-    };
+    let (saves, last, report) = (1..=20_u64)
+        .find_map(|saves| {
+            let last = start.elapsed() + Duration::from_secs(1);
+            let report = save_last(last).unwrap();
+            (start.elapsed() <= last).then_some((saves, last, report))
+        })
+        .expect("each of 20 saves took more than a second");
     let probe = read(&report.path);
     assert_eq!(
         (report.spans, report.unfinished, report.dropped),
@@ -545,15 +543,14 @@ fn slow_step_is_saved_whole() {
         start.elapsed()
     };
     start_flight(&options).unwrap();
-    // None of these can be slow: there are too few for a median.
-    let mut durations: Vec<_> = (0..20)
-        .map(|n| round(n, Duration::from_millis(8)))
-        .collect();
+    // None of these can be slow: there are too few for a median. They take microseconds, so that a multiple of their
+    // median is short on a busy machine, too.
+    let mut durations: Vec<_> = (0..20).map(|n| round(n, Duration::ZERO)).collect();
     flush();
     assert_eq!(flight_status().unwrap().saves, 0);
     // Slow, however long a busy machine made the others.
     durations.sort_unstable();
-    let slow = durations[10] * 25;
+    let slow = (durations[10] * 25).max(Duration::from_millis(20));
     round(812, slow);
     wait_until("a save", || flight_status().unwrap().saves == 1);
     round(813, slow);
