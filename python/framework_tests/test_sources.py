@@ -247,17 +247,28 @@ class Sources(unittest.TestCase):
                 import jax, jax.numpy as jnp, torch
                 step = jax.jit(lambda x: (x @ x).sum())
                 x = jnp.ones((100, 100)); step(x).block_until_ready()
+                from stepscope.recording._captures import captures
+
                 done = threading.Event()
+                # Rounds that all sources record, and one that may have begun before.
+                rounds = 0
 
                 def busy():
+                    global rounds
                     while not done.is_set():
                         with stepscope.Trace("round"):
                             step(x).block_until_ready(); torch.ones(4) + 1
+                        rounds += captures.begun
                         done.wait(0.002)
 
                 thread = threading.Thread(target=busy); thread.start()
                 with stepscope.start_server(0) as server:
-                    report = stepscope.capture(f"{server.host}:{server.port}", sys.argv[1], duration_ms=2_000)
+                    report = stepscope.capture(
+                        f"{server.host}:{server.port}",
+                        sys.argv[1],
+                        duration_ms=30_000,
+                        end_when=lambda: rounds > 20,
+                    )
                 done.set(); thread.join()
                 host = report.hosts[0]
                 print(json.dumps(dict(warnings=host.warnings, planes=planes(host.path))))

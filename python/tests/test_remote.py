@@ -55,7 +55,7 @@ class Remote(unittest.TestCase):
         return some_more
 
     def capture(self, address, **more):
-        """Capture until the thread of `busy` has recorded enough: a time may pass without its work."""
+        """Capture until the working thread has recorded enough: a time may pass without its work."""
         self.recorded = 0
         return stepscope.capture(
             address, self.folder, duration_ms=30_000, end_when=lambda: self.recorded > 100, **more
@@ -118,8 +118,8 @@ class Remote(unittest.TestCase):
 
     def test_capture_contains_samples_on_request(self):
         def spin(seconds):
-            begun = time.perf_counter()
-            while time.perf_counter() - begun < seconds:
+            until = time.thread_time() + seconds
+            while time.thread_time() < until:
                 # Work that makes no calls: a traced one would fill the file.
                 for _ in range(10_000):
                     pass
@@ -129,7 +129,9 @@ class Remote(unittest.TestCase):
         def work():
             while not done.is_set():
                 spin(0.01)
+                self.recorded = self.recorded + 1 if stepscope.is_recording() else 0
 
+        self.recorded = 0
         thread = threading.Thread(target=work, name="worker")
         thread.start()
 
@@ -142,8 +144,7 @@ class Remote(unittest.TestCase):
             address = f"{server.host}:{server.port}"
 
             def captured(**options):
-                options = stepscope.ProfileOptions(**options)
-                report = stepscope.capture(address, self.folder, duration_ms=2_000, options=options)
+                report = self.capture(address, options=stepscope.ProfileOptions(**options))
                 return xspace.read(report.hosts[0].path)
 
             sampled = captured(python_sampling_hz=200)
