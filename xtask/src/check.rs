@@ -48,6 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("vocabulary", vocabulary::check);
     parts.run("type names", type_names::check);
     parts.run("import circles", cycles::check);
+    parts.run("launchers", laws::launchers);
     parts.run("docs", laws::docs);
     parts.run("site", site::check);
     parts.run("typos", package::typos);

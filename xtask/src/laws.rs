@@ -261,6 +261,44 @@ pub(crate) fn docs() -> Result<Outcome> {
     report(faults)
 }
 
+/// Checks that the recorder and the Python package read the rank of a process and the number of ranks from the same
+/// variables, in the same order.
+pub(crate) fn launchers() -> Result<Outcome> {
+    let recorder = "crates/stepscope/src/session/launcher_rank.rs";
+    let package = "python/src/stepscope/recording/_ranks.py";
+    let of_recorder = launcher_table(recorder, "const RANKS")?;
+    let of_package = launcher_table(package, "_VARIABLES")?;
+    let mut faults = Vec::new();
+    if of_recorder != of_package {
+        faults.push(format!(
+            "{recorder} reads {of_recorder:?}, and {package} reads {of_package:?}\n    \
+             Give both the same variables in the same order."
+        ));
+    }
+    report(faults)
+}
+
+/// Reads the table with this beginning from a file of the checkout.
+fn launcher_table(file: &str, beginning: &str) -> Result<Vec<[String; 2]>> {
+    let text = String::from_utf8_lossy(&shell::read(&shell::root().join(file))?).into_owned();
+    let variables = launcher_variables(&text, beginning);
+    if variables.is_empty() {
+        bail!("cannot compare the variables of launchers: {file} has no table '{beginning}'");
+    }
+    Ok(variables)
+}
+
+/// Returns the first two quoted words of each row of the table that begins with such a line.
+fn launcher_variables(text: &str, beginning: &str) -> Vec<[String; 2]> {
+    let table = text.lines().skip_while(|line| !line.starts_with(beginning));
+    let rows = table.skip(1).take_while(|line| line.starts_with(' '));
+    let variables = rows.filter_map(|row| {
+        let mut words = row.split('"').skip(1).step_by(2);
+        Some([words.next()?.to_owned(), words.next()?.to_owned()])
+    });
+    variables.collect()
+}
+
 /// A relative link: the path of a file, empty for the page itself, and the anchor of a heading or nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -388,6 +426,16 @@ mod tests {
         let expected = [("b.md", "c"), ("", "e"), ("m.png", "")];
         let expected = expected.map(|(path, heading)| (path.to_owned(), heading.to_owned()));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn variables_of_launchers_are_read_from_their_tables() {
+        let text = "TABLES = 1\nTABLE = (\n    (\"A\", \"B\", \"C\"),\n    (\"D\", \"E\"),\n)\n    (\"F\", \"G\"),\n";
+        assert_eq!(
+            launcher_variables(text, "TABLE ="),
+            [["A", "B"], ["D", "E"]]
+        );
+        assert!(launcher_variables(text, "OTHER").is_empty());
     }
 
     #[test]

@@ -53,8 +53,8 @@ stepscope's developer commands
       installs its requirements. --quick skips the browser, the Python
       frameworks and the captures, and reports them as not run
   cargo xtask check [PART]...
-      fmt, clippy, the SQL engine, licences, layers, words, vocabulary, import circles, docs, typos, and lint
-      and types of the viewer and of the Python package
+      fmt, clippy, the SQL engine, licences, layers, words, vocabulary, import circles, launchers, docs, typos, and
+      lint and types of the viewer and of the Python package
   cargo xtask bench [spans|open|windows|reports|large|sql|capture|python] ...
       ratios to other tools, measured in the same run; writes
       benches/RESULTS.md and leaves other sections unchanged
