@@ -88,7 +88,7 @@ class Package(unittest.TestCase):
         looked_at = 0
         for module in (stepscope, *FACES):
             for name in module.__all__:
-                if module is stepscope.torch and name in stepscope.torch._THEIRS:
+                if module is stepscope.torch and name in stepscope.torch._REEXPORTED:
                     continue
                 # The last needs torch itself.
                 if (module, name) == (stepscope.torch, "profile"):

@@ -61,7 +61,7 @@ class Places(unittest.TestCase):
         )
         with mock.patch.dict(sys.modules, {"torch.distributed": group}):
             found = _ranks.find({"RANK": "1", "WORLD_SIZE": "2"})
-            self.assertEqual((found.rank, found.world_size, found.told_by), (6, 7, "torch.distributed"))
+            self.assertEqual((found.rank, found.world_size, found.source), (6, 7, "torch.distributed"))
             group.is_initialized = lambda: False
             self.assertEqual(_ranks.find({"RANK": "1"}).rank, 1)
 

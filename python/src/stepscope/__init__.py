@@ -134,7 +134,7 @@ import_after("torch._dynamo", "stepscope.adapters._torch_compile")
 import_after("asyncio.tasks", "stepscope.recording._asyncio_tasks")
 
 # What programs that only record do not pay for: where it is, by its name.
-_LATER = {
+_LAZY_IMPORTS = {
     **dict.fromkeys(
         ("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope.recording._flight"
     ),
@@ -151,12 +151,12 @@ def __getattr__(name: str) -> Any:
     """Import a module or function on first use."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _LAZY_IMPORTS:
+        return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
 
 
 def __dir__() -> list[str]:
     """List these names, too."""
-    return sorted({*globals(), *_LATER, *_MODULES})
+    return sorted({*globals(), *_LAZY_IMPORTS, *_MODULES})

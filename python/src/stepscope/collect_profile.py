@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # The command takes these in this spelling.
-_AS_THEY_ARE = (
+_PASSED_THROUGH = (
     "device_tracer_level",
     "host",
     "host_tracer_level",
@@ -44,7 +44,7 @@ def arguments(given: Sequence[str]) -> list[str]:
     while rest:
         word = rest.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or name in _AS_THEY_ARE or "_" not in name:
+        if not word.startswith("--") or name in _PASSED_THROUGH or "_" not in name:
             made.append(word)
             continue
         if not equals and rest:
@@ -54,7 +54,7 @@ def arguments(given: Sequence[str]) -> list[str]:
         elif name in AdvancedConfiguration.KEYS:
             made += ["--option", f"{name}={value}"]
         else:
-            known = (*_AS_THEY_ARE, *AdvancedConfiguration.KEYS)
+            known = (*_PASSED_THROUGH, *AdvancedConfiguration.KEYS)
             message = f"cannot capture: there is no option --{name}\nhelp: {nearest(name, known)}"
             raise OptionNameError(message)
     if not _LINK.intersection(made):
@@ -65,7 +65,7 @@ def arguments(given: Sequence[str]) -> list[str]:
 
 def accepted() -> str:
     """List the options that ``stepscope capture`` does not have."""
-    names = [f"--{name}" for name in (*_AS_THEY_ARE, "python_sampling_hz", *AdvancedConfiguration.KEYS)]
+    names = [f"--{name}" for name in (*_PASSED_THROUGH, "python_sampling_hz", *AdvancedConfiguration.KEYS)]
     text = textwrap.fill(" ".join(dict.fromkeys(names)), 90, break_on_hyphens=False)
     return (
         "\nIn place of `stepscope capture` stands `python -m stepscope.collect_profile`; --perfetto is the\n"

@@ -60,7 +60,7 @@ _SYSTEM = (
     "--output-format perfetto` and `stepscope DIR`"
 )
 # What newer interfaces call their options, and what to do here.
-_ELSEWHERE = {
+_RUNTIME_OPTIONS = {
     "target": _SYSTEM,
     "output_dir": _SYSTEM,
     "modes": _SYSTEM,
@@ -163,8 +163,8 @@ class profile:
         **others: Any,
     ) -> None:
         for name in others:
-            known = _ELSEWHERE.get(name)
-            text = known or nearest(name, [*_ELSEWHERE, *_PARAMETERS])
+            known = _RUNTIME_OPTIONS.get(name)
+            text = known or nearest(name, [*_RUNTIME_OPTIONS, *_PARAMETERS])
             message = f"cannot set {name!r} of profile: {text}"
             raise OptionNameError(message)
         if not isinstance(profile_type, str):

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import os
 
 # Modules of torch that have names missing from `torch.profiler`.
-_ELSEWHERE = {
+_MOVED_NAMES = {
     "emit_nvtx": "torch.autograd.profiler",
     "emit_itt": "torch.autograd.profiler",
     "itt": "torch.profiler",
 }
 
-_THEIRS = (
+_REEXPORTED = (
     "DeviceType",
     "ExecutionTraceObserver",
     "ProfilerAction",
@@ -50,7 +50,7 @@ __all__ = [
     "TorchTrace",
     "load",
     "profile",  # noqa: F822 - looked up when it is used, as torch's own names are
-    *_THEIRS,
+    *_REEXPORTED,
 ]
 
 
@@ -87,8 +87,8 @@ def __getattr__(name: str) -> Any:
     if name == "profile":
         needed("torch.profiler", "stepscope.torch.profile")
         found: Any = importlib.import_module("stepscope.adapters._torch_profile").profile
-    elif name in _THEIRS or name in {"_ExperimentalConfig", "_KinetoProfile", "RecordScope", "profiler"}:
-        found = getattr(needed(_ELSEWHERE.get(name, "torch.profiler"), f"stepscope.torch.{name}"), name)
+    elif name in _REEXPORTED or name in {"_ExperimentalConfig", "_KinetoProfile", "RecordScope", "profiler"}:
+        found = getattr(needed(_MOVED_NAMES.get(name, "torch.profiler"), f"stepscope.torch.{name}"), name)
     else:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

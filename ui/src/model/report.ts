@@ -159,7 +159,7 @@ export const nameColumn = (table: ReportTable): ReportColumn | undefined =>
   table.columns.find((column) => column.key === 'name') ?? table.columns.find((column) => column.unit === 'text');
 
 /** Columns that distinguish rows of the same name, most common first. */
-const TELLING: readonly string[] = ['program', 'shapes', 'stack'];
+const DISTINGUISHING_COLUMNS: readonly string[] = ['program', 'shapes', 'stack'];
 
 /**
  * Returns the column in which rows of the same name differ most. `undefined` if names are unique or no column
@@ -175,7 +175,7 @@ export function tellingColumn(table: ReportTable): ReportColumn | undefined {
   let most = kinds(undefined);
   if (most === table.rows.length) return undefined;
   let found: ReportColumn | undefined;
-  for (const key of TELLING) {
+  for (const key of DISTINGUISHING_COLUMNS) {
     const column = table.columns.find((item) => item.key === key);
     const many = column === undefined ? 0 : kinds(key);
     if (many > most) {

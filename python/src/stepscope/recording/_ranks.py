@@ -18,7 +18,7 @@ class Ranks(NamedTuple):
     rank: int | None = None
     world_size: int | None = None
     local_rank: int | None = None
-    told_by: str = ""
+    source: str = ""
 
     @property
     def several(self) -> bool:
@@ -27,7 +27,7 @@ class Ranks(NamedTuple):
 
     def override(self, rank: int, world_size: int) -> Ranks:
         """Replace what the options of a session set: a rank from 0, and a world size above 0."""
-        found = self._replace(rank=rank, told_by="options") if rank >= 0 else self
+        found = self._replace(rank=rank, source="options") if rank >= 0 else self
         return found._replace(world_size=world_size) if world_size else found
 
 

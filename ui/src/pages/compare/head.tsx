@@ -210,7 +210,7 @@ function Card(props: {
   readonly title: string;
   readonly value: JSX.Element | string;
   readonly hint?: string;
-  readonly beside: readonly string[];
+  readonly notes: readonly string[];
   readonly children?: ComponentChildren;
   readonly testId: string;
 }): JSX.Element {
@@ -220,7 +220,7 @@ function Card(props: {
       <dd class="ss-card-value" title={props.hint}>
         {props.value}
       </dd>
-      {props.beside.map((line) => (
+      {props.notes.map((line) => (
         <dd key={line} class="ss-card-note">
           {line}
         </dd>
@@ -303,14 +303,14 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
           title="Verdict on the step"
           value={<VerdictMark verdict={verdict} />}
           hint={MEANINGS[verdict]}
-          beside={[why ?? BRIEF[verdict]]}
+          notes={[why ?? BRIEF[verdict]]}
         />
         <Card
           testId="ratio"
           title="Ratio, new to base"
           value={ratio === undefined ? '–' : ratioText(ratio)}
           hint={ratio === undefined ? '' : String(ratio)}
-          beside={
+          notes={
             ratio === undefined
               ? ['not known without steps']
               : [
@@ -328,21 +328,21 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
           title={`${unit}, base`}
           value={formatDuration(base.meanNs)}
           hint={exactTime(base.meanNs)}
-          beside={sideLines(base)}
+          notes={sideLines(base)}
         />
         <Card
           testId="new-mean"
           title={`${unit}, new`}
           value={formatDuration(other.meanNs)}
           hint={exactTime(other.meanNs)}
-          beside={sideLines(other)}
+          notes={sideLines(other)}
         />
         <Card
           testId="difference"
           title={hasSteps ? 'Difference of the means' : 'Difference'}
           value={isOneSided ? '–' : signedTime(differenceNs)}
           hint={isOneSided ? '' : signedExact(differenceNs)}
-          beside={[
+          notes={[
             isOneSided ? 'only one side has times' : changeWord(differenceNs),
             ...(comparison.outlierStepsNs === 0
               ? []
@@ -353,7 +353,7 @@ export function Facts({ comparison }: { readonly comparison: Comparison }): JSX.
           testId="detectable"
           title="Smallest detectable change"
           value={detectableShare === undefined ? '–' : formatShare(detectableShare)}
-          beside={
+          notes={
             detectableShare === undefined ? ['not known without an interval'] : ['a smaller one would not be noticed']
           }
         />

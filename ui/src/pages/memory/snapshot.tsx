@@ -391,11 +391,11 @@ function Sums({ sums }: { readonly sums: AllocatorSums }): JSX.Element {
   ];
   return (
     <dl class="ss-sum-tiles" data-testid="snapshot-sums">
-      {tiles.map(([key, title, value, beside]) => (
+      {tiles.map(([key, title, value, note]) => (
         <div key={key} data-sum={key}>
           <dt>{title}</dt>
           <dd>{value}</dd>
-          <dd class="ss-quiet">{beside.startsWith(' of') ? '' : beside}</dd>
+          <dd class="ss-quiet">{note.startsWith(' of') ? '' : note}</dd>
         </div>
       ))}
     </dl>

@@ -72,7 +72,7 @@ it('puts what explains a figure below it, and makes no card of what is not there
     scalar('peak_memory_bytes', 'bytes', 2 ** 30),
     scalar('memory_bytes', 'bytes', 2 ** 31),
   ]);
-  expect(cards.map((card) => [card.scalar.key, card.beside])).toEqual([
+  expect(cards.map((card) => [card.scalar.key, card.note])).toEqual([
     ['step_p50_ns', 'p90 17.0 ms · mean 16.5 ms'],
     ['peak_memory_bytes', 'of 2.00 GiB'],
   ]);
@@ -81,7 +81,7 @@ it('puts what explains a figure below it, and makes no card of what is not there
 it('leads with the mean where most steps only launch work', () => {
   const scalar = (key: string, value: number) => ({ key, title: key, unit: 'ns' as const, value });
   const cards = cardsOf([scalar('step_p50_ns', 35.6e3), scalar('step_p90_ns', 109e3), scalar('step_mean_ns', 19.2e6)]);
-  expect(cards.map((card) => [card.scalar.key, card.scalar.title, card.beside])).toEqual([
+  expect(cards.map((card) => [card.scalar.key, card.scalar.title, card.note])).toEqual([
     ['step_mean_ns', 'Mean step time', 'median 35.6 µs · p90 109 µs'],
   ]);
 });

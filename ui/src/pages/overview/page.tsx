@@ -23,11 +23,11 @@ const LEAST_FOR_P90 = 10;
 interface CardOf {
   readonly scalar: ReportScalar;
   /** Second line, below the figure. */
-  readonly beside: string | undefined;
+  readonly note: string | undefined;
 }
 
 /** Figures that are shown as text below another figure. */
-const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string) => string])[]>> = {
+const SECONDARY_FIGURES: Readonly<Record<string, readonly (readonly [string, (text: string) => string])[]>> = {
   step_p50_ns: [
     ['step_p90_ns', (text) => `p90 ${text}`],
     ['step_mean_ns', (text) => `mean ${text}`],
@@ -51,22 +51,22 @@ export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
   const [median, mean] = ['step_p50_ns', 'step_mean_ns'].map((key) => told.find((item) => item.key === key)?.value);
   const meanLeads = typeof median === 'number' && typeof mean === 'number' && mean > RUNS_AHEAD * median;
   const hidden = meanLeads ? 'step_p50_ns' : 'step_mean_ns';
-  const leading = Object.entries(BESIDE).filter(([key]) => key !== hidden);
+  const leading = Object.entries(SECONDARY_FIGURES).filter(([key]) => key !== hidden);
   const below = new Set(leading.flatMap(([, list]) => list.map(([key]) => key)));
   return told
     .filter((scalar) => !below.has(scalar.key))
     .slice(0, MOST_CARDS)
     .map((scalar) => {
-      const words = (BESIDE[scalar.key] ?? []).flatMap(([key, say]) => {
+      const words = (SECONDARY_FIGURES[scalar.key] ?? []).flatMap(([key, say]) => {
         const other = isShown(key) ? told.find((item) => item.key === key) : undefined;
         return other === undefined ? [] : [say(cellText(other.value, other.unit))];
       });
       const titled = scalar.key === 'step_mean_ns' ? { ...scalar, title: 'Mean step time' } : scalar;
-      return { scalar: titled, beside: words.length === 0 ? undefined : words.join(' · ') };
+      return { scalar: titled, note: words.length === 0 ? undefined : words.join(' · ') };
     });
 }
 
-function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): JSX.Element {
+function Card({ scalar, note, page }: CardOf & { readonly page: PageProps }): JSX.Element {
   const text = cellText(scalar.value, scalar.unit);
   const [, value = text, unit = ''] = /^([-\d.,]+) (.+)$/.exec(text) ?? [];
   return (
@@ -81,7 +81,7 @@ function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): 
         {value}
         {unit === '' ? undefined : <small> {unit}</small>}
       </span>
-      {beside === undefined ? undefined : <span class="ss-card-note">{beside}</span>}
+      {note === undefined ? undefined : <span class="ss-card-note">{note}</span>}
     </PageLink>
   );
 }
@@ -161,10 +161,10 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                         key={card.scalar.key}
                         {...card}
                         // Each rank's steps are counted separately.
-                        beside={
+                        note={
                           card.scalar.key === 'steps' && typeof ranks === 'number'
                             ? `of ${formatCount(ranks)} ranks`
-                            : card.beside
+                            : card.note
                         }
                         page={page}
                       />
