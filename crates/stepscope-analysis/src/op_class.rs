@@ -2,6 +2,9 @@
 //!
 //! Comparisons, the critical path and what-if scenarios use the same classes.
 
+use stepscope_model::vocabulary::collective::communicates_in_lower_case;
+use stepscope_model::vocabulary::kineto::PARAM_COMMS;
+
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpClass {
@@ -115,6 +118,9 @@ impl OpClass {
         let name = name.to_ascii_lowercase().replace("transpose(jvp(", "((");
         let operation = name.rsplit('/').next().unwrap_or(&name);
         let known = from_last_word(operation, operation.len() < name.len());
+        if known == Self::Other && communicates(operation) {
+            return Self::Communication;
+        }
         let is_named = |class: Self, words: &[&str]| {
             if class.is_composite() {
                 contains_any(&name, words)
@@ -129,6 +135,7 @@ impl OpClass {
         };
         first(&is_named)
             .or((known != Self::Other).then_some(known))
+            .or_else(|| communicates(&name).then_some(Self::Communication))
             .or_else(|| first(&|_, words| contains_any(&name, words)))
             .unwrap_or_default()
     }
@@ -151,35 +158,23 @@ fn contains_any(name: &str, words: &[&str]) -> bool {
     })
 }
 
-/// Parts of names, the first match counts. Longer words of a class come before shorter ones of another.
+/// Returns whether an operator or a scope of this name, in lower case, communicates. The vocabulary knows kernels and
+/// HLO operations; the operators of torch and JAX are added here.
+fn communicates(name: &str) -> bool {
+    const OPERATORS: &[&str] = &[
+        "c10d::",
+        "gloo:",
+        "collective_permute",
+        "ppermute",
+        "psum",
+        "broadcast_coalesced",
+        PARAM_COMMS,
+    ];
+    communicates_in_lower_case(name) || contains_any(name, OPERATORS)
+}
+
+/// Parts of names, the first match counts; [`communicates`] comes before all. Longer words of a class come before shorter ones of another.
 const CONTAINED: &[(OpClass, &[&str])] = &[
-    (
-        OpClass::Communication,
-        &[
-            "nccl",
-            "rccl",
-            "c10d::",
-            "gloo:",
-            "all-reduce",
-            "allreduce",
-            "all_reduce",
-            "all-gather",
-            "allgather",
-            "all_gather",
-            "reduce-scatter",
-            "reduce_scatter",
-            "all-to-all",
-            "all_to_all",
-            "alltoall",
-            "collective-permute",
-            "collective_permute",
-            "ppermute",
-            "psum",
-            "broadcast_coalesced",
-            "record_param_comms",
-            "nvshmem",
-        ],
-    ),
     (
         OpClass::Attention,
         &[
@@ -431,6 +426,12 @@ mod tests {
                 OpClass::Elementwise,
             ),
             ("", "implicit_convolve_sgemm", OpClass::Convolution),
+            (
+                "",
+                "void vllm::cross_device_reduce_1stage<half>",
+                OpClass::Communication,
+            ),
+            ("broadcast_coalesced", "", OpClass::Communication),
             ("", "void softmax_warp_forward", OpClass::Softmax),
             ("aten::topk", "", OpClass::SortRandom),
             ("aten::to", "", OpClass::Copy),

@@ -1,6 +1,7 @@
 //! Classes of operations, for colours.
 
 use stepscope_formats::hlo::Instruction;
+use stepscope_model::vocabulary::xla::{is_collective, is_transfer};
 
 /// What an operation does, as far as its colour says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,25 +48,8 @@ impl OpClass {
             | "get-tuple-element" => Self::Movement,
             "reduce" | "reduce-window" | "select-and-scatter" | "scatter" | "gather" | "sort"
             | "top-k" | "scan" => Self::Reduction,
-            "all-reduce"
-            | "all-gather"
-            | "reduce-scatter"
-            | "all-to-all"
-            | "collective-permute"
-            | "collective-broadcast"
-            | "all-reduce-start"
-            | "all-reduce-done"
-            | "all-gather-start"
-            | "all-gather-done"
-            | "collective-permute-start"
-            | "collective-permute-done"
-            | "ragged-all-to-all"
-            | "send"
-            | "send-done"
-            | "recv"
-            | "recv-done"
-            | "infeed"
-            | "outfeed" => Self::Communication,
+            "infeed" | "outfeed" => Self::Communication,
+            opcode if is_collective(opcode) || is_transfer(opcode) => Self::Communication,
             "while" | "conditional" | "call" | "custom-call" | "async-start" | "async-update"
             | "async-done" => Self::Control,
             "fusion" => Self::Fusion,

@@ -186,7 +186,7 @@ pub fn communicates(name: &str) -> bool {
 }
 
 /// Returns the result of [`communicates`] for a name in lower case.
-pub(crate) fn communicates_in_lower_case(name: &str) -> bool {
+pub fn communicates_in_lower_case(name: &str) -> bool {
     COMMUNICATION.iter().any(|part| name.contains(part))
 }
 
