@@ -2,11 +2,12 @@
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{Event, EventId, Trace};
 
 use crate::launch::{self, Config};
-use crate::memory::owners::{MODULE, is_own_line};
+use crate::memory::owners::is_own_line;
 
 /// Maximum number of enclosing slices of a call whose flows are followed to the forward pass.
 const MAX_LINKED: usize = 16;
@@ -66,7 +67,7 @@ impl EventContext {
             shapes: operator.and_then(|operator| shapes(trace, operator)),
             operator,
             forward,
-            module: named(&|name| name.starts_with(MODULE)),
+            module: named(&|name| name.starts_with(MODULE_CALL)),
             line: named(&is_own_line),
             frames: around,
         }

@@ -4,7 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use stepscope_model::vocabulary::kineto::Category;
+use stepscope_model::vocabulary::kineto::{Category, MODULE_CALL};
+use stepscope_model::vocabulary::lightning;
 use stepscope_model::{NameId, SliceKind, TrackId};
 use stepscope_store::{Slices, Trace};
 
@@ -242,9 +243,18 @@ pub fn is_operator(category: &str) -> bool {
     Category::from_name(category) == Some(Category::Operator)
 }
 
+/// Returns the module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.
+pub fn called_module(name: &str) -> Option<&str> {
+    if let Some(call) = name.strip_prefix(MODULE_CALL) {
+        return Some(call);
+    }
+    let label = name.strip_prefix(lightning::MODULE)?;
+    Some(label.rsplit_once(": ").map_or(label, |(_, path)| path))
+}
+
 /// Returns whether a slice is a label of the program.
 pub fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
-    if name.starts_with("[pl]") || name.starts_with('$') {
+    if name.starts_with(lightning::LABEL) || name.starts_with('$') {
         return false;
     }
     match Category::from_name(category) {
@@ -294,6 +304,21 @@ mod tests {
         }
         builder.add(sink);
         builder.finish()
+    }
+
+    #[test]
+    fn calls_of_modules_are_recognized_in_both_forms() {
+        for (name, expected) in [
+            ("nn.Module: Linear_3", Some("Linear_3")),
+            (
+                "[pl][module]torch.nn.modules.linear.Linear: net.0",
+                Some("net.0"),
+            ),
+            ("[pl][module]net.0", Some("net.0")),
+            ("aten::linear", None),
+        ] {
+            assert_eq!(called_module(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -12,14 +12,13 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::lightning::ACTION;
 use stepscope_model::{Cancelled, NameId, Profile, ProfileKind, ProfileRow, Time, TrackKind};
 use stepscope_store::Trace;
 
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
 
-/// Prefix of the action in a label.
-const LABEL: &str = "[pl][profile]";
 /// Prefixes of names of actions, if there is no label.
 const OWNERS: &[&str] = &[
     "[Strategy]",
@@ -40,7 +39,7 @@ const STAGES: &[(&str, &str)] = &[
 
 /// Returns whether a slice of this name is an action of the trainer.
 pub fn is_action(name: &str) -> bool {
-    name.starts_with(LABEL) || OWNERS.iter().any(|owner| name.starts_with(owner))
+    name.starts_with(ACTION) || OWNERS.iter().any(|owner| name.starts_with(owner))
 }
 
 /// Sums up the actions of a run. `None` if there are none.
@@ -52,7 +51,7 @@ pub fn profile(
     range: Option<&Range<Time>>,
     cancel: &Cancel,
 ) -> Result<Option<Profile>, Cancelled> {
-    let labels = trace.find_names(&mut |name| name.starts_with(LABEL));
+    let labels = trace.find_names(&mut |name| name.starts_with(ACTION));
     let names = if labels.is_empty() {
         trace.find_names(&mut |name| OWNERS.iter().any(|owner| name.starts_with(owner)))
     } else {
@@ -102,7 +101,7 @@ pub fn profile(
         let text = trace.name(name);
         calls += count;
         rows.push(ProfileRow {
-            name: text.strip_prefix(LABEL).unwrap_or(text).into(),
+            name: text.strip_prefix(ACTION).unwrap_or(text).into(),
             calls: Some(count),
             total_s: Some(action_s),
             mean_s: Some(action_s / count as f64),

@@ -6,6 +6,7 @@
 pub mod collective;
 pub mod cupti;
 pub mod kineto;
+pub mod lightning;
 pub mod producer;
 pub mod profilers;
 pub mod sample;

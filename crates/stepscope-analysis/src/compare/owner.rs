@@ -8,7 +8,7 @@ use stepscope_model::{NameId, SliceKind, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use crate::op_class::OpClass;
-use crate::slice_class::is_input;
+use crate::slice_class::{called_module, is_input};
 
 /// Bucket of a step's time, in the order of [`StepParts::buckets`](crate::steps::breakdown::StepParts::buckets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -305,13 +305,7 @@ pub(super) fn module_around(trace: &Trace, event: EventId) -> Option<&str> {
     let slices = trace.slices(track);
     while index < slices.len() {
         let name = trace.name(slices.name[index]);
-        let call = name.strip_prefix("nn.Module: ");
-        let label = || {
-            name.strip_prefix("[pl][module]")?
-                .rsplit_once(": ")
-                .map(|(_, path)| path)
-        };
-        if let Some(module) = call.or_else(label) {
+        if let Some(module) = called_module(name) {
             return Some(module);
         }
         index = slices.parent[index] as usize;

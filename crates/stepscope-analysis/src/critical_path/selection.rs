@@ -1,6 +1,6 @@
 //! Selections of segments: what a selector of a scenario and its scopes select.
 
-use stepscope_model::vocabulary::kineto::Category;
+use stepscope_model::vocabulary::kineto::{Category, MODULE_CALL};
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::pages;
 
@@ -327,5 +327,5 @@ impl Modules {
 
 /// Returns the module that a slice of torch's profiler calls: `Linear_0` of `nn.Module: Linear_0`.
 pub fn module_name(name: &str) -> Option<&str> {
-    name.strip_prefix("nn.Module: ")
+    name.strip_prefix(MODULE_CALL)
 }

@@ -15,6 +15,7 @@
 //! A run without a backward pass has no activations or gradients. All of it is an estimate: the file contains no
 //! tensors.
 
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_model::{NameId, Time};
 use stepscope_store::{FactValue, FileFacts, Trace};
 
@@ -206,9 +207,6 @@ fn passes(intervals: &[(Time, Time)], boundaries: &[Time]) -> Spans {
     passes
 }
 
-/// Prefix of the names of slices of modules.
-pub const MODULE: &str = "nn.Module: ";
-
 /// Returns the bytes of a device, from the file's list of devices.
 pub fn device_bytes(file: &FileFacts, device: u32) -> Option<i64> {
     match file.fact(&format!("device.{device}.memory_bytes"))? {
@@ -250,7 +248,7 @@ impl Memory {
         let names = trace.slices(on).name;
         let around = self.around(trace, on, record.at);
         let mut around = around.map(|index| names[index]);
-        around.find(|name| trace.name(*name).starts_with(MODULE))
+        around.find(|name| trace.name(*name).starts_with(MODULE_CALL))
     }
 
     /// Returns the module and the source line around an allocation, on the thread that made it.
@@ -262,7 +260,7 @@ impl Memory {
         let names = trace.slices(on).name;
         for index in self.around(trace, on, record.at) {
             let name = trace.name(names[index]);
-            if let Some(module) = name.strip_prefix(MODULE) {
+            if let Some(module) = name.strip_prefix(MODULE_CALL) {
                 if caller.layer.is_empty() {
                     module.clone_into(&mut caller.layer);
                 }

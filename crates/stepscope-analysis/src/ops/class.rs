@@ -1,8 +1,9 @@
 //! Classification of slices as operations, by name, category and track.
 
 use crate::hlo_text::name_and_opcode;
-use crate::slice_class::{is_label, is_operator};
+use crate::slice_class::{called_module, is_label, is_operator};
 use stepscope_model::vocabulary::kineto::{Category, Executor, is_python_function};
+use stepscope_model::vocabulary::lightning;
 use stepscope_model::vocabulary::xla::{self, DeviceLine};
 use stepscope_model::{SliceKind, TrackKind};
 use stepscope_store::Track;
@@ -151,7 +152,7 @@ pub(super) fn verdict(
             Verdict::Yes
         }
         By::Framework | By::Hlo | By::NeuronFramework | By::NeuronHlo => compiled(),
-        By::Module => match module(name) {
+        By::Module => match called_module(name) {
             Some(_) => Verdict::Yes,
             None => compiled(),
         },
@@ -180,18 +181,9 @@ pub(super) fn is_python(name: &str, category: &str) -> bool {
     is_python_function(category) || category.is_empty() && name.starts_with('$')
 }
 
-/// Returns the module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.
-pub(super) fn module(name: &str) -> Option<&str> {
-    if let Some(call) = name.strip_prefix("nn.Module: ") {
-        return Some(call);
-    }
-    let label = name.strip_prefix("[pl][module]")?;
-    Some(label.rsplit_once(": ").map_or(label, |(_, path)| path))
-}
-
 /// Returns whether a module's name is its whole path in the model.
 pub(super) fn is_path(name: &str) -> bool {
-    name.starts_with("[pl][module]")
+    name.starts_with(lightning::MODULE)
 }
 
 /// Returns the action of Lightning's trainer that a slice is.
@@ -212,7 +204,7 @@ pub(super) fn action(name: &str) -> Option<&str> {
         "model_forward",
         "model_backward",
     ];
-    if let Some(action) = name.strip_prefix("[pl][profile]") {
+    if let Some(action) = name.strip_prefix(lightning::ACTION) {
         return Some(action);
     }
     (OWNERS.iter().any(|owner| name.starts_with(owner)) || PLAIN.contains(&name)).then_some(name)
@@ -228,13 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_modules_and_actions() {
-        assert_eq!(module("nn.Module: Linear_3"), Some("Linear_3"));
-        assert_eq!(
-            module("[pl][module]torch.nn.modules.linear.Linear: net.0"),
-            Some("net.0")
-        );
-        assert_eq!(module("aten::linear"), None);
+    fn names_of_actions() {
         assert_eq!(
             action("[pl][profile][Strategy]Single.step"),
             Some("[Strategy]Single.step")

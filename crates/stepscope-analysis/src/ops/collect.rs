@@ -33,7 +33,7 @@ use super::{By, OpsQuery, Split};
 use crate::device::{clip_clock, clock};
 use crate::intervals::clip;
 use crate::parallel::{self, Cancel};
-use crate::slice_class::Compilations;
+use crate::slice_class::{Compilations, called_module};
 
 /// Result of the workers.
 #[derive(Debug, Default)]
@@ -416,7 +416,7 @@ impl<'a> Worker<'a> {
     fn is_around(&self, name: NameId, category: NameId) -> bool {
         let (name, category) = (self.trace.name(name), self.trace.name(category));
         if self.query.by == By::Module {
-            class::module(name).is_some()
+            called_module(name).is_some()
         } else {
             class::is_python(name, category)
         }

@@ -16,6 +16,7 @@ use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 use crate::hlo_text::name_and_opcode;
+use crate::slice_class::called_module;
 use crate::torch_args::input_shapes;
 
 /// Properties that the slices of a row share.
@@ -307,15 +308,15 @@ impl Sums {
 /// Returns the name of an operation that is in no compiled program.
 fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
     match by {
-        By::Module if class::is_path(text) => class::module(text).unwrap_or(text).to_owned(),
+        By::Module if class::is_path(text) => called_module(text).unwrap_or(text).to_owned(),
         By::Module => {
             let parts = sums.tag.around.iter().map(|name| {
                 let name = trace.name(*name);
-                class::module(name).unwrap_or(name)
+                called_module(name).unwrap_or(name)
             });
             let path = parts.collect::<Vec<_>>().join("/");
             if path.is_empty() {
-                class::module(text).unwrap_or(text).to_owned()
+                called_module(text).unwrap_or(text).to_owned()
             } else {
                 path
             }

@@ -179,6 +179,9 @@ pub fn step_number(name: &str) -> Option<i64> {
 /// Operator that encloses the launch of each collective and holds its arguments.
 pub const PARAM_COMMS: &str = "record_param_comms";
 
+/// Prefix of the slices of the calls of a `torch.nn.Module`: `nn.Module: Linear_0`.
+pub const MODULE_CALL: &str = "nn.Module: ";
+
 /// Name of the instants of allocations, recorded with `profile_memory=True`.
 pub const MEMORY: &str = "[memory]";
 

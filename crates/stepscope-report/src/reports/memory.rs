@@ -8,6 +8,7 @@ mod stacks;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_model::{Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
@@ -18,7 +19,7 @@ use crate::report::{
     sentence, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
-use stepscope_analysis::memory::owners::{Category, MODULE, Owners, Phase};
+use stepscope_analysis::memory::owners::{Category, Owners, Phase};
 use stepscope_analysis::memory::{Allocator, Memory, Record, Usage};
 use stepscope_analysis::parallel::Cancel;
 
@@ -92,7 +93,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         Some("layer") => {
             let layer = |(): &(), module: Option<NameId>| {
                 let name = module.map_or("", |module| trace.name(module));
-                name.trim_start_matches(MODULE).to_owned()
+                name.trim_start_matches(MODULE_CALL).to_owned()
             };
             let module = |(): &mut (), record: &Record| memory.module(trace, record);
             let (of, layers) = numbered(&memory, module, layer, cancel)?;
