@@ -28,7 +28,7 @@ const report = (roofs: readonly Record<string, string | number>[], rows: readonl
             name: 'roofs',
             title: 'Roofs',
             columns: [
-              ...['device', 'roof', 'source'].map((key) => ({ key, title: key, unit: 'text' })),
+              ...['device', 'roof', 'source', 'precision', 'level'].map((key) => ({ key, title: key, unit: 'text' })),
               { key: 'peak_flops_per_second', title: 'a', unit: 'number' },
               { key: 'peak_bytes_per_second', title: 'b', unit: 'bytes_per_second' },
             ],
@@ -40,9 +40,9 @@ const report = (roofs: readonly Record<string, string | number>[], rows: readonl
   );
 
 const ROOFS = [
-  { device: 'X', roof: 'products in 16 bits', peak_flops_per_second: 1e15, source: 'data sheet' },
-  { device: 'X', roof: 'products in 32 bits', peak_flops_per_second: 1e14, source: 'data sheet' },
-  { device: 'X', roof: 'main memory', peak_bytes_per_second: 1e12, source: 'trace file' },
+  { device: 'X', roof: 'products in 16 bits', precision: 'f16', peak_flops_per_second: 1e15, source: 'data sheet' },
+  { device: 'X', roof: 'products in 32 bits', precision: 'f32', peak_flops_per_second: 1e14, source: 'data sheet' },
+  { device: 'X', roof: 'main memory', level: 'main memory', peak_bytes_per_second: 1e12, source: 'trace file' },
 ];
 
 describe('roofs', () => {

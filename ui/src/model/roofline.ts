@@ -7,6 +7,10 @@ export interface Roof {
   readonly kind: 'compute' | 'memory';
   /** Precision or level of memory: `products in 16 bits`, `main memory`. */
   readonly name: string;
+  /** Type of the products, `f16`; undefined for memory. */
+  readonly precision: string | undefined;
+  /** Level of memory, `main memory`; undefined for arithmetic. */
+  readonly level: string | undefined;
   readonly device: string;
   /** FLOP/s, or bytes per second. */
   readonly peak: number;
@@ -34,13 +38,17 @@ function listed(report: Report): readonly Roof[] {
   const found: Roof[] = [];
   for (const row of sectionOf(report, 'roofs')?.rows ?? []) {
     const key: string = 'roof';
-    const name = textAt(row, key) ?? '';
-    const device = textAt(row, 'device') ?? '';
-    const source = textAt(row, 'source') ?? '';
+    const roof = {
+      name: textAt(row, key) ?? '',
+      precision: textAt(row, 'precision'),
+      level: textAt(row, 'level'),
+      device: textAt(row, 'device') ?? '',
+      source: textAt(row, 'source') ?? '',
+    };
     const flops = numberAt(row, 'peak_flops_per_second');
     const bytes = numberAt(row, 'peak_bytes_per_second');
-    if (flops !== undefined && flops > 0) found.push({ kind: 'compute', name, device, peak: flops, source });
-    if (bytes !== undefined && bytes > 0) found.push({ kind: 'memory', name, device, peak: bytes, source });
+    if (flops !== undefined && flops > 0) found.push({ ...roof, kind: 'compute', peak: flops });
+    if (bytes !== undefined && bytes > 0) found.push({ ...roof, kind: 'memory', peak: bytes });
   }
   return found;
 }
@@ -49,14 +57,14 @@ function listed(report: Report): readonly Roof[] {
 export const roofsOf = (report: Report): readonly Roof[] =>
   [...merged(listed(report))].sort((a, b) => a.kind.localeCompare(b.kind) || b.peak - a.peak);
 
-/** Names of the roofs that peaks of data sheets mean. */
-const MAIN = { compute: 'products in 16 bits', memory: 'main memory' } as const;
+/** Returns whether this is a roof that peaks of data sheets mean. */
+const isMain = ({ precision, level }: Roof): boolean => precision === 'f16' || level === 'main memory';
 
 /** Returns the highest roof of products in 16 bits or of main memory; of the others of a kind without these. */
 export function mainRoof(report: Report, kind: Roof['kind']): Roof | undefined {
   const ofKind = listed(report).filter((roof) => roof.kind === kind);
-  const named = ofKind.filter(({ name }) => name === MAIN[kind]);
-  return [...(named.length > 0 ? named : ofKind)].sort((a, b) => b.peak - a.peak)[0];
+  const main = ofKind.filter(isMain);
+  return [...(main.length > 0 ? main : ofKind)].sort((a, b) => b.peak - a.peak)[0];
 }
 
 export const roofRate = ({ kind, peak }: Pick<Roof, 'kind' | 'peak'>): string =>
